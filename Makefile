@@ -1,0 +1,35 @@
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/ready
+
+.PHONY: help test test-slow lint demo bench clean
+.DEFAULT_GOAL := help
+
+help: ## List the targets
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(READY): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+test: $(READY) lint ## Check style and types, then run all tests and documented examples
+	$(BIN)/python -m pytest -q -n 2
+
+test-slow: $(READY) ## Run the large statistical and scale tests
+	$(BIN)/python -m pytest -q -m slow tests
+
+lint: $(READY) ## Check style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+demo: $(READY) ## Count a small tree privately: a chain, its privacy map, a release
+	$(BIN)/python examples/demo.py
+
+bench: $(READY) ## Measure speed as ratios against OpenDP and NumPy in the same run
+	$(BIN)/python -m benchmarks
+
+clean: ## Remove the virtual environment and caches
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,35 @@
+"""Differentially private counts for every node of a hierarchy, as parts for the OpenDP Library."""
+
+from opendp_tree.context import register
+from opendp_tree.measurements.above_threshold import make_above_threshold, then_above_threshold
+from opendp_tree.measurements.sparse_vector import make_sparse_vector, then_sparse_vector
+from opendp_tree.measurements.truncated_laplace import (
+    make_truncated_laplace,
+    make_truncated_laplace_profile,
+    then_truncated_laplace,
+    then_truncated_laplace_profile,
+    truncated_laplace_radius,
+)
+from opendp_tree.spaces import leaf_domain, node_domain
+from opendp_tree.transformations.tree_sum import make_tree_sum, then_tree_sum
+from opendp_tree.tree import Tree
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Tree",
+    "leaf_domain",
+    "make_above_threshold",
+    "make_sparse_vector",
+    "make_tree_sum",
+    "make_truncated_laplace",
+    "make_truncated_laplace_profile",
+    "node_domain",
+    "register",
+    "then_above_threshold",
+    "then_sparse_vector",
+    "then_tree_sum",
+    "then_truncated_laplace",
+    "then_truncated_laplace_profile",
+    "truncated_laplace_radius",
+]

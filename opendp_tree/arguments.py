@@ -1,0 +1,51 @@
+"""Checks of arguments. Each names the argument, what it was, and what was expected."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+
+from opendp_tree.saturate import LIMIT
+
+
+def check_scale(scale: float, *, name: str = "scale") -> Fraction:
+    """A non-negative finite noise scale, exactly."""
+    if isinstance(scale, bool) or not isinstance(scale, (int, float, np.integer, np.floating)):
+        raise TypeError(f"{name} ({scale!r}) must be a number")
+    if not (math.isfinite(scale) and scale >= 0):
+        raise ValueError(f"{name} ({scale}) must be finite and non-negative")
+    return Fraction(float(scale))
+
+
+def check_integer(value: int, *, name: str, least: int = -LIMIT) -> int:
+    """An integer from `least` to 2**62 - 1."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise TypeError(f"{name} ({value!r}) must be an integer")
+    if not least <= value <= LIMIT:
+        raise ValueError(f"{name} ({value}) must be an integer from {least} to 2**62 - 1")
+    return int(value)
+
+
+def check_probability(value: float, *, name: str) -> Fraction:
+    """A number strictly between 0 and 1, exactly."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.floating)):
+        raise TypeError(f"{name} ({value!r}) must be a number")
+    if not 0 < value < 1:
+        raise ValueError(f"{name} ({value}) must be above 0 and below 1")
+    return Fraction(float(value))
+
+
+def check_choice(value: str, *, name: str, choices: tuple[str, ...]) -> str:
+    """One of a few words."""
+    if value not in choices:
+        raise ValueError(f"{name} ({value!r}) must be one of {', '.join(map(repr, choices))}")
+    return value
+
+
+def read_distance(d_in: int | float) -> Fraction:
+    """A distance as OpenDP hands it to a map, exactly."""
+    if not (math.isfinite(d_in) and d_in >= 0):
+        raise ValueError(f"d_in ({d_in}) must be finite and non-negative")
+    return Fraction(d_in)

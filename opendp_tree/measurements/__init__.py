@@ -1,0 +1,1 @@
+"""Measurements: one private mechanism a file."""

@@ -1,0 +1,180 @@
+"""Truncated Laplace noise: an error that is bounded always, at the price of a small delta."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+from opendp.measures import approximate, max_divergence, new_privacy_profile, smoothed_max_divergence
+from opendp.metrics import absolute_distance, l1_distance
+from opendp.mod import Domain, Measurement, Metric, assert_features
+
+from opendp_tree import noise, saturate
+from opendp_tree._opendp import make_measurement, to_then
+from opendp_tree.arguments import check_integer, check_probability, check_scale, read_distance
+from opendp_tree.spaces import CountSpace, check_metric
+from opendp_tree.theorems.interval import exp, round_up
+from opendp_tree.theorems.truncated_laplace import (
+    smallest_radius,
+    truncated_laplace_delta,
+    truncated_laplace_profile,
+)
+
+__all__ = [
+    "make_truncated_laplace",
+    "make_truncated_laplace_profile",
+    "then_truncated_laplace",
+    "then_truncated_laplace_profile",
+    "truncated_laplace_radius",
+]
+
+
+def make_truncated_laplace(
+    input_domain: Domain,
+    input_metric: Metric,
+    scale: float,
+    *,
+    radius: int | None = None,
+    delta: float | None = None,
+    d_in: int = 1,
+) -> Measurement:
+    """Integers plus noise that never exceeds `radius`: P(z) proportional to exp(-|z|/scale) on -radius..radius.
+
+    `approximate(max_divergence())`: at distance k, epsilon is k/scale and delta is the exact mass of the noise
+    above radius - k. Both are tight. Proof: docs/proofs/truncated_laplace.md.
+
+    Give `radius`, or give `delta` to get the smallest radius whose delta at distance `d_in` is at most that. The
+    map then reports exactly `delta` up to that distance, so OpenDP's searches for `scale` can compare.
+
+    `input_domain` is an integer or a vector of integers (or `leaf_domain`, `node_domain`) under `absolute_distance`
+    or `l1_distance`. Results that do not fit the integer type become the nearest that does. A scale of 0 adds no
+    noise and promises nothing. The cost is some 20 to 70 ns a count.
+
+    >>> import opendp.prelude as dp
+    >>> dp.enable_features("contrib")
+    >>> space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64")
+    >>> noisy = space >> then_truncated_laplace(2.0, radius=30)
+    >>> noisy.map(1)
+    (0.5, 7.492120446888263e-08)
+    >>> all(abs(count - 100) <= 30 for count in noisy([100] * 1000))
+    True
+    >>> (space >> then_truncated_laplace(2.0, delta=1e-9)).map(1)
+    (0.5, 1e-09)
+    """
+    assert_features("contrib")
+    space = _space(input_domain, input_metric)
+    exact_scale = check_scale(scale)
+    if (radius is None) == (delta is None):
+        raise ValueError("exactly one of radius and delta must be given")
+    check_integer(d_in, name="d_in", least=1)
+    promised = Fraction(0) if delta is None else check_probability(delta, name="delta")
+    if radius is None:
+        radius = _radius(exact_scale, promised, d_in)
+    check_integer(radius, name="radius", least=0)
+
+    def privacy_map(distance: int | float) -> tuple[float, float]:
+        exact = read_distance(distance)
+        if exact == 0:
+            return 0.0, 0.0
+        if exact_scale == 0:
+            return math.inf, 1.0
+        # Integers that are 1.5 apart are 1 apart.
+        lost = truncated_laplace_delta(exp(-1 / exact_scale), radius=radius, d_in=math.floor(exact))
+        return round_up(exact / exact_scale), min(1.0, max(round_up(lost), float(promised)))
+
+    return make_measurement(
+        input_domain,
+        input_metric,
+        approximate(max_divergence()),
+        _function(space, float(scale), radius),
+        privacy_map,
+        space.output_type,
+    )
+
+
+def make_truncated_laplace_profile(
+    input_domain: Domain, input_metric: Metric, scale: float, *, radius: int
+) -> Measurement:
+    """As `make_truncated_laplace`, with its whole privacy profile: the exact delta at every epsilon.
+
+    `smoothed_max_divergence()`: the profile below k/scale too, for those who would rather spend delta than epsilon.
+    OpenDP composes no profiles: pass it through `make_fix_delta` first. OpenDP asks for the feature
+    "honest-but-curious" wherever Python gives a profile. Proof: docs/proofs/truncated_laplace.md.
+
+    >>> import opendp.prelude as dp
+    >>> dp.enable_features("contrib", "honest-but-curious")
+    >>> space = dp.atom_domain(T="i64"), dp.absolute_distance(T="i64")
+    >>> profile = space >> then_truncated_laplace_profile(2.0, radius=30)
+    >>> profile.map(1).delta(0.5), profile.map(1).delta(0.4)
+    (7.492120446888263e-08, 0.05923490760803739)
+    >>> dp.c.make_fix_delta(profile, delta=0.1).map(1)
+    (0.3253404474951403, 0.1)
+    """
+    assert_features("contrib", "honest-but-curious")
+    space = _space(input_domain, input_metric)
+    exact_scale = check_scale(scale)
+    check_integer(radius, name="radius", least=0)
+
+    def curve(distance: int, epsilon: float) -> float:
+        if math.isnan(epsilon) or epsilon < 0:
+            raise ValueError(f"epsilon ({epsilon}) must be non-negative")
+        if distance == 0:
+            return 0.0
+        if exact_scale == 0:
+            return 1.0
+        q, steep = exp(-1 / exact_scale), Fraction(distance) / exact_scale
+        # From epsilon = d_in/scale on the profile is flat.
+        exact = min(Fraction(epsilon), steep) if math.isfinite(epsilon) else steep
+        lost = truncated_laplace_profile(
+            q, radius=radius, d_in=distance, log_ratio=exact * exact_scale, ratio=exp(exact)
+        )
+        return min(1.0, max(0.0, round_up(lost)))
+
+    def privacy_map(distance: int | float) -> Any:
+        whole = math.floor(read_distance(distance))
+        return new_privacy_profile(lambda epsilon: curve(whole, epsilon)).curve
+
+    return make_measurement(
+        input_domain,
+        input_metric,
+        smoothed_max_divergence(),
+        _function(space, float(scale), radius),
+        privacy_map,
+        space.output_type,
+    )
+
+
+then_truncated_laplace = to_then(make_truncated_laplace)
+then_truncated_laplace_profile = to_then(make_truncated_laplace_profile)
+
+
+def truncated_laplace_radius(scale: float, *, delta: float, d_in: int = 1) -> int:
+    """The smallest radius at which truncated Laplace noise of this scale loses at most `delta` at distance `d_in`.
+
+    >>> truncated_laplace_radius(2.0, delta=1e-9)
+    39
+    """
+    exact_scale, promised = check_scale(scale), check_probability(delta, name="delta")
+    return _radius(exact_scale, promised, check_integer(d_in, name="d_in", least=1))
+
+
+def _radius(scale: Fraction, delta: Fraction, d_in: int) -> int:
+    if scale == 0:
+        return 0
+    q = exp(-1 / scale)
+    return smallest_radius(lambda radius: truncated_laplace_delta(q, radius=radius, d_in=d_in).hi <= delta)
+
+
+def _space(input_domain: Domain, input_metric: Metric) -> CountSpace:
+    space = CountSpace.of(input_domain)
+    check_metric(input_metric, absolute_distance if space.scalar else l1_distance)
+    return space
+
+
+def _function(space: CountSpace, scale: float, radius: int) -> Any:
+    def function(data: Any) -> Any:
+        counts = space.read(data)
+        return space.write(saturate.add(counts, noise.truncated_laplace(scale, radius, counts.size)))
+
+    return function

@@ -1,0 +1,187 @@
+"""All noise: integers, exact for the stated law, from cryptographically secure bits.
+
+A number is drawn by inversion: a uniform real, known to its first bits, is placed among the values of the
+distribution function. Sixteen bits settle nearly every draw by one look-up; where they do not, 64 do; where
+even those leave the place open, bits are added until it is known. Nothing is rounded, so the law is exactly
+P(z) proportional to exp(-|z|/scale). Proof: docs/proofs/noise.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from opendp_tree._opendp import secure_bytes
+from opendp_tree.theorems.geometric import Digit, geometric_digits
+from opendp_tree.theorems.interval import Interval, digits, exp
+
+__all__ = ["geometric", "laplace", "truncated_geometric", "truncated_laplace"]
+
+Ints = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
+
+LARGEST_SCALE = 2.0**50
+"""Untruncated noise of a larger scale would leave the range of int64."""
+
+_BLOCK = 1 << 16  # draws that are made together, so that the work stays in cache
+_GUIDE_BITS = 16
+_UNDECIDED = -1
+
+
+def laplace(scale: float, size: int) -> Ints:
+    """Integers z with P(z) proportional to exp(-|z|/scale).
+
+    Numbers beyond int64 come out as the nearest int64; `saturate.add` cannot tell the difference.
+    """
+    return _signed(scale, None, size)
+
+
+def truncated_laplace(scale: float, radius: int, size: int) -> Ints:
+    """Integers z in -radius..radius with P(z) proportional to exp(-|z|/scale)."""
+    return _signed(scale, radius, size)
+
+
+def geometric(scale: float, size: int) -> Ints:
+    """Natural numbers z with P(z) proportional to exp(-z/scale)."""
+    return _unsigned(scale, None, size)
+
+
+def truncated_geometric(scale: float, radius: int, size: int) -> Ints:
+    """Integers z in 0..radius with P(z) proportional to exp(-z/scale)."""
+    return _unsigned(scale, radius, size)
+
+
+def _unsigned(scale: float, radius: int | None, size: int) -> Ints:
+    if scale == 0 or radius == 0:
+        return np.zeros(size, dtype=np.int64)
+    return _accepted(_candidates(scale, radius), size)
+
+
+def _signed(scale: float, radius: int | None, size: int) -> Ints:
+    if scale == 0 or radius == 0:
+        return np.zeros(size, dtype=np.int64)
+    magnitudes = _candidates(scale, radius)
+
+    def candidates(count: int) -> tuple[Ints, npt.NDArray[np.bool_]]:
+        drawn, kept = magnitudes(count)
+        negative = np.unpackbits(_bytes((count + 7) // 8), count=count).view(np.bool_)
+        # One of the two zeros goes, so that zero is as likely as its weight says.
+        kept &= ~negative | (drawn != 0)
+        return np.negative(drawn, where=negative, out=drawn), kept
+
+    return _accepted(candidates, size)
+
+
+Candidates = Callable[[int], tuple[Ints, npt.NDArray[np.bool_]]]
+
+
+def _accepted(candidates: Candidates, size: int) -> Ints:
+    """The first `size` candidates that are kept."""
+    out = np.empty(size, dtype=np.int64)
+    filled = 0
+    while filled < size:
+        drawn, kept = candidates(min(_BLOCK, size - filled + 16))
+        drawn = drawn[kept][: size - filled]
+        out[filled : filled + drawn.size] = drawn
+        filled += drawn.size
+    return out
+
+
+def _candidates(scale: float, radius: int | None) -> Candidates:
+    if radius is None and scale > LARGEST_SCALE:
+        raise ValueError(f"scale ({scale}) must be at most 2**50 to draw untruncated noise")
+    tables = [_table(digit) for digit in geometric_digits(Fraction(scale), radius)]
+
+    def candidates(count: int) -> tuple[Ints, npt.NDArray[np.bool_]]:
+        drawn = tables[0].draw(count) * tables[0].digit.unit
+        for table in tables[1:]:
+            drawn += table.draw(count) * table.digit.unit
+        if radius is None:
+            drawn[drawn < 0] = np.iinfo(np.int64).max  # the top digit was past int64
+            return drawn, np.ones(count, dtype=np.bool_)
+        return drawn, drawn <= radius
+
+    return candidates
+
+
+@dataclass(frozen=True)
+class _Table:
+    """One digit's distribution function F at 64 bits.
+
+    A 64-bit word of at least edges[j] lies above F(j) whatever bits follow it; one of at most sure[j] lies below.
+    """
+
+    digit: Digit
+    edges: Words
+    sure: Words
+    guide: npt.NDArray[np.int16]
+
+    def draw(self, count: int) -> Ints:
+        first = _bytes(2 * count).view(np.uint16)
+        drawn = self.guide[first].astype(np.int64)
+        open_places = np.flatnonzero(drawn == _UNDECIDED)
+        if open_places.size:
+            rest = _bytes(8 * open_places.size).view(np.uint64) >> np.uint64(_GUIDE_BITS)
+            drawn[open_places] = self._place((first[open_places].astype(np.uint64) << np.uint64(48)) | rest)
+        return drawn
+
+    def _place(self, words: Words) -> Ints:
+        """The digit whose part of the unit interval holds each 64-bit word and all that may follow it."""
+        places = np.searchsorted(self.edges, words, side="right")
+        for tie in np.flatnonzero(words > self.sure[places]):
+            places[tie] = self._refine(int(words[tie]), int(places[tie]))
+        return places
+
+    def _refine(self, bits: int, place: int) -> int:
+        """As `_place` for one word, adding bits to it until no further bit could matter."""
+        length = 64
+        limit = np.iinfo(np.int64).max // self.digit.unit + 1
+        while place < limit:
+            bits, length = (bits << 64) | int(_bytes(8).view(np.uint64)[0]), length + 64
+            with digits(40 + length):
+                uniform = Interval.of(Fraction(bits, 1 << length)), Interval.of(Fraction(bits + 1, 1 << length))
+                while place < limit:
+                    edge = self.digit.cdf(place)
+                    if uniform[1].hi <= edge.lo:
+                        return place
+                    if uniform[0].lo < edge.hi:
+                        break
+                    place += 1
+        return limit
+
+
+@lru_cache(maxsize=64)
+def _table(digit: Digit) -> _Table:
+    edges: list[int] = []
+    sure: list[int] = []
+    ratio, least = exp(-digit.rate), digit.cdf(0)
+    power, total = Interval.of(1), Interval.of(0)
+    while digit.size is None or len(sure) < digit.size - 1:
+        total, power = total + power, power * ratio
+        edge = total * least * 2**64
+        sure.append(int(edge.lo.to_integral_value(ROUND_FLOOR)) - 1)
+        if edge.hi > 2**64 - 1:  # 64 bits cannot tell what is above: left to `_refine`
+            break
+        edges.append(int(edge.hi.to_integral_value(ROUND_CEILING)))
+    else:
+        sure.append(2**64 - 1)  # the last digit has no upper edge
+    table = np.array(edges, dtype=np.uint64), np.array(sure, dtype=np.uint64)
+    return _Table(digit, *table, _guide(*table))
+
+
+def _guide(edges: Words, sure: Words) -> npt.NDArray[np.int16]:
+    """For each start of 16 bits the digit that it settles, or `_UNDECIDED`."""
+    starts = np.arange(1 << _GUIDE_BITS, dtype=np.uint64) << np.uint64(64 - _GUIDE_BITS)
+    ends = starts + np.uint64(2 ** (64 - _GUIDE_BITS) - 1)
+    places = np.searchsorted(edges, starts, side="right")
+    return np.where(ends <= sure[places], places, _UNDECIDED).astype(np.int16)
+
+
+def _bytes(count: int) -> npt.NDArray[np.uint8]:
+    return secure_bytes(count)

@@ -1,0 +1,53 @@
+"""Integer arithmetic that never wraps: counts saturate at `LIMIT`.
+
+Clamping an exact result to [-LIMIT, LIMIT] never moves two results further apart, so stability proofs made for
+exact integers hold for what is computed here.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+
+LIMIT = 2**62 - 1
+_LOW = np.int64(2**32 - 1)
+
+
+def clamp(values: npt.NDArray[np.integer]) -> Ints:
+    """The values as int64, clamped to [-LIMIT, LIMIT]."""
+    top = min(LIMIT, int(np.iinfo(values.dtype).max))
+    bottom = max(-LIMIT, int(np.iinfo(values.dtype).min))
+    return np.clip(values, bottom, top).astype(np.int64, copy=False)
+
+
+def add(values: Ints, noise: Ints) -> Ints:
+    """The exact sum, clamped to [-LIMIT, LIMIT]; the values must be clamped already, the noise may be any int64.
+
+    Noise beyond the int64 range may be passed as its nearest int64: 2**63 - 1 exceeds 2 * LIMIT, so both
+    give the same clamped sum.
+    """
+    return values + np.clip(noise, -LIMIT - values, LIMIT - values)
+
+
+def range_sums(values: Ints, first: Ints, last: Ints) -> Ints:
+    """The exact sums of values[first:last] for each pair, clamped to [-LIMIT, LIMIT]."""
+    bound = max(int(values.max()), -int(values.min())) if values.size else 0
+    if bound * values.size <= LIMIT:
+        return _differences(values, first, last)
+    # Sums of the upper and the lower 32 bits fit into int64 for up to 2**31 values.
+    high, low = _differences(values >> 32, first, last), _differences(values & _LOW, first, last)
+    high += low >> 32
+    inside = high.clip(-(2**30), 2**30 - 1)
+    total = (inside << 32) + (low & _LOW)
+    return np.where(high > inside, LIMIT, np.where(high < inside, -LIMIT, np.maximum(total, -LIMIT)))
+
+
+def _differences(values: Ints, first: Ints, last: Ints) -> Ints:
+    running = np.empty(values.size + 1, dtype=np.int64)
+    running[0] = 0
+    np.cumsum(values, out=running[1:])
+    sums = running[last]
+    sums -= running[first]
+    return sums

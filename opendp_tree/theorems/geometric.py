@@ -1,0 +1,56 @@
+"""The geometric law, cut into digits that small tables can draw exactly.
+
+With ratio q, the base-b digits of a geometric number are independent, because q**z is the product of
+(q**(b**i))**z_i. Proof: docs/proofs/noise.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from opendp_tree.theorems.interval import Interval, exp, geometric_sum
+
+BASE = 256
+_LONGEST = 16  # the top digit's unit is at least a sixteenth of the scale, so that its table stays short
+
+
+@dataclass(frozen=True)
+class Digit:
+    """A law on 0..size-1 (on all natural numbers if size is None) with P(j) proportional to exp(-rate * j)."""
+
+    rate: Fraction
+    size: int | None
+    unit: int
+    """What one step of the digit is worth."""
+
+    def cdf(self, at: int) -> Interval:
+        """The probability of a digit of at most `at`.
+
+        >>> half = Digit(rate=Fraction(1), size=1, unit=1).cdf(0)
+        >>> half.lo <= 1 <= half.hi
+        True
+        """
+        ratio = exp(-self.rate)
+        if self.size is None:
+            return 1 - ratio ** (at + 1)
+        return geometric_sum(ratio, at + 1) / geometric_sum(ratio, self.size)
+
+
+def geometric_digits(scale: Fraction, radius: int | None) -> tuple[Digit, ...]:
+    """Digits, lowest first, whose sum is geometric with ratio exp(-1/scale); with a radius, once more than
+    `radius` is rejected, geometric on 0..radius.
+
+    At most half of the draws are rejected: the top digit stops at the last block that radius reaches into.
+
+    >>> [(digit.unit, digit.size) for digit in geometric_digits(Fraction(1000), None)]
+    [(1, 256), (256, None)]
+    """
+    reach = scale if radius is None else min(scale, Fraction(radius + 1))
+    digits: list[Digit] = []
+    unit = 1
+    while unit * _LONGEST < reach:
+        digits.append(Digit(rate=unit / scale, size=BASE, unit=unit))
+        unit *= BASE
+    size = None if radius is None else radius // unit + 1
+    return (*digits, Digit(rate=unit / scale, size=size, unit=unit))

@@ -1,0 +1,72 @@
+"""Truncated integer Laplace noise: what its release reveals.
+
+The law is P(z) proportional to q**|z| on the integers -radius..radius, with q = exp(-1/scale).
+Proof: docs/proofs/truncated_laplace.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+
+from opendp_tree.theorems.interval import Real, geometric_sum
+
+
+def truncated_laplace_cdf(q: Real, *, radius: int, at: int) -> Real:
+    """The probability that the noise is at most `at`.
+
+    >>> truncated_laplace_cdf(Fraction(1, 2), radius=1, at=0)  # masses 1/4, 1/2, 1/4
+    Fraction(3, 4)
+    """
+    if at < -radius:
+        return q * 0
+    if at >= radius:
+        return q**0
+    total = geometric_sum(q, radius + 1) + q * geometric_sum(q, radius)
+    if at < 0:
+        return q**-at * geometric_sum(q, radius + at + 1) / total
+    return (q * geometric_sum(q, radius) + geometric_sum(q, at + 1)) / total
+
+
+def truncated_laplace_delta(q: Real, *, radius: int, d_in: int) -> Real:
+    """The largest mass that one input puts on releases that an input at L1 distance `d_in` cannot produce.
+
+    Together with epsilon = d_in/scale this is the exact (epsilon, delta) of the mechanism.
+
+    >>> truncated_laplace_delta(Fraction(1, 2), radius=1, d_in=1)
+    Fraction(1, 4)
+    """
+    return truncated_laplace_cdf(q, radius=radius, at=d_in - radius - 1)
+
+
+def truncated_laplace_profile(q: Real, *, radius: int, d_in: int, log_ratio: Fraction, ratio: Real) -> Real:
+    """The exact delta at every epsilon; `ratio` is e**epsilon and `log_ratio` is epsilon * scale.
+
+    The releases on which the likelihood ratio exceeds `ratio` form a half-line, so the hockey-stick sum
+    is a difference of two values of the distribution function.
+
+    >>> half = Fraction(1, 2)  # epsilon = 0: total variation
+    >>> truncated_laplace_profile(half, radius=1, d_in=1, log_ratio=Fraction(0), ratio=half**0)
+    Fraction(1, 2)
+    """
+    cut = max(d_in - radius - 1, math.ceil((d_in - log_ratio) / 2) - 1)
+    here = truncated_laplace_cdf(q, radius=radius, at=cut)
+    there = truncated_laplace_cdf(q, radius=radius, at=cut - d_in)
+    return here - ratio * there
+
+
+def smallest_radius(suffices: Callable[[int], bool]) -> int:
+    """The smallest positive radius that suffices, for a condition that larger radii keep.
+
+    >>> smallest_radius(lambda radius: radius >= 37)
+    37
+    """
+    high = 1
+    while not suffices(high):
+        high *= 2
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if suffices(middle) else (middle, high)
+    return high

@@ -1,0 +1,1 @@
+"""Transformations: stable functions between spaces."""

@@ -1,0 +1,306 @@
+"""Public trees of any shape, as arrays."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable, Iterable, Sequence
+from datetime import date
+from functools import cached_property
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from opendp_tree import saturate
+from opendp_tree.tree_arrays import check_parents, leaf_ranges, node_levels
+
+Ints = npt.NDArray[np.int64]
+Label = str | int | bool | date | None
+Path = tuple[Label, ...]
+
+__all__ = ["Label", "Path", "Tree"]
+
+
+class Tree:
+    """An immutable tree whose nodes are public.
+
+    Build one with `Tree.from_parents`, `Tree.from_paths` or `Tree.balanced`. Node ids are 0..node_count-1, leaves
+    are ordered by node id, and `depth` counts the nodes on the longest path from the root to a leaf.
+
+    >>> tree = Tree.from_paths([("be", "ghent"), ("be", "liege"), ("lu",)])
+    >>> tree
+    Tree(nodes=5, leaves=3, depth=3)
+    >>> print(tree.draw())
+    (root)
+    ├── be
+    │   ├── ghent
+    │   └── liege
+    └── lu
+    """
+
+    def __init__(self, parents: Ints, labels: tuple[Label, ...] | None) -> None:
+        """Use `Tree.from_parents`, `Tree.from_paths` or `Tree.balanced`, which check what they are given."""
+        put = object.__setattr__
+        put(self, "parents", _frozen(parents))
+        put(self, "labels", labels)
+        levels = _frozen(node_levels(parents))
+        put(self, "node_levels", levels)
+        put(self, "depth", int(levels.max()) + 1)
+        is_leaf = np.bincount(parents[parents >= 0], minlength=parents.size) == 0
+        put(self, "leaves", _frozen(np.flatnonzero(is_leaf)))
+
+    parents: Ints
+    """For each node its parent's id; -1 for the root."""
+    labels: tuple[Label, ...] | None
+    """For each node its own label (the root's is None), if the tree was built from paths."""
+    node_levels: Ints
+    """For each node its level; the root is at level 0."""
+    depth: int
+    """The number of nodes on the longest path from the root to a leaf."""
+    leaves: Ints
+    """The ids of the leaves, ascending: the order of every vector of leaf counts."""
+
+    @classmethod
+    def from_parents(cls, parents: Sequence[int] | npt.NDArray[np.integer[Any]]) -> Tree:
+        """A tree from each node's parent; the root's parent is -1. Node ids are the positions in `parents`.
+
+        Ten million nodes take a few seconds; the shape does not matter.
+
+        >>> Tree.from_parents([-1, 0, 0, 1, 1])
+        Tree(nodes=5, leaves=3, depth=3)
+        """
+        return cls(check_parents(parents), None)
+
+    @classmethod
+    def from_paths(cls, paths: Iterable[Sequence[Label]]) -> Tree:
+        """A tree from the label paths of its leaves, which may have different lengths.
+
+        Leaves keep the order of `paths`. The root is implied: a path names the nodes below it.
+
+        >>> Tree.from_paths([("a", "x"), ("a", "y"), ("b",)]).paths()
+        [('a', 'x'), ('a', 'y'), ('b',)]
+        """
+        parents, labels = _read_paths(paths)
+        return cls(np.array(parents, dtype=np.int64), tuple(labels))
+
+    @classmethod
+    def balanced(cls, *, branching: int, depth: int) -> Tree:
+        """A complete tree in which every inner node has `branching` children, numbered level by level.
+
+        >>> Tree.balanced(branching=2, depth=3)
+        Tree(nodes=7, leaves=4, depth=3)
+        """
+        for name, value in (("branching", branching), ("depth", depth)):
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+                raise ValueError(f"{name} ({value!r}) must be a positive integer")
+        nodes = depth if branching == 1 else (int(branching) ** int(depth) - 1) // (int(branching) - 1)
+        if nodes > 2**31:
+            raise ValueError(f"branching ({branching}) and depth ({depth}) give {nodes} nodes; at most 2**31 fit")
+        return cls((np.arange(nodes, dtype=np.int64) - 1) // branching, None)
+
+    @property
+    def node_count(self) -> int:
+        """The number of nodes."""
+        return self.parents.size
+
+    @property
+    def leaf_count(self) -> int:
+        """The number of leaves."""
+        return self.leaves.size
+
+    @cached_property
+    def root(self) -> int:
+        """The root's id."""
+        return int(np.argmin(self.parents))
+
+    @cached_property
+    def levels(self) -> tuple[Ints, ...]:
+        """The node ids of each level, ascending, from the root's level down."""
+        small = self.node_levels.astype(np.uint16) if self.depth <= 2**16 else self.node_levels
+        order = _frozen(np.argsort(small, kind="stable"))
+        ends = np.cumsum(np.bincount(self.node_levels))
+        return tuple(np.split(order, ends[:-1]))
+
+    @cached_property
+    def digest(self) -> str:
+        """A SHA-256 of the parents and labels: equal digests, equal trees."""
+        sha = hashlib.sha256(np.ascontiguousarray(self.parents, dtype="<i8").view(np.uint8))
+        for label in self.labels or ():
+            text = f"{type(label).__name__}:{label}".encode()
+            sha.update(b"%d:" % len(text) + text)
+        return sha.hexdigest()
+
+    @cached_property
+    def _ranges(self) -> tuple[Ints, Ints]:
+        first, last = leaf_ranges(self.parents, self.leaves)
+        return _frozen(first), _frozen(last)
+
+    @cached_property
+    def _depth_first(self) -> Ints | None:
+        """The leaf index at each place of the depth-first order; None where that is the order of ids."""
+        places = self._ranges[0][self.leaves]
+        if (places[1:] > places[:-1]).all():
+            return None
+        order = np.empty_like(places)
+        order[places] = np.arange(places.size)
+        return _frozen(order)
+
+    def sum(self, leaf_counts: Ints) -> Ints:
+        """The count of every node: the exact sum of the leaves under it, clamped to ±(2**62 - 1).
+
+        >>> Tree.from_parents([-1, 0, 0, 1, 1]).sum(np.array([5, 1, 2]))
+        array([8, 3, 5, 1, 2])
+        """
+        order = self._depth_first
+        first, last = self._ranges
+        return saturate.range_sums(leaf_counts if order is None else leaf_counts[order], first, last)
+
+    def count(self, keys: Iterable[Any]) -> Ints:
+        """Leaf counts, a member of `leaf_domain(tree)`: how often each leaf occurs among `keys`.
+
+        A key is a leaf's node id, its path as a tuple of labels, or its own label where no two leaves share one.
+        Keys that are not leaves of the tree count nowhere, so that nothing raised here depends on the data.
+
+        >>> Tree.from_paths([("a", "x"), ("a", "y"), ("b",)]).count([("b",), ("a", "y"), "y", "nowhere"])
+        array([0, 2, 1])
+        """
+        ids = self._leaf_ids(keys)
+        known = (ids >= 0) & (ids < self.node_count)
+        return np.bincount(ids[known], minlength=self.node_count)[self.leaves]
+
+    def _leaf_ids(self, keys: Iterable[Any]) -> Ints:
+        if isinstance(keys, (str, bytes)):
+            raise TypeError("keys must be a collection of keys, found one string. Hint: pass [key]")
+        if isinstance(keys, np.ndarray):
+            if keys.ndim != 1:
+                raise ValueError(f"keys must be one-dimensional, found {keys.ndim} dimensions")
+            if keys.dtype.kind in "iu":
+                return saturate.clamp(keys)
+            keys = keys.tolist()
+        find = self._find_leaf
+        return np.fromiter((find(key) for key in keys), dtype=np.int64)
+
+    def _find_leaf(self, key: Any) -> int:
+        if isinstance(key, (int, np.integer)) and not isinstance(key, bool):
+            return int(key) if abs(int(key)) < 2**62 else -1
+        paths, names = self._leaf_index
+        if isinstance(key, tuple):
+            return paths.get(tuple(map(_tagged, key)), -1)
+        return names.get(_tagged(key), -1)
+
+    @cached_property
+    def _leaf_index(self) -> tuple[dict[Hashable, int], dict[Hashable, int]]:
+        if self.labels is None:
+            raise ValueError("keys must be node ids: this tree has no labels. Hint: build it with Tree.from_paths")
+        paths: dict[Hashable, int] = {}
+        names: dict[Hashable, int] = {}
+        for leaf, path in zip(self.leaves.tolist(), self.paths(), strict=True):
+            paths[tuple(map(_tagged, path))] = leaf
+            name = _tagged(self.labels[leaf])
+            names[name] = -1 if name in names else leaf
+        return paths, names
+
+    def path(self, node: int) -> Path:
+        """The labels (node ids, in a tree without labels) from below the root down to a node.
+
+        >>> Tree.from_paths([("a", "x"), ("b",)]).path(2)
+        ('a', 'x')
+        """
+        if isinstance(node, bool) or not isinstance(node, (int, np.integer)) or not 0 <= node < self.node_count:
+            raise ValueError(f"node ({node!r}) must be a node id from 0 to {self.node_count - 1}")
+        steps: list[Label] = []
+        while (parent := int(self.parents[node])) >= 0:
+            steps.append(int(node) if self.labels is None else self.labels[node])
+            node = parent
+        return tuple(reversed(steps))
+
+    def paths(self) -> list[Path]:
+        """The path of every leaf, in the order of leaf counts."""
+        return [self.path(leaf) for leaf in self.leaves.tolist()]
+
+    def draw(self, values: Sequence[object] | npt.NDArray[Any] | None = None, *, max_nodes: int = 60) -> str:
+        """The tree as text, at most `max_nodes` lines, with a value beside each node if given.
+
+        >>> print(Tree.balanced(branching=2, depth=2).draw([3, 1, 2]))
+        0  3
+        ├── 1  1
+        └── 2  2
+        """
+        if values is not None and len(values) != self.node_count:
+            raise ValueError(f"values must have one entry for each of the {self.node_count} nodes")
+        # Siblings together, in order of id; a stack instead of recursion, so that long chains draw too.
+        order = np.argsort(self.parents, kind="stable")
+        starts = np.searchsorted(self.parents[order], np.arange(self.node_count + 1))
+        lines: list[str] = []
+        stack = [(self.root, "", "")]
+        while stack and len(lines) < max_nodes:
+            node, before, indent = stack.pop()
+            name = str(node) if self.labels is None else "(root)" if node == self.root else str(self.labels[node])
+            lines.append(before + name + ("" if values is None else f"  {values[node]}"))
+            room = max_nodes - len(lines) + 1
+            children = order[starts[node] : min(starts[node + 1], starts[node] + room)].tolist()
+            ends_here = starts[node + 1] - starts[node] <= room
+            for place, child in reversed(list(enumerate(children))):
+                last = ends_here and place == len(children) - 1
+                stack.append((child, indent + ("└── " if last else "├── "), indent + ("    " if last else "│   ")))
+        hidden = self.node_count - len(lines)
+        return "\n".join(lines + ([f"… {hidden} more nodes"] if hidden else []))
+
+    def __repr__(self) -> str:
+        return f"Tree(nodes={self.node_count}, leaves={self.leaf_count}, depth={self.depth})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Tree) and (self is other or self.digest == other.digest)
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"a Tree is immutable: {name!r} cannot be set")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"a Tree is immutable: {name!r} cannot be deleted")
+
+
+def _frozen(array: Ints) -> Ints:
+    array.flags.writeable = False
+    return array
+
+
+def _tagged(label: Any) -> Hashable:
+    """A key that keeps 1, True and "1" apart."""
+    if isinstance(label, np.generic):
+        label = label.item()
+    return (type(label), label) if isinstance(label, Hashable) else (type(label), None)
+
+
+def _read_paths(paths: Iterable[Sequence[Label]]) -> tuple[list[int], list[Label]]:
+    parents, labels = [-1], [None]
+    nodes: dict[tuple[int, Hashable], int] = {}
+    leaves: set[int] = set()
+    inner: set[int] = set()
+    for path in paths:
+        if isinstance(path, str) or not isinstance(path, Sequence):
+            raise TypeError(f"paths must hold tuples of labels, found {path!r}. Hint: wrap a single label: (label,)")
+        node = 0
+        for label in path:
+            label = label.item() if isinstance(label, np.generic) else label
+            if not isinstance(label, (str, int, date, type(None))):
+                raise TypeError(f"paths: label {label!r} must be a str, int, bool, date or None")
+            inner.add(node)
+            parent, node = node, nodes.setdefault((node, _tagged(label)), len(parents))
+            if node == len(parents):
+                parents.append(parent)
+                labels.append(label)  # type: ignore[arg-type]
+        if node in leaves:
+            raise ValueError(f"paths: {tuple(path)!r} occurs twice")
+        leaves.add(node)
+    if not leaves:
+        raise ValueError("paths must hold at least one path")
+    for node in sorted(leaves & inner)[:1]:
+        names: list[Label] = []
+        while node:
+            names.append(labels[node])
+            node = parents[node]
+        raise ValueError(f"paths: {tuple(reversed(names))!r} is both a leaf and an inner node")
+    return parents, labels  # type: ignore[return-value]
