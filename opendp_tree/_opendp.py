@@ -27,8 +27,7 @@ def make_transformation(
     stability_map: Function,
 ) -> Transformation:
     """A transformation that needs no "honest-but-curious": its map is proved here, as OpenDP's own are there."""
-    made = _make_transformation(input_domain, input_metric, output_domain, output_metric, function, stability_map)
-    return made  # type: ignore[no-any-return]
+    return _make_transformation(input_domain, input_metric, output_domain, output_metric, function, stability_map)
 
 
 def make_measurement(
@@ -40,8 +39,7 @@ def make_measurement(
     output_type: str = "ExtrinsicObject",
 ) -> Measurement:
     """A measurement that needs no "honest-but-curious": its map is proved here, as OpenDP's own are there."""
-    made = _make_measurement(input_domain, input_metric, output_measure, function, privacy_map, TO=output_type)
-    return made  # type: ignore[no-any-return]
+    return _make_measurement(input_domain, input_metric, output_measure, function, privacy_map, TO=output_type)
 
 
 def extrinsic_domain(identifier: str, member: Callable[[Any], bool], descriptor: object) -> Domain:

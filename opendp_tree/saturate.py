@@ -19,7 +19,8 @@ def clamp(values: npt.NDArray[np.integer]) -> Ints:
     """The values as int64, clamped to [-LIMIT, LIMIT]."""
     top = min(LIMIT, int(np.iinfo(values.dtype).max))
     bottom = max(-LIMIT, int(np.iinfo(values.dtype).min))
-    return np.clip(values, bottom, top).astype(np.int64, copy=False)
+    clamped: Ints = np.clip(values, bottom, top).astype(np.int64, copy=False)
+    return clamped
 
 
 def add(values: Ints, noise: Ints) -> Ints:

@@ -21,7 +21,7 @@ from opendp_tree.tree import Tree
 __all__ = ["CountSpace", "leaf_domain", "node_domain"]
 
 Ints = npt.NDArray[np.int64]
-INTEGER_TYPES = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
+INTEGER_TYPES = ("i32", "i64", "u32", "u64")
 _INTEGER_DISTANCES = ("i32", "i64", "u32", "u64", "usize")
 
 
@@ -113,7 +113,8 @@ class CountSpace:
         elif isinstance(input_domain, AtomDomain) and str(input_domain.carrier_type) in INTEGER_TYPES:
             return cls(input_domain, True, str(input_domain.carrier_type), None, None)
         raise ValueError(
-            f"input_domain ({input_domain}) must hold integers: an atom_domain or vector_domain of {INTEGER_TYPES}, "
+            f"input_domain ({input_domain}) must hold integers: an atom_domain or vector_domain of "
+            f"{', '.join(INTEGER_TYPES)}, "
             "or leaf_domain(tree)"
         )
 

@@ -124,7 +124,7 @@ class Tree:
     @cached_property
     def digest(self) -> str:
         """A SHA-256 of the parents and labels: equal digests, equal trees."""
-        sha = hashlib.sha256(np.ascontiguousarray(self.parents, dtype="<i8").view(np.uint8))
+        sha = hashlib.sha256(np.ascontiguousarray(self.parents, dtype="<i8").data)
         for label in self.labels or ():
             text = f"{type(label).__name__}:{label}".encode()
             sha.update(b"%d:" % len(text) + text)
@@ -275,7 +275,8 @@ def _tagged(label: Any) -> Hashable:
 
 
 def _read_paths(paths: Iterable[Sequence[Label]]) -> tuple[list[int], list[Label]]:
-    parents, labels = [-1], [None]
+    parents: list[int] = [-1]
+    labels: list[Label] = [None]
     nodes: dict[tuple[int, Hashable], int] = {}
     leaves: set[int] = set()
     inner: set[int] = set()
@@ -283,24 +284,25 @@ def _read_paths(paths: Iterable[Sequence[Label]]) -> tuple[list[int], list[Label
         if isinstance(path, str) or not isinstance(path, Sequence):
             raise TypeError(f"paths must hold tuples of labels, found {path!r}. Hint: wrap a single label: (label,)")
         node = 0
-        for label in path:
-            label = label.item() if isinstance(label, np.generic) else label
+        for given in path:
+            label = given.item() if isinstance(given, np.generic) else given
             if not isinstance(label, (str, int, date, type(None))):
                 raise TypeError(f"paths: label {label!r} must be a str, int, bool, date or None")
             inner.add(node)
             parent, node = node, nodes.setdefault((node, _tagged(label)), len(parents))
             if node == len(parents):
                 parents.append(parent)
-                labels.append(label)  # type: ignore[arg-type]
+                labels.append(label)
         if node in leaves:
             raise ValueError(f"paths: {tuple(path)!r} occurs twice")
         leaves.add(node)
     if not leaves:
         raise ValueError("paths must hold at least one path")
-    for node in sorted(leaves & inner)[:1]:
+    if leaves & inner:
+        node = min(leaves & inner)
         names: list[Label] = []
         while node:
             names.append(labels[node])
             node = parents[node]
         raise ValueError(f"paths: {tuple(reversed(names))!r} is both a leaf and an inner node")
-    return parents, labels  # type: ignore[return-value]
+    return parents, labels

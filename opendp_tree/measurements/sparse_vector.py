@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
@@ -180,8 +180,8 @@ def make_sparse_vector(
     reader = _Reader(input_domain, input_metric, counts, sensitivity, d_in, monotonic)
 
     def function(data: Any) -> Any:
-        answer_queries = _Session(reader, data, SparseVector(calibration), after_cutoff == "refuse")
-        return new_queryable(lambda query: answer_queries(query), Q="ExtrinsicObject", A="ExtrinsicObject")
+        session = _Session(reader, data, SparseVector(calibration), after_cutoff == "refuse")
+        return new_queryable(session.answer, Q="ExtrinsicObject", A="ExtrinsicObject")
 
     def privacy_map(distance: int | float) -> float:
         steps = math.ceil(read_distance(distance) / d_in)
@@ -246,7 +246,7 @@ class _Reader:
             raise ValueError(f"a query's output domain ({output}) must be one integer")
         if not is_metric(query.output_metric, absolute_distance):
             raise ValueError(f"a query's output metric ({query.output_metric}) must be absolute_distance")
-        stability = query.map(self.d_in)
+        stability = query.map(self.d_in)  # type: ignore[no-untyped-call]
         if not stability <= self.sensitivity:
             raise ValueError(
                 f"a query of stability {stability} exceeds sensitivity ({self.sensitivity}); nothing was spent"
@@ -260,7 +260,8 @@ class _Session:
         self._reader, self._data, self._running, self._refuses = reader, data, running, refuses
         self._nodes: Ints | None = None
 
-    def __call__(self, query: Any) -> Any:
+    def answer(self, query: Any) -> Any:
+        """The answer to one query, or the answers to a batch."""
         batch = isinstance(query, (list, tuple, np.ndarray))
         queries: Sequence[Any] = query if batch else [query]
         if isinstance(queries, np.ndarray):

@@ -133,7 +133,8 @@ def make_truncated_laplace_profile(
 
     def privacy_map(distance: int | float) -> Any:
         whole = math.floor(read_distance(distance))
-        return new_privacy_profile(lambda epsilon: curve(whole, epsilon)).curve
+        profile = new_privacy_profile(lambda epsilon: curve(whole, epsilon))  # type: ignore[no-untyped-call]
+        return profile.curve
 
     return make_measurement(
         input_domain,

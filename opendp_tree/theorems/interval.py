@@ -28,7 +28,8 @@ def _directed(digits: int) -> tuple[decimal.Context, decimal.Context]:
     return down, up
 
 
-_contexts: ContextVar[tuple[decimal.Context, decimal.Context]] = ContextVar("contexts", default=_directed(_DIGITS))
+_USUAL = _directed(_DIGITS)
+_contexts: ContextVar[tuple[decimal.Context, decimal.Context]] = ContextVar("contexts", default=_USUAL)
 
 
 @contextmanager

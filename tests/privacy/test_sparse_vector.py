@@ -1,0 +1,170 @@
+"""Exact: every answer pattern of small query vectors, over all neighbours, compared without tolerance."""
+
+from fractions import Fraction
+from itertools import product
+
+import pytest
+
+from opendp_tree.theorems.sparse_vector import sparse_vector_epsilon
+from tests.privacy.divergence import largest_ratio
+from tests.privacy.sparse_vector_law import Mechanism, at_least, law, probability
+
+BASE = Fraction(1, 2)
+
+
+def claimed_ratio(inverse_scale, inverse_query_scale, **claim):
+    """e**epsilon, exactly: scales are chosen as 1/n in units in which exp(-1) is BASE."""
+    epsilon = sparse_vector_epsilon(
+        scale=Fraction(1, inverse_scale), query_scale=Fraction(1, inverse_query_scale), **claim
+    )
+    assert epsilon.denominator == 1
+    return 1 / BASE ** int(epsilon)
+
+
+def mechanism(inverse_scale, inverse_query_scale, *, cutoff, refreshed, **mutation):
+    return Mechanism(BASE**inverse_scale, BASE**inverse_query_scale, cutoff, refreshed, **mutation)
+
+
+def neighbours(values, sensitivity, monotonic):
+    moves = range(-sensitivity, sensitivity + 1)
+    for move in product(moves, repeat=len(values)):
+        if not monotonic or min(move) >= 0 or max(move) <= 0:
+            yield tuple(value + step for value, step in zip(values, move, strict=True))
+
+
+def worst_ratio(running, *, length, sensitivity=1, monotonic=False, values=range(-2, 3)):
+    """The largest likelihood ratio over all vectors of values and all their neighbours; None if infinite."""
+    laws = {}
+
+    def cached(vector):
+        if vector not in laws:
+            laws[vector] = law(running, vector)
+        return laws[vector]
+
+    worst = Fraction(1)
+    for vector in product(values, repeat=length):
+        for other in neighbours(vector, sensitivity, monotonic):
+            ratio = largest_ratio(cached(vector), cached(other))
+            if ratio is None:
+                return None
+            worst = max(worst, ratio)
+    return worst
+
+
+CASES = [
+    (length, cutoff, sensitivity)
+    for length, cutoff, sensitivity in [(1, 1, 1), (2, 1, 1), (2, 2, 1), (3, 1, 1), (3, 2, 1), (2, 1, 2), (2, 2, 2)]
+]
+
+
+@pytest.mark.parametrize("monotonic", [False, True])
+@pytest.mark.parametrize("refreshed", [False, True])
+@pytest.mark.parametrize("inverse_scales", [(1, 1), (2, 1), (1, 2)])
+@pytest.mark.parametrize(("length", "cutoff", "sensitivity"), CASES)
+def test_no_answers_are_likelier_than_the_map_allows(length, cutoff, sensitivity, inverse_scales, refreshed, monotonic):
+    running = mechanism(*inverse_scales, cutoff=cutoff, refreshed=refreshed)
+    total = sum(law(running, (1,) * length).values())
+    assert total == 1
+    claim = claimed_ratio(
+        *inverse_scales, sensitivity=sensitivity, cutoff=cutoff, monotonic=monotonic, refreshed=refreshed
+    )
+    reach = range(-2, 3) if length < 3 else range(-1, 2)
+    worst = worst_ratio(running, length=length, sensitivity=sensitivity, monotonic=monotonic, values=reach)
+    assert worst is not None
+    assert worst <= claim
+
+
+@pytest.mark.parametrize("refreshed", [False, True])
+def test_the_map_is_nearly_reached(refreshed):
+    """Many queries far above and one that must be above: monotonic sparse vector loses nearly all it may."""
+    running = mechanism(1, 1, cutoff=1, refreshed=refreshed)
+    claim = claimed_ratio(1, 1, sensitivity=1, cutoff=1, monotonic=True, refreshed=refreshed)
+    here, there = (0,) * 6 + (-6,), (1,) * 6 + (-6,)
+    found = largest_ratio(law(running, here), law(running, there))
+    assert Fraction(1, 2) * claim < found <= claim
+
+
+# Mutants: the known wrong variants of sparse vector, and wrong maps of the right one.
+
+
+def rejected(running, claim, **search):
+    worst = worst_ratio(running, **search)
+    return worst is None or worst > claim
+
+
+def answer_ratio(running, *, tops):
+    """How much likelier "below" for eight high counts, then "above" for low ones, gets when the high ones drop by 1."""
+    answers = (False,) * 8 + (True,) * tops
+    here, there = (3,) * 8 + (-3,) * tops, (4,) * 8 + (-3,) * tops
+    return probability(running, here, answers) / probability(running, there, answers)
+
+
+RIGHT = {"sensitivity": 1, "cutoff": 2, "monotonic": False, "refreshed": False}
+
+
+def test_mutant_no_query_noise_is_rejected():
+    running = mechanism(1, 1, cutoff=2, refreshed=False, query_noise=False)
+    assert rejected(running, claimed_ratio(1, 1, **RIGHT), length=2)
+
+
+def test_mutant_no_threshold_noise_is_rejected():
+    """Without it every answer "below" leaks, so length breaks the bound."""
+    running = mechanism(1, 1, cutoff=1, refreshed=False, threshold_noise=False)
+    claim = claimed_ratio(1, 1, sensitivity=1, cutoff=1, monotonic=False, refreshed=False)
+    here, there = (2,) * 6, (1,) * 6
+    assert largest_ratio(law(running, there), law(running, here)) > claim
+
+
+def test_mutant_noise_not_scaled_by_the_cutoff_is_rejected():
+    """The map of one answer "above" where five are given."""
+    running = mechanism(1, 1, cutoff=5, refreshed=False)
+    claim = claimed_ratio(1, 1, sensitivity=1, cutoff=1, monotonic=True, refreshed=False)
+    paid = claimed_ratio(1, 1, sensitivity=1, cutoff=5, monotonic=True, refreshed=False)
+    assert claim < answer_ratio(running, tops=5) <= paid
+
+
+def test_mutant_unlimited_tops_is_rejected():
+    running = mechanism(1, 1, cutoff=1, refreshed=False, stops=False)
+    claim = claimed_ratio(1, 1, sensitivity=1, cutoff=1, monotonic=True, refreshed=False)
+    assert answer_ratio(running, tops=5) > claim
+
+
+def test_mutant_monotonic_calibration_on_other_queries_is_rejected():
+    running = mechanism(1, 2, cutoff=1, refreshed=False)
+    claim = claimed_ratio(1, 2, sensitivity=1, cutoff=1, monotonic=True, refreshed=False)
+    assert not rejected(running, claim, length=3, monotonic=True, values=range(-1, 2))
+    here, there = (0, 0, 0, 0, 0, -5), (1, 1, 1, 1, 1, -6)
+    assert largest_ratio(law(running, here), law(running, there)) > claim
+
+
+def test_mutant_refreshed_threshold_with_the_map_of_one_draw_is_rejected():
+    """Four epochs of a threshold drawn anew, paid as one."""
+    running = mechanism(2, 1, cutoff=4, refreshed=True)
+    claim = claimed_ratio(2, 1, sensitivity=1, cutoff=4, monotonic=True, refreshed=False)
+    here, there = (0, 0, -5) * 4, (1, 1, -5) * 4
+    answers = (False, False, True) * 4
+    assert probability(running, here, answers) > claim * probability(running, there, answers)
+
+
+def test_mutant_releasing_the_noisy_value_is_rejected():
+    """With one draw of the threshold's noise and the value that passed it released, answers "below" leak for good."""
+    q = p = BASE
+    running = mechanism(1, 1, cutoff=1, refreshed=False)
+
+    def chance(values, released, reach=200):
+        """Below for all but the last query, then the last one's noisy value; truncated sums bound it both ways."""
+        total, rest = Fraction(0), Fraction(0)
+        for r in range(-reach, released + 1):
+            term = (1 - q) / (1 + q) * q ** abs(r)
+            for value in values[:-1]:
+                term *= 1 - at_least(running, r - value)
+            total += term
+        rest = 2 * q**reach
+        mass = (1 - p) / (1 + p) * p ** abs(released - values[-1])
+        return total * mass, (total + rest) * mass
+
+    claim = claimed_ratio(1, 1, sensitivity=1, cutoff=1, monotonic=False, refreshed=False)
+    here, there = (0,) * 12 + (0,), (1,) * 12 + (1,)
+    low, _ = chance(here, -3)
+    _, high = chance(there, -3)
+    assert low > claim * high

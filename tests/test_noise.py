@@ -1,0 +1,195 @@
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from opendp_tree import noise
+from opendp_tree.theorems.geometric import geometric_digits
+from tests.goodness_of_fit import FALSE_ALARM, laplace_masses, p_value
+
+SCALES = [0.3, 1.0, 2.5, 16.0, 17.0, 100.0, 1000.0, 1e6]
+LAWS = [(scale, radius) for scale in SCALES for radius in (None, 1, 7, 40, 300, 100_000)]
+
+
+def digits_of(scale, radius):
+    return geometric_digits(Fraction(scale), radius)
+
+
+def exact_cdf(digit, count):
+    """The first values of the distribution function, summed term by term in 150 digits."""
+    with localcontext() as context:
+        context.prec = 150
+        ratio = (-Decimal(digit.rate.numerator) / Decimal(digit.rate.denominator)).exp()
+        size = digit.size
+        total = 1 / (1 - ratio) if size is None else (1 - ratio**size) / (1 - ratio)
+        values, running, power = [], Decimal(0), Decimal(1)
+        for _ in range(count):
+            running, power = running + power, power * ratio
+            values.append(running / total)
+    return values
+
+
+@pytest.mark.parametrize(("scale", "radius"), LAWS)
+def test_tables_settle_only_what_is_certain(scale, radius):
+    """Every look-up that needs no further bits lies wholly inside its digit's part of the unit interval."""
+    for digit in digits_of(scale, radius):
+        table = noise._table(digit)
+        count = table.sure.size
+        cdf = [Decimal(0), *exact_cdf(digit, count)]
+        for place in range(count):
+            cells = np.flatnonzero(table.guide == place)
+            if cells.size:
+                assert Fraction(int(cells[0]), 2**16) >= Fraction(cdf[place]) - Fraction(1, 10**140)
+                assert Fraction(int(cells[-1]) + 1, 2**16) <= Fraction(cdf[place + 1]) + Fraction(1, 10**140)
+                assert (np.diff(cells) == 1).all()
+            assert Fraction(int(table.sure[place]) + 1, 2**64) <= Fraction(cdf[place + 1]) + Fraction(1, 10**140)
+            if place < table.edges.size:
+                assert Fraction(int(table.edges[place]), 2**64) >= Fraction(cdf[place + 1])
+                assert int(table.edges[place]) - int(table.sure[place]) <= 3
+
+
+@pytest.mark.parametrize(("scale", "radius"), LAWS)
+def test_nearly_all_draws_are_settled_by_sixteen_bits(scale, radius):
+    for digit in digits_of(scale, radius):
+        table = noise._table(digit)
+        assert np.count_nonzero(table.guide < 0) <= table.sure.size
+
+
+def scripted(monkeypatch, *words):
+    """Replace the secure bits by given 64-bit words, which must be used up."""
+    queue = [np.array([word], dtype=np.uint64).view(np.uint8) for word in words]
+
+    def take(count):
+        word = queue.pop(0)
+        return word[:count] if count == 8 else word[-count:]
+
+    monkeypatch.setattr(noise, "_bytes", take)
+    return queue
+
+
+@pytest.mark.parametrize(("scale", "radius"), [(2.5, None), (1000.0, None), (1000.0, 5000), (3.0, 50)])
+def test_ties_are_broken_by_further_bits(monkeypatch, scale, radius):
+    """A word whose interval holds an edge is followed by bits just below and just above that edge."""
+    digit = digits_of(scale, radius)[-1]
+    table = noise._table(digit)
+    for place in range(min(6, table.edges.size)):
+        edge = exact_cdf(digit, place + 1)[-1]
+        with localcontext() as context:
+            context.prec = 150
+            word = int(edge * 2**64)
+            further = int(edge * 2**128) - (word << 64)
+        assert table.sure[place] < word < table.edges[place] or word == table.sure[place] + 1
+        for offset, expected in ((-1, place), (1, place + 1)):
+            left = scripted(monkeypatch, further + offset)
+            assert table._place(np.array([word], dtype=np.uint64))[0] == expected
+            assert not left
+        # Bits that still tie need one word more.
+        left = scripted(monkeypatch, further, 2**64 - 1)
+        assert table._place(np.array([word], dtype=np.uint64))[0] == place + 1
+        assert not left
+
+
+def test_the_far_tail_has_no_end(monkeypatch):
+    """All 64 bits set: the draw lies beyond the table, and how far is told by the next bits."""
+    table = noise._table(digits_of(2.5, None)[-1])
+    reached = []
+    for following in (2**10, 2**63, 2**64 - 1):
+        scripted(monkeypatch, following, 0, 0)
+        reached.append(int(table._place(np.array([2**64 - 1], dtype=np.uint64))[0]))
+    assert table.sure.size - 1 <= reached[0] <= reached[1] < reached[2]
+    assert reached[1] == int(2.5 * np.log(2.0) * 65)
+    assert reached[2] == int(2.5 * np.log(2.0) * 128)
+
+
+def test_numbers_beyond_int64_saturate(monkeypatch):
+    candidates = noise._candidates(2.0**50, None)
+    table = noise._table(digits_of(2.0**50, None)[-1])
+    limit = (2**63 - 1) // table.digit.unit + 1
+    monkeypatch.setattr(noise, "_bytes", lambda count: np.full(count, 255, dtype=np.uint8))
+    monkeypatch.setattr(type(table.digit), "cdf", lambda digit, at: noise.Interval.of(0))
+    drawn, kept = candidates(3)
+    assert table._refine(2**64 - 1, 5) == limit
+    assert kept.all()
+    assert (drawn == 2**63 - 1).all()
+
+
+@pytest.mark.parametrize("scale", [0.3, 1.0, 5.0, 40.0, 1000.0])
+def test_samples_follow_the_law(scale):
+    """Each assertion is a chi-square test that a right sampler fails with probability 1e-9."""
+    size, wide = 200_000, int(45 * scale) + 1
+    both, natural = np.arange(-wide, wide + 1), np.arange(wide + 1)
+    assert p_value(noise.laplace(scale, size), both, laplace_masses(scale, both)) > FALSE_ALARM
+    assert p_value(noise.geometric(scale, size), natural, laplace_masses(scale, natural)) > FALSE_ALARM
+    for radius in (1, 3, 30, 500):
+        both, natural = np.arange(-radius, radius + 1), np.arange(radius + 1)
+        drawn = noise.truncated_laplace(scale, radius, size)
+        assert p_value(drawn, both, laplace_masses(scale, both)) > FALSE_ALARM
+        drawn = noise.truncated_geometric(scale, radius, size)
+        assert p_value(drawn, natural, laplace_masses(scale, natural)) > FALSE_ALARM
+
+
+@pytest.mark.parametrize("scale", [1.0, 5.0, 40.0, 1000.0])
+@pytest.mark.parametrize("wrong", [0.95, 1.05])
+def test_a_scale_five_percent_off_is_rejected(scale, wrong):
+    size, wide = 200_000, int(50 * scale) + 1
+    support = np.arange(-wide, wide + 1)
+    assert p_value(noise.laplace(scale * wrong, size), support, laplace_masses(scale, support)) < FALSE_ALARM
+    radius = int(5 * scale)
+    support = np.arange(-radius, radius + 1)
+    drawn = noise.truncated_laplace(scale * wrong, radius, size)
+    assert p_value(drawn, support, laplace_masses(scale, support)) < FALSE_ALARM
+    drawn = noise.truncated_geometric(scale * wrong, radius, size)
+    assert p_value(drawn, np.arange(radius + 1), laplace_masses(scale, np.arange(radius + 1))) < FALSE_ALARM
+
+
+@pytest.mark.parametrize("scale", [1.0, 40.0])
+def test_a_zero_that_is_drawn_twice_as_often_is_rejected(monkeypatch, scale):
+    """The mutant that keeps both signs of zero."""
+    support = np.arange(-int(50 * scale), int(50 * scale) + 1)
+    mutant = noise.geometric(scale, 200_000) * (1 - 2 * (noise.geometric(1e9, 200_000) & 1))
+    assert p_value(mutant, support, laplace_masses(scale, support)) < FALSE_ALARM
+
+
+def test_draws_are_independent_of_their_neighbours():
+    """Products of consecutive centred draws average to 0: six standard errors, a false alarm in 5e8 runs."""
+    for scale in (1.0, 1000.0):
+        drawn = noise.laplace(scale, 400_000).astype(float)
+        products = drawn[1:] * drawn[:-1]
+        assert abs(products.mean()) < 6 * products.std() / np.sqrt(products.size)
+
+
+def test_no_noise_at_scale_zero_and_radius_zero():
+    assert not noise.laplace(0.0, 10).any()
+    assert not noise.truncated_laplace(5.0, 0, 10).any()
+    assert not noise.truncated_geometric(0.0, 3, 10).any()
+
+
+@pytest.mark.parametrize("size", [0, 1, 15, 65_535, 65_537, 200_001])
+def test_as_many_draws_as_asked(size):
+    assert noise.laplace(1.0, size).shape == (size,)
+
+
+def test_tiny_and_huge_scales_draw():
+    assert not noise.laplace(5e-324, 1000).any()
+    assert not noise.laplace(0.01, 1000).any()
+    assert np.abs(noise.truncated_laplace(1e308, 10, 1000)).max() <= 10
+    with pytest.raises(ValueError, match="must be at most 2\\*\\*50 to draw untruncated noise"):
+        noise.laplace(2.0**51, 1)
+
+
+def test_a_failing_generator_releases_nothing(monkeypatch):
+    from opendp_tree import _opendp
+
+    monkeypatch.setattr(_opendp, "fill_bytes", lambda pointer, count: False)
+    with pytest.raises(RuntimeError, match="the secure random number generator failed; nothing was released"):
+        noise.laplace(1.0, 10)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scale", [0.7, 3.0, 16.5, 255.0, 1000.0])
+def test_large_samples_follow_the_law(scale):
+    size, wide = 20_000_000, int(60 * scale) + 1
+    support = np.arange(-wide, wide + 1)
+    assert p_value(noise.laplace(scale, size), support, laplace_masses(scale, support)) > FALSE_ALARM
+    assert p_value(noise.laplace(scale * 1.005, size), support, laplace_masses(scale, support)) < FALSE_ALARM

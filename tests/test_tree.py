@@ -1,0 +1,222 @@
+from datetime import date
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opendp_tree import Tree
+
+
+@st.composite
+def parents(draw, max_nodes=24):
+    """Any tree, its nodes numbered in any order."""
+    nodes = draw(st.integers(1, max_nodes))
+    up = [-1] + [draw(st.integers(0, node - 1)) for node in range(1, nodes)]
+    names = draw(st.permutations(range(nodes)))
+    shuffled = [0] * nodes
+    for node, parent in enumerate(up):
+        shuffled[names[node]] = -1 if parent < 0 else names[parent]
+    return shuffled
+
+
+def ancestors(up, node):
+    while node >= 0:
+        yield node
+        node = up[node]
+
+
+@given(parents())
+def test_structure_is_what_the_parents_say(up):
+    tree = Tree.from_parents(up)
+    assert tree.parents.tolist() == up
+    assert tree.node_count == len(up)
+    assert tree.leaves.tolist() == [node for node in range(len(up)) if node not in up]
+    assert tree.leaf_count == tree.leaves.size
+    assert up[tree.root] == -1
+    levels = [len(list(ancestors(up, node))) - 1 for node in range(len(up))]
+    assert tree.node_levels.tolist() == levels
+    assert tree.depth == max(levels) + 1
+    assert [level.tolist() for level in tree.levels] == [
+        [node for node in range(len(up)) if levels[node] == level] for level in range(tree.depth)
+    ]
+
+
+@given(parents(), st.data())
+def test_sum_adds_each_leaf_to_all_its_ancestors(up, data):
+    tree = Tree.from_parents(up)
+    counts = data.draw(st.lists(st.integers(-9, 9), min_size=tree.leaf_count, max_size=tree.leaf_count))
+    expected = [0] * len(up)
+    for leaf, count in zip(tree.leaves.tolist(), counts, strict=True):
+        for node in ancestors(up, leaf):
+            expected[node] += count
+    assert tree.sum(np.array(counts, dtype=np.int64)).tolist() == expected
+
+
+@given(parents())
+def test_digest_identifies_the_tree(up):
+    tree = Tree.from_parents(up)
+    assert tree == Tree.from_parents(np.array(up, dtype=np.int32))
+    assert hash(tree) == hash(Tree.from_parents(up))
+    assert tree != Tree.from_parents([*up, tree.root])
+    assert tree != up
+
+
+def test_digest_tells_labels_apart():
+    trees = [Tree.from_paths([path]) for path in [("1",), (1,), (True,), ("a",), (None,), (date(2026, 1, 1),)]]
+    assert len({tree.digest for tree in trees}) == len(trees)
+    assert Tree.from_paths([("a", "b")]).digest != Tree.from_paths([("ab", "")]).digest
+
+
+def test_from_paths_keeps_the_order_of_leaves_at_any_depth():
+    paths = [("b", "y"), ("a",), ("b", "x", "deep"), ("c",)]
+    tree = Tree.from_paths(paths)
+    assert tree.paths() == paths
+    assert tree.depth == 4
+    assert Tree.from_paths([()]).node_count == 1
+
+
+def test_labels_of_different_types_stay_apart():
+    assert Tree.from_paths([(1,), (True,), ("1",)]).leaf_count == 3
+
+
+def test_balanced_is_complete():
+    for branching in (1, 2, 5):
+        for depth in (1, 2, 4):
+            tree = Tree.balanced(branching=branching, depth=depth)
+            assert tree.depth == depth
+            assert [level.size for level in tree.levels] == [branching**level for level in range(depth)]
+
+
+def test_long_chains_and_wide_stars_are_ordinary_trees():
+    chain = Tree.from_parents(np.arange(100_000) - 1)
+    assert (chain.depth, chain.leaf_count) == (100_000, 1)
+    assert (chain.sum(np.array([7])) == 7).all()
+    assert chain.draw(max_nodes=3).splitlines()[-1] == "… 99997 more nodes"
+    star = Tree.from_parents(np.concatenate(([-1], np.zeros(100_000, dtype=int))))
+    assert star.depth == 2
+    assert star.sum(np.arange(100_000))[0] == 100_000 * 99_999 // 2
+
+
+@pytest.mark.parametrize(
+    ("given_parents", "error", "message"),
+    [
+        ([], ValueError, "parents must hold at least one node"),
+        ([[-1, 0]], ValueError, "parents must be one-dimensional, found 2 dimensions"),
+        ([-1.0, 0.0], TypeError, "parents must be integers, found float64"),
+        ([True, False], TypeError, "parents must be integers, found bool"),
+        (["-1"], TypeError, "parents must be integers"),
+        ([-1, 2], ValueError, r"parents\[1\] \(2\) must be -1 or a node id from 0 to 1"),
+        ([-1, -2], ValueError, r"parents\[1\] \(-2\) must be -1 or a node id"),
+        ([0], ValueError, "parents has no root. Hint: the root's parent is -1"),
+        ([-1, 0, -1], ValueError, "parents has 2 roots, the first two at 0 and 2"),
+        ([-1, 2, 3, 1], ValueError, "parents has a cycle through node [123]"),
+        ([-1, 0, 2], ValueError, "parents has a cycle through node 2"),
+        ([-1, 0, 4, 2, 3, 2], ValueError, "parents has a cycle through node [234]"),
+    ],
+)
+def test_parents_that_make_no_tree_are_named(given_parents, error, message):
+    with pytest.raises(error, match=message):
+        Tree.from_parents(given_parents)
+
+
+@pytest.mark.parametrize(
+    ("paths", "error", "message"),
+    [
+        ([], ValueError, "paths must hold at least one path"),
+        ([("a",), ("b",), ("a",)], ValueError, r"paths: \('a',\) occurs twice"),
+        ([("a",), ("a", "b")], ValueError, r"paths: \('a',\) is both a leaf and an inner node"),
+        ([("a", "b", "c"), ("a", "b")], ValueError, r"paths: \('a', 'b'\) is both a leaf and an inner node"),
+        ([(), ("a",)], ValueError, r"paths: \(\) is both a leaf and an inner node"),
+        (["ab"], TypeError, "paths must hold tuples of labels, found 'ab'. Hint"),
+        ([("a", 1.5)], TypeError, "label 1.5 must be a str, int, bool, date or None"),
+    ],
+)
+def test_paths_that_make_no_tree_are_named(paths, error, message):
+    with pytest.raises(error, match=message):
+        Tree.from_paths(paths)
+
+
+@pytest.mark.parametrize("bad", [0, -1, 2.0, True, "2"])
+def test_balanced_names_the_wrong_argument(bad):
+    with pytest.raises(ValueError, match=r"branching \(.*\) must be a positive integer"):
+        Tree.balanced(branching=bad, depth=2)
+    with pytest.raises(ValueError, match=r"depth \(.*\) must be a positive integer"):
+        Tree.balanced(branching=2, depth=bad)
+
+
+def test_balanced_refuses_what_cannot_fit():
+    with pytest.raises(ValueError, match="at most 2\\*\\*31 fit"):
+        Tree.balanced(branching=10, depth=100)
+
+
+def test_a_tree_cannot_be_changed():
+    tree = Tree.balanced(branching=2, depth=2)
+    with pytest.raises(AttributeError, match="immutable"):
+        tree.depth = 5
+    with pytest.raises(AttributeError, match="immutable"):
+        del tree.parents
+    for array in (tree.parents, tree.leaves, tree.node_levels, tree.levels[1]):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 1
+    mine = np.array([-1, 0])
+    tree = Tree.from_parents(mine)
+    mine[1] = -1
+    assert tree.parents.tolist() == [-1, 0]
+
+
+def test_count_by_ids_counts_leaves_and_nothing_else():
+    tree = Tree.balanced(branching=2, depth=2)
+    assert tree.count([1, 2, 2, 0, -1, 99, 2**80]).tolist() == [1, 2]
+    assert tree.count(np.array([1, 2, 2, 0, 200], dtype=np.uint8)).tolist() == [1, 2]
+    assert tree.count(np.array([1, 2**64 - 1], dtype=np.uint64)).tolist() == [1, 0]
+    assert tree.count([]).tolist() == [0, 0]
+
+
+def test_count_by_labels_and_paths():
+    tree = Tree.from_paths([("be", "x"), ("lu", "x"), ("lu", "y")])
+    assert tree.count([("be", "x"), ("lu", "y"), ("lu", "y"), ("lu",), ("be", "x", "z")]).tolist() == [1, 0, 2]
+    # "y" names one leaf; "x" names two, so alone it counts nowhere.
+    assert tree.count(["x", "y", None, ["unhashable"]]).tolist() == [0, 0, 1]
+    assert tree.count(np.array(["y", "y"])).tolist() == [0, 0, 2]
+
+
+def test_count_errors_speak_of_types_only():
+    tree = Tree.balanced(branching=2, depth=2)
+    with pytest.raises(TypeError, match=r"keys must be a collection of keys, found one string. Hint: pass \[key\]"):
+        tree.count("secret")
+    with pytest.raises(ValueError, match="keys must be one-dimensional, found 2 dimensions"):
+        tree.count(np.zeros((2, 2), dtype=int))
+    with pytest.raises(ValueError, match="keys must be node ids: this tree has no labels") as error:
+        tree.count(["secret"])
+    assert "secret" not in str(error.value)
+
+
+def test_drawing_shows_values_and_stops():
+    tree = Tree.balanced(branching=3, depth=3)
+    assert tree.draw(max_nodes=4).splitlines() == ["0", "├── 1", "│   ├── 4", "│   ├── 5", "… 9 more nodes"]
+    with pytest.raises(ValueError, match="values must have one entry for each of the 13 nodes"):
+        tree.draw([1])
+
+
+@pytest.mark.parametrize("bad", [-1, 3, 1.0, True])
+def test_path_names_a_wrong_node(bad):
+    with pytest.raises(ValueError, match="must be a node id from 0 to 2"):
+        Tree.balanced(branching=2, depth=2).path(bad)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", ["balanced", "chain", "random"])
+def test_ten_million_nodes(shape):
+    nodes = 10**7
+    rng = np.random.default_rng(0)
+    ids = np.arange(nodes)
+    up = {"balanced": (ids - 1) // 2, "chain": ids - 1, "random": (rng.random(nodes) * ids).astype(np.int64)}[shape]
+    up[0] = -1
+    tree = Tree.from_parents(up)
+    counts = rng.integers(0, 100, tree.leaf_count)
+    sums = tree.sum(counts)
+    assert sums[0] == counts.sum()
+    inner = np.bincount(up[1:], minlength=nodes) > 0
+    below = np.bincount(up[1:], weights=sums[1:], minlength=nodes)
+    assert (sums[inner] == below[inner]).all()

@@ -1,0 +1,101 @@
+import math
+from decimal import Decimal
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opendp_tree.theorems.interval import Interval, digits, exp, geometric_sum, round_up, sqrt_up
+
+rationals = st.fractions(min_value=-(10**9), max_value=10**9, max_denominator=10**12)
+positive = st.fractions(min_value=Fraction(1, 10**12), max_value=10**12)
+
+
+def encloses(interval, value):
+    return Fraction(interval.lo) <= value <= Fraction(interval.hi)
+
+
+@given(rationals, rationals)
+def test_arithmetic_encloses_the_exact_result(a, b):
+    x, y = Interval.of(a), Interval.of(b)
+    assert encloses(x + y, a + b)
+    assert encloses(x - y, a - b)
+    assert encloses(x * y, a * b)
+    assert encloses(3 + x, 3 + a)
+    assert encloses(3 - x, 3 - a)
+    if b:
+        assert encloses(x / y, a / b)
+        assert encloses(2 / y, 2 / b)
+
+
+@given(rationals, st.integers(0, 40))
+def test_powers_enclose_the_exact_result(a, n):
+    assert encloses(Interval.of(a) ** n, a**n)
+
+
+@given(st.floats(-700, 700))
+def test_exp_is_enclosed_more_narrowly_than_floats_can_tell(x):
+    interval = exp(x)
+    assert interval.lo < interval.hi
+    assert Fraction(interval.lo) <= Fraction(math.nextafter(math.exp(x), math.inf)) * (1 + Fraction(1, 10**14))
+    assert Fraction(interval.hi) >= Fraction(math.nextafter(math.exp(x), 0)) * (1 - Fraction(1, 10**14))
+    assert encloses(interval * exp(-x), 1)
+
+
+@given(positive)
+def test_ln_inverts_exp(x):
+    assert encloses(Interval.of(x).ln().exp(), x)
+
+
+def test_exp_of_what_no_float_holds():
+    tiny = exp(-(Fraction(10) ** 330))
+    assert tiny.lo == 0 < tiny.hi
+    assert round_up(tiny) == math.ulp(0.0)
+
+
+def test_more_digits_are_narrower():
+    with digits(200):
+        fine = exp(1)
+    assert fine.hi - fine.lo < Decimal("1e-190") < exp(1).hi - exp(1).lo
+
+
+def test_division_by_an_interval_around_zero_is_an_error():
+    with pytest.raises(ZeroDivisionError, match="contains 0"):
+        Interval.of(1) / Interval(Decimal(-1), Decimal(1))
+
+
+@given(st.fractions(min_value=0, max_value=3, max_denominator=50), st.integers(0, 30))
+def test_geometric_sum_is_the_sum(ratio, terms):
+    assert geometric_sum(ratio, terms) == sum(ratio**i for i in range(terms))
+
+
+def test_geometric_sum_loses_nothing_near_one():
+    terms = 2**61
+    total = geometric_sum(exp(Fraction(-1, 10**300)), terms)
+    assert Fraction(total.lo) <= terms * (1 + Fraction(1, 10**30))
+    assert Fraction(total.hi) >= terms * (1 - Fraction(1, 10**30))
+
+
+@given(st.fractions())
+def test_round_up_is_the_least_float_not_below(x):
+    up = round_up(x)
+    assert Fraction(up) >= x > Fraction(math.nextafter(up, -math.inf))
+
+
+def test_round_up_beyond_the_floats():
+    assert round_up(Fraction(10) ** 400) == math.inf
+    assert round_up(-(Fraction(10) ** 400)) == -math.nextafter(math.inf, 0)
+    assert round_up(Fraction(1, 10**400)) == math.ulp(0.0)
+
+
+@given(st.fractions(min_value=0, max_value=10**30))
+def test_sqrt_up_is_the_least_float_not_below(x):
+    up = sqrt_up(x)
+    assert Fraction(up) ** 2 >= x
+    assert up == 0 or Fraction(math.nextafter(up, 0)) ** 2 < x
+
+
+@given(st.integers(0, 2**26))
+def test_sqrt_up_is_exact_on_squares(n):
+    assert sqrt_up(Fraction(n * n)) == n
