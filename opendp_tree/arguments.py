@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from fractions import Fraction
 
 import numpy as np
@@ -14,7 +15,7 @@ def check_scale(scale: float, *, name: str = "scale") -> Fraction:
     """A non-negative finite noise scale, exactly."""
     if isinstance(scale, bool) or not isinstance(scale, (int, float, np.integer, np.floating)):
         raise TypeError(f"{name} ({scale!r}) must be a number")
-    if not (math.isfinite(scale) and scale >= 0):
+    if not 0 <= scale <= sys.float_info.max:
         raise ValueError(f"{name} ({scale}) must be finite and non-negative")
     return Fraction(float(scale))
 
@@ -32,7 +33,7 @@ def check_probability(value: float, *, name: str) -> Fraction:
     """A number strictly between 0 and 1, exactly."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.floating)):
         raise TypeError(f"{name} ({value!r}) must be a number")
-    if not 0 < value < 1:
+    if not 0 < float(value) < 1:
         raise ValueError(f"{name} ({value}) must be above 0 and below 1")
     return Fraction(float(value))
 

@@ -79,7 +79,8 @@ def _count_domain(described: LeafCounts | NodeCounts) -> Domain:
 
 
 def _is_count_array(value: object, size: int) -> bool:
-    return isinstance(value, np.ndarray) and value.dtype == np.int64 and value.shape == (size,)
+    # Subclasses are no members: a masked array would keep the noise from its masked counts.
+    return type(value) is np.ndarray and value.dtype == np.int64 and value.shape == (size,)
 
 
 def _check_tree(tree: Tree) -> Tree:
@@ -137,7 +138,7 @@ class CountSpace:
         """The data as a one-dimensional int64 array, clamped to ±(2**62 - 1)."""
         if self.carries_arrays:
             if not _is_count_array(data, self.size or 0):
-                raise TypeError(f"the data must be an int64 array of shape ({self.size},). Hint: tree.count(keys)")
+                raise TypeError(f"the data must be a plain int64 array of shape ({self.size},). Hint: tree.count(keys)")
             return saturate.clamp(data)
         if self.scalar:
             data = [data]

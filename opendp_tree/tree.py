@@ -151,6 +151,8 @@ class Tree:
         >>> Tree.from_parents([-1, 0, 0, 1, 1]).sum(np.array([5, 1, 2]))
         array([8, 3, 5, 1, 2])
         """
+        if leaf_counts.shape != (self.leaf_count,):
+            raise ValueError(f"leaf_counts must be one-dimensional with {self.leaf_count} entries")
         order = self._depth_first
         first, last = self._ranges
         return saturate.range_sums(leaf_counts if order is None else leaf_counts[order], first, last)
@@ -176,6 +178,8 @@ class Tree:
                 raise ValueError(f"keys must be one-dimensional, found {keys.ndim} dimensions")
             if keys.dtype.kind in "iu":
                 return saturate.clamp(keys)
+            if keys.dtype.kind not in ("O" if self.labels is None else "OUbM"):
+                raise TypeError(f"keys ({keys.dtype}) must be node ids" + ("" if self.labels is None else " or labels"))
             keys = keys.tolist()
         find = self._find_leaf
         return np.fromiter((find(key) for key in keys), dtype=np.int64)
@@ -184,16 +188,17 @@ class Tree:
         if isinstance(key, (int, np.integer)) and not isinstance(key, bool):
             return int(key) if abs(int(key)) < 2**62 else -1
         paths, names = self._leaf_index
-        if isinstance(key, tuple):
-            return paths.get(tuple(map(_tagged, key)), -1)
-        return names.get(_tagged(key), -1)
+        try:
+            return paths.get(tuple(map(_tagged, key)), -1) if isinstance(key, tuple) else names.get(_tagged(key), -1)
+        except Exception:  # a key that cannot be looked up, for whatever reason of its own, is no leaf
+            return -1
 
     @cached_property
     def _leaf_index(self) -> tuple[dict[Hashable, int], dict[Hashable, int]]:
-        if self.labels is None:
-            raise ValueError("keys must be node ids: this tree has no labels. Hint: build it with Tree.from_paths")
         paths: dict[Hashable, int] = {}
         names: dict[Hashable, int] = {}
+        if self.labels is None:
+            return paths, names
         for leaf, path in zip(self.leaves.tolist(), self.paths(), strict=True):
             paths[tuple(map(_tagged, path))] = leaf
             name = _tagged(self.labels[leaf])
@@ -271,7 +276,7 @@ def _tagged(label: Any) -> Hashable:
     """A key that keeps 1, True and "1" apart."""
     if isinstance(label, np.generic):
         label = label.item()
-    return (type(label), label) if isinstance(label, Hashable) else (type(label), None)
+    return type(label), label
 
 
 def _read_paths(paths: Iterable[Sequence[Label]]) -> tuple[list[int], list[Label]]:

@@ -174,6 +174,7 @@ def test_tiny_and_huge_scales_draw():
     assert not noise.laplace(5e-324, 1000).any()
     assert not noise.laplace(0.01, 1000).any()
     assert np.abs(noise.truncated_laplace(1e308, 10, 1000)).max() <= 10
+    assert np.abs(noise.truncated_laplace(1.7e308, 2**62 - 1, 1000)).max() > 2**60
     with pytest.raises(ValueError, match="must be at most 2\\*\\*50 to draw untruncated noise"):
         noise.laplace(2.0**51, 1)
 

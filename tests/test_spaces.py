@@ -25,6 +25,7 @@ def test_membership():
         np.zeros(4, dtype=np.int32),
         np.zeros(4),
         np.zeros((4, 1), dtype=np.int64),
+        np.ma.array([0] * 4, mask=[False, True, False, False]),
         [0] * 4,
     ):
         assert not domain.member(other)
@@ -67,6 +68,6 @@ def test_written_values_fit_their_type():
 def test_wrong_data_is_an_error_that_does_not_show_it():
     with pytest.raises(ValueError, match="the data must have exactly 2 counts, as input_domain says"):
         CountSpace.of(dp.vector_domain(dp.atom_domain(T="i64"), size=2)).read([271828, 1, 1])
-    with pytest.raises(TypeError, match=r"the data must be an int64 array of shape \(4,\)") as error:
+    with pytest.raises(TypeError, match=r"the data must be a plain int64 array of shape \(4,\)") as error:
         CountSpace.of(leaf_domain(TREE)).read(np.array([271828] * 3))
     assert "271828" not in str(error.value)

@@ -1,4 +1,5 @@
 from datetime import date
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -187,9 +188,23 @@ def test_count_errors_speak_of_types_only():
         tree.count("secret")
     with pytest.raises(ValueError, match="keys must be one-dimensional, found 2 dimensions"):
         tree.count(np.zeros((2, 2), dtype=int))
-    with pytest.raises(ValueError, match="keys must be node ids: this tree has no labels") as error:
-        tree.count(["secret"])
-    assert "secret" not in str(error.value)
+    with pytest.raises(TypeError, match=r"keys \(<U6\) must be node ids"):
+        tree.count(np.array(["secret"]))
+    with pytest.raises(TypeError, match=r"keys \(float64\) must be node ids or labels"):
+        Tree.from_paths([("a",)]).count(np.array([1.0]))
+
+
+@pytest.mark.parametrize(
+    "tree", [Tree.balanced(branching=2, depth=2), Tree.from_paths([("a",), ("b",)])], ids=["ids", "labels"]
+)
+@pytest.mark.parametrize("odd", [None, 2.5, True, "z", b"z", [1], {}, (1, [2]), ((), []), Decimal("sNaN"), object()])
+def test_count_raises_nothing_for_an_odd_key_among_others(tree, odd):
+    assert tree.count([1, odd, 2]).tolist() == [1, 1]
+
+
+def test_sum_checks_the_length():
+    with pytest.raises(ValueError, match="leaf_counts must be one-dimensional with 2 entries"):
+        Tree.balanced(branching=2, depth=2).sum(np.array([1, 2, 99]))
 
 
 def test_drawing_shows_values_and_stops():

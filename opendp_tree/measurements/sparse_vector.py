@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
@@ -27,6 +26,8 @@ __all__ = ["Calibration", "make_sparse_vector", "then_sparse_vector"]
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+
+_CHUNK = 4096  # queries that are looked at under one threshold before the next "above" is searched further
 
 
 @dataclass(frozen=True)
@@ -95,27 +96,40 @@ class SparseVector:
         answers = np.zeros(values.size, dtype=np.bool_)
         if self.left == 0:
             return answers
-        noisy = saturate.add(values, noise.laplace(self._calibration.query_scale, values.size))
+        drawn = noise.laplace(self._calibration.query_scale, values.size)
         if not self._calibration.refreshed:
-            above = np.flatnonzero(noisy >= self._threshold)[: self.left]
+            above = np.flatnonzero(drawn >= self._needed(values))[: self.left]
             answers[above] = True
             self.left -= above.size
             return answers
         start = 0
         while self.left and start < values.size:
-            above = np.flatnonzero(noisy[start:] >= self._threshold)
+            part = slice(start, start + _CHUNK)
+            above = np.flatnonzero(drawn[part] >= self._needed(values[part]))
             if above.size == 0:
-                break
+                start += _CHUNK
+                continue
             # The noise of later queries was not looked at under the old threshold, so it may serve under the new.
-            answers[start + above[0]] = True
             start += int(above[0]) + 1
+            answers[start - 1] = True
             self.left -= 1
             self._threshold = self._draw_threshold()
         return answers
 
+    def _needed(self, values: Ints) -> Ints:
+        """The noise at which each value reaches the noisy threshold. Clamping the two sides instead would not do:
+        at the clamp the threshold cannot be shifted, and every answer "below" would leak.
+        """
+        if abs(self._threshold) <= saturate.LIMIT:
+            return self._threshold - values
+        return np.array([_nearest(self._threshold - value) for value in values.tolist()], dtype=np.int64)
+
     def _draw_threshold(self) -> int:
-        drawn = int(noise.laplace(self._calibration.scale, 1)[0])
-        return max(-saturate.LIMIT, min(saturate.LIMIT, self._calibration.threshold + drawn))
+        return self._calibration.threshold + int(noise.laplace(self._calibration.scale, 1)[0])
+
+
+def _nearest(value: int) -> int:
+    return max(-(2**63) + 1, min(2**63 - 1, value))
 
 
 def make_sparse_vector(
@@ -175,6 +189,8 @@ def make_sparse_vector(
     check_integer(d_in, name="d_in", least=1)
     check_choice(after_cutoff, name="after_cutoff", choices=("below", "refuse"))
     counts = _leaf_space(input_domain, input_metric, tree)
+    if not isinstance(monotonic, bool):
+        raise TypeError(f"monotonic ({monotonic!r}) must be True or False")
     if monotonic and (counts is None or d_in != 1):
         raise ValueError("monotonic must be False unless the queries are nodes of a tree and d_in is 1")
     reader = _Reader(input_domain, input_metric, counts, sensitivity, d_in, monotonic)
@@ -221,8 +237,18 @@ class _Reader:
     d_in: int
     monotonic: bool
 
-    def check(self, query: Any) -> None:
-        """Raise unless the query is a node of the tree or a transformation that is stable enough."""
+    def check_all(self, queries: tuple[Any, ...] | npt.NDArray[Any]) -> None:
+        """Raise unless every query is a node of the tree or a transformation that is stable enough."""
+        if not isinstance(queries, np.ndarray):
+            for query in queries:
+                self._check(query)
+            return
+        if queries.ndim != 1 or queries.dtype.kind not in "iu":
+            raise TypeError("an array of queries must be one-dimensional and hold node ids")
+        for extreme in (queries.min(initial=0), queries.max(initial=0)):
+            self._check(extreme)
+
+    def _check(self, query: Any) -> None:
         if isinstance(query, Transformation):
             self._check_transformation(query)
             return
@@ -254,25 +280,20 @@ class _Reader:
 
 
 class _Session:
-    """One dataset under one running sparse vector."""
+    """One dataset, as it was when the session began, under one running sparse vector."""
 
     def __init__(self, reader: _Reader, data: Any, running: SparseVector, refuses: bool) -> None:
-        self._reader, self._data, self._running, self._refuses = reader, data, running, refuses
+        self._reader, self._running, self._refuses = reader, running, refuses
+        self._data = data.copy() if isinstance(data, np.ndarray) else data
+        self._leaves = None if reader.counts is None else reader.counts[0].read(data)
         self._nodes: Ints | None = None
 
     def answer(self, query: Any) -> Any:
         """The answer to one query, or the answers to a batch."""
         batch = isinstance(query, (list, tuple, np.ndarray))
-        queries: Sequence[Any] = query if batch else [query]
-        if isinstance(queries, np.ndarray):
-            if queries.ndim != 1 or queries.dtype.kind not in "iu":
-                raise TypeError("an array of queries must be one-dimensional and hold node ids")
-            if queries.size:
-                for extreme in (queries.min(), queries.max()):
-                    self._reader.check(extreme)
-        else:
-            for each in queries:
-                self._reader.check(each)
+        # A copy: what is evaluated is what was checked.
+        queries = np.array(query) if isinstance(query, np.ndarray) else tuple(query) if batch else (query,)
+        self._reader.check_all(queries)
         if self._refuses and self._running.left == 0:
             raise ValueError("the cutoff is reached: no further query is answered")
         answers = self._running.answer(self._evaluate(queries))
@@ -280,9 +301,10 @@ class _Session:
             answers = answers[: int(np.flatnonzero(answers)[-1]) + 1]
         return answers if batch else bool(answers[0])
 
-    def _evaluate(self, queries: Sequence[Any]) -> Ints:
+    def _evaluate(self, queries: tuple[Any, ...] | npt.NDArray[Any]) -> Ints:
         if isinstance(queries, np.ndarray):
-            return self._node_counts()[queries]
+            found: Ints = self._node_counts()[queries]
+            return found
         values = [
             query(self._data) if isinstance(query, Transformation) else int(self._node_counts()[query])
             for query in queries
@@ -292,6 +314,6 @@ class _Session:
     def _node_counts(self) -> Ints:
         if self._nodes is None:
             assert self._reader.counts is not None
-            space, tree = self._reader.counts
-            self._nodes = tree.sum(space.read(self._data))
+            assert self._leaves is not None
+            self._nodes = self._reader.counts[1].sum(self._leaves)
         return self._nodes

@@ -49,7 +49,7 @@ def geometric_digits(scale: Fraction, radius: int | None) -> tuple[Digit, ...]:
     reach = scale if radius is None else min(scale, Fraction(radius + 1))
     digits: list[Digit] = []
     unit = 1
-    while unit * _LONGEST < reach:
+    while unit * _LONGEST < reach and (radius is None or unit * BASE <= radius):
         digits.append(Digit(rate=unit / scale, size=BASE, unit=unit))
         unit *= BASE
     size = None if radius is None else radius // unit + 1

@@ -87,6 +87,8 @@ class Interval:
         return Interval(min(down.divide(a, b) for a, b in pairs), max(up.divide(a, b) for a, b in pairs))
 
     def __pow__(self, exponent: int) -> Interval:
+        if exponent < 0:
+            return 1 / self**-exponent
         result, square = Interval.of(1), self
         while exponent:
             if exponent & 1:
@@ -137,6 +139,8 @@ def geometric_sum(ratio: Real, terms: int) -> Real:
     >>> geometric_sum(Fraction(1, 2), 3)
     Fraction(7, 4)
     """
+    if terms < 0:
+        raise ValueError(f"terms ({terms}) must not be negative")
     total, power = ratio * 0, ratio**0
     for bit in bin(terms)[2:]:
         total, power = total + power * total, power * power

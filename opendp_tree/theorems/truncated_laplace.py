@@ -44,12 +44,14 @@ def truncated_laplace_profile(q: Real, *, radius: int, d_in: int, log_ratio: Fra
     """The exact delta at every epsilon; `ratio` is e**epsilon and `log_ratio` is epsilon * scale.
 
     The releases on which the likelihood ratio exceeds `ratio` form a half-line, so the hockey-stick sum
-    is a difference of two values of the distribution function.
+    is a difference of two values of the distribution function. From epsilon = d_in/scale on it is `delta`.
 
     >>> half = Fraction(1, 2)  # epsilon = 0: total variation
     >>> truncated_laplace_profile(half, radius=1, d_in=1, log_ratio=Fraction(0), ratio=half**0)
     Fraction(1, 2)
     """
+    if log_ratio >= d_in:
+        return truncated_laplace_delta(q, radius=radius, d_in=d_in)
     cut = max(d_in - radius - 1, math.ceil((d_in - log_ratio) / 2) - 1)
     here = truncated_laplace_cdf(q, radius=radius, at=cut)
     there = truncated_laplace_cdf(q, radius=radius, at=cut - d_in)

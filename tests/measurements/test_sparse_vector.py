@@ -126,6 +126,35 @@ def test_queries_from_elsewhere_are_refused():
         monotonic(make_tree_sum(*LEAVES))
 
 
+def test_what_is_evaluated_is_what_was_checked():
+    """A list that changes between two looks, and data that changes between two queries, change nothing."""
+
+    class Shifty(list):
+        looks = 0
+
+        def __iter__(self):
+            self.looks += 1
+            return iter([0] if self.looks == 1 else [count_at_least(3)])
+
+    asked = make_sparse_vector(*LEAVES, 2.0, threshold=500)(HEAVY)
+    assert asked(Shifty([0])).tolist() == [True]
+    data = HEAVY.copy()
+    asked = make_sparse_vector(*LEAVES, 2.0, threshold=500, cutoff=9)(data)
+    data[:] = 0
+    assert asked(0) is True
+
+
+def test_data_of_the_wrong_shape_is_found_before_any_query():
+    with pytest.raises(OpenDPException, match="must be a plain int64 array"):
+        make_sparse_vector(*LEAVES, 2.0, threshold=500)(np.zeros(3, dtype=np.int64))
+
+
+def test_an_empty_array_of_queries_needs_a_tree_too():
+    rows = make_sparse_vector(*ROWS, 2.0, threshold=500)([1])
+    with pytest.raises(OpenDPException, match="a query by node id needs a tree"):
+        rows(np.array([], dtype=np.int64))
+
+
 def test_each_dataset_has_its_own_answers():
     measurement = make_sparse_vector(*LEAVES, 2.0, threshold=500)
     first, second = measurement(HEAVY), measurement(np.array([0, 0, 0, 1000]))
@@ -190,6 +219,8 @@ def test_wrong_arguments_are_named(space, options, message):
         make_sparse_vector(*space, **{"scale": 1.0, "threshold": 5, **options})
 
 
-def test_thresholds_are_integers():
+def test_thresholds_are_integers_and_monotonic_is_a_truth_value():
+    with pytest.raises(TypeError, match=r"monotonic \('no'\) must be True or False"):
+        make_sparse_vector(*LEAVES, 1.0, threshold=5, monotonic="no")
     with pytest.raises(TypeError, match=r"threshold \(5.0\) must be an integer"):
         make_sparse_vector(*LEAVES, 1.0, threshold=5.0)

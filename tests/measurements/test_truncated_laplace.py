@@ -159,6 +159,21 @@ def test_the_profile_meets_the_map_and_falls():
     assert make_truncated_laplace_profile(*VECTOR, 0.0, radius=12).map(1).delta(5.0) == 1.0
 
 
+def test_the_profile_is_exact_where_exponentials_are_huge_and_deltas_tiny():
+    dp.enable_features("honest-but-curious")
+    steep = make_truncated_laplace_profile(*VECTOR, 1e-20, radius=5).map(1)
+    assert steep.delta(1e19) == 1.0
+    assert steep.delta(math.inf) == math.ulp(0.0)
+    tiny = make_truncated_laplace(*VECTOR, 0.0610673, radius=53).map(19)
+    assert make_truncated_laplace_profile(*VECTOR, 0.0610673, radius=53).map(19).delta(tiny[0]) == tiny[1] < 1e-200
+
+
+def test_masked_counts_do_not_escape_the_noise():
+    noisy = make_truncated_laplace(leaf_domain(TREE), dp.l1_distance(T="i64"), 1000.0, radius=10**5)
+    with pytest.raises(OpenDPException, match="must be a plain int64 array"):
+        noisy(np.ma.array([11, 22, 33, 44], mask=[False, True, False, False]))
+
+
 def test_the_profile_asks_for_the_feature_that_opendp_asks_for():
     with pytest.raises(OpenDPException, match="honest-but-curious"):
         make_truncated_laplace_profile(*VECTOR, 2.0, radius=12)
@@ -175,6 +190,7 @@ def test_contrib_is_asked_for():
     [
         (-1.0, {"radius": 5}, ValueError, r"scale \(-1.0\) must be finite and non-negative"),
         (math.nan, {"radius": 5}, ValueError, r"scale \(nan\) must be finite and non-negative"),
+        (10**400, {"radius": 5}, ValueError, r"scale \(1000*\) must be finite and non-negative"),
         (math.inf, {"radius": 5}, ValueError, r"scale \(inf\) must be finite and non-negative"),
         ("1", {"radius": 5}, TypeError, r"scale \('1'\) must be a number"),
         (True, {"radius": 5}, TypeError, r"scale \(True\) must be a number"),

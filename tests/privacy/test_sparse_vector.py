@@ -1,10 +1,15 @@
 """Exact: every answer pattern of small query vectors, over all neighbours, compared without tolerance."""
 
+import math
 from fractions import Fraction
 from itertools import product
 
+import numpy as np
+import opendp.prelude as dp
 import pytest
 
+from opendp_tree import Tree, leaf_domain, make_sparse_vector
+from opendp_tree.saturate import LIMIT
 from opendp_tree.theorems.sparse_vector import sparse_vector_epsilon
 from tests.privacy.divergence import largest_ratio
 from tests.privacy.sparse_vector_law import Mechanism, at_least, law, probability
@@ -82,6 +87,27 @@ def test_the_map_is_nearly_reached(refreshed):
     here, there = (0,) * 6 + (-6,), (1,) * 6 + (-6,)
     found = largest_ratio(law(running, here), law(running, there))
     assert Fraction(1, 2) * claim < found <= claim
+
+
+def test_at_the_largest_counts_answers_below_stay_free():
+    """A threshold and a count at the limit, where noisy sums would saturate: one person less must not show.
+
+    Of 3,000 runs with ten queries each, "all below" has probability p and p' in the two inputs, with p' <= e**2 * p
+    and p = 0.0024 by the exact law far from the limit. Seen less than once in 3,000 has chance 0.0007 ** 4 in all.
+    """
+    tree = Tree.from_parents([-1])
+    space = leaf_domain(tree), dp.l1_distance(T="i64")
+    asked = make_sparse_vector(*space, 1.0, threshold=LIMIT, query_scale=1.0, monotonic=True)
+    assert asked.map(1) == 2.0
+    ten = np.zeros(10, dtype=np.int64)
+    below = [sum(not asked(np.array([count]))(ten).any() for _ in range(3000)) for count in (LIMIT, LIMIT - 1)]
+    far = law(Mechanism(_rational(-1.0), _rational(-1.0), 1, False), (0,) * 10)[(False,) * 10]
+    assert abs(below[0] / 3000 - float(far)) < 6 * math.sqrt(float(far) / 3000)
+    assert below[1] <= math.exp(2) * 3000 * float(far) * 2
+
+
+def _rational(exponent):
+    return Fraction(math.exp(exponent)).limit_denominator(10**4)
 
 
 # Mutants: the known wrong variants of sparse vector, and wrong maps of the right one.

@@ -32,6 +32,8 @@ def test_arithmetic_encloses_the_exact_result(a, b):
 @given(rationals, st.integers(0, 40))
 def test_powers_enclose_the_exact_result(a, n):
     assert encloses(Interval.of(a) ** n, a**n)
+    if a:
+        assert encloses(Interval.of(a) ** -n, a**-n)
 
 
 @given(st.floats(-700, 700))
@@ -68,6 +70,11 @@ def test_division_by_an_interval_around_zero_is_an_error():
 @given(st.fractions(min_value=0, max_value=3, max_denominator=50), st.integers(0, 30))
 def test_geometric_sum_is_the_sum(ratio, terms):
     assert geometric_sum(ratio, terms) == sum(ratio**i for i in range(terms))
+
+
+def test_geometric_sum_of_fewer_than_no_terms_is_an_error():
+    with pytest.raises(ValueError, match=r"terms \(-3\) must not be negative"):
+        geometric_sum(Fraction(1, 2), -3)
 
 
 def test_geometric_sum_loses_nothing_near_one():

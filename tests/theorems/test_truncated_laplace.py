@@ -38,6 +38,7 @@ def test_delta_shrinks_with_radius(q, radius, k):
 def test_profile_ends_in_delta(q, radius, k):
     end = truncated_laplace_profile(q, radius=radius, d_in=k, log_ratio=Fraction(k), ratio=1 / q**k)
     assert end == truncated_laplace_delta(q, radius=radius, d_in=k)
+    assert end == truncated_laplace_profile(q, radius=radius, d_in=k, log_ratio=Fraction(k + 1), ratio=1 / q ** (k + 1))
 
 
 @given(st.integers(1, 10**6))

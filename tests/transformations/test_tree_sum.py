@@ -136,8 +136,9 @@ def test_data_of_the_wrong_length_or_type_is_an_error():
     for data in ([1, 2, 3], [1, 2, 3, 4, 5]):
         with pytest.raises(OpenDPException, match="the data must have exactly 4 counts"):
             vectors(data)
-    for data in (np.zeros(3, dtype=np.int64), np.zeros(4, dtype=np.int32), [1, 2, 3, 4]):
-        with pytest.raises(OpenDPException, match=r"the data must be an int64 array of shape \(4,\)"):
+    masked = np.ma.array(np.zeros(4, dtype=np.int64), mask=True)
+    for data in (np.zeros(3, dtype=np.int64), np.zeros(4, dtype=np.int32), masked, [1, 2, 3, 4]):
+        with pytest.raises(OpenDPException, match=r"the data must be a plain int64 array of shape \(4,\)"):
             arrays(data)
     with pytest.raises(TypeError):
         vectors([1.5, 2.0, 3.0, 4.0])

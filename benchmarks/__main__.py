@@ -1,0 +1,12 @@
+"""Run every benchmark and print its table."""
+
+from benchmarks import noise, tree_sum
+
+
+def main() -> None:
+    for benchmark in (noise, tree_sum):
+        print(f"\n{benchmark.__doc__.strip().splitlines()[0]}\n")
+        benchmark.run()
+
+
+main()

@@ -1,0 +1,60 @@
+"""What is public is listed, documented, and shown working."""
+
+import importlib
+import inspect
+import pkgutil
+from pathlib import Path
+
+import pytest
+from opendp.mod import _PartialConstructor
+
+import opendp_tree as ot
+
+ROOT = Path(__file__).parents[2]
+MODULES = [name for _, name, _ in pkgutil.walk_packages(ot.__path__, "opendp_tree.")]
+MAKERS = [name for name in ot.__all__ if name.startswith("make_")]
+
+
+def test_all_is_sorted_and_true():
+    assert ot.__all__ == sorted(ot.__all__)
+    assert all(hasattr(ot, name) for name in ot.__all__)
+    public = {name for name, value in vars(ot).items() if not name.startswith("_") and not inspect.ismodule(value)}
+    assert public == set(ot.__all__)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_every_module_and_public_name_is_documented(name):
+    module = importlib.import_module(name)
+    assert module.__doc__
+    for attribute, value in vars(module).items():
+        if attribute.startswith("_") or getattr(value, "__module__", None) != name:
+            continue
+        if inspect.isfunction(value) or inspect.isclass(value):
+            assert value.__doc__, f"{name}.{attribute}"
+        if inspect.isclass(value):
+            for method, function in vars(value).items():
+                if inspect.isfunction(function) and not method.startswith("_"):
+                    assert function.__doc__, f"{name}.{attribute}.{method}"
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_every_constructor_has_a_partial_an_example_and_a_proof(name):
+    make = getattr(ot, name)
+    parameters = list(inspect.signature(make).parameters.values())
+    assert [parameter.name for parameter in parameters[:2]] == ["input_domain", "input_metric"]
+    for parameter in parameters[2:]:
+        assert parameter.kind is parameter.KEYWORD_ONLY or parameter.name in ("scale", "tree")
+    then = getattr(ot, name.replace("make_", "then_"))
+    assert list(inspect.signature(then).parameters.values()) == parameters[2:]
+    assert ".map(1)" in make.__doc__
+    page = make.__doc__.split("Proof: ")[1].split(".md")[0] + ".md"
+    assert (ROOT / page).is_file(), page
+    assert f"`{name}`" in (ROOT / "docs" / "reference.md").read_text()
+
+
+def test_partials_are_opendps():
+    assert isinstance(ot.then_truncated_laplace(1.0, radius=2), _PartialConstructor)
+
+
+def test_the_version_is_in_the_changelog():
+    assert f"## {ot.__version__}" in (ROOT / "CHANGELOG.md").read_text()
