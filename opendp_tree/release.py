@@ -1,0 +1,62 @@
+"""What a mechanism gives its user: an estimate and an interval for every node, and what it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from opendp_tree.tree import Tree
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["PrivacyStatement", "TreeRelease"]
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class PrivacyStatement:
+    """What a release cost, as plain data.
+
+    `loss` is in the terms of `measure`: epsilon, or epsilon and delta, or rho.
+    """
+
+    mechanism: str
+    measure: str
+    d_in: int
+    loss: Mapping[str, float]
+    parameters: Mapping[str, int | float | str | None]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The statement as nested dictionaries of numbers and texts, ready for JSON."""
+        return {**asdict(self), "loss": dict(self.loss), "parameters": dict(self.parameters)}
+
+
+@dataclass(frozen=True)
+class TreeRelease:
+    """Estimates for the nodes of a public tree, in arrays by node id.
+
+    `lower` and `upper` hold the true count of a node with probability at least `confidence`, node by node; with
+    `confidence` 1 always. `cells` is the number of cells at or below a node, where the mechanism has cells.
+    """
+
+    tree: Tree
+    estimates: Floats
+    lower: Floats
+    upper: Floats
+    confidence: float
+    statement: PrivacyStatement
+    cells: Ints | None = None
+
+    def to_frame(self) -> pl.DataFrame:
+        """One row a node: `level` (the root's is 0), labels or node ids, `estimate`, `lower`, `upper`, `cells`."""
+        from opendp_tree.frames import node_frame
+
+        columns = {"estimate": self.estimates, "lower": self.lower, "upper": self.upper}
+        return node_frame(self.tree, columns if self.cells is None else {**columns, "cells": self.cells})

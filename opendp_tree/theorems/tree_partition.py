@@ -1,0 +1,79 @@
+"""The private tree partition: what its cells reveal.
+
+Notation: q = exp(-1/scale), depth d, threshold T, radius R, margin A, carrier level L = T - A. A test's noise is
+truncated geometric on 0..R; a token is geometric on all natural numbers. Proof: docs/proofs/tree_partition.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from opendp_tree.theorems.interval import Real, geometric_sum
+
+
+@dataclass(frozen=True)
+class PartitionShape:
+    """The integers of a partition, checked: 0 <= margin <= radius, radius >= 1, threshold > radius and 2 * margin."""
+
+    depth: int
+    threshold: int
+    radius: int
+    margin: int
+
+    def __post_init__(self) -> None:
+        if self.depth < 1:
+            raise ValueError(f"depth ({self.depth}) must be at least 1")
+        if self.radius < 1:
+            raise ValueError(f"radius ({self.radius}) must be at least 1")
+        if not 0 <= self.margin <= self.radius:
+            raise ValueError(f"margin ({self.margin}) must be from 0 to radius ({self.radius})")
+        least = max(self.radius + 1, 2 * self.margin + 1)
+        if self.threshold < least:
+            raise ValueError(f"threshold ({self.threshold}) must be at least {least}: above radius and 2 * margin")
+
+    @property
+    def carrier(self) -> int:
+        """The carrier level L: from this residual on, tests share a token along a chain."""
+        return self.threshold - self.margin
+
+    @property
+    def doubt(self) -> int:
+        """The least residual that may become a cell."""
+        return self.threshold - self.radius
+
+
+def partition_quiet(q: Real, shape: PartitionShape) -> Real:
+    """1 - pi: the chance that a test's noise is at most the margin."""
+    return geometric_sum(q, shape.margin + 1) / geometric_sum(q, shape.radius + 1)
+
+
+def partition_ratio(q: Real, shape: PartitionShape) -> Real:
+    """e**epsilon at distance 1: one shift of a token or of a test's noise, and 1/(1 - pi) for each level.
+
+    >>> from fractions import Fraction
+    >>> partition_ratio(Fraction(1, 2), PartitionShape(depth=1, threshold=3, radius=1, margin=1))
+    Fraction(2, 1)
+    """
+    return 1 / (q * partition_quiet(q, shape) ** shape.depth)
+
+
+def partition_delta(q: Real, shape: PartitionShape) -> Real:
+    """Delta at distance 1: noise at its end on one of the levels, or two carriers that meet in one input only.
+
+    >>> from fractions import Fraction
+    >>> partition_delta(Fraction(1, 2), PartitionShape(depth=1, threshold=4, radius=1, margin=1))
+    Fraction(5, 6)
+    """
+    at_the_end = q**shape.radius / geometric_sum(q, shape.radius + 1)
+    meeting = q ** (shape.threshold - 2 * shape.margin) + q ** (shape.carrier - 1) * shape.depth
+    return at_the_end * shape.depth + meeting
+
+
+def group_delta(ratio: Real, delta: Real, d_in: int) -> Real:
+    """Delta at distance `d_in` by group privacy, where `ratio` is e**epsilon at distance 1.
+
+    >>> from fractions import Fraction
+    >>> group_delta(Fraction(2), Fraction(1, 100), 3)
+    Fraction(7, 100)
+    """
+    return delta * geometric_sum(ratio, d_in)
