@@ -2,7 +2,9 @@
 
 from opendp_tree.context import register
 from opendp_tree.measurements.above_threshold import make_above_threshold, then_above_threshold
+from opendp_tree.measurements.partition_estimator import make_partition_estimator, then_partition_estimator
 from opendp_tree.measurements.sparse_vector import make_sparse_vector, then_sparse_vector
+from opendp_tree.measurements.tree_partition import make_tree_partition, then_tree_partition
 from opendp_tree.measurements.truncated_laplace import (
     make_truncated_laplace,
     make_truncated_laplace_profile,
@@ -10,6 +12,9 @@ from opendp_tree.measurements.truncated_laplace import (
     then_truncated_laplace_profile,
     truncated_laplace_radius,
 )
+from opendp_tree.open_tree import OpenTree
+from opendp_tree.planning.partition import PartitionPlan, best_partition, plan_partition
+from opendp_tree.release import PrivacyStatement, TreeRelease
 from opendp_tree.spaces import leaf_domain, node_domain
 from opendp_tree.transformations.tree_sum import make_tree_sum, then_tree_sum
 from opendp_tree.tree import Tree
@@ -17,17 +22,27 @@ from opendp_tree.tree import Tree
 __version__ = "0.1.0"
 
 __all__ = [
+    "OpenTree",
+    "PartitionPlan",
+    "PrivacyStatement",
     "Tree",
+    "TreeRelease",
+    "best_partition",
     "leaf_domain",
     "make_above_threshold",
+    "make_partition_estimator",
     "make_sparse_vector",
+    "make_tree_partition",
     "make_tree_sum",
     "make_truncated_laplace",
     "make_truncated_laplace_profile",
     "node_domain",
+    "plan_partition",
     "register",
     "then_above_threshold",
+    "then_partition_estimator",
     "then_sparse_vector",
+    "then_tree_partition",
     "then_tree_sum",
     "then_truncated_laplace",
     "then_truncated_laplace_profile",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from opendp_tree.measurements.above_threshold import make_above_threshold
+from opendp_tree.measurements.partition_estimator import make_partition_estimator
 from opendp_tree.measurements.sparse_vector import make_sparse_vector
+from opendp_tree.measurements.tree_partition import make_tree_partition
 from opendp_tree.measurements.truncated_laplace import make_truncated_laplace, make_truncated_laplace_profile
 from opendp_tree.transformations.tree_sum import make_tree_sum
 
@@ -11,7 +13,9 @@ __all__ = ["register"]
 
 _CONSTRUCTORS = (
     make_above_threshold,
+    make_partition_estimator,
     make_sparse_vector,
+    make_tree_partition,
     make_tree_sum,
     make_truncated_laplace,
     make_truncated_laplace_profile,

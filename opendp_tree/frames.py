@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from opendp_tree.tree import Tree
+from opendp_tree.tree import Tree, tagged_label
 
 
 def node_frame(tree: Tree, columns: Mapping[str, npt.NDArray[Any]]) -> pl.DataFrame:
@@ -27,10 +27,7 @@ def node_frame(tree: Tree, columns: Mapping[str, npt.NDArray[Any]]) -> pl.DataFr
 
 def _label_columns(tree: Tree) -> list[pl.Series]:
     """For each level below the root, the label of every node's ancestor there; null for nodes above it."""
-    labels = tree.labels or ()
-    if len({type(label) for label in labels if label is not None}) > 1:
-        labels = tuple(None if label is None else str(label) for label in labels)
-    by_node = pl.Series(labels)
+    by_node = _label_series(list(tree.labels or ()))
     columns = []
     for level in range(1, tree.depth):
         ancestors = np.full(tree.node_count, tree.root)  # the root has no label
@@ -39,3 +36,108 @@ def _label_columns(tree: Tree) -> list[pl.Series]:
             ancestors[nodes] = ancestors[tree.parents[nodes]]
         columns.append(by_node.gather(ancestors).alias(f"label_{level}"))
     return columns
+
+
+Coded = tuple[npt.NDArray[np.int64], tuple[Any, ...]]
+"""Rows of codes, one column a level, in which -1 ends a row; and for each level the labels that its codes stand for."""
+
+
+def code_columns(keys: Any, count: int) -> Coded:
+    """Rows of labels: a frame with one column a level, or tuples, of which shorter ones stop early."""
+    if isinstance(keys, pl.DataFrame):
+        if keys.width != count:
+            raise ValueError(f"keys must have {count} columns, found {keys.width}")
+        coded = [_codes(column, ends=False) for column in keys.iter_columns()]
+        return np.column_stack([codes for codes, _ in coded]), tuple(labels for _, labels in coded)
+    rows = [key[:count] for key in keys if isinstance(key, tuple) and _is_hashable(key)]
+    codes = np.full((len(rows), count), -1, dtype=np.int64)
+    labels = []
+    for level in range(count):
+        present = [(place, tagged_label(row[level])) for place, row in enumerate(rows) if len(row) > level]
+        found = sorted(dict.fromkeys(tag for _, tag in present), key=lambda tag: (tag[0].__name__, str(tag[1])))
+        number = {tag: code for code, tag in enumerate(found)}
+        codes[[place for place, _ in present], level] = [number[tag] for _, tag in present]
+        labels.append([tag[1] for tag in found])
+    return codes, tuple(labels)
+
+
+def code_paths(keys: Any, separator: str, count: int) -> tuple[Coded, npt.NDArray[np.int64]]:
+    """Texts, split at a separator, and how often each row of codes occurs; what is no text is left out."""
+    given = keys if isinstance(keys, pl.Series) else pl.Series(list(keys), dtype=pl.Object)
+    if given.dtype != pl.String:
+        given = pl.Series([key for key in given.to_list() if isinstance(key, str)], dtype=pl.String)
+    distinct = given.drop_nulls().alias("key").value_counts(name="people")
+    parts = distinct["key"].str.strip_prefix(separator).str.strip_suffix(separator).str.split(separator)
+    coded = [_codes(parts.list.get(level, null_on_oob=True), ends=True) for level in range(count)]
+    codes = np.column_stack([codes for codes, _ in coded]), tuple(labels for _, labels in coded)
+    return codes, distinct["people"].to_numpy().astype(np.int64)
+
+
+def decode(labels: Any, codes: npt.NDArray[np.int64]) -> pl.Series:
+    """The labels of one level; null where a key ended. Depends on no label but those asked for."""
+    ended = codes < 0
+    if isinstance(labels, pl.Series):
+        found = labels.gather(np.maximum(codes, 0)) if labels.len() else pl.Series([None] * codes.size)
+        return found.to_frame("label").select(pl.when(~pl.lit(pl.Series(ended))).then(pl.col("label"))).to_series()
+    return _label_series([None if code < 0 else labels[code] for code in codes.tolist()])
+
+
+def label_frame(level: npt.NDArray[np.int64], columns: Sequence[pl.Series], separator: str) -> pl.DataFrame:
+    """Level and one column a label; with a separator, level and the labels joined by it as `prefix`."""
+    named = [column.alias(f"label_{number}") for number, column in enumerate(columns, start=1)]
+    frame = pl.DataFrame([pl.Series("level", level), *named])
+    if not separator:
+        return frame
+    names = [column.name for column in named]
+    return frame.select("level", pl.concat_str(names, separator=separator, ignore_nulls=True).alias("prefix"))
+
+
+def bit_frame(
+    level: npt.NDArray[np.int64],
+    bits: npt.NDArray[np.int64],
+    high: npt.NDArray[np.uint64],
+    low: npt.NDArray[np.uint64],
+    *,
+    wide: bool,
+) -> pl.DataFrame:
+    """Level, `prefix` as the least key that it begins, and `bits`, its length."""
+    frame = pl.DataFrame({"level": level, "high": high, "low": low, "bits": bits})
+    if not wide:
+        return frame.select("level", pl.col("low").alias("prefix"), "bits")
+    joined = pl.col("high").cast(pl.UInt128) * pl.lit(2**64, dtype=pl.UInt128) + pl.col("low").cast(pl.UInt128)
+    return frame.select("level", joined.alias("prefix"), "bits")
+
+
+def with_columns(frame: pl.DataFrame, columns: Mapping[str, npt.NDArray[Any]]) -> pl.DataFrame:
+    """The frame with arrays as further columns."""
+    return frame.with_columns([pl.Series(name, array) for name, array in columns.items()])
+
+
+def _codes(column: pl.Series, *, ends: bool) -> tuple[npt.NDArray[np.int64], pl.Series]:
+    """Codes in the order of the labels; null ends a key (-1), or is a label of its own."""
+    labels = column.unique().sort(nulls_last=False)
+    if ends:
+        labels = labels.drop_nulls()
+    codes = pl.DataFrame({"label": column}).join(
+        pl.DataFrame({"label": labels, "code": np.arange(labels.len())}),
+        on="label",
+        how="left",
+        nulls_equal=True,
+        maintain_order="left",
+    )["code"]
+    return codes.fill_null(-1).to_numpy().astype(np.int64), labels
+
+
+def _is_hashable(key: object) -> bool:
+    try:
+        hash(key)
+    except Exception:  # a key that cannot be looked up, for whatever reason of its own, is no key
+        return False
+    return True
+
+
+def _label_series(labels: list[Any]) -> pl.Series:
+    """Labels of one type as they are, of several types as texts."""
+    if len({type(label) for label in labels if label is not None}) > 1:
+        labels = [None if label is None else str(label) for label in labels]
+    return pl.Series(labels)

@@ -8,20 +8,22 @@ P(z) proportional to exp(-|z|/scale). Proof: docs/proofs/noise.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR
 from fractions import Fraction
 from functools import lru_cache
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from opendp_tree._opendp import secure_bytes
-from opendp_tree.theorems.geometric import Digit, geometric_digits
-from opendp_tree.theorems.interval import Interval, digits, exp
+from opendp_tree.theorems.geometric import geometric_digits
+from opendp_tree.theorems.interval import Interval, digits
+from opendp_tree.theorems.tree_partition import FirstTop
 
-__all__ = ["geometric", "laplace", "truncated_geometric", "truncated_laplace"]
+__all__ = ["first_top", "geometric", "laplace", "truncated_geometric", "truncated_laplace"]
 
 Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
@@ -31,6 +33,7 @@ LARGEST_SCALE = 2.0**50
 
 _BLOCK = 1 << 16  # draws that are made together, so that the work stays in cache
 _GUIDE_BITS = 16
+_LONGEST_WAIT = 64
 _UNDECIDED = -1
 
 
@@ -57,6 +60,29 @@ def truncated_geometric(scale: float, radius: int, size: int) -> Ints:
     return _unsigned(scale, radius, size)
 
 
+def first_top(scale: float, radius: int, missing: Ints, *, token_known: bool, limit: int) -> Ints:
+    """How many tests of the tree partition it takes until the first answers "top", each with noise of its own.
+
+    `missing` is how much noise a test needs, from 1 to radius: beyond the token if that is known, else beyond a fresh
+    one. Waits beyond `limit` come out as limit + 1.
+    """
+    waits = np.zeros(missing.size, dtype=np.int64)
+    waiting = np.arange(missing.size)
+    while waiting.size and limit > 0:
+        span = min(limit, _LONGEST_WAIT)
+        needed = missing[waiting]
+        drawn = np.empty(waiting.size, dtype=np.int64)
+        for need in np.unique(needed).tolist():
+            here = np.flatnonzero(needed == need)
+            law = FirstTop(Fraction(scale), radius, need, token_known, _LONGEST_WAIT)
+            drawn[here] = _table(law).draw(here.size)
+        # Waiting has no memory, so what is longer than the table is drawn again for the rest.
+        waits[waiting] += np.minimum(drawn, span)
+        waiting = waiting[drawn >= span]
+        limit -= span
+    return waits + 1
+
+
 def _unsigned(scale: float, radius: int | None, size: int) -> Ints:
     if scale == 0 or radius == 0:
         return np.zeros(size, dtype=np.int64)
@@ -76,6 +102,20 @@ def _signed(scale: float, radius: int | None, size: int) -> Ints:
         return np.negative(drawn, where=negative, out=drawn), kept
 
     return _accepted(candidates, size)
+
+
+class Law(Protocol):
+    """A law on natural numbers that a table can draw from."""
+
+    @property
+    def unit(self) -> int:
+        """What one step is worth."""
+
+    def cdf(self, at: int) -> Interval:
+        """The probability of at most `at`, at the working precision."""
+
+    def edges(self) -> Iterator[Interval]:
+        """The values of `cdf` in order, up to the last but one."""
 
 
 Candidates = Callable[[int], tuple[Ints, npt.NDArray[np.bool_]]]
@@ -117,7 +157,7 @@ class _Table:
     A 64-bit word of at least edges[j] lies above F(j) whatever bits follow it; one of at most sure[j] lies below.
     """
 
-    digit: Digit
+    digit: Law
     edges: Words
     sure: Words
     guide: npt.NDArray[np.int16]
@@ -156,15 +196,12 @@ class _Table:
         return limit
 
 
-@lru_cache(maxsize=64)
-def _table(digit: Digit) -> _Table:
+@lru_cache(maxsize=512)
+def _table(digit: Law) -> _Table:
     edges: list[int] = []
     sure: list[int] = []
-    ratio, least = exp(-digit.rate), digit.cdf(0)
-    power, total = Interval.of(1), Interval.of(0)
-    while digit.size is None or len(sure) < digit.size - 1:
-        total, power = total + power, power * ratio
-        edge = total * least * 2**64
+    for part in digit.edges():
+        edge = part * 2**64
         sure.append(int(edge.lo.to_integral_value(ROUND_FLOOR)) - 1)
         if edge.hi > 2**64 - 1:  # 64 bits cannot tell what is above: left to `_refine`
             break

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from opendp_tree.open_tree import OpenTree
 from opendp_tree.tree import Tree
 
 if TYPE_CHECKING:
@@ -40,23 +41,34 @@ class PrivacyStatement:
 
 @dataclass(frozen=True)
 class TreeRelease:
-    """Estimates for the nodes of a public tree, in arrays by node id.
+    """An estimate and an interval for each node.
 
-    `lower` and `upper` hold the true count of a node with probability at least `confidence`, node by node; with
-    `confidence` 1 always. `cells` is the number of cells at or below a node, where the mechanism has cells.
+    For a public tree the arrays are by node id. For an open tree they hold the nodes with a cell at or below them, in
+    the order of `to_frame()`. `lower` and `upper` hold a node's true count with probability at least `confidence`, node
+    by node; with `confidence` 1 always. `cells` is the number of cells at or below a node, if the mechanism has cells.
     """
 
-    tree: Tree
+    tree: Tree | OpenTree
     estimates: Floats
     lower: Floats
     upper: Floats
     confidence: float
     statement: PrivacyStatement
     cells: Ints | None = None
+    frame: Callable[[], pl.DataFrame] | None = None
+    """For an open tree: what `to_frame` shows of the nodes themselves."""
 
     def to_frame(self) -> pl.DataFrame:
-        """One row a node: `level` (the root's is 0), labels or node ids, `estimate`, `lower`, `upper`, `cells`."""
-        from opendp_tree.frames import node_frame
+        """One row a node: `level` (the root's is 0), where it is, `estimate`, `lower`, `upper` and `cells`.
 
-        columns = {"estimate": self.estimates, "lower": self.lower, "upper": self.upper}
-        return node_frame(self.tree, columns if self.cells is None else {**columns, "cells": self.cells})
+        Where it is: label columns, a node id, or a `prefix`, as the tree has it.
+        """
+        from opendp_tree.frames import node_frame, with_columns
+
+        columns: dict[str, Any] = {"estimate": self.estimates, "lower": self.lower, "upper": self.upper}
+        if self.cells is not None:
+            columns["cells"] = self.cells
+        if isinstance(self.tree, Tree):
+            return node_frame(self.tree, columns)
+        assert self.frame is not None
+        return with_columns(self.frame(), columns)

@@ -15,6 +15,8 @@ from opendp.mod import AtomDomain, Domain, ExtrinsicDomain, Metric, VectorDomain
 
 from opendp_tree import saturate
 from opendp_tree._opendp import extrinsic_domain
+from opendp_tree.occupied import Occupied
+from opendp_tree.open_tree import OpenTree, SparseCounts
 from opendp_tree.theorems.interval import round_up
 from opendp_tree.tree import Tree
 
@@ -49,16 +51,26 @@ class NodeCounts:
         return self.tree.node_count
 
 
-def leaf_domain(tree: Tree) -> Domain:
-    """The domain of leaf counts of a tree: int64 arrays in the order of `tree.leaves`, passed without copies.
+@dataclass(frozen=True)
+class SparseLeafCounts:
+    """Describes a domain of `SparseCounts` of an open tree."""
 
-    The domain knows its tree, so what follows in a chain need not be told. Any int64 array of the right length
-    is a member; `tree.count(keys)` makes one.
+    tree: OpenTree
+
+
+def leaf_domain(tree: Tree | OpenTree) -> Domain:
+    """The domain of leaf counts of a tree, passed without copies; `tree.count(keys)` makes its members.
+
+    For a `Tree`: int64 arrays in the order of `tree.leaves`. For an `OpenTree`: its sparse counts. The domain knows
+    its tree, so what follows in a chain need not be told.
 
     >>> tree = Tree.balanced(branching=2, depth=3)
     >>> leaf_domain(tree).member(np.array([4, 0, 2, 1]))
     True
     """
+    if isinstance(tree, OpenTree):
+        described = SparseLeafCounts(tree)
+        return extrinsic_domain(f"SparseLeafCounts({tree})", lambda value: _is_sparse(value, tree), described)
     return _count_domain(LeafCounts(_check_tree(tree)))
 
 
@@ -81,6 +93,31 @@ def _count_domain(described: LeafCounts | NodeCounts) -> Domain:
 def _is_count_array(value: object, size: int) -> bool:
     # Subclasses are no members: a masked array would keep the noise from its masked counts.
     return type(value) is np.ndarray and value.dtype == np.int64 and value.shape == (size,)
+
+
+def _is_sparse(value: object, tree: OpenTree) -> bool:
+    return type(value) is SparseCounts and value.tree == tree
+
+
+def read_occupied(
+    input_domain: Domain, tree: Tree | None
+) -> tuple[Tree | OpenTree, Callable[[Any], SparseCounts | Occupied]]:
+    """The tree of a domain of leaf counts, and how to read where its people are."""
+    described = input_domain.descriptor if isinstance(input_domain, ExtrinsicDomain) else None
+    if isinstance(described, SparseLeafCounts):
+        open_tree = described.tree
+        if tree is not None:
+            raise ValueError(f"tree ({tree}) must not be given: input_domain carries {open_tree}")
+
+        def read_sparse(data: Any) -> SparseCounts:
+            if not _is_sparse(data, open_tree):
+                raise TypeError("the data must be sparse counts of the tree of input_domain. Hint: tree.count(keys)")
+            return data  # type: ignore[no-any-return]
+
+        return open_tree, read_sparse
+    space = CountSpace.of(input_domain)
+    public = space.leaf_tree(tree)
+    return public, lambda data: public.occupied(space.read(data))
 
 
 def _check_tree(tree: Tree) -> Tree:

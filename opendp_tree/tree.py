@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from opendp_tree import saturate
-from opendp_tree.tree_arrays import check_parents, leaf_ranges, node_levels
+from opendp_tree.occupied import Occupied
+from opendp_tree.tree_arrays import check_parents, node_levels, subtree_ranges
 
 Ints = npt.NDArray[np.int64]
 Label = str | int | bool | date | None
@@ -132,8 +133,27 @@ class Tree:
 
     @cached_property
     def _ranges(self) -> tuple[Ints, Ints]:
-        first, last = leaf_ranges(self.parents, self.leaves)
+        """For each node the range of its leaves' places in depth-first order."""
+        own = np.zeros(self.node_count, dtype=np.int64)
+        own[self.leaves] = 1
+        first, last = subtree_ranges(self.parents, own)
         return _frozen(first), _frozen(last)
+
+    @cached_property
+    def _node_ranges(self) -> tuple[Ints, Ints]:
+        """For each node the range of its subtree's places in depth-first order of all nodes."""
+        first, last = subtree_ranges(self.parents, np.ones(self.node_count, dtype=np.int64))
+        return _frozen(first), _frozen(last)
+
+    @cached_property
+    def _leaf_meets(self) -> Ints:
+        """For each leaf but the last, in depth-first order, the level of the deepest node above it and the next."""
+        first = self._ranges[0]
+        meets = np.empty(self.leaf_count - 1, dtype=np.int64)
+        # Only the child of the meeting node starts at the second leaf without being a first child.
+        later = np.flatnonzero((self.parents >= 0) & (first != first[self.parents]))
+        meets[first[later] - 1] = self.node_levels[self.parents[later]]
+        return _frozen(meets)
 
     @cached_property
     def _depth_first(self) -> Ints | None:
@@ -154,8 +174,40 @@ class Tree:
         if leaf_counts.shape != (self.leaf_count,):
             raise ValueError(f"leaf_counts must be one-dimensional with {self.leaf_count} entries")
         order = self._depth_first
-        first, last = self._ranges
-        return saturate.range_sums(leaf_counts if order is None else leaf_counts[order], first, last)
+        return saturate.range_sums(leaf_counts if order is None else leaf_counts[order], *self._ranges)
+
+    def sum_nodes(self, node_values: Ints) -> Ints:
+        """For every node the exact sum of the values at and below it, clamped to ±(2**62 - 1).
+
+        >>> Tree.from_parents([-1, 0, 0, 1, 1]).sum_nodes(np.array([10, 5, 0, 1, 0]))
+        array([16,  6,  0,  1,  0])
+        """
+        if node_values.shape != (self.node_count,):
+            raise ValueError(f"node_values must be one-dimensional with {self.node_count} entries")
+        first, last = self._node_ranges
+        ordered = np.empty_like(node_values)
+        ordered[first] = node_values
+        return saturate.range_sums(ordered, first, last)
+
+    def occupied(self, leaf_counts: Ints) -> Occupied:
+        """The leaves with a positive count, in depth-first order, as `Occupied` places."""
+        order = self._depth_first
+        counts = leaf_counts if order is None else leaf_counts[order]
+        places = np.flatnonzero(counts > 0)
+        leaves = self.leaves if order is None else self.leaves[order]
+        meets = np.minimum.reduceat(self._leaf_meets, places[:-1]) if places.size > 1 else places[:0]
+        if places.size > 1:  # the last range must not run on to the end
+            meets[-1] = self._leaf_meets[places[-2] : places[-1]].min()
+        return Occupied(self.node_levels[leaves[places]], meets, counts[places], leaves[places])
+
+    def ancestors_at(self, nodes: Ints, levels: Ints) -> Ints:
+        """Each node's ancestor at a level not below its own."""
+        nodes = nodes.copy()
+        climbing = np.flatnonzero(self.node_levels[nodes] > levels)
+        while climbing.size:
+            nodes[climbing] = self.parents[nodes[climbing]]
+            climbing = climbing[self.node_levels[nodes[climbing]] > levels[climbing]]
+        return nodes
 
     def count(self, keys: Iterable[Any]) -> Ints:
         """Leaf counts, a member of `leaf_domain(tree)`: how often each leaf occurs among `keys`.
@@ -189,7 +241,11 @@ class Tree:
             return int(key) if abs(int(key)) < 2**62 else -1
         paths, names = self._leaf_index
         try:
-            return paths.get(tuple(map(_tagged, key)), -1) if isinstance(key, tuple) else names.get(_tagged(key), -1)
+            return (
+                paths.get(tuple(map(tagged_label, key)), -1)
+                if isinstance(key, tuple)
+                else names.get(tagged_label(key), -1)
+            )
         except Exception:  # a key that cannot be looked up, for whatever reason of its own, is no leaf
             return -1
 
@@ -200,8 +256,8 @@ class Tree:
         if self.labels is None:
             return paths, names
         for leaf, path in zip(self.leaves.tolist(), self.paths(), strict=True):
-            paths[tuple(map(_tagged, path))] = leaf
-            name = _tagged(self.labels[leaf])
+            paths[tuple(map(tagged_label, path))] = leaf
+            name = tagged_label(self.labels[leaf])
             names[name] = -1 if name in names else leaf
         return paths, names
 
@@ -272,7 +328,7 @@ def _frozen(array: Ints) -> Ints:
     return array
 
 
-def _tagged(label: Any) -> Hashable:
+def tagged_label(label: Any) -> tuple[type, Any]:
     """A key that keeps 1, True and "1" apart."""
     if isinstance(label, np.generic):
         label = label.item()
@@ -294,7 +350,7 @@ def _read_paths(paths: Iterable[Sequence[Label]]) -> tuple[list[int], list[Label
             if not isinstance(label, (str, int, date, type(None))):
                 raise TypeError(f"paths: label {label!r} must be a str, int, bool, date or None")
             inner.add(node)
-            parent, node = node, nodes.setdefault((node, _tagged(label)), len(parents))
+            parent, node = node, nodes.setdefault((node, tagged_label(label)), len(parents))
             if node == len(parents):
                 parents.append(parent)
                 labels.append(label)

@@ -47,33 +47,36 @@ def node_levels(parents: Ints) -> Ints:
     return levels
 
 
-def leaf_ranges(parents: Ints, leaves: Ints) -> tuple[Ints, Ints]:
-    """For each node the range first..last of its leaves' places in depth-first order, siblings by id."""
+def subtree_ranges(parents: Ints, own: Ints) -> tuple[Ints, Ints]:
+    """For each node the range first..last of places that its subtree takes in depth-first order, siblings by id.
+
+    A node takes `own` places itself, before its children: 1 for leaves gives places to leaves, 1 for all to all nodes.
+    """
     nodes = parents.size
     root = int(np.argmin(parents))
-    counts = np.zeros(nodes, dtype=np.int64)
-    counts[leaves] = 1
+    totals = own.copy()
     steps = np.ones(nodes, dtype=np.int64)
     steps[root] = 0
     stride = 1
-    # counts[v] covers the leaves fewer than `stride` levels below v; those whose ancestor at exactly that
-    # distance is v bring the next `stride` levels.
+    # totals[v] covers what is fewer than `stride` levels below v; those whose ancestor at exactly that distance is v
+    # bring the next `stride` levels.
     for ancestors in _doubling(parents, close=True):
         exact = np.flatnonzero(steps == stride)
-        counts += np.bincount(ancestors[exact], weights=counts[exact], minlength=nodes).astype(np.int64)
+        totals += np.bincount(ancestors[exact], weights=totals[exact], minlength=nodes).astype(np.int64)
         steps += steps[ancestors]
         stride *= 2
-    # The leaves of earlier siblings, summed over the way up to the root.
+    # What earlier siblings and the parent itself take, summed over the way up to the root.
     order = np.arange(nodes) if (parents[1:] >= parents[:-1]).all() else np.argsort(parents, kind="stable")
-    sorted_parents, sorted_counts = parents[order], counts[order]
-    before = np.cumsum(sorted_counts) - sorted_counts
+    sorted_parents, sorted_totals = parents[order], totals[order]
+    before = np.cumsum(sorted_totals) - sorted_totals
     is_first = np.concatenate(([True], sorted_parents[1:] != sorted_parents[:-1]))
     before -= before[is_first][np.cumsum(is_first) - 1]
     first = np.empty(nodes, dtype=np.int64)
-    first[order] = before
+    first[order] = before + own[sorted_parents]
+    first[root] = 0
     for ancestors in _doubling(parents, close=True):
         first += first[ancestors]
-    return first, first + counts
+    return first, first + totals
 
 
 def _doubling(parents: Ints, *, close: bool = False) -> Iterator[Ints]:

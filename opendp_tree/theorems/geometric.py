@@ -6,8 +6,10 @@ With ratio q, the base-b digits of a geometric number are independent, because q
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import count
 
 from opendp_tree.theorems.interval import Interval, exp, geometric_sum
 
@@ -35,6 +37,14 @@ class Digit:
         if self.size is None:
             return 1 - ratio ** (at + 1)
         return geometric_sum(ratio, at + 1) / geometric_sum(ratio, self.size)
+
+    def edges(self) -> Iterator[Interval]:
+        """cdf(0), cdf(1), ... up to the last but one; without end if size is None."""
+        ratio, least = exp(-self.rate), self.cdf(0)
+        power, total = Interval.of(1), Interval.of(0)
+        for _ in range(self.size - 1) if self.size is not None else count():
+            total, power = total + power, power * ratio
+            yield total * least
 
 
 def geometric_digits(scale: Fraction, radius: int | None) -> tuple[Digit, ...]:

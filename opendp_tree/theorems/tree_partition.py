@@ -6,9 +6,11 @@ truncated geometric on 0..R; a token is geometric on all natural numbers. Proof:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 
-from opendp_tree.theorems.interval import Real, geometric_sum
+from opendp_tree.theorems.interval import Interval, Real, exp, geometric_sum
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,24 @@ def partition_delta(q: Real, shape: PartitionShape) -> Real:
     return at_the_end * shape.depth + meeting
 
 
+def partition_epsilon(scale: Fraction, shape: PartitionShape) -> Interval:
+    """The logarithm of `partition_ratio` at q = exp(-1/scale), enclosed."""
+    return Interval.of(1 / scale) - partition_quiet(exp(-1 / scale), shape).ln() * shape.depth
+
+
+def capping_delta(q: Real, ratio: Real, shape: PartitionShape, *, people: int, cap: int) -> Real:
+    """What capping every token adds to delta, where neither input holds more than `people`.
+
+    At most people // carrier tokens are drawn. Where none exceeds the cap the mechanism is the uncapped one, and where
+    one does, both inputs may differ by that chance: once as it is, once times e**epsilon.
+
+    >>> shape = PartitionShape(depth=2, threshold=7, radius=3, margin=0)
+    >>> capping_delta(Fraction(1, 20), Fraction(20), shape, people=54, cap=3)
+    Fraction(147, 160000)
+    """
+    return (ratio + 1) * (people // shape.carrier) * q ** (cap + 1)
+
+
 def group_delta(ratio: Real, delta: Real, d_in: int) -> Real:
     """Delta at distance `d_in` by group privacy, where `ratio` is e**epsilon at distance 1.
 
@@ -77,3 +97,53 @@ def group_delta(ratio: Real, delta: Real, d_in: int) -> Real:
     Fraction(7, 100)
     """
     return delta * geometric_sum(ratio, d_in)
+
+
+def top_chance_given_token(q: Real, *, radius: int, missing: int) -> Real:
+    """The chance of "top" in a test whose token asks for noise of at least `missing`.
+
+    >>> top_chance_given_token(Fraction(1, 2), radius=1, missing=1)
+    Fraction(1, 3)
+    """
+    return q**missing * geometric_sum(q, radius - missing + 1) / geometric_sum(q, radius + 1)
+
+
+def top_chance(q: Real, *, radius: int, missing: int) -> Real:
+    """The chance of "top" in a test with a token of its own, `missing` below the threshold.
+
+    >>> top_chance(Fraction(1, 2), radius=1, missing=1)
+    Fraction(1, 6)
+    """
+    total, power = q * 0, q**missing
+    for extra in range(radius - missing + 1):  # noise of missing + extra, and a token of at most extra
+        total, power = total + power * geometric_sum(q, extra + 1), power * q
+    return total * (1 - q) / geometric_sum(q, radius + 1)
+
+
+@dataclass(frozen=True)
+class FirstTop:
+    """The number of tests that answer "bottom" before the first "top", or `span` if that many do."""
+
+    scale: Fraction
+    radius: int
+    missing: int
+    token_known: bool
+    span: int
+    unit: int = 1
+
+    def _bottom(self) -> Interval:
+        q = exp(-1 / self.scale)
+        chance = top_chance_given_token if self.token_known else top_chance
+        return 1 - chance(q, radius=self.radius, missing=self.missing)
+
+    def cdf(self, at: int) -> Interval:
+        """The chance of at most `at` answers "bottom"."""
+        return Interval.of(1) if at >= self.span else 1 - self._bottom() ** (at + 1)
+
+    def edges(self) -> Iterator[Interval]:
+        """cdf(0), ..., cdf(span - 1)."""
+        bottom = self._bottom()
+        all_bottom = bottom
+        for _ in range(self.span):
+            yield 1 - all_bottom
+            all_bottom = all_bottom * bottom

@@ -1,0 +1,260 @@
+"""Estimates for every node of a tree from its private partition: the multiplicative estimator that is used."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from opendp.measures import approximate, max_divergence
+from opendp.metrics import l1_distance
+from opendp.mod import Domain, Measurement, Metric, assert_features
+
+from opendp_tree import noise, saturate
+from opendp_tree._opendp import make_measurement, to_then
+from opendp_tree.arguments import check_choice, check_integer, check_probability, check_scale, read_distance
+from opendp_tree.measurements.partition_walk import Cells, PartitionWalk
+from opendp_tree.measurements.tree_partition import partition_group_delta
+from opendp_tree.measurements.truncated_laplace import truncated_laplace_radius
+from opendp_tree.occupied import Occupied
+from opendp_tree.open_cells import cell_keys
+from opendp_tree.open_tree import OpenTree, SparseCounts
+from opendp_tree.planning.partition import PartitionPlan, plan_partition
+from opendp_tree.postprocess.cell_intervals import noise_bounds, residual_bounds
+from opendp_tree.release import PrivacyStatement, TreeRelease
+from opendp_tree.spaces import check_metric, read_occupied
+from opendp_tree.theorems.interval import Interval, exp, round_up
+from opendp_tree.theorems.tree_partition import capping_delta, partition_epsilon
+from opendp_tree.theorems.truncated_laplace import smallest_radius, truncated_laplace_delta
+from opendp_tree.tree import Tree
+
+__all__ = ["make_partition_estimator", "then_partition_estimator"]
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+def make_partition_estimator(
+    input_domain: Domain,
+    input_metric: Metric,
+    *,
+    epsilon: float,
+    delta: float,
+    alpha: float = 0.1,
+    tree: Tree | None = None,
+    confidence: float = 0.95,
+    aim: Literal["rmse", "largest"] = "rmse",
+    nodes: int = 10**6,
+    people: int | None = None,
+    plan: PartitionPlan | None = None,
+) -> Measurement:
+    """Estimates and intervals for every node of a tree, from its private partition and noisy counts of the cells.
+
+    `approximate(max_divergence())`, at most (epsilon, delta) at distance 1. The partition and the counts of its cells
+    compose: each person is in at most one cell, so the counts cost one Laplace scale however many cells there are.
+    The map is their exact sum; beyond distance 1 by group privacy. Proof: docs/proofs/partition_estimator.md.
+
+    The parameters minimise the worst alpha-RMSE of any node that is predicted for this depth (`aim="rmse"`), or the
+    largest alpha-error to be expected over `nodes` nodes (`aim="largest"`); or give a `plan`. Nothing needs to be known
+    of an `OpenTree` but its depth; only nodes with a cell at or below them are in its release.
+
+    Intervals hold with `confidence`, node by node. Given `people`, a public bound on the number of people in any
+    input, they hold always: tokens are capped and counts get truncated noise, both within delta. If there are more
+    people than that, the promise of privacy is void, so do not guess it from the data.
+
+    Gives a `TreeRelease`. The cost is that of sorting the leaves that hold people.
+
+    >>> import opendp.prelude as dp
+    >>> from opendp_tree import OpenTree, leaf_domain
+    >>> dp.enable_features("contrib")
+    >>> tree = OpenTree.columns(2)
+    >>> counts = (leaf_domain(tree), dp.l1_distance(T="i64")) >> then_partition_estimator(epsilon=1.0, delta=1e-6)
+    >>> counts.map(1) <= (1.0, 1e-6)
+    True
+    >>> release = counts(tree.count([("be", "ghent")] * 500 + [("be", "liege")] * 400 + [("lu", "lux")]))
+    >>> release.to_frame().select("level", "label_1", "label_2").rows()
+    [(0, None, None), (1, 'be', None), (2, 'be', 'ghent'), (2, 'be', 'liege')]
+    """
+    assert_features("contrib")
+    check_metric(input_metric, l1_distance)
+    found, read = read_occupied(input_domain, tree)
+    budget = check_scale(epsilon, name="epsilon"), check_probability(delta, name="delta")
+    check_probability(confidence, name="confidence")
+    check_choice(aim, name="aim", choices=("rmse", "largest"))
+    check_integer(nodes, name="nodes", least=1)
+    if not 0 <= alpha < 1:
+        raise ValueError(f"alpha ({alpha}) must be at least 0 and below 1")
+    if people is not None:
+        check_integer(people, name="people", least=1)
+    if budget[0] == 0:
+        raise ValueError("epsilon (0) must be positive")
+    setting = _Setting.of(found, budget, alpha, confidence, aim, nodes, people, plan)
+
+    def function(data: Any) -> TreeRelease:
+        counts = read(data)
+        occupied = counts.occupied if isinstance(counts, SparseCounts) else counts
+        cells = PartitionWalk(occupied, setting.plan.scale, setting.plan.shape, setting.cap).run()
+        noisy = setting.noisy(cells.residuals)
+        if isinstance(counts, SparseCounts):
+            return setting.open_release(counts, cells, noisy)
+        return setting.public_release(counts, cells, noisy)
+
+    return make_measurement(input_domain, input_metric, approximate(max_divergence()), function, setting.privacy_map)
+
+
+then_partition_estimator = to_then(make_partition_estimator)
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """All that is decided before data: what is run is what the map is computed from."""
+
+    tree: Tree | OpenTree
+    plan: PartitionPlan
+    confidence: float
+    people: int | None
+    cap: int | None
+    count_radius: int | None
+
+    @classmethod
+    def of(
+        cls,
+        tree: Tree | OpenTree,
+        budget: tuple[Fraction, Fraction],
+        alpha: float,
+        confidence: float,
+        aim: Literal["rmse", "largest"],
+        nodes: int,
+        people: int | None,
+        plan: PartitionPlan | None,
+    ) -> _Setting:
+        epsilon, delta = budget
+        # Capped tokens and truncated counts get a tenth of delta each.
+        share = delta if people is None else delta * 8 / 10
+        if plan is None:
+            planned = plan_partition(
+                depth=tree.depth,
+                epsilon=float(epsilon),
+                delta=float(share),
+                alpha=alpha,
+                public=isinstance(tree, Tree),
+                aim=aim,
+                nodes=nodes,
+            )
+            plan = planned.fitted(epsilon=epsilon, delta=share)
+        elif plan.shape.depth < tree.depth:
+            raise ValueError(f"plan must be for a depth of at least {tree.depth}, found {plan.shape.depth}")
+        cap = radius = None
+        if people is not None:
+            cap, radius = (
+                _cap(plan, people, delta / 10),
+                truncated_laplace_radius(plan.count_scale, delta=float(delta / 10)),
+            )
+        setting = cls(tree, plan, 1.0 if people is not None else float(confidence), people, cap, radius)
+        spent = setting.privacy_map(1)
+        if spent[0] > epsilon or spent[1] > delta:
+            raise ValueError(
+                f"plan spends {spent} at distance 1, more than epsilon and delta ({float(epsilon)}, {float(delta)})"
+            )
+        return setting
+
+    def privacy_map(self, d_in: int | float) -> tuple[float, float]:
+        """The sum of what the partition and the cell counts lose."""
+        people = math.floor(read_distance(d_in))  # counts that are 1.5 apart are 1 apart
+        if people == 0:
+            return 0.0, 0.0
+        scale, count_scale = Fraction(self.plan.scale), Fraction(self.plan.count_scale)
+        epsilon = partition_epsilon(scale, self.plan.shape)
+        added = None
+        if self.cap is not None and self.people is not None:
+            q, ratio = exp(-1 / scale), epsilon.exp()
+            added = capping_delta(q, ratio, self.plan.shape, people=self.people, cap=self.cap)
+        delta = Fraction(partition_group_delta(scale, self.plan.shape, people, added=added))
+        lost: Fraction | Interval = delta
+        if self.count_radius is not None:
+            lost = truncated_laplace_delta(exp(-1 / count_scale), radius=self.count_radius, d_in=people) + Interval.of(
+                delta
+            )
+        return round_up((epsilon + Interval.of(1 / count_scale)) * people), min(1.0, round_up(lost))
+
+    def noisy(self, residuals: Ints) -> Ints:
+        """The cells' counts with noise."""
+        scale = self.plan.count_scale
+        if self.count_radius is None:
+            return saturate.add(residuals, noise.laplace(scale, residuals.size))
+        return saturate.add(residuals, noise.truncated_laplace(scale, self.count_radius, residuals.size))
+
+    def public_release(self, occupied: Occupied, cells: Cells, noisy: Ints) -> TreeRelease:
+        """Estimates for all nodes by id."""
+        assert isinstance(self.tree, Tree)
+        tree = self.tree
+        where = tree.ancestors_at(occupied.names[cells.places], cells.levels)
+        values, marks = np.zeros(tree.node_count, dtype=np.int64), np.zeros(tree.node_count, dtype=np.int64)
+        values[where], marks[where] = noisy, 1
+        held, number = tree.sum_nodes(values), tree.sum_nodes(marks)
+        return self._release(held, number, marks > 0, None)
+
+    def open_release(self, counts: SparseCounts, cells: Cells, noisy: Ints) -> TreeRelease:
+        """Estimates for the nodes with a cell at or below them."""
+        keys, order = cell_keys(counts, cells.places, cells.levels)
+        levels, firsts, lasts = keys.shown()
+        held = saturate.range_sums(noisy[order], firsts, lasts)
+        is_cell = keys.levels[firsts] == levels
+        return self._release(held, lasts - firsts, is_cell, lambda: keys.to_frame(firsts, levels))
+
+    def _release(
+        self, held: Ints, number: Ints, is_cell: npt.NDArray[np.bool_], frame: Callable[[], Any] | None
+    ) -> TreeRelease:
+        lower, upper = self._interval(held.astype(np.float64), number, is_cell)
+        estimates = held.astype(np.float64) + np.where(is_cell, 0.0, self.plan.fill)
+        return TreeRelease(self.tree, estimates, lower, upper, self.confidence, self._statement(), number, frame)
+
+    def _interval(self, held: Floats, number: Ints, is_cell: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
+        plan, miss = self.plan, 1 - self.confidence
+        least = number * float(plan.shape.doubt)
+        if self.cap is not None:
+            bounds = noise_bounds(number, plan.count_scale, self.count_radius, 0.0)
+            beyond = np.full(held.size, float(plan.shape.threshold + self.cap - 1))
+        else:
+            # A quarter for each side of the noise, and half for the people outside cells.
+            bounds = noise_bounds(number, plan.count_scale, None, miss / 4)
+            beyond = residual_bounds(held + bounds, plan.scale, plan.shape, miss / 2)
+        return np.maximum(held - bounds, least), np.maximum(held + bounds, least) + np.where(is_cell, 0.0, beyond)
+
+    def _statement(self) -> PrivacyStatement:
+        epsilon, delta = self.privacy_map(1)
+        shape = self.plan.shape
+        return PrivacyStatement(
+            mechanism="partition_estimator",
+            measure="approximate(max_divergence())",
+            d_in=1,
+            loss={"epsilon": epsilon, "delta": delta},
+            parameters={
+                "scale": self.plan.scale,
+                "threshold": shape.threshold,
+                "radius": shape.radius,
+                "margin": shape.margin,
+                "depth": shape.depth,
+                "count_scale": self.plan.count_scale,
+                "count_radius": self.count_radius,
+                "people": self.people,
+                "cap": self.cap,
+                "fill": self.plan.fill,
+            },
+        )
+
+
+def _cap(plan: PartitionPlan, people: int, delta: Fraction) -> int:
+    """The least cap on tokens that costs at most `delta`, and that single tests cannot notice."""
+    scale = Fraction(plan.scale)
+    q, ratio = exp(-1 / scale), partition_epsilon(scale, plan.shape).exp()
+    least = max(1, plan.shape.radius - plan.shape.margin)
+
+    def suffices(cap: int) -> bool:
+        return cap >= least and capping_delta(q, ratio, plan.shape, people=people, cap=cap).hi <= delta
+
+    return smallest_radius(suffices)

@@ -1,0 +1,1 @@
+"""What can be done with a release without touching the data again."""
