@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 
 def best_of(repeats: int, work: Callable[[], object]) -> float:
@@ -24,3 +25,24 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None
         print("| " + " | ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) + " |", flush=True)
         if number == 0:
             print("|" + "|".join("-" * (width + 1) + ":" for width in widths) + "|")
+
+
+def write_lines(path: Path, lines: Mapping[str, Sequence[tuple[float, float]]], *, title: str, x: str) -> None:
+    """A picture of lines over logarithmic axes."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(9, 5), layout="constrained")
+    for name, points in lines.items():
+        axes.plot(*zip(*points, strict=True), marker="o", label=name)
+    axes.set(title=title, xlabel=x, xscale="log", yscale="log")
+    ticks = sorted({point[0] for points in lines.values() for point in points})
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.legend(fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
+    axes.grid(alpha=0.3)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path)
+    pyplot.close(figure)
+    print(f"\nwrote {path.name}", flush=True)

@@ -1,0 +1,70 @@
+"""Partition: alpha-errors over all non-empty nodes against noise on every node, in one run."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.cascade import CLASSES, Errors, cascade, counted, gaussian_deviation, nodes, normal_quantile
+from benchmarks.timing import print_table, write_lines
+from opendp_tree import noise, plan_partition, saturate
+from opendp_tree.measurements.partition_walk import PartitionWalk
+from opendp_tree.open_tree import SparseCounts
+
+PEOPLE, EPSILON, DELTA = 1_000_000, 1.0, 1e-6
+DEPTHS, ALPHAS = (9, 17, 33, 65, 129), (0.1, 0.5)
+PICTURE = Path(__file__).parents[1] / "docs" / "benchmarks" / "partition_error.svg"
+
+
+def run() -> None:
+    rng = np.random.default_rng(11)  # data; baselines are only simulated, never released
+    rows, lines = [], {}
+    for depth in DEPTHS:
+        counts = counted(cascade(PEOPLE, depth - 1, rng), depth - 1)
+        for alpha in ALPHAS:
+            found = measure(counts, alpha, rng)
+            for name, errors in found.items():
+                rows.append((depth, alpha, name, f"{errors.largest:.0f}", *(f"{x:.1f}" for x in errors.rmse)))
+                lines.setdefault(f"{name}, alpha {alpha:g}", []).append((depth, errors.largest))
+    classes = [f"RMSE {low}-{high}" if high < math.inf else f"RMSE {low}-" for low, high in zip(CLASSES, CLASSES[1:])]
+    print_table(("depth", "alpha", "mechanism", "largest", *classes), rows)
+    write_lines(PICTURE, lines, title="Largest alpha-error over all non-empty nodes, epsilon 1, delta 1e-6", x="depth")
+
+
+def measure(counts: SparseCounts, alpha: float, rng: np.random.Generator) -> dict[str, Errors]:
+    """The errors of all mechanisms on one data set."""
+    depth = counts.tree.depth
+    deviation = gaussian_deviation(EPSILON, DELTA, math.sqrt(depth))
+    pruning = gaussian_deviation(EPSILON, DELTA / 2, math.sqrt(depth))
+    threshold = 1 + pruning * normal_quantile(DELTA / 2)
+    cells = {aim: partition(counts, alpha, aim) for aim in ("rmse", "largest")}
+    names = ("partition", "partition, largest error", "pruned Gaussian", "Gaussian, public", "Laplace, public")
+    errors = {name: Errors(alpha) for name in names}
+    alive = np.ones(counts.occupied.counts.size, dtype=bool)  # places whose ancestors are all shown
+    for level, starts, truth in nodes(counts):
+        for name, aim in (("partition", "rmse"), ("partition, largest error", "largest")):
+            places, levels, noisy = cells[aim]
+            below = levels >= level
+            where = np.searchsorted(starts, places[below], side="right") - 1
+            errors[name].add(truth, np.bincount(where, noisy[below], minlength=starts.size))
+        errors["Gaussian, public"].add(truth, truth + rng.normal(0, deviation, truth.size))
+        errors["Laplace, public"].add(truth, truth + rng.laplace(0, depth / EPSILON, truth.size))
+        estimate = truth + rng.normal(0, pruning, truth.size)
+        shown = alive[starts] & (estimate >= threshold)
+        errors["pruned Gaussian"].add(truth, np.where(shown, estimate, 0))
+        alive &= np.repeat(shown, np.diff(np.append(starts, alive.size)))
+    return errors
+
+
+def partition(counts: SparseCounts, alpha: float, aim: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Cells with their noisy counts, as `make_partition_estimator` has them inside."""
+    from fractions import Fraction
+
+    plan = plan_partition(
+        depth=counts.tree.depth, epsilon=EPSILON, delta=DELTA, alpha=alpha, public=False, aim=aim
+    ).fitted(epsilon=Fraction(EPSILON), delta=Fraction(DELTA))
+    cells = PartitionWalk(counts.occupied, plan.scale, plan.shape, None).run()
+    noisy = saturate.add(cells.residuals, noise.laplace(plan.count_scale, cells.residuals.size))
+    return cells.places, cells.levels, noisy
