@@ -20,7 +20,7 @@ def cascade(people: int, width: int, rng: np.random.Generator) -> np.ndarray:
     """
     prefix = np.zeros(people, dtype=np.int64)
     words = np.zeros((people, 2), dtype=np.uint64)
-    for place in range(width):
+    for _ in range(width):
         shares = rng.beta(0.6, 1.4, size=4096)
         bit = rng.random(people) < shares[prefix]
         prefix = ((prefix << 1) | bit) & 4095

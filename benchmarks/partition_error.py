@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +30,7 @@ def run() -> None:
             for name, errors in found.items():
                 rows.append((depth, alpha, name, f"{errors.largest:.0f}", *(f"{x:.1f}" for x in errors.rmse)))
                 lines.setdefault(f"{name}, alpha {alpha:g}", []).append((depth, errors.largest))
-    classes = [f"RMSE {low}-{high}" if high < math.inf else f"RMSE {low}-" for low, high in zip(CLASSES, CLASSES[1:])]
+    classes = [f"RMSE {low}-{high}" if high < math.inf else f"RMSE {low}-" for low, high in pairwise(CLASSES)]
     print_table(("depth", "alpha", "mechanism", "largest", *classes), rows)
     write_lines(PICTURE, lines, title="Largest alpha-error over all non-empty nodes, epsilon 1, delta 1e-6", x="depth")
 
@@ -60,8 +62,6 @@ def measure(counts: SparseCounts, alpha: float, rng: np.random.Generator) -> dic
 
 def partition(counts: SparseCounts, alpha: float, aim: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Cells with their noisy counts, as `make_partition_estimator` has them inside."""
-    from fractions import Fraction
-
     plan = plan_partition(
         depth=counts.tree.depth, epsilon=EPSILON, delta=DELTA, alpha=alpha, public=False, aim=aim
     ).fitted(epsilon=Fraction(EPSILON), delta=Fraction(DELTA))

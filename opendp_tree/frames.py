@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import date
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from opendp_tree.tree import Tree, tagged_label
+from opendp_tree.tree import Tree
+
+_TEXTS = (pl.String, pl.Categorical, pl.Enum)
 
 
 def node_frame(tree: Tree, columns: Mapping[str, npt.NDArray[Any]]) -> pl.DataFrame:
@@ -47,17 +50,21 @@ def code_columns(keys: Any, count: int) -> Coded:
     if isinstance(keys, pl.DataFrame):
         if keys.width != count:
             raise ValueError(f"keys must have {count} columns, found {keys.width}")
+        for name, dtype in keys.schema.items():
+            if not (dtype in _TEXTS or dtype == pl.Boolean or dtype.is_integer() or dtype.is_temporal()):
+                raise TypeError(f"keys: column {name!r} ({dtype}) must hold texts, integers, truth values or times")
+        keys = keys.with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String))
         coded = [_codes(column, ends=False) for column in keys.iter_columns()]
         return np.column_stack([codes for codes, _ in coded]), tuple(labels for _, labels in coded)
-    rows = [key[:count] for key in keys if isinstance(key, tuple) and _is_hashable(key)]
+    rows = [row for key in keys if (row := _row(key, count)) is not None]
     codes = np.full((len(rows), count), -1, dtype=np.int64)
     labels = []
     for level in range(count):
-        present = [(place, tagged_label(row[level])) for place, row in enumerate(rows) if len(row) > level]
-        found = sorted(dict.fromkeys(tag for _, tag in present), key=lambda tag: (tag[0].__name__, str(tag[1])))
+        present = [(place, row[level]) for place, row in enumerate(rows) if len(row) > level]
+        found = sorted({tag for _, tag in present})
         number = {tag: code for code, tag in enumerate(found)}
         codes[[place for place, _ in present], level] = [number[tag] for _, tag in present]
-        labels.append([tag[1] for tag in found])
+        labels.append([tag[1] if tag[0] else None for tag in found])
     return codes, tuple(labels)
 
 
@@ -65,7 +72,7 @@ def code_paths(keys: Any, separator: str, count: int) -> tuple[Coded, npt.NDArra
     """Texts, split at a separator, and how often each row of codes occurs; what is no text is left out."""
     given = keys if isinstance(keys, pl.Series) else pl.Series(list(keys), dtype=pl.Object)
     if given.dtype != pl.String:
-        given = pl.Series([key for key in given.to_list() if isinstance(key, str)], dtype=pl.String)
+        given = pl.Series([key for key in given.to_list() if type(key) is str and _is_text(key)], dtype=pl.String)
     distinct = given.drop_nulls().alias("key").value_counts(name="people")
     parts = distinct["key"].str.strip_prefix(separator).str.strip_suffix(separator).str.split(separator)
     coded = [_codes(parts.list.get(level, null_on_oob=True), ends=True) for level in range(count)]
@@ -75,11 +82,16 @@ def code_paths(keys: Any, separator: str, count: int) -> tuple[Coded, npt.NDArra
 
 def decode(labels: Any, codes: npt.NDArray[np.int64]) -> pl.Series:
     """The labels of one level; null where a key ended. Depends on no label but those asked for."""
-    ended = codes < 0
+    asked = codes[codes >= 0]
+    # Built anew from values: a slice or a gather of texts would keep the buffers of all others alive.
+    values = (
+        labels.gather(asked).to_list() if isinstance(labels, pl.Series) else [labels[code] for code in asked.tolist()]
+    )
+    column = np.full(codes.size, None, dtype=object)
+    column[codes >= 0] = values
     if isinstance(labels, pl.Series):
-        found = labels.gather(np.maximum(codes, 0)) if labels.len() else pl.Series([None] * codes.size)
-        return found.to_frame("label").select(pl.when(~pl.lit(pl.Series(ended))).then(pl.col("label"))).to_series()
-    return _label_series([None if code < 0 else labels[code] for code in codes.tolist()])
+        return pl.Series(column.tolist(), dtype=labels.dtype)
+    return _label_series(column.tolist())
 
 
 def label_frame(level: npt.NDArray[np.int64], columns: Sequence[pl.Series], separator: str) -> pl.DataFrame:
@@ -128,12 +140,26 @@ def _codes(column: pl.Series, *, ends: bool) -> tuple[npt.NDArray[np.int64], pl.
     return codes.fill_null(-1).to_numpy().astype(np.int64), labels
 
 
-def _is_hashable(key: object) -> bool:
-    try:
-        hash(key)
-    except Exception:  # a key that cannot be looked up, for whatever reason of its own, is no key
-        return False
-    return True
+def _row(key: Any, count: int) -> tuple[tuple[str, Any], ...] | None:
+    """A key's labels with their types, in which equal means alike; None if the key holds what is no label."""
+    if type(key) not in (tuple, list):
+        return None
+    row = []
+    for given in key[:count]:
+        label = given.item() if isinstance(given, np.generic) else given
+        kind = type(label)
+        if label is None:
+            row.append(("", 0))
+        elif kind in (bool, date) or (kind is int and -(2**63) <= label < 2**63) or (kind is str and _is_text(label)):
+            row.append((kind.__name__, label))
+        else:
+            return None
+    return tuple(row)
+
+
+def _is_text(label: str) -> bool:
+    """Whether a text can be written as UTF-8; lone surrogates cannot."""
+    return label.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in label)
 
 
 def _label_series(labels: list[Any]) -> pl.Series:

@@ -66,6 +66,8 @@ def first_top(scale: float, radius: int, missing: Ints, *, token_known: bool, li
     `missing` is how much noise a test needs, from 1 to radius: beyond the token if that is known, else beyond a fresh
     one. Waits beyond `limit` come out as limit + 1.
     """
+    if scale == 0:
+        return np.full(missing.size, limit + 1, dtype=np.int64)
     waits = np.zeros(missing.size, dtype=np.int64)
     waiting = np.arange(missing.size)
     while waiting.size and limit > 0:
@@ -154,12 +156,14 @@ def _candidates(scale: float, radius: int | None) -> Candidates:
 class _Table:
     """One digit's distribution function F at 64 bits.
 
-    A 64-bit word of at least edges[j] lies above F(j) whatever bits follow it; one of at most sure[j] lies below.
+    A 64-bit word of at least above[j] lies above F(j) whatever bits follow it; one less than below[j] lies below. With
+    `complete`, what lies above all of them is the last digit.
     """
 
     digit: Law
-    edges: Words
-    sure: Words
+    above: Words
+    below: Words
+    complete: bool
     guide: npt.NDArray[np.int16]
 
     def draw(self, count: int) -> Ints:
@@ -173,8 +177,8 @@ class _Table:
 
     def _place(self, words: Words) -> Ints:
         """The digit whose part of the unit interval holds each 64-bit word and all that may follow it."""
-        places = np.searchsorted(self.edges, words, side="right")
-        for tie in np.flatnonzero(words > self.sure[places]):
+        places = np.searchsorted(self.above, words, side="right")
+        for tie in np.flatnonzero(~_settled(words, places, self.below, self.complete)):
             places[tie] = self._refine(int(words[tie]), int(places[tie]))
         return places
 
@@ -198,26 +202,35 @@ class _Table:
 
 @lru_cache(maxsize=512)
 def _table(digit: Law) -> _Table:
-    edges: list[int] = []
-    sure: list[int] = []
+    above: list[int] = []
+    below: list[int] = []
+    complete = True
     for part in digit.edges():
         edge = part * 2**64
-        sure.append(int(edge.lo.to_integral_value(ROUND_FLOOR)) - 1)
+        below.append(max(0, int(edge.lo.to_integral_value(ROUND_FLOOR))))
         if edge.hi > 2**64 - 1:  # 64 bits cannot tell what is above: left to `_refine`
+            complete = False
             break
-        edges.append(int(edge.hi.to_integral_value(ROUND_CEILING)))
-    else:
-        sure.append(2**64 - 1)  # the last digit has no upper edge
-    table = np.array(edges, dtype=np.uint64), np.array(sure, dtype=np.uint64)
-    return _Table(digit, *table, _guide(*table))
+        above.append(int(edge.hi.to_integral_value(ROUND_CEILING)))
+    if complete:
+        below.append(2**64 - 1)  # not looked at: the last digit has no upper edge
+    words = np.array(above, dtype=np.uint64), np.array(below, dtype=np.uint64)
+    return _Table(digit, *words, complete, _guide(*words, complete))
 
 
-def _guide(edges: Words, sure: Words) -> npt.NDArray[np.int16]:
+def _guide(above: Words, below: Words, complete: bool) -> npt.NDArray[np.int16]:
     """For each start of 16 bits the digit that it settles, or `_UNDECIDED`."""
     starts = np.arange(1 << _GUIDE_BITS, dtype=np.uint64) << np.uint64(64 - _GUIDE_BITS)
     ends = starts + np.uint64(2 ** (64 - _GUIDE_BITS) - 1)
-    places = np.searchsorted(edges, starts, side="right")
-    return np.where(ends <= sure[places], places, _UNDECIDED).astype(np.int16)
+    places = np.searchsorted(above, starts, side="right")
+    return np.where(_settled(ends, places, below, complete), places, _UNDECIDED).astype(np.int16)
+
+
+def _settled(words: Words, places: Ints, below: Words, complete: bool) -> npt.NDArray[np.bool_]:
+    """Whether each word surely lies below the upper edge of its place."""
+    last = below.size - 1
+    settled: npt.NDArray[np.bool_] = (words < below[places]) | (complete & (places == last))
+    return settled
 
 
 def _bytes(count: int) -> npt.NDArray[np.uint8]:

@@ -36,6 +36,14 @@ class OpenTree:
     stride: int = 1
     separator: str = ""
 
+    def __post_init__(self) -> None:
+        if self.kind == "bits" and self.depth != -(-self.width // self.stride) + 1:
+            raise ValueError(f"depth ({self.depth}) must fit width and stride. Hint: OpenTree.bits")
+        if self.kind not in ("bits", "columns", "paths") or self.depth < 2:
+            raise ValueError(
+                f"kind ({self.kind!r}) and depth ({self.depth}) must fit. Hint: OpenTree.columns or .paths"
+            )
+
     @classmethod
     def columns(cls, count: int) -> OpenTree:
         """Keys are tuples of `count` labels, one for each level below the root. Shorter tuples stop at an inner node.
@@ -189,7 +197,7 @@ def _read_words(tree: OpenTree, keys: Iterable[Any]) -> tuple[Words, Words]:
     if array is not None and array.dtype.kind not in "iuO":
         raise TypeError(f"keys ({array.dtype}) must be integers")
     if array is None or array.dtype.kind == "O":
-        whole = [key for key in (keys if array is None else array.tolist()) if _is_key(key, tree.width)]
+        whole = [int(key) for key in (keys if array is None else array.tolist()) if _is_key(key, tree.width)]
         high = np.array([key >> 64 for key in whole], dtype=np.uint64)
         low = np.array([key & (2**64 - 1) for key in whole], dtype=np.uint64)
     elif array.ndim == 1:

@@ -35,7 +35,7 @@ def test_tables_settle_only_what_is_certain(scale, radius):
     """Every look-up that needs no further bits lies wholly inside its digit's part of the unit interval."""
     for digit in digits_of(scale, radius):
         table = noise._table(digit)
-        count = table.sure.size
+        count = table.below.size
         cdf = [Decimal(0), *exact_cdf(digit, count)]
         for place in range(count):
             cells = np.flatnonzero(table.guide == place)
@@ -43,17 +43,17 @@ def test_tables_settle_only_what_is_certain(scale, radius):
                 assert Fraction(int(cells[0]), 2**16) >= Fraction(cdf[place]) - Fraction(1, 10**140)
                 assert Fraction(int(cells[-1]) + 1, 2**16) <= Fraction(cdf[place + 1]) + Fraction(1, 10**140)
                 assert (np.diff(cells) == 1).all()
-            assert Fraction(int(table.sure[place]) + 1, 2**64) <= Fraction(cdf[place + 1]) + Fraction(1, 10**140)
-            if place < table.edges.size:
-                assert Fraction(int(table.edges[place]), 2**64) >= Fraction(cdf[place + 1])
-                assert int(table.edges[place]) - int(table.sure[place]) <= 3
+            if place < table.above.size:
+                assert Fraction(int(table.below[place]), 2**64) <= Fraction(cdf[place + 1])
+                assert Fraction(int(table.above[place]), 2**64) >= Fraction(cdf[place + 1])
+                assert int(table.above[place]) - int(table.below[place]) <= 2
 
 
 @pytest.mark.parametrize(("scale", "radius"), LAWS)
 def test_nearly_all_draws_are_settled_by_sixteen_bits(scale, radius):
     for digit in digits_of(scale, radius):
         table = noise._table(digit)
-        assert np.count_nonzero(table.guide < 0) <= table.sure.size
+        assert np.count_nonzero(table.guide < 0) <= table.below.size
 
 
 def scripted(monkeypatch, *words):
@@ -73,13 +73,13 @@ def test_ties_are_broken_by_further_bits(monkeypatch, scale, radius):
     """A word whose interval holds an edge is followed by bits just below and just above that edge."""
     digit = digits_of(scale, radius)[-1]
     table = noise._table(digit)
-    for place in range(min(6, table.edges.size)):
+    for place in range(min(6, table.above.size)):
         edge = exact_cdf(digit, place + 1)[-1]
         with localcontext() as context:
             context.prec = 150
             word = int(edge * 2**64)
             further = int(edge * 2**128) - (word << 64)
-        assert table.sure[place] < word < table.edges[place] or word == table.sure[place] + 1
+        assert table.below[place] <= word < table.above[place]
         for offset, expected in ((-1, place), (1, place + 1)):
             left = scripted(monkeypatch, further + offset)
             assert table._place(np.array([word], dtype=np.uint64))[0] == expected
@@ -97,7 +97,7 @@ def test_the_far_tail_has_no_end(monkeypatch):
     for following in (2**10, 2**63, 2**64 - 1):
         scripted(monkeypatch, following, 0, 0)
         reached.append(int(table._place(np.array([2**64 - 1], dtype=np.uint64))[0]))
-    assert table.sure.size - 1 <= reached[0] <= reached[1] < reached[2]
+    assert table.below.size - 1 <= reached[0] <= reached[1] < reached[2]
     assert reached[1] == int(2.5 * np.log(2.0) * 65)
     assert reached[2] == int(2.5 * np.log(2.0) * 128)
 
@@ -194,3 +194,42 @@ def test_large_samples_follow_the_law(scale):
     support = np.arange(-wide, wide + 1)
     assert p_value(noise.laplace(scale, size), support, laplace_masses(scale, support)) > FALSE_ALARM
     assert p_value(noise.laplace(scale * 1.005, size), support, laplace_masses(scale, support)) < FALSE_ALARM
+
+
+@pytest.mark.parametrize("token_known", [False, True])
+@pytest.mark.parametrize("limit", [1, 3, 64, 65, 200])
+def test_waits_follow_the_geometric_law(token_known, limit):
+    """Chi-square against success chances from floats; a false alarm in 1e9 runs."""
+    radius, scale, size = 4, 2.0, 60_000
+    q = np.exp(-1 / scale)
+    masses = q ** np.arange(radius + 1)
+    masses /= masses.sum()
+    for missing in (1, 2, 4):
+        tail = masses[missing:]
+        success = tail.sum() if token_known else (tail * (1 - q ** np.arange(1, tail.size + 1))).sum()
+        waits = noise.first_top(scale, radius, np.full(size, missing), token_known=token_known, limit=limit)
+        support = np.arange(1, limit + 2)
+        law = success * (1 - success) ** np.arange(limit + 1)
+        law[-1] = (1 - success) ** limit
+        assert p_value(waits, support, law) > FALSE_ALARM
+
+
+def test_waits_of_several_kinds_at_once():
+    waits = noise.first_top(2.0, 4, np.array([1, 4, 1]), token_known=True, limit=0)
+    assert waits.tolist() == [1, 1, 1]
+    assert noise.first_top(2.0, 4, np.zeros(0, dtype=np.int64), token_known=True, limit=9).size == 0
+
+
+def test_chances_too_small_for_sixty_four_bits_are_drawn_all_the_same(monkeypatch):
+    """A test with a chance of top below 2**-64 answers bottom, unless 64 bits are all zero and more decide."""
+    waits = noise.first_top(1.0, 100, np.array([100, 60, 1]), token_known=True, limit=64)
+    assert waits[0] == waits[1] == 65
+    table = noise._table(noise.FirstTop(Fraction(1), 100, 100, True, 64))
+    scripted(monkeypatch, 0, 0, 0)
+    assert table._place(np.zeros(1, dtype=np.uint64))[0] == 0
+    scripted(monkeypatch, 2**63, 0, 0)
+    assert table._place(np.zeros(1, dtype=np.uint64))[0] == 64
+
+
+def test_no_waits_end_without_noise():
+    assert noise.first_top(0.0, 4, np.array([1, 4]), token_known=False, limit=9).tolist() == [10, 10]

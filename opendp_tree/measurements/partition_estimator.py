@@ -84,6 +84,8 @@ def make_partition_estimator(
     found, read = read_occupied(input_domain, tree)
     budget = check_scale(epsilon, name="epsilon"), check_probability(delta, name="delta")
     check_probability(confidence, name="confidence")
+    if confidence > 1 - 1e-9:
+        raise ValueError(f"confidence ({confidence}) must be at most 1 - 1e-9. Hint: people= gives certainty")
     check_choice(aim, name="aim", choices=("rmse", "largest"))
     check_integer(nodes, name="nodes", least=1)
     if not 0 <= alpha < 1:
@@ -223,7 +225,10 @@ class _Setting:
             # A quarter for each side of the noise, and half for the people outside cells.
             bounds = noise_bounds(number, plan.count_scale, None, miss / 4)
             beyond = residual_bounds(held + bounds, plan.scale, plan.shape, miss / 2)
-        return np.maximum(held - bounds, least), np.maximum(held + bounds, least) + np.where(is_cell, 0.0, beyond)
+        # Floats do not hold all integers beyond 2**53: outward by more than all roundings.
+        slack = np.where(np.abs(held) > 2**52, np.abs(held) * 2.0**-50, 0.0)
+        lower = np.maximum(held - bounds - slack, least)
+        return lower, np.maximum(held + bounds + slack, least) + np.where(is_cell, 0.0, beyond)
 
     def _statement(self) -> PrivacyStatement:
         epsilon, delta = self.privacy_map(1)

@@ -110,8 +110,8 @@ class PartitionWalk:
             fresh = np.flatnonzero(carriers == 0)
             inherited[fresh] = self._draw_tokens(fresh.size)
             token[high] = inherited
-            # Tokens and residuals are natural numbers, so neither difference leaves int64.
-            missing = inherited - (residual[high] - shape.threshold)
+            # At most 2**63 - 1: a residual of at least the carrier level takes off all but the margin of the threshold.
+            missing = np.minimum(inherited, saturate.LIMIT) - (residual[high] - shape.threshold)
             sure = (carriers > 1) | (missing <= 0)
             wait[high[sure]] = 1
             open_ = np.flatnonzero(~sure & (missing <= shape.radius))

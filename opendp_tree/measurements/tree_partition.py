@@ -12,6 +12,7 @@ from opendp.measures import approximate, max_divergence
 from opendp.metrics import l1_distance
 from opendp.mod import Domain, Measurement, Metric, assert_features
 
+from opendp_tree import noise
 from opendp_tree._opendp import make_measurement, to_then
 from opendp_tree.arguments import check_integer, check_scale, read_distance
 from opendp_tree.measurements.partition_walk import PartitionWalk
@@ -70,6 +71,8 @@ def make_tree_partition(
     found, read = read_occupied(input_domain, tree)
     shape = check_shape(found.depth, threshold=threshold, radius=radius, margin=margin)
     exact_scale = check_scale(scale)
+    if scale > noise.LARGEST_SCALE:
+        raise ValueError(f"scale ({scale}) must be at most 2**50 to draw tokens")
 
     def function(data: Any) -> Any:
         counts = read(data)

@@ -16,6 +16,9 @@ from opendp_tree.theorems.tree_partition import PartitionShape, partition_delta,
 Floats = npt.NDArray[np.float64]
 Aim = Literal["rmse", "largest"]
 
+LARGEST_SCALE = 2.0**50
+"""What untruncated noise can be drawn at; see `opendp_tree.noise`."""
+
 
 @dataclass(frozen=True)
 class PartitionPlan:
@@ -30,6 +33,13 @@ class PartitionPlan:
     fill: float
     """The estimate of the people at a node whom no cell holds; not for nodes that are cells, which leave nobody."""
     error: float
+
+    def __post_init__(self) -> None:
+        for name, value in (("scale", self.scale), ("count_scale", self.count_scale)):
+            if not (isinstance(value, float) and 0 < value <= LARGEST_SCALE):
+                raise ValueError(f"{name} ({value!r}) must be a float above 0 and at most 2**50")
+        if not 0 <= self.fill < math.inf:
+            raise ValueError(f"fill ({self.fill!r}) must be finite and non-negative")
 
     def fitted(self, *, epsilon: Fraction, delta: Fraction) -> PartitionPlan:
         """The plan, moved by as little as makes its exact loss at distance 1 at most (epsilon, delta).
@@ -62,14 +72,17 @@ def best_partition(
     found = plan_partition(
         depth=depth, epsilon=float(one), delta=float(share), alpha=alpha, public=False, count_share=0.0
     )
-    scale, shape = found.scale, found.shape
-    while partition_epsilon(Fraction(scale), shape).hi > one:
-        scale *= 1 + 2.0**-40
-    while partition_delta(exp(-1 / Fraction(scale)), shape).hi > share:
+    shape = found.shape
+    while partition_delta(exp(-1 / Fraction(found.scale)), shape).hi > share:
         shape = replace(shape, threshold=shape.threshold + 1, radius=shape.radius + 1)
-    while partition_epsilon(Fraction(scale), shape).hi > one:
-        scale *= 1 + 2.0**-40
-    return scale, shape
+    # Delta falls with the scale, so what is left of epsilon may go into a smaller one.
+    low, high = 0.8 * found.scale, found.scale
+    while partition_epsilon(Fraction(high), shape).hi > one:
+        low, high = high, high * (1 + 2.0**-30)
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (low, middle) if partition_epsilon(Fraction(middle), shape).hi <= one else (middle, high)
+    return high, shape
 
 
 def unmarked_chance(scale: float, shape: PartitionShape, residuals: Floats) -> Floats:
@@ -78,14 +91,21 @@ def unmarked_chance(scale: float, shape: PartitionShape, residuals: Floats) -> F
     >>> unmarked_chance(1.0, PartitionShape(depth=3, threshold=9, radius=5, margin=2), np.array([0.0, 3.0])).tolist()
     [1.0, 1.0]
     """
-    q, top = math.exp(-1 / scale), shape.radius
-    masses = q ** np.arange(top + 1)
-    masses /= masses.sum()
     needed = shape.threshold - residuals
-    # The token is at most noise - needed; summed over the noise.
-    room = np.arange(top + 1) - needed[:, None]
-    marked: Floats = ((1 - q ** np.maximum(room + 1, 0)) * masses).sum(axis=1)
-    return 1 - marked
+    quiet, quieter = -math.expm1(-1 / scale), -math.expm1(-2 / scale)  # 1 - q and 1 - q**2
+
+    def power(exponent: Floats | float) -> Floats:
+        return np.exp(-np.asarray(exponent) / scale)
+
+    # The chance that noise z and a token of at most z - needed come together, summed over z in closed form.
+    whole = -math.expm1(-(shape.radius + 1) / scale) / quiet
+    short = np.maximum(needed, 1)
+    some = (power(short) - power(shape.radius + 1)) / quiet - (
+        power(1 + short) - power(2 * shape.radius + 3 - short)
+    ) / quieter
+    most = whole - power(1 - np.minimum(needed, 0)) * -math.expm1(-2 * (shape.radius + 1) / scale) / quieter
+    marked: Floats = np.where(needed > shape.radius, 0.0, np.where(needed >= 1, some, most) / whole)
+    return 1 - marked.clip(0, 1)
 
 
 def laplace_excess(shift: Floats, slack: Floats, scale: float) -> Floats:
@@ -105,7 +125,7 @@ def normal_excess(shift: Floats, slack: Floats, deviation: float) -> Floats:
 
     def upper(edge: Floats) -> Floats:
         at = edge / deviation
-        tail = np.array([0.5 * math.erfc(x / math.sqrt(2)) for x in at])
+        tail = _normal_tail(at)
         second: Floats = (edge**2 + deviation**2) * tail - edge * deviation * np.exp(-(at**2) / 2) / math.sqrt(
             2 * math.pi
         )
@@ -114,13 +134,22 @@ def normal_excess(shift: Floats, slack: Floats, deviation: float) -> Floats:
     return upper(slack + shift) + upper(slack - shift)
 
 
+def _normal_tail(at: Floats) -> Floats:
+    """The chance that a standard normal number exceeds each value, to seven digits (Abramowitz and Stegun 7.1.26)."""
+    size = np.abs(at) / math.sqrt(2)
+    t = 1 / (1 + 0.3275911 * size)
+    series = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))))
+    upper = 0.5 * series * np.exp(-(size**2))
+    return np.where(at >= 0, upper, 1 - upper)
+
+
 def worst_rmse(scale: float, shape: PartitionShape, count_scale: float, *, alpha: float, fill: float) -> float:
     """The largest alpha-RMSE of any node: without a cell, with one, or with many.
 
     A node whose residual stays unmarked errs by that residual; one that is or holds cells, by their noise. Cells are
     taken to hold the carrier level, below which few are marked.
     """
-    residuals = np.arange(0.0, shape.threshold + 12 * scale + 1)
+    residuals = np.linspace(0.0, shape.threshold + 12 * scale, 200)
     unmarked = unmarked_chance(scale, shape, residuals)
     suppressed = np.maximum(np.abs(residuals - fill) - alpha * residuals, 0) ** 2
     marked = laplace_excess(np.zeros_like(residuals), alpha * residuals, count_scale)
@@ -194,6 +223,7 @@ def plan_partition(
     (True, 26)
     """
     best: PartitionPlan | None = None
+    epsilon = min(epsilon, 50.0)  # beyond, there is hardly any noise left to plan
 
     def error_at(spot: list[float]) -> float:
         nonlocal best

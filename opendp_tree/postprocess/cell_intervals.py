@@ -38,9 +38,9 @@ def _bound(cells: int, scale: float, radius: int | None, chance: float) -> int:
         return 0
     if radius is not None and chance == 0:
         return cells * radius
-    # Far enough that what lies beyond is a thousandth of the chance: by Chernoff's bound at half the rate.
-    reach = math.ceil(2 * scale * (math.log(2000 / chance) + cells * math.log(4 / 3) + 1))
-    reach = min(reach, math.ceil(scale * (20 + 12 * math.sqrt(cells) + 2 * math.log(1 / chance))))
+    reach = _chernoff(cells, scale, chance / 1000)  # what lies beyond is a thousandth of the chance
+    if reach > 2**20:
+        return _chernoff(cells, scale, chance)
     one = reach if radius is None else min(reach, radius)
     size = 1 << (2 * reach + 2).bit_length()
     masses = np.zeros(size)
@@ -53,6 +53,13 @@ def _bound(cells: int, scale: float, radius: int | None, chance: float) -> int:
     return int(np.argmax(above <= chance)) if (above <= chance).any() else reach
 
 
+def _chernoff(cells: int, scale: float, chance: float) -> int:
+    """A bound that the sum exceeds with at most this chance, by its moment generating function: sound, not exact."""
+    q, rates = math.exp(-1 / scale), np.linspace(0.002, 0.998, 499) / scale
+    moments = 2 * math.log(-math.expm1(-1 / scale)) - np.log1p(-q * np.exp(rates)) - np.log1p(-q * np.exp(-rates))
+    return math.ceil(float(((math.log(1 / chance) + cells * moments) / rates).min()))
+
+
 def residual_bounds(held: Floats, scale: float, shape: PartitionShape, chance: float) -> Floats:
     """For each node, a number of people outside its cells that is exceeded with at most this chance.
 
@@ -61,7 +68,7 @@ def residual_bounds(held: Floats, scale: float, shape: PartitionShape, chance: f
     # The least x with (held + T + x + 1) q**(x + 1) <= chance * L; falling in x once held + T + x exceeds the scale.
     base = np.maximum(held, 0) + max(shape.threshold, scale)
     beyond = np.zeros_like(base)
-    for _ in range(60):
+    while True:
         needed = np.ceil(scale * np.log((base + beyond + 1) / (chance * shape.carrier)) - 1)
         needed = np.maximum(needed, 0)
         if (needed <= beyond).all():

@@ -23,6 +23,9 @@ class PartitionShape:
     margin: int
 
     def __post_init__(self) -> None:
+        for name in ("depth", "threshold", "radius", "margin"):
+            if type(getattr(self, name)) is not int:
+                raise TypeError(f"{name} ({getattr(self, name)!r}) must be an integer")
         if self.depth < 1:
             raise ValueError(f"depth ({self.depth}) must be at least 1")
         if self.radius < 1:
@@ -114,10 +117,10 @@ def top_chance(q: Real, *, radius: int, missing: int) -> Real:
     >>> top_chance(Fraction(1, 2), radius=1, missing=1)
     Fraction(1, 6)
     """
-    total, power = q * 0, q**missing
-    for extra in range(radius - missing + 1):  # noise of missing + extra, and a token of at most extra
-        total, power = total + power * geometric_sum(q, extra + 1), power * q
-    return total * (1 - q) / geometric_sum(q, radius + 1)
+    # Noise of missing + i and a token of at most i: the sum of q**(missing + i) * (1 - q**(i + 1)).
+    terms = radius - missing + 1
+    both = geometric_sum(q, terms) - q * geometric_sum(q * q, terms)
+    return q**missing * both / geometric_sum(q, radius + 1)
 
 
 @dataclass(frozen=True)
