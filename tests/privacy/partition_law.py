@@ -13,7 +13,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from math import comb
+from math import comb, prod
 
 from opendp_tree.theorems.tree_partition import PartitionShape
 
@@ -47,6 +47,7 @@ class Mechanism:
     rules: Rules = RIGHT
 
 
+@lru_cache(maxsize=1 << 12)
 def token_masses(mechanism, reach):
     """The token's masses at 0, 1, ..., reach - 1, and from reach on."""
     q, rules = mechanism.q, mechanism.rules
@@ -62,10 +63,17 @@ def token_masses(mechanism, reach):
     return masses, tail
 
 
+@lru_cache(maxsize=1 << 12)
+def stay_chances(mechanism):
+    """The chance of no cell when threshold plus token are 0, 1, ..., radius + 1 above the residual: less noise."""
+    q, values = mechanism.q, mechanism.shape.radius + 1
+    return [(1 - q**slack) / (1 - q**values) for slack in range(values + 1)]
+
+
 def stays(mechanism, slack):
-    """The chance of no cell when token plus threshold are `slack` above the residual: noise below slack."""
-    q, radius = mechanism.q, mechanism.shape.radius
-    return (1 - q ** min(max(slack, 0), radius + 1)) / (1 - q ** (radius + 1))
+    """The chance of no cell when threshold plus token are `slack` above the residual."""
+    chances = stay_chances(mechanism)
+    return chances[min(max(slack, 0), len(chances) - 1)]
 
 
 @lru_cache(maxsize=1 << 18)
@@ -85,11 +93,9 @@ def answers_chance(mechanism, bottoms, tops=()):
             least = max((level - r for r in tops), default=0)
             total += mass * max(0 * mass, stays(mechanism, below) - stays(mechanism, least))
             continue
-        for r in bottoms:
-            mass *= stays(mechanism, level - r)  # noqa: PLW2901
-        for r in tops:
-            mass *= 1 - stays(mechanism, level - r)  # noqa: PLW2901
-        total += mass
+        factors = [stays(mechanism, level - r) for r in bottoms] + [1 - stays(mechanism, level - r) for r in tops]
+        if all(factors):
+            total += prod([mass, *(factor for factor in factors if factor != 1)])
     return total
 
 
@@ -125,7 +131,7 @@ def mechanism_law(mechanism, parents, own_counts):
 
 @dataclass(frozen=True)
 class _Walk:
-    """All outcomes, children before parents: residuals passed up, the token a carrier brings, the tests of each token."""
+    """All outcomes, children before parents: residuals passed up, tokens that carriers bring, tests of each token."""
 
     mechanism: Mechanism
     children: dict
@@ -278,9 +284,7 @@ def _copies(mechanism, count, single):
         for passed, mass in _power(light, count - 1).items():
             for (residual, chain), weight in carriers.items():
                 out[(passed + residual, chain)] = count * mass * weight
-        rest = 1 - sum(
-            mass * (answers_chance(mechanism, chain) if chain else 1) for (_, chain), mass in out.items()
-        )
+        rest = 1 - sum(mass * (answers_chance(mechanism, chain) if chain else 1) for (_, chain), mass in out.items())
         if count > 1:
             out[(0, MANY)] = rest
     return out
