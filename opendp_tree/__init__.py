@@ -2,7 +2,20 @@
 
 from opendp_tree.context import register
 from opendp_tree.measurements.above_threshold import make_above_threshold, then_above_threshold
+from opendp_tree.measurements.clipped_estimator import make_clipped_estimator, then_clipped_estimator
+from opendp_tree.measurements.ladder_estimator import make_ladder_estimator, then_ladder_estimator
+from opendp_tree.measurements.multiplicative_estimator import (
+    make_multiplicative_estimator,
+    multiplicative_threshold,
+    then_multiplicative_estimator,
+)
 from opendp_tree.measurements.sparse_vector import make_sparse_vector, then_sparse_vector
+from opendp_tree.measurements.tree_classifier import (
+    AccuracyWarning,
+    NodeClasses,
+    make_tree_classifier,
+    then_tree_classifier,
+)
 from opendp_tree.measurements.truncated_laplace import (
     make_truncated_laplace,
     make_truncated_laplace_profile,
@@ -11,23 +24,38 @@ from opendp_tree.measurements.truncated_laplace import (
     truncated_laplace_radius,
 )
 from opendp_tree.spaces import leaf_domain, node_domain
+from opendp_tree.theorems.classification import Round
+from opendp_tree.theorems.reduction import Ladder
 from opendp_tree.transformations.tree_sum import make_tree_sum, then_tree_sum
 from opendp_tree.tree import Tree
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AccuracyWarning",
+    "Ladder",
+    "NodeClasses",
+    "Round",
     "Tree",
     "leaf_domain",
     "make_above_threshold",
+    "make_clipped_estimator",
+    "make_ladder_estimator",
+    "make_multiplicative_estimator",
     "make_sparse_vector",
+    "make_tree_classifier",
     "make_tree_sum",
     "make_truncated_laplace",
     "make_truncated_laplace_profile",
+    "multiplicative_threshold",
     "node_domain",
     "register",
     "then_above_threshold",
+    "then_clipped_estimator",
+    "then_ladder_estimator",
+    "then_multiplicative_estimator",
     "then_sparse_vector",
+    "then_tree_classifier",
     "then_tree_sum",
     "then_truncated_laplace",
     "then_truncated_laplace_profile",

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from opendp_tree.measurements.above_threshold import make_above_threshold
+from opendp_tree.measurements.clipped_estimator import make_clipped_estimator
+from opendp_tree.measurements.ladder_estimator import make_ladder_estimator
+from opendp_tree.measurements.multiplicative_estimator import make_multiplicative_estimator
 from opendp_tree.measurements.sparse_vector import make_sparse_vector
+from opendp_tree.measurements.tree_classifier import make_tree_classifier
 from opendp_tree.measurements.truncated_laplace import make_truncated_laplace, make_truncated_laplace_profile
 from opendp_tree.transformations.tree_sum import make_tree_sum
 
@@ -11,7 +15,11 @@ __all__ = ["register"]
 
 _CONSTRUCTORS = (
     make_above_threshold,
+    make_clipped_estimator,
+    make_ladder_estimator,
+    make_multiplicative_estimator,
     make_sparse_vector,
+    make_tree_classifier,
     make_tree_sum,
     make_truncated_laplace,
     make_truncated_laplace_profile,

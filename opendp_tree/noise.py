@@ -156,7 +156,7 @@ class _Table:
         return limit
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)  # a ladder of noise scales is drawn from in turn
 def _table(digit: Digit) -> _Table:
     edges: list[int] = []
     sure: list[int] = []

@@ -135,6 +135,16 @@ class Tree:
         first, last = leaf_ranges(self.parents, self.leaves)
         return _frozen(first), _frozen(last)
 
+    @property
+    def leaf_ranges(self) -> tuple[Ints, Ints]:
+        """For each node the range first..last-1 of its leaves' places in depth-first order, siblings by id.
+
+        >>> first, last = Tree.from_parents([-1, 0, 0, 1, 1]).leaf_ranges
+        >>> first, last
+        (array([0, 0, 2, 0, 1]), array([3, 2, 3, 1, 2]))
+        """
+        return self._ranges
+
     @cached_property
     def _depth_first(self) -> Ints | None:
         """The leaf index at each place of the depth-first order; None where that is the order of ids."""

@@ -15,7 +15,7 @@ LAYERS = [
     {"saturate", "_opendp"},
     {"tree_arrays", "arguments"},
     {"tree", "noise"},
-    {"spaces"},
+    {"spaces", "forest"},
     {"transformations", "measurements"},
     {"context"},
     {"__init__"},
