@@ -92,7 +92,7 @@ def make_clipped_estimator(
         exact = math.floor(read_distance(distance))
         if exact == 0:
             return 0.0, 0.0
-        epsilon, delta = estimator.map(distance)
+        epsilon, delta = estimator.map(distance)  # type: ignore[no-untyped-call]
         more = clipping_epsilon(exact, scale=exact_scale, depth=tree.depth)
         if not math.isfinite(epsilon):
             return math.inf, 1.0
