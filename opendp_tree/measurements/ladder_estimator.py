@@ -16,7 +16,7 @@ from opendp.mod import Domain, Measurement, Metric, assert_features
 
 from opendp_tree._opendp import make_measurement, to_then
 from opendp_tree.arguments import check_positive, check_probability, check_scale, read_distance
-from opendp_tree.forest import LevelOrder
+from opendp_tree.forest import Forest, LevelOrder
 from opendp_tree.measurements.tree_classifier import AccuracyWarning, classify, fitting, shortfall
 from opendp_tree.saturate import LIMIT
 from opendp_tree.spaces import CountSpace, check_metric
@@ -74,7 +74,7 @@ def make_ladder_estimator(
 
     def function(data: Any) -> Any:
         weights = tree.sum(space.read(data))[order.nodes]
-        return space.write(reduce_to_classes(order, weights, classifiers, estimates))
+        return space.write(reduce_to_classes(order, order.whole(), weights, classifiers, estimates))
 
     loss = reduction_loss(classifiers)
     return make_measurement(
@@ -130,11 +130,10 @@ def rungs(ladder: Ladder) -> list[int]:
 
 
 def reduce_to_classes(
-    order: LevelOrder, weights: Ints, classifiers: Sequence[Classifier], estimates: Sequence[int]
+    order: LevelOrder, forest: Forest, weights: Ints, classifiers: Sequence[Classifier], estimates: Sequence[int]
 ) -> Ints:
     """An estimate for each node id: by the first round, from the highest down, that finds the node above."""
     found = np.full(order.nodes.size, estimates[0], dtype=np.int64)
-    forest = order.whole()
     for place in range(len(classifiers), 0, -1):
         if forest.members.size == 0:
             break

@@ -98,7 +98,7 @@ def make_multiplicative_estimator(
         rounds = len(classifiers)
         if root is not None:
             rounds = min(rounds, bisect.bisect_left(masses, root.upper_bound(int(weights[0]))))
-        return space.write(reduce_to_classes(order, weights, classifiers[:rounds], estimates))
+        return space.write(reduce_to_classes(order, order.whole(), weights, classifiers[:rounds], estimates))
 
     # With the root's count released, fewer rounds may be run than are paid for; which, is read off that release.
     epsilon_1, delta_1 = reduction_loss(classifiers)

@@ -133,10 +133,7 @@ def least_radius(scale: Fraction, delta: Fraction) -> int:
     """
     q = exp(-1 / scale)
     needed = ((1 - q) / Interval.of(delta) + 2 * q) / (1 + q)
-    radius = max(1, _ceil(needed.ln() * Interval.of(scale)))
-    while truncated_laplace_delta(q, radius=radius, d_in=1).hi > delta:
-        radius += 1
-    return radius
+    return max(1, _ceil(needed.ln() * Interval.of(scale)))
 
 
 def least_half_margin(scale: Fraction, eta: Fraction, *, draws: int) -> int:

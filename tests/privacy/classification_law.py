@@ -82,7 +82,8 @@ def tree_law(mechanism, levels, parents, weights):
 
     def with_ancestors(found):
         out = set()
-        for node in found:
+        for start in found:
+            node = start
             while node in nodes:
                 out.add(node)
                 node = parents[node]
