@@ -133,15 +133,15 @@ def test_the_promise_holds(name, mass_bound):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SHAPES)
-@pytest.mark.parametrize("mass_bound", [None, 10**10])
+@pytest.mark.parametrize("mass_bound", [None, 10**9])
 @pytest.mark.parametrize("times", [1, 50])
-@pytest.mark.parametrize("alpha", [0.2, 0.8])
+@pytest.mark.parametrize("alpha", [0.4, 0.8])
 def test_the_promise_holds_over_many_runs(name, mass_bound, times, alpha):
     """At the corrected tau_min and far above it: 40 cases of 60 runs each, 2,400 in all."""
     tree = SHAPES[name]
     options = {**USUAL, "alpha": alpha}
     tau_min = times * multiplicative_threshold(**options, depth=tree.depth, mass_bound=mass_bound)
-    counts = spread_counts(tree, 10**10 // tree.leaf_count, seed=times)
+    counts = spread_counts(tree, 10**9 // tree.leaf_count, seed=times)
     assert_promise_holds(tree, counts, 60, **options, mass_bound=mass_bound, tau_min=tau_min)
 
 
