@@ -70,18 +70,8 @@ def make_clipped_estimator(
     exact_scale = check_scale(scale)
     if exact_scale == 0:
         raise ValueError(f"scale ({scale}) must be positive")
-    if (radius is None) == (delta is None):
-        raise ValueError("exactly one of radius and delta must be given")
     q = exp(-1 / exact_scale)
-
-    def lost(reach: int, d_in: int) -> Interval:
-        return clipping_delta(q, radius=reach, d_in=d_in, depth=tree.depth)
-
-    if radius is None:
-        assert delta is not None
-        promised = check_probability(delta, name="delta")
-        radius = smallest_radius(lambda reach: lost(reach, 1).hi <= promised)
-    check_integer(radius, name="radius", least=0)
+    radius = _radius(q, tree.depth, radius=radius, delta=delta)
 
     def function(data: Any) -> Any:
         counts = tree.sum(space.read(data))
@@ -96,7 +86,7 @@ def make_clipped_estimator(
         more = clipping_epsilon(exact, scale=exact_scale, depth=tree.depth)
         if not math.isfinite(epsilon):
             return math.inf, 1.0
-        total = Interval.of(Fraction(delta)) + lost(radius, exact)
+        total = Interval.of(Fraction(delta)) + clipping_delta(q, radius=radius, d_in=exact, depth=tree.depth)
         return round_up(Fraction(epsilon) + more), min(1.0, round_up(total))
 
     return make_measurement(
@@ -105,6 +95,20 @@ def make_clipped_estimator(
 
 
 then_clipped_estimator = to_then(make_clipped_estimator)
+
+
+def _radius(q: Interval, depth: int, *, radius: int | None, delta: float | None) -> int:
+    """The radius that was given, or the smallest for the delta that was given."""
+    if (radius is None) == (delta is None):
+        raise ValueError("exactly one of radius and delta must be given")
+    if radius is not None:
+        return check_integer(radius, name="radius", least=0)
+    assert delta is not None
+    promised = check_probability(delta, name="delta")
+    return check_integer(
+        smallest_radius(lambda reach: clipping_delta(q, radius=reach, d_in=1, depth=depth).hi <= promised),
+        name="radius",
+    )
 
 
 def _check_estimator(estimator: Measurement, input_domain: Domain, input_metric: Metric) -> None:

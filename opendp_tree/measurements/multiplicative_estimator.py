@@ -80,14 +80,8 @@ def make_multiplicative_estimator(
     space = CountSpace.of(input_domain)
     tree = space.leaf_tree(tree)
     check_metric(input_metric, l1_distance)
-    exact = _Request(
-        alpha=check_probability(alpha, name="alpha"),
-        epsilon=check_positive(epsilon, name="epsilon"),
-        delta=check_probability(delta, name="delta"),
-        eta=check_probability(eta, name="eta"),
-        mass_bound=None if mass_bound is None else check_integer(mass_bound, name="mass_bound", least=0),
-    )
-    ladder = exact.ladder(exact.tau_min(tree.depth) if tau_min is None else check_positive(tau_min, name="tau_min"))
+    exact = _Request.of(alpha=alpha, epsilon=epsilon, delta=delta, eta=eta, mass_bound=mass_bound)
+    ladder = exact.ladder(exact.tau_min(tree.depth) if tau_min is None else _check_tau_min(tau_min))
     classifiers = run_by(ladder, depth=tree.depth)
     root = _RootCount.of(exact)
     order = LevelOrder.of(tree)
@@ -125,14 +119,15 @@ def multiplicative_threshold(
     >>> multiplicative_threshold(alpha=0.5, epsilon=1.0, delta=1e-6, eta=0.01, depth=32) > 1e6
     True
     """
-    exact = _Request(
-        alpha=check_probability(alpha, name="alpha"),
-        epsilon=check_positive(epsilon, name="epsilon"),
-        delta=check_probability(delta, name="delta"),
-        eta=check_probability(eta, name="eta"),
-        mass_bound=None if mass_bound is None else check_integer(mass_bound, name="mass_bound", least=0),
-    )
+    exact = _Request.of(alpha=alpha, epsilon=epsilon, delta=delta, eta=eta, mass_bound=mass_bound)
     return float(exact.tau_min(check_integer(depth, name="depth", least=1)))
+
+
+def _check_tau_min(tau_min: float) -> Fraction:
+    exact = check_positive(tau_min, name="tau_min")
+    if exact < 1:
+        raise ValueError(f"tau_min ({tau_min}) must be at least 1: counts are whole")
+    return exact
 
 
 @dataclass(frozen=True)
@@ -144,6 +139,16 @@ class _Request:
     delta: Fraction
     eta: Fraction
     mass_bound: int | None
+
+    @classmethod
+    def of(cls, *, alpha: float, epsilon: float, delta: float, eta: float, mass_bound: int | None) -> _Request:
+        return cls(
+            alpha=check_probability(alpha, name="alpha"),
+            epsilon=check_positive(epsilon, name="epsilon"),
+            delta=check_probability(delta, name="delta"),
+            eta=check_probability(eta, name="eta"),
+            mass_bound=None if mass_bound is None else check_integer(mass_bound, name="mass_bound", least=0),
+        )
 
     @property
     def share(self) -> Fraction:
@@ -194,7 +199,13 @@ class _RootCount:
         if request.mass_bound is not None:
             return None
         scale = round_up(2 / request.epsilon)
-        return cls(scale, least_radius(Fraction(scale), request.delta / 2))
+        radius = least_radius(Fraction(scale), request.delta / 2)
+        if radius > LIMIT:
+            raise ValueError(
+                f"epsilon ({float(request.epsilon)}) must be larger: the noise on the root's count would exceed "
+                "2**62 - 1. Hint: mass_bound"
+            )
+        return cls(scale, radius)
 
     @property
     def epsilon(self) -> Fraction:

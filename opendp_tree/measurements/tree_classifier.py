@@ -110,13 +110,11 @@ def make_tree_classifier(
         return NodeClasses(above, np.sort(order.nodes[order.lowest(found)]))
 
     loss = run.loss()
-    return make_measurement(
-        input_domain,
-        input_metric,
-        approximate(max_divergence()),
-        function,
-        lambda d_in: group_loss(*loss, k=math.floor(read_distance(d_in))),
-    )
+
+    def privacy_map(d_in: int | float) -> tuple[float, float]:
+        return group_loss(*loss, k=math.floor(read_distance(d_in)))
+
+    return make_measurement(input_domain, input_metric, approximate(max_divergence()), function, privacy_map)
 
 
 then_tree_classifier = to_then(make_tree_classifier)

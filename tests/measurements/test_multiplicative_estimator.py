@@ -211,6 +211,28 @@ def test_it_composes_adaptively():
     assert adaptive.map(1) == (2.0, 2e-6)
 
 
+@NOT_GUARANTEED
+@pytest.mark.parametrize("mass_bound", [None, 10**9])
+def test_extreme_budgets(mass_bound):
+    huge = make_multiplicative_estimator(*LEAVES, **{**USUAL, "epsilon": 1e300}, tau_min=10, mass_bound=mass_bound)
+    released = huge(np.array([1000, 0, 0, 7]))
+    assert released[3] >= 1000
+    if mass_bound is None:
+        with pytest.raises(ValueError, match=r"epsilon \(1e-20\) must be larger: the noise on the root's count"):
+            make_multiplicative_estimator(*LEAVES, **{**USUAL, "epsilon": 1e-20, "delta": 1e-30})
+        # Nearly uniform noise: delta alone decides its radius.
+        tiny = make_multiplicative_estimator(*LEAVES, **{**USUAL, "epsilon": 1e-20})
+        assert tiny.map(1)[0] <= 1e-20
+        assert np.unique(tiny(np.array([1000, 0, 0, 7]))).size == 1
+    else:
+        tiny = make_multiplicative_estimator(*LEAVES, **{**USUAL, "epsilon": 1e-20}, tau_min=5, mass_bound=mass_bound)
+        assert tiny.map(1) == (0.0, 0.0)
+        assert tiny(np.array([1000, 0, 0, 7])).tolist() == [2] * 7
+    faint = make_multiplicative_estimator(*LEAVES, **{**USUAL, "delta": 1e-300}, mass_bound=mass_bound)
+    assert faint.map(1)[1] <= 1e-300
+    assert faint(np.array([1000, 0, 0, 7])).size == 7
+
+
 def test_it_lives_in_a_context():
     ot.register()
     context = dp.Context.compositor(
@@ -261,6 +283,8 @@ def test_a_million_nodes_take_seconds():
         ({"delta": 0}, ValueError, r"delta \(0\) must be above 0 and below 1"),
         ({"eta": 1}, ValueError, r"eta \(1\) must be above 0 and below 1"),
         ({"tau_min": 0}, ValueError, r"tau_min \(0\) must be positive"),
+        ({"tau_min": 0.5}, ValueError, r"tau_min \(0.5\) must be at least 1: counts are whole"),
+        ({"tau_min": 5e-324}, ValueError, r"tau_min \(5e-324\) must be at least 1"),
         ({"mass_bound": -1}, ValueError, r"mass_bound \(-1\) must be an integer from 0"),
         ({"mass_bound": 1e9}, TypeError, r"mass_bound \(1000000000.0\) must be an integer"),
     ],
