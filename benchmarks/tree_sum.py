@@ -24,7 +24,7 @@ def run() -> None:
         ("one chain", ids - 1),
         ("random, ids shuffled", _random(rng)),
     ):
-        building = best_of(1, lambda parents=parents: Tree.from_parents(parents)._ranges)
+        building = best_of(1, lambda parents=parents: Tree.from_parents(parents).leaf_ranges)
         tree = Tree.from_parents(parents)
         counts = rng.integers(0, 100, tree.leaf_count)
         plain = best_of(3, lambda tree=tree, counts=counts: tree.sum(counts))

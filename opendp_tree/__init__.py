@@ -2,8 +2,21 @@
 
 from opendp_tree.context import register
 from opendp_tree.measurements.above_threshold import make_above_threshold, then_above_threshold
+from opendp_tree.measurements.clipped_estimator import make_clipped_estimator, then_clipped_estimator
+from opendp_tree.measurements.ladder_estimator import make_ladder_estimator, then_ladder_estimator
+from opendp_tree.measurements.multiplicative_estimator import (
+    make_multiplicative_estimator,
+    multiplicative_threshold,
+    then_multiplicative_estimator,
+)
 from opendp_tree.measurements.partition_estimator import make_partition_estimator, then_partition_estimator
 from opendp_tree.measurements.sparse_vector import make_sparse_vector, then_sparse_vector
+from opendp_tree.measurements.tree_classifier import (
+    AccuracyWarning,
+    NodeClasses,
+    make_tree_classifier,
+    then_tree_classifier,
+)
 from opendp_tree.measurements.tree_partition import make_tree_partition, then_tree_partition
 from opendp_tree.measurements.truncated_laplace import (
     make_truncated_laplace,
@@ -16,32 +29,47 @@ from opendp_tree.open_tree import OpenTree
 from opendp_tree.planning.partition import PartitionPlan, best_partition, plan_partition
 from opendp_tree.release import PrivacyStatement, TreeRelease
 from opendp_tree.spaces import leaf_domain, node_domain
+from opendp_tree.theorems.classification import Round
+from opendp_tree.theorems.reduction import Ladder
 from opendp_tree.transformations.tree_sum import make_tree_sum, then_tree_sum
 from opendp_tree.tree import Tree
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AccuracyWarning",
+    "Ladder",
+    "NodeClasses",
     "OpenTree",
     "PartitionPlan",
     "PrivacyStatement",
+    "Round",
     "Tree",
     "TreeRelease",
     "best_partition",
     "leaf_domain",
     "make_above_threshold",
+    "make_clipped_estimator",
+    "make_ladder_estimator",
+    "make_multiplicative_estimator",
     "make_partition_estimator",
     "make_sparse_vector",
+    "make_tree_classifier",
     "make_tree_partition",
     "make_tree_sum",
     "make_truncated_laplace",
     "make_truncated_laplace_profile",
+    "multiplicative_threshold",
     "node_domain",
     "plan_partition",
     "register",
     "then_above_threshold",
+    "then_clipped_estimator",
+    "then_ladder_estimator",
+    "then_multiplicative_estimator",
     "then_partition_estimator",
     "then_sparse_vector",
+    "then_tree_classifier",
     "then_tree_partition",
     "then_tree_sum",
     "then_truncated_laplace",

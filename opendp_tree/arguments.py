@@ -20,6 +20,14 @@ def check_scale(scale: float, *, name: str = "scale") -> Fraction:
     return Fraction(float(scale))
 
 
+def check_positive(value: float, *, name: str) -> Fraction:
+    """A positive finite number, exactly."""
+    exact = check_scale(value, name=name)
+    if exact == 0:
+        raise ValueError(f"{name} ({value}) must be positive")
+    return exact
+
+
 def check_integer(value: int, *, name: str, least: int = -LIMIT) -> int:
     """An integer from `least` to 2**62 - 1."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):

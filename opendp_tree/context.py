@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from opendp_tree.measurements.above_threshold import make_above_threshold
+from opendp_tree.measurements.clipped_estimator import make_clipped_estimator
+from opendp_tree.measurements.ladder_estimator import make_ladder_estimator
+from opendp_tree.measurements.multiplicative_estimator import make_multiplicative_estimator
 from opendp_tree.measurements.partition_estimator import make_partition_estimator
 from opendp_tree.measurements.sparse_vector import make_sparse_vector
+from opendp_tree.measurements.tree_classifier import make_tree_classifier
 from opendp_tree.measurements.tree_partition import make_tree_partition
 from opendp_tree.measurements.truncated_laplace import make_truncated_laplace, make_truncated_laplace_profile
 from opendp_tree.transformations.tree_sum import make_tree_sum
@@ -16,6 +20,10 @@ _CONSTRUCTORS = (
     make_partition_estimator,
     make_sparse_vector,
     make_tree_partition,
+    make_clipped_estimator,
+    make_ladder_estimator,
+    make_multiplicative_estimator,
+    make_tree_classifier,
     make_tree_sum,
     make_truncated_laplace,
     make_truncated_laplace_profile,

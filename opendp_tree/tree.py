@@ -132,8 +132,13 @@ class Tree:
         return sha.hexdigest()
 
     @cached_property
-    def _ranges(self) -> tuple[Ints, Ints]:
-        """For each node the range of its leaves' places in depth-first order."""
+    def leaf_ranges(self) -> tuple[Ints, Ints]:
+        """For each node the range first..last-1 of its leaves' places in depth-first order, siblings by id.
+
+        >>> first, last = Tree.from_parents([-1, 0, 0, 1, 1]).leaf_ranges
+        >>> first, last
+        (array([0, 0, 2, 0, 1]), array([3, 2, 3, 1, 2]))
+        """
         own = np.zeros(self.node_count, dtype=np.int64)
         own[self.leaves] = 1
         first, last = subtree_ranges(self.parents, own)
@@ -148,7 +153,7 @@ class Tree:
     @cached_property
     def _leaf_meets(self) -> Ints:
         """For each leaf but the last, in depth-first order, the level of the deepest node above it and the next."""
-        first = self._ranges[0]
+        first = self.leaf_ranges[0]
         meets = np.empty(self.leaf_count - 1, dtype=np.int64)
         # Only the child of the meeting node starts at the second leaf without being a first child.
         later = np.flatnonzero((self.parents >= 0) & (first != first[self.parents]))
@@ -158,7 +163,7 @@ class Tree:
     @cached_property
     def _depth_first(self) -> Ints | None:
         """The leaf index at each place of the depth-first order; None where that is the order of ids."""
-        places = self._ranges[0][self.leaves]
+        places = self.leaf_ranges[0][self.leaves]
         if (places[1:] > places[:-1]).all():
             return None
         order = np.empty_like(places)
@@ -174,7 +179,7 @@ class Tree:
         if leaf_counts.shape != (self.leaf_count,):
             raise ValueError(f"leaf_counts must be one-dimensional with {self.leaf_count} entries")
         order = self._depth_first
-        return saturate.range_sums(leaf_counts if order is None else leaf_counts[order], *self._ranges)
+        return saturate.range_sums(leaf_counts if order is None else leaf_counts[order], *self.leaf_ranges)
 
     def sum_nodes(self, node_values: Ints) -> Ints:
         """For every node the exact sum of the values at and below it, clamped to ±(2**62 - 1).

@@ -19,10 +19,10 @@ from opendp_tree.measurements.partition_walk import PartitionWalk
 from opendp_tree.open_cells import cell_keys
 from opendp_tree.open_tree import SparseCounts
 from opendp_tree.spaces import check_metric, read_occupied
+from opendp_tree.theorems.group_privacy import group_delta
 from opendp_tree.theorems.interval import Interval, exp, round_up
 from opendp_tree.theorems.tree_partition import (
     PartitionShape,
-    group_delta,
     partition_delta,
     partition_epsilon,
 )
@@ -123,4 +123,4 @@ def partition_group_delta(
     if epsilon.hi * people > 10**6:  # the exponential would overflow, for a promise that nobody can use
         return 1.0
     delta = partition_delta(exp(-1 / scale), shape)
-    return min(1.0, round_up(group_delta(epsilon.exp(), delta if added is None else delta + added, people)))
+    return min(1.0, round_up(group_delta(delta if added is None else delta + added, ratio=epsilon.exp(), k=people)))

@@ -92,16 +92,6 @@ def capping_delta(q: Real, ratio: Real, shape: PartitionShape, *, people: int, c
     return (ratio + 1) * (people // shape.carrier) * q ** (cap + 1)
 
 
-def group_delta(ratio: Real, delta: Real, d_in: int) -> Real:
-    """Delta at distance `d_in` by group privacy, where `ratio` is e**epsilon at distance 1.
-
-    >>> from fractions import Fraction
-    >>> group_delta(Fraction(2), Fraction(1, 100), 3)
-    Fraction(7, 100)
-    """
-    return delta * geometric_sum(ratio, d_in)
-
-
 def top_chance_given_token(q: Real, *, radius: int, missing: int) -> Real:
     """The chance of "top" in a test whose token asks for noise of at least `missing`.
 

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from opendp_tree import best_partition, noise, plan_partition
 from opendp_tree.planning.partition import laplace_excess, normal_excess, unmarked_chance
+from opendp_tree.theorems.group_privacy import group_delta
 from opendp_tree.theorems.interval import exp
 from opendp_tree.theorems.tree_partition import (
     PartitionShape,
-    group_delta,
     partition_delta,
     partition_epsilon,
     top_chance,
@@ -78,7 +78,7 @@ def test_best_partition_keeps_to_its_budget(d_in):
     scale, shape = best_partition(depth=33, epsilon=1.0, delta=1e-6, d_in=d_in)
     epsilon = partition_epsilon(Fraction(scale), shape)
     assert epsilon.hi * d_in <= 1
-    delta = group_delta(epsilon.exp(), partition_delta(exp(-1 / Fraction(scale)), shape), d_in)
+    delta = group_delta(partition_delta(exp(-1 / Fraction(scale)), shape), ratio=epsilon.exp(), k=d_in)
     assert delta.hi <= Fraction(1e-6)
     assert epsilon.hi * d_in > 0.999999
     assert math.isfinite(scale)

@@ -6,8 +6,9 @@ from itertools import product
 
 import pytest
 
+from opendp_tree.theorems.group_privacy import group_delta
 from opendp_tree.theorems.interval import geometric_sum
-from opendp_tree.theorems.tree_partition import PartitionShape, group_delta, partition_quiet
+from opendp_tree.theorems.tree_partition import PartitionShape, partition_quiet
 from tests.privacy.divergence import hockey_stick
 from tests.privacy.partition_claim import (
     RATIOS,
@@ -266,7 +267,7 @@ def test_claim_for_groups(q, distance):
         here = mechanism_law(mechanism, parents, counts)
         for _ in range(5):
             there = mechanism_law(mechanism, parents, moves(rng, counts, distance))
-            assert divergence(here, there, ratio**distance) <= group_delta(ratio, delta, distance)
+            assert divergence(here, there, ratio**distance) <= group_delta(delta, ratio=ratio, k=distance)
 
 
 @pytest.mark.parametrize("distance", [2, 3])
@@ -276,7 +277,7 @@ def test_claim_for_groups_on_wide_stars(distance):
             mechanism = path_mechanism(path, q, *numbers)
             ratio, delta = claim(mechanism)
             found = path_divergence(mechanism, path, ratio**distance, distance)
-            assert found <= group_delta(ratio, delta, distance)
+            assert found <= group_delta(delta, ratio=ratio, k=distance)
 
 
 # A sharper map, not yet the library's: what each level costs is not 1/(1 - pi) but the factors of each direction.

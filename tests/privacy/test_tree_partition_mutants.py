@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from opendp_tree.theorems.tree_partition import group_delta
+from opendp_tree.theorems.group_privacy import group_delta
 from tests.privacy.partition_claim import (
     RATIOS,
     claim,
@@ -104,7 +104,7 @@ def test_mutant_delta_without_the_group_size_is_rejected(distance):
     ratio, delta = claim(mechanism)
     here, there = (mechanism_law(mechanism, [-1], [people]) for people in (12, 12 + distance))
     found = divergence(here, there, ratio**distance)
-    assert distance * delta < found <= group_delta(ratio, delta, distance)
+    assert distance * delta < found <= group_delta(delta, ratio=ratio, k=distance)
 
 
 # Tokens with a cap, for a public bound on the number of people.

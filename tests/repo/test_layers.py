@@ -17,7 +17,7 @@ LAYERS = [
     {"tree", "noise"},
     {"frames"},
     {"open_tree"},
-    {"open_cells", "spaces"},
+    {"forest", "open_cells", "spaces"},
     {"release", "planning"},
     {"postprocess"},
     {"transformations", "measurements"},

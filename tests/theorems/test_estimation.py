@@ -1,0 +1,89 @@
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opendp_tree.theorems.classification import classification_cutoff, classification_threshold, classifier
+from opendp_tree.theorems.estimation import (
+    estimation_threshold,
+    geometric_ladder,
+    ladder_normaliser,
+    ladder_ratio,
+    ladder_slack,
+)
+
+alphas = st.floats(0.05, 0.99).map(Fraction)
+
+
+def ladder_for(alpha, tau_min=Fraction(10**5), mass=Fraction(10**8), **options):
+    usual = {"epsilon": Fraction(1), "delta": Fraction(1e-6), "eta": Fraction(0.1), "largest_scale": Fraction(2**50)}
+    return geometric_ladder(alpha=alpha, tau_min=tau_min, mass=mass, **{**usual, **options})
+
+
+@given(alphas)
+def test_the_papers_letters_fit_together(alpha):
+    beta, ratio = ladder_slack(alpha), ladder_ratio(alpha)
+    assert ratio == (1 + alpha) * (1 - beta) / (1 + beta) > 1
+    assert ladder_normaliser(alpha) == 1 / (1 - 1 / ratio) ** 2
+
+
+@given(alphas)
+def test_the_normaliser_is_the_sum_of_the_whole_series(alpha):
+    ratio = float(ladder_ratio(alpha))
+    partial = sum(i * ratio ** (1 - i) for i in range(1, 5000))
+    assert partial == pytest.approx(float(ladder_normaliser(alpha)), rel=1e-9)
+
+
+@given(alphas)
+def test_ladders_meet_every_condition_of_the_reduction(alpha):
+    ladder = ladder_for(alpha)
+    assert ladder.is_connected()
+    assert ladder.alpha <= alpha
+    assert ladder.eta <= Fraction(0.1)
+    assert ladder.base == alpha * 10**5
+    assert ladder.masses[-2] < 10**8 <= ladder.masses[-1]
+    assert sum(step.epsilon for step in ladder.rounds) == 1
+    assert sum(step.delta for step in ladder.rounds) == Fraction(1e-6)
+    assert all(classification_cutoff(step) == 1 for step in ladder.rounds)
+
+
+@given(alphas)
+def test_a_shorter_ladder_is_the_lower_part_of_a_longer_one(alpha):
+    """What the private count of the root relies on: the rounds that are run are the lowest of those paid for."""
+    short, long = ladder_for(alpha, mass=Fraction(10**6)), ladder_for(alpha)
+    assert long.masses[: len(short.masses)] == short.masses
+    for low, same in zip(short.rounds, long.rounds, strict=False):
+        assert low.threshold == same.threshold
+        assert low.epsilon >= same.epsilon
+
+
+def test_ladders_end_where_noise_would_be_too_large():
+    short = ladder_for(Fraction(1, 2), tau_min=Fraction(10), mass=Fraction(2**62), largest_scale=Fraction(1000))
+    assert short.masses[-1] < 2**62
+    assert all(classifier(step, depth=5).scale <= 1000 for step in short.rounds)
+    assert ladder_for(Fraction(1, 2), mass=Fraction(1)).rounds == ()
+
+
+@pytest.mark.parametrize("alpha", [Fraction(1, 10), Fraction(1, 2), Fraction(9, 10)])
+@pytest.mark.parametrize("depth", [1, 32, 2**20])
+def test_at_the_threshold_every_round_meets_the_papers_condition(alpha, depth):
+    budget = {"epsilon": Fraction(1), "delta": Fraction(1e-6), "eta": Fraction(0.1)}
+    tau_min = Fraction(estimation_threshold(alpha=alpha, depth=depth, **budget))
+    ladder = ladder_for(alpha, tau_min=tau_min, mass=1000 * tau_min)
+    for step in ladder.rounds:
+        run = classifier(step, depth=depth)
+        assert run.error <= step.slack
+        assert step.threshold >= Fraction(classification_threshold(step, depth=depth))
+    low = ladder_for(alpha, tau_min=tau_min / 100, mass=tau_min)
+    assert any(classifier(step, depth=depth).error > step.slack for step in low.rounds)
+
+
+def test_thresholds_fall_with_the_budget_and_grow_with_the_depth():
+    usual = {"alpha": Fraction(1, 2), "epsilon": Fraction(1), "delta": Fraction(1e-6), "eta": Fraction(0.1), "depth": 9}
+    here = estimation_threshold(**usual)
+    assert estimation_threshold(**{**usual, "epsilon": Fraction(2)}) < here
+    assert estimation_threshold(**{**usual, "depth": 10}) > here
+    assert estimation_threshold(**{**usual, "alpha": Fraction(3, 4)}) < here
+    assert estimation_threshold(**{**usual, "delta": Fraction(1e-300)}) > here
+    assert estimation_threshold(**{**usual, "epsilon": Fraction(10**9)}) > 0
