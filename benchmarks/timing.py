@@ -45,4 +45,4 @@ def write_lines(path: Path, lines: Mapping[str, Sequence[tuple[float, float]]], 
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
     pyplot.close(figure)
-    print(f"\nwrote {path.name}", flush=True)
+    print(f"\n![{title}]({path.name})", flush=True)

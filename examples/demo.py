@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 import opendp.prelude as dp
+import polars as pl
 
-from opendp_tree import Tree, leaf_domain, then_sparse_vector, then_tree_sum, then_truncated_laplace
+from opendp_tree import (
+    OpenTree,
+    Tree,
+    leaf_domain,
+    then_partition_estimator,
+    then_sparse_vector,
+    then_tree_sum,
+    then_truncated_laplace,
+)
 
 PEOPLE = {
     ("europe", "be", "ghent"): 5120,
@@ -39,6 +48,15 @@ def main() -> None:
     print(f"\nSparse vector: which leaves hold more than 1000? epsilon = {above.map(1):.3g}, at most 3 answers 'above'")
     for leaf in tree.leaves.tolist():
         print(f"  {' / '.join(map(str, tree.path(leaf))):24} {'above' if ask(leaf) else 'below'}")
+
+    # The same people, if it were not known which places there are.
+    places = OpenTree.columns(3)
+    rows = places.count([path for path, people in PEOPLE.items() for _ in range(people)])
+    estimator = (leaf_domain(places), dp.l1_distance(T="i64")) >> then_partition_estimator(epsilon=1.0, delta=1e-6)
+    epsilon, delta = estimator.map(1)
+    print(f"\nTree partition: places not known in advance. epsilon = {epsilon:g}, delta = {delta:.2g}")
+    with pl.Config(tbl_rows=20, tbl_hide_dataframe_shape=True, tbl_hide_column_data_types=True):
+        print(estimator(rows).to_frame())
 
 
 if __name__ == "__main__":
