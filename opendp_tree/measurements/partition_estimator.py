@@ -212,7 +212,7 @@ class _Setting:
         self, held: Ints, number: Ints, is_cell: npt.NDArray[np.bool_], frame: Callable[[], Any] | None
     ) -> TreeRelease:
         lower, upper = self._interval(held.astype(np.float64), number, is_cell)
-        # A cell holds at least so many people for sure: raising an estimate to that brings it no further from the truth.
+        # A cell holds at least so many people for sure: an estimate raised to that is no further from the truth.
         least = number * float(self.plan.shape.doubt)
         estimates = np.maximum(held, least) + np.where(is_cell, 0.0, self.plan.fill)
         return TreeRelease(self.tree, estimates, lower, upper, self.confidence, self._statement(), number, frame)
