@@ -10,6 +10,8 @@ from opendp_tree.measurements.truncated_laplace import (
     then_truncated_laplace_profile,
     truncated_laplace_radius,
 )
+from opendp_tree.postprocess.consistent import make_consistent, then_consistent
+from opendp_tree.release import PrivacyStatement, TreeRelease
 from opendp_tree.spaces import leaf_domain, node_domain
 from opendp_tree.transformations.tree_sum import make_tree_sum, then_tree_sum
 from opendp_tree.tree import Tree
@@ -17,9 +19,12 @@ from opendp_tree.tree import Tree
 __version__ = "0.1.0"
 
 __all__ = [
+    "PrivacyStatement",
     "Tree",
+    "TreeRelease",
     "leaf_domain",
     "make_above_threshold",
+    "make_consistent",
     "make_sparse_vector",
     "make_tree_sum",
     "make_truncated_laplace",
@@ -27,6 +32,7 @@ __all__ = [
     "node_domain",
     "register",
     "then_above_threshold",
+    "then_consistent",
     "then_sparse_vector",
     "then_tree_sum",
     "then_truncated_laplace",

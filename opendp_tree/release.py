@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from opendp_tree.least_squares import LeastSquares
 from opendp_tree.tree import Tree
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["PrivacyStatement", "TreeRelease"]
+__all__ = ["Fit", "PrivacyStatement", "TreeRelease"]
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -39,11 +40,23 @@ class PrivacyStatement:
 
 
 @dataclass(frozen=True)
+class Fit:
+    """How least squares came to its estimates, for those who ask for more than nodes.
+
+    An error stays within `multiplier` standard deviations with the release's confidence.
+    """
+
+    estimator: LeastSquares
+    multiplier: float
+
+
+@dataclass(frozen=True)
 class TreeRelease:
     """Estimates for the nodes of a public tree, in arrays by node id.
 
     `lower` and `upper` hold the true count of a node with probability at least `confidence`, node by node; with
     `confidence` 1 always. `cells` is the number of cells at or below a node, where the mechanism has cells.
+    `statement` is None where post-processing cannot know the cost; `fit` is there if estimates come from least squares.
     """
 
     tree: Tree
@@ -51,8 +64,9 @@ class TreeRelease:
     lower: Floats
     upper: Floats
     confidence: float
-    statement: PrivacyStatement
+    statement: PrivacyStatement | None
     cells: Ints | None = None
+    fit: Fit | None = None
 
     def to_frame(self) -> pl.DataFrame:
         """One row a node: `level` (the root's is 0), labels or node ids, `estimate`, `lower`, `upper`, `cells`."""

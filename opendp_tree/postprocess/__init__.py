@@ -1,0 +1,1 @@
+"""Post-processing: what is done to a release costs no privacy. One step a file."""
