@@ -3,6 +3,8 @@
 from opendp_tree.context import register
 from opendp_tree.measurements.above_threshold import make_above_threshold, then_above_threshold
 from opendp_tree.measurements.sparse_vector import make_sparse_vector, then_sparse_vector
+from opendp_tree.measurements.tree_gaussian import make_tree_gaussian, then_tree_gaussian
+from opendp_tree.measurements.tree_laplace import make_tree_laplace, then_tree_laplace
 from opendp_tree.measurements.truncated_laplace import (
     make_truncated_laplace,
     make_truncated_laplace_profile,
@@ -26,6 +28,8 @@ __all__ = [
     "make_above_threshold",
     "make_consistent",
     "make_sparse_vector",
+    "make_tree_gaussian",
+    "make_tree_laplace",
     "make_tree_sum",
     "make_truncated_laplace",
     "make_truncated_laplace_profile",
@@ -34,6 +38,8 @@ __all__ = [
     "then_above_threshold",
     "then_consistent",
     "then_sparse_vector",
+    "then_tree_gaussian",
+    "then_tree_laplace",
     "then_tree_sum",
     "then_truncated_laplace",
     "then_truncated_laplace_profile",

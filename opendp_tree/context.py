@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from opendp_tree.measurements.above_threshold import make_above_threshold
 from opendp_tree.measurements.sparse_vector import make_sparse_vector
+from opendp_tree.measurements.tree_gaussian import make_tree_gaussian
+from opendp_tree.measurements.tree_laplace import make_tree_laplace
 from opendp_tree.measurements.truncated_laplace import make_truncated_laplace, make_truncated_laplace_profile
 from opendp_tree.transformations.tree_sum import make_tree_sum
 
@@ -12,6 +14,8 @@ __all__ = ["register"]
 _CONSTRUCTORS = (
     make_above_threshold,
     make_sparse_vector,
+    make_tree_gaussian,
+    make_tree_laplace,
     make_tree_sum,
     make_truncated_laplace,
     make_truncated_laplace_profile,

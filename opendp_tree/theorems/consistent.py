@@ -39,6 +39,8 @@ def gaussian_multiplier(confidence: float, *, least_scale: float, measured: int)
     for tenths in range(8, 41):
         tau = tenths / 10
         width = 2 * math.pi**2 * (least_scale * tau) ** 2 / (least_scale**2 + tau**2)
+        if width < 1:  # narrow noise: smoothing says nothing
+            continue
         excess = 2 * math.exp(-width) / (1 - math.exp(-width))
         ratio = tau / least_scale
         for quarters in range(17):
