@@ -1,6 +1,7 @@
 """Differentially private counts for every node of a hierarchy, as parts for the OpenDP Library."""
 
 from opendp_tree.context import register
+from opendp_tree.level_weights import choose_level_weights
 from opendp_tree.measurements.above_threshold import make_above_threshold, then_above_threshold
 from opendp_tree.measurements.sparse_vector import make_sparse_vector, then_sparse_vector
 from opendp_tree.measurements.tree_gaussian import make_tree_gaussian, then_tree_gaussian
@@ -24,6 +25,7 @@ __all__ = [
     "PrivacyStatement",
     "Tree",
     "TreeRelease",
+    "choose_level_weights",
     "leaf_domain",
     "make_above_threshold",
     "make_consistent",

@@ -16,6 +16,7 @@ __all__ = ["choose_level_weights"]
 Floats = npt.NDArray[np.float64]
 
 _FIRST_STEP, _LAST_STEP = 0.8, 0.02  # in the logarithm of a weight
+_FURTHEST = 4.0  # no level gets less than a few thousandths of another: its noise would only be drawn in vain
 _SHARPNESS = 64  # a power mean of this order stands for the worst node, because it has no kinks to get stuck at
 
 
@@ -30,7 +31,7 @@ def choose_level_weights(tree: Tree, *, noise: str = "gaussian", aim: str = "wor
 
     >>> tree = Tree.balanced(branching=10, depth=4)
     >>> [round(weight, 1) for weight in choose_level_weights(tree, aim="mean")]
-    [0.1, 0.2, 0.6, 3.1]
+    [0.1, 0.2, 0.7, 3.0]
     """
     if not isinstance(tree, Tree):
         raise TypeError(f"tree ({type(tree).__name__}) must be a Tree. Hint: Tree.from_parents or Tree.from_paths")
@@ -73,7 +74,7 @@ def _pattern_search(objective: Callable[[Floats], float], start: Floats) -> Floa
         for place in range(here.size):
             for move in (step, -step):
                 there = here.copy()
-                there[place] = np.clip(there[place] + move, -20.0, 20.0)
+                there[place] = np.clip(there[place] + move, -_FURTHEST, _FURTHEST)
                 value = objective(there)
                 if value < best * (1 - 1e-9):
                     here, best = there, value

@@ -16,7 +16,7 @@ LAYERS = [
     {"tree_arrays", "arguments"},
     {"tree", "noise"},
     {"spaces", "frames", "least_squares"},
-    {"release"},
+    {"release", "level_weights"},
     {"postprocess"},
     {"transformations", "measurements"},
     {"context"},
