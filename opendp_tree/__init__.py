@@ -3,6 +3,7 @@
 from opendp_tree.context import register
 from opendp_tree.level_weights import choose_level_weights
 from opendp_tree.measurements.above_threshold import make_above_threshold, then_above_threshold
+from opendp_tree.measurements.pruned_descent import PrunedRelease, make_pruned_descent, then_pruned_descent
 from opendp_tree.measurements.sparse_vector import make_sparse_vector, then_sparse_vector
 from opendp_tree.measurements.tree_gaussian import make_tree_gaussian, then_tree_gaussian
 from opendp_tree.measurements.tree_laplace import make_tree_laplace, then_tree_laplace
@@ -23,12 +24,14 @@ __version__ = "0.1.0"
 
 __all__ = [
     "PrivacyStatement",
+    "PrunedRelease",
     "Tree",
     "TreeRelease",
     "choose_level_weights",
     "leaf_domain",
     "make_above_threshold",
     "make_consistent",
+    "make_pruned_descent",
     "make_sparse_vector",
     "make_tree_gaussian",
     "make_tree_laplace",
@@ -39,6 +42,7 @@ __all__ = [
     "register",
     "then_above_threshold",
     "then_consistent",
+    "then_pruned_descent",
     "then_sparse_vector",
     "then_tree_gaussian",
     "then_tree_laplace",

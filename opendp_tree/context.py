@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from opendp_tree.measurements.above_threshold import make_above_threshold
+from opendp_tree.measurements.pruned_descent import make_pruned_descent
 from opendp_tree.measurements.sparse_vector import make_sparse_vector
 from opendp_tree.measurements.tree_gaussian import make_tree_gaussian
 from opendp_tree.measurements.tree_laplace import make_tree_laplace
@@ -13,6 +14,7 @@ __all__ = ["register"]
 
 _CONSTRUCTORS = (
     make_above_threshold,
+    make_pruned_descent,
     make_sparse_vector,
     make_tree_gaussian,
     make_tree_laplace,

@@ -55,8 +55,7 @@ class TreeNoise:
         check_metric(input_metric, l1_distance)
         check_scale(scale)
         shares = check_weights(weights, found.depth)
-        power = 1.0 if noise == "laplace" else 0.5
-        scales = tuple(math.inf if w == 0 else min(float(scale) / w**power, sys.float_info.max) for w in shares)
+        scales = level_scales(noise, float(scale), shares)
         made = cls(space, found, noise, scales, options)
         # The estimator of a large tree takes a second, so it is made when first needed, but not its errors.
         Consistency.of(Tree.from_parents([-1]), [1.0], noise=noise, **options)
@@ -117,6 +116,16 @@ def check_weights(weights: Sequence[float] | None, depth: int) -> list[float]:
     if not any(shares):
         raise ValueError("weights must not all be 0")
     return shares
+
+
+def level_scales(noise: str, scale: float, weights: Sequence[float]) -> tuple[float, ...]:
+    """The scale of each level: one of weight w pays w parts of the loss; infinite where the weight is 0.
+
+    >>> level_scales("laplace", 6.0, [1, 3]), level_scales("gaussian", 6.0, [0, 4])
+    ((6.0, 2.0), (inf, 3.0))
+    """
+    power = 1.0 if noise == "laplace" else 0.5
+    return tuple(math.inf if w == 0 else min(scale / w**power, sys.float_info.max) for w in weights)
 
 
 def laplace_variance(scale: float) -> float:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import lru_cache
 
 from opendp_tree.theorems.interval import Interval, exp
 
-LONGEST_SUM = 100
+LONGEST_SUM = 30
 """Up to this scale tails are summed term by term; beyond, a bound in closed form is a few percent away."""
 _ROOT_OF_TWO_PI = Fraction(25066, 10000)  # rounded down
 
@@ -52,6 +53,7 @@ def gaussian_tail(scale: Fraction, at: int) -> Interval:
     return above / total
 
 
+@lru_cache(maxsize=1024)
 def _sum_from(scale: Fraction, start: int) -> Interval:
     """The sum of exp(-z**2 / (2 scale**2)) over z >= start >= 1."""
     rate = 1 / (2 * scale**2)
