@@ -15,6 +15,7 @@ from opendp_tree.measurements.truncated_laplace import (
     truncated_laplace_radius,
 )
 from opendp_tree.postprocess.consistent import make_consistent, then_consistent
+from opendp_tree.postprocess.ranges import RangeCounts, prefix_counts, range_counts
 from opendp_tree.release import PrivacyStatement, TreeRelease
 from opendp_tree.spaces import leaf_domain, node_domain
 from opendp_tree.transformations.tree_sum import make_tree_sum, then_tree_sum
@@ -25,6 +26,7 @@ __version__ = "0.1.0"
 __all__ = [
     "PrivacyStatement",
     "PrunedRelease",
+    "RangeCounts",
     "Tree",
     "TreeRelease",
     "choose_level_weights",
@@ -39,6 +41,8 @@ __all__ = [
     "make_truncated_laplace",
     "make_truncated_laplace_profile",
     "node_domain",
+    "prefix_counts",
+    "range_counts",
     "register",
     "then_above_threshold",
     "then_consistent",

@@ -43,11 +43,14 @@ class PrivacyStatement:
 class Fit:
     """How least squares came to its estimates, for those who ask for more than nodes.
 
-    An error stays within `multiplier` standard deviations with the release's confidence.
+    `best` are the unconstrained estimates by node id; their errors stay within `multiplier` standard deviations with
+    the release's confidence. `nonnegative` says that true counts are taken not to be negative.
     """
 
     estimator: LeastSquares
     multiplier: float
+    best: Floats
+    nonnegative: bool
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,8 @@ NOISES = ("gaussian", "laplace", "normal")
 class Consistency:
     """All that making a tree consistent needs, checked and made ready."""
 
-    fit: Fit
+    estimator: LeastSquares
+    multiplier: float
     confidence: float
     nonnegative: bool
     integers: bool
@@ -50,13 +51,12 @@ class Consistency:
         known = by_node[np.isfinite(by_node)]
         if not known.size:
             raise ValueError("variances must be finite for at least one node")
-        fit = Fit(LeastSquares.of(tree, by_node), _multiplier(noise, level, float(known.min()), known.size))
-        return cls(fit, level, nonnegative, integers)
+        multiplier = _multiplier(noise, level, float(known.min()), known.size)
+        return cls(LeastSquares.of(tree, by_node), multiplier, level, nonnegative, integers)
 
     def release(self, measurements: npt.NDArray[np.number], statement: PrivacyStatement | None) -> TreeRelease:
         """Estimates and intervals from noisy counts by node id."""
-        solver = self.fit.estimator
-        layout = solver.layout
+        solver, layout = self.estimator, self.estimator.layout
         upward, sums = solver.ascend(solver.place(measurements))
         if self.nonnegative:
             best = solver.descend(upward.copy(), sums)
@@ -66,13 +66,14 @@ class Consistency:
         if self.integers:
             values = whole_counts(layout, values)
         estimates, centre = layout.by_node(values), layout.by_node(best)
-        half = self.fit.multiplier * np.sqrt(solver.variances)
+        half = self.multiplier * np.sqrt(solver.variances)
         lower, upper = centre - half, centre + half
         if self.nonnegative:
             lower, upper = np.maximum(lower, 0.0), np.maximum(upper, 0.0)
         if self.nonnegative or self.integers:  # a wider interval holds the truth no less often
             lower, upper = np.minimum(lower, estimates), np.maximum(upper, estimates)
-        return TreeRelease(layout.tree, estimates, lower, upper, self.confidence, statement, fit=self.fit)
+        fit = Fit(solver, self.multiplier, centre, self.nonnegative)
+        return TreeRelease(layout.tree, estimates, lower, upper, self.confidence, statement, fit=fit)
 
 
 def make_consistent(

@@ -51,6 +51,16 @@ def test_maps_are_the_theorems(scale, threshold):
         assert delta >= round_up(gaussian_tail(exact, threshold - k))
 
 
+def test_opendps_own_threshold_release_promises_less_than_the_exact_tail():
+    """Upstream issue 2922: for one new key the exact delta is P(noise >= threshold - 1), and less is no promise."""
+    keys = dp.map_domain(dp.atom_domain(T="i64"), dp.atom_domain(T="i64"))
+    theirs = dp.m.make_laplace_threshold(keys, dp.l01inf_distance(dp.absolute_distance(T="i64")), 1.0, 5)
+    exact = round_up(laplace_tail(exp(Fraction(-1)), 4))
+    ours = make_pruned_descent(leaf_domain(Tree.from_parents([-1])), L1, 1.0, threshold=5)
+    assert ours.map(1) == (1.0, exact)
+    assert theirs.map((1, 1, 1))[1] < exact
+
+
 def test_maps_are_monotone_and_survive_extremes():
     for law in ("laplace", "gaussian"):
         release = make_pruned_descent(*SPACE, 2.0, threshold=30, noise=law)
