@@ -18,7 +18,7 @@ from opendp_tree import noise as noises
 from opendp_tree import saturate
 from opendp_tree._opendp import make_measurement, to_then
 from opendp_tree.arguments import check_choice, check_integer, check_probability, check_scale, read_distance
-from opendp_tree.measurements.tree_noise import check_weights, level_scales
+from opendp_tree.measurements.tree_noise import check_weights, level_scales, one_or_all
 from opendp_tree.release import PrivacyStatement
 from opendp_tree.spaces import CountSpace, check_metric
 from opendp_tree.theorems.discrete_gaussian import gaussian_tail
@@ -250,6 +250,6 @@ def _statement(pruning: Pruning, scale: float) -> PrivacyStatement:
     )
     parameters: dict[str, int | float | str | None] = {
         "scale": scale,
-        "thresholds": ", ".join(map(str, pruning.thresholds)),
+        "thresholds": one_or_all(pruning.thresholds),
     }
     return PrivacyStatement("pruned_descent", measure, 1, {name: loss, "delta": delta}, parameters)

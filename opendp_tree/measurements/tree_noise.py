@@ -147,10 +147,20 @@ def gaussian_variance(scale: float) -> float:
     return scale * scale
 
 
+def one_or_all(values: Sequence[int | float]) -> str:
+    """Numbers by level as a text; once, if they are all the same.
+
+    >>> one_or_all([2, 2, 2]), one_or_all([2, 0.5])
+    ('2', '2, 0.5')
+    """
+    shown = values[:1] if len(set(values)) == 1 else values
+    return ", ".join(f"{value}" for value in shown)
+
+
 def statement_of(noise: TreeNoise, *, scale: float, measure: str, loss: dict[str, float]) -> PrivacyStatement:
     """What a release cost, at distance 1."""
     parameters: dict[str, int | float | str | None] = {
         "scale": float(scale),
-        "level_scales": ", ".join(f"{level:.6g}" for level in noise.scales),
+        "level_scales": one_or_all(noise.scales),
     }
     return PrivacyStatement(f"tree_{noise.noise}", measure, 1, loss, parameters)

@@ -93,8 +93,8 @@ def make_consistent(
     Proof: docs/proofs/consistent.md.
 
     `lower` and `upper` hold a node's true count with probability at least `confidence`: for "gaussian" noise on the
-    integers and for "laplace" noise by sound bounds, for "normal" noise exactly. For that the variances may be too
-    large, but not too small.
+    integers (whose variances are to be given as the squares of its scales) and for "laplace" noise by sound bounds, for
+    "normal" noise exactly.
 
     `nonnegative` shares every node's count out from the root down so that none is negative, at some cost in bias and
     none in coverage if the true counts are not negative; `integers` rounds so that counts still add up. The cost is two

@@ -5,6 +5,7 @@ Leaf counts that move by `d_in` in L1 move each level's counts by at most that. 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
 
@@ -15,7 +16,7 @@ def tree_laplace_epsilon(d_in: int | Fraction, *, scales: Sequence[Fraction]) ->
     >>> tree_laplace_epsilon(2, scales=[Fraction(4), Fraction(2)])
     Fraction(3, 2)
     """
-    return d_in * sum((1 / scale for scale in scales), Fraction(0))
+    return d_in * sum((count / scale for scale, count in Counter(scales).items()), Fraction(0))
 
 
 def tree_gaussian_rho(d_in: int | Fraction, *, scales: Sequence[Fraction]) -> Fraction:
@@ -24,4 +25,4 @@ def tree_gaussian_rho(d_in: int | Fraction, *, scales: Sequence[Fraction]) -> Fr
     >>> tree_gaussian_rho(2, scales=[Fraction(4), Fraction(2)])
     Fraction(5, 8)
     """
-    return Fraction(d_in) ** 2 / 2 * sum((1 / scale**2 for scale in scales), Fraction(0))
+    return Fraction(d_in) ** 2 / 2 * sum((count / scale**2 for scale, count in Counter(scales).items()), Fraction(0))

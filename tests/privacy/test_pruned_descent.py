@@ -3,6 +3,7 @@
 Noisy counts above all true counts are one outcome: there the likelihood ratio is always the same, so nothing is lost.
 """
 
+import math
 from fractions import Fraction
 from itertools import product
 
@@ -37,6 +38,11 @@ def node_law(q, count, threshold, top):
     return law
 
 
+def by_level(value, level):
+    """A level's own value, where there is one for each."""
+    return value[level] if isinstance(value, tuple) else value
+
+
 def outcome_law(tree, counts, q, threshold, top, *, orphans=False, there=None):
     """The law of all answers, as tuples of (node, value) for the shown nodes.
 
@@ -52,7 +58,8 @@ def outcome_law(tree, counts, q, threshold, top, *, orphans=False, there=None):
             return {(): Fraction(1)}
         shown_part = all_below(node)
         law = {}
-        for value, p in node_law(q, int(counts[node]), threshold, top).items():
+        level = int(tree.node_levels[node])
+        for value, p in node_law(by_level(q, level), int(counts[node]), by_level(threshold, level), top).items():
             rest = {(): Fraction(1)} if value is HIDDEN and not orphans else shown_part
             for answers, r in rest.items():
                 key = answers if value is HIDDEN else ((node, value), *answers)
@@ -151,6 +158,19 @@ def test_negative_counts_change_nothing():
             values = list(product(range(-2, 3), repeat=2))
             pairs = [(a, b) for a in values for b in values if abs(a[0] - b[0]) + abs(a[1] - b[1]) == k]
             assert worst(tree, q, 2, k, ratio, pairs=pairs) <= delta
+
+
+@pytest.mark.parametrize("name", ["chain", "fork", "fork on a stem"])
+@pytest.mark.parametrize("thresholds", [(1, 4, 2), (4, 2, 3), (2, 2, 5)])
+def test_levels_may_differ_in_noise_and_threshold(name, thresholds):
+    tree = TREES[name]
+    ratios = (Fraction(1, 2), Fraction(3, 4), Fraction(1, 4))
+    for k in (1, 2):
+        claims = [claimed(TREES["root"], q, t, k) for q, t in zip(ratios[: tree.depth], thresholds, strict=False)]
+        ratio, delta = math.prod(claim[0] for claim in claims), max(claim[1] for claim in claims)
+        for a, b in neighbours(tree.leaf_count, k, largest=2):
+            laws = [outcome_law(tree, tree.sum(np.array(x)), ratios, thresholds, 6) for x in (a, b)]
+            assert hockey_stick(*laws, ratio) <= delta
 
 
 # Mutants: each is a plausible mistake, and the exact comparison above must reject it.
