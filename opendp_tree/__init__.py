@@ -1,6 +1,7 @@
 """Differentially private counts for every node of a hierarchy, as parts for the OpenDP Library."""
 
 from opendp_tree.context import register
+from opendp_tree.level_weights import choose_level_weights
 from opendp_tree.measurements.above_threshold import make_above_threshold, then_above_threshold
 from opendp_tree.measurements.clipped_estimator import make_clipped_estimator, then_clipped_estimator
 from opendp_tree.measurements.ladder_estimator import make_ladder_estimator, then_ladder_estimator
@@ -10,6 +11,7 @@ from opendp_tree.measurements.multiplicative_estimator import (
     then_multiplicative_estimator,
 )
 from opendp_tree.measurements.partition_estimator import make_partition_estimator, then_partition_estimator
+from opendp_tree.measurements.pruned_descent import PrunedRelease, make_pruned_descent, then_pruned_descent
 from opendp_tree.measurements.sparse_vector import make_sparse_vector, then_sparse_vector
 from opendp_tree.measurements.tree_classifier import (
     AccuracyWarning,
@@ -17,6 +19,8 @@ from opendp_tree.measurements.tree_classifier import (
     make_tree_classifier,
     then_tree_classifier,
 )
+from opendp_tree.measurements.tree_gaussian import make_tree_gaussian, then_tree_gaussian
+from opendp_tree.measurements.tree_laplace import make_tree_laplace, then_tree_laplace
 from opendp_tree.measurements.tree_partition import make_tree_partition, then_tree_partition
 from opendp_tree.measurements.truncated_laplace import (
     make_truncated_laplace,
@@ -27,6 +31,8 @@ from opendp_tree.measurements.truncated_laplace import (
 )
 from opendp_tree.open_tree import OpenTree
 from opendp_tree.planning.partition import PartitionPlan, best_partition, plan_partition
+from opendp_tree.postprocess.consistent import make_consistent, then_consistent
+from opendp_tree.postprocess.ranges import RangeCounts, prefix_counts, range_counts
 from opendp_tree.release import PrivacyStatement, TreeRelease
 from opendp_tree.spaces import leaf_domain, node_domain
 from opendp_tree.theorems.classification import Round
@@ -43,18 +49,25 @@ __all__ = [
     "OpenTree",
     "PartitionPlan",
     "PrivacyStatement",
+    "PrunedRelease",
+    "RangeCounts",
     "Round",
     "Tree",
     "TreeRelease",
     "best_partition",
+    "choose_level_weights",
     "leaf_domain",
     "make_above_threshold",
     "make_clipped_estimator",
+    "make_consistent",
     "make_ladder_estimator",
     "make_multiplicative_estimator",
     "make_partition_estimator",
+    "make_pruned_descent",
     "make_sparse_vector",
     "make_tree_classifier",
+    "make_tree_gaussian",
+    "make_tree_laplace",
     "make_tree_partition",
     "make_tree_sum",
     "make_truncated_laplace",
@@ -62,14 +75,20 @@ __all__ = [
     "multiplicative_threshold",
     "node_domain",
     "plan_partition",
+    "prefix_counts",
+    "range_counts",
     "register",
     "then_above_threshold",
     "then_clipped_estimator",
+    "then_consistent",
     "then_ladder_estimator",
     "then_multiplicative_estimator",
     "then_partition_estimator",
+    "then_pruned_descent",
     "then_sparse_vector",
     "then_tree_classifier",
+    "then_tree_gaussian",
+    "then_tree_laplace",
     "then_tree_partition",
     "then_tree_sum",
     "then_truncated_laplace",

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from opendp._data import fill_bytes
-from opendp._internal import _extrinsic_domain, _make_measurement, _make_transformation
+from opendp._internal import _extrinsic_domain, _make_measurement, _make_transformation, _new_pure_function
 from opendp.extras._utilities import to_then
-from opendp.mod import Domain, Measure, Measurement, Metric, Transformation
+from opendp.mod import Domain, Function, Measure, Measurement, Metric, Transformation
 
-__all__ = ["extrinsic_domain", "make_measurement", "make_transformation", "secure_bytes", "to_then"]
+__all__ = ["extrinsic_domain", "make_function", "make_measurement", "make_transformation", "secure_bytes", "to_then"]
 
-Function = Callable[[Any], Any]
+Callback = Callable[[Any], Any]
 
 
 def make_transformation(
@@ -23,8 +23,8 @@ def make_transformation(
     input_metric: Metric,
     output_domain: Domain,
     output_metric: Metric,
-    function: Function,
-    stability_map: Function,
+    function: Callback,
+    stability_map: Callback,
 ) -> Transformation:
     """A transformation that needs no "honest-but-curious": its map is proved here, as OpenDP's own are there."""
     return _make_transformation(input_domain, input_metric, output_domain, output_metric, function, stability_map)
@@ -34,12 +34,17 @@ def make_measurement(
     input_domain: Domain,
     input_metric: Metric,
     output_measure: Measure,
-    function: Function,
-    privacy_map: Function,
+    function: Callback,
+    privacy_map: Callback,
     output_type: str = "ExtrinsicObject",
 ) -> Measurement:
     """A measurement that needs no "honest-but-curious": its map is proved here, as OpenDP's own are there."""
     return _make_measurement(input_domain, input_metric, output_measure, function, privacy_map, TO=output_type)
+
+
+def make_function(function: Callback, output_type: str = "ExtrinsicObject") -> Function:
+    """A postprocessor, to be chained after a measurement."""
+    return _new_pure_function(function, TO=output_type)
 
 
 def extrinsic_domain(identifier: str, member: Callable[[Any], bool], descriptor: object) -> Domain:

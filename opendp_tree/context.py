@@ -7,8 +7,11 @@ from opendp_tree.measurements.clipped_estimator import make_clipped_estimator
 from opendp_tree.measurements.ladder_estimator import make_ladder_estimator
 from opendp_tree.measurements.multiplicative_estimator import make_multiplicative_estimator
 from opendp_tree.measurements.partition_estimator import make_partition_estimator
+from opendp_tree.measurements.pruned_descent import make_pruned_descent
 from opendp_tree.measurements.sparse_vector import make_sparse_vector
 from opendp_tree.measurements.tree_classifier import make_tree_classifier
+from opendp_tree.measurements.tree_gaussian import make_tree_gaussian
+from opendp_tree.measurements.tree_laplace import make_tree_laplace
 from opendp_tree.measurements.tree_partition import make_tree_partition
 from opendp_tree.measurements.truncated_laplace import make_truncated_laplace, make_truncated_laplace_profile
 from opendp_tree.transformations.tree_sum import make_tree_sum
@@ -24,6 +27,9 @@ _CONSTRUCTORS = (
     make_ladder_estimator,
     make_multiplicative_estimator,
     make_tree_classifier,
+    make_pruned_descent,
+    make_tree_gaussian,
+    make_tree_laplace,
     make_tree_sum,
     make_truncated_laplace,
     make_truncated_laplace_profile,

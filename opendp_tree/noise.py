@@ -3,7 +3,8 @@
 A number is drawn by inversion: a uniform real, known to its first bits, is placed among the values of the
 distribution function. Sixteen bits settle nearly every draw by one look-up; where they do not, 64 do; where
 even those leave the place open, bits are added until it is known. Nothing is rounded, so the law is exactly
-P(z) proportional to exp(-|z|/scale). Proof: docs/proofs/noise.md.
+P(z) proportional to exp(-|z|/scale). Gaussian numbers are Laplace numbers that are kept with the right probability,
+against which a uniform real is held in the same way. Proof: docs/proofs/noise.md.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ import numpy as np
 import numpy.typing as npt
 
 from opendp_tree._opendp import secure_bytes
+from opendp_tree.theorems.discrete_gaussian import gaussian_acceptance, proposal_scale
 from opendp_tree.theorems.geometric import geometric_digits
 from opendp_tree.theorems.interval import Interval, digits
 from opendp_tree.theorems.tree_partition import FirstTop
 
-__all__ = ["first_top", "geometric", "laplace", "truncated_geometric", "truncated_laplace"]
+__all__ = ["first_top", "gaussian", "geometric", "laplace", "truncated_geometric", "truncated_laplace"]
 
 Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
@@ -35,6 +37,7 @@ _BLOCK = 1 << 16  # draws that are made together, so that the work stays in cach
 _GUIDE_BITS = 16
 _LONGEST_WAIT = 64
 _UNDECIDED = -1
+_DOUBT = 2.0**-40  # floats give an acceptance probability, and a 64-bit uniform, far more closely than this
 
 
 def laplace(scale: float, size: int) -> Ints:
@@ -83,6 +86,52 @@ def first_top(scale: float, radius: int, missing: Ints, *, token_known: bool, li
         waiting = waiting[drawn >= span]
         limit -= span
     return waits + 1
+
+
+def gaussian(scale: float, size: int) -> Ints:
+    """Integers z with P(z) proportional to exp(-z**2 / (2 * scale**2))."""
+    if scale == 0:
+        return np.zeros(size, dtype=np.int64)
+    if scale > LARGEST_SCALE / 2:
+        raise ValueError(f"scale ({scale}) must be at most 2**49 to draw Gaussian noise")
+    exact = Fraction(scale)
+    proposal = float(proposal_scale(exact))
+
+    def candidates(count: int) -> tuple[Ints, npt.NDArray[np.bool_]]:
+        drawn = _signed(proposal, None, count)
+        return drawn, _kept(np.abs(drawn), exact, _bytes(8 * count).view(np.uint64))
+
+    return _accepted(candidates, size)
+
+
+def _kept(magnitudes: Ints, scale: Fraction, words: Words) -> npt.NDArray[np.bool_]:
+    """Whether the uniform real that begins with each word lies below the magnitude's acceptance probability."""
+    gap = words * 2.0**-64 - _acceptance(magnitudes, float(scale))
+    kept: npt.NDArray[np.bool_] = gap < 0
+    for tie in np.flatnonzero(np.abs(gap) <= _DOUBT):
+        kept[tie] = _keeps(int(magnitudes[tie]), scale, int(words[tie]))
+    return kept
+
+
+def _acceptance(magnitudes: Ints, scale: float) -> npt.NDArray[np.float64]:
+    """`gaussian_acceptance` in floats, right to within `_DOUBT` and much more."""
+    with np.errstate(over="ignore", under="ignore"):
+        distance = magnitudes / scale - scale / proposal_scale(Fraction(scale))
+        probability: npt.NDArray[np.float64] = np.exp(-0.5 * distance * distance)
+    return probability
+
+
+def _keeps(magnitude: int, scale: Fraction, bits: int) -> bool:
+    """As `_kept` for one word, adding bits to it until no further bit could matter."""
+    length = 64
+    while True:
+        with digits(40 + length):
+            edge = gaussian_acceptance(magnitude, scale)
+            if Interval.of(Fraction(bits + 1, 1 << length)).hi <= edge.lo:
+                return True
+            if Interval.of(Fraction(bits, 1 << length)).lo >= edge.hi:
+                return False
+        bits, length = (bits << 64) | int(_bytes(8).view(np.uint64)[0]), length + 64
 
 
 def _unsigned(scale: float, radius: int | None, size: int) -> Ints:

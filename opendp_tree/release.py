@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from opendp_tree.least_squares import LeastSquares
 from opendp_tree.open_tree import OpenTree
 from opendp_tree.tree import Tree
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["PrivacyStatement", "TreeRelease"]
+__all__ = ["Fit", "PrivacyStatement", "TreeRelease"]
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -40,12 +41,27 @@ class PrivacyStatement:
 
 
 @dataclass(frozen=True)
+class Fit:
+    """How least squares came to its estimates, for those who ask for more than nodes.
+
+    `best` are the unconstrained estimates by node id; their errors stay within `multiplier` standard deviations with
+    the release's confidence. `nonnegative` says that true counts are taken not to be negative.
+    """
+
+    estimator: LeastSquares
+    multiplier: float
+    best: Floats
+    nonnegative: bool
+
+
+@dataclass(frozen=True)
 class TreeRelease:
     """An estimate and an interval for each node.
 
     For a public tree the arrays are by node id. For an open tree they hold the nodes with a cell at or below them, in
     the order of `to_frame()`. `lower` and `upper` hold a node's true count with probability at least `confidence`, node
     by node; with `confidence` 1 always. `cells` is the number of cells at or below a node, if the mechanism has cells.
+    `statement` is None where post-processing cannot know the cost; `fit` is there if estimates come from least squares.
     """
 
     tree: Tree | OpenTree
@@ -53,10 +69,11 @@ class TreeRelease:
     lower: Floats
     upper: Floats
     confidence: float
-    statement: PrivacyStatement
+    statement: PrivacyStatement | None
     cells: Ints | None = None
     frame: Callable[[], pl.DataFrame] | None = None
     """For an open tree: what `to_frame` shows of the nodes themselves."""
+    fit: Fit | None = None
 
     def to_frame(self) -> pl.DataFrame:
         """One row a node: `level` (the root's is 0), where it is, `estimate`, `lower`, `upper` and `cells`.

@@ -1,1 +1,1 @@
-"""What can be done with a release without touching the data again."""
+"""Post-processing: what is done to a release costs no privacy. One step a file."""

@@ -1,0 +1,255 @@
+"""Pruned descent, the baseline for trees whose nodes are not known: from the root down, what is large is shown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from opendp.measures import approximate, max_divergence, zero_concentrated_divergence
+from opendp.metrics import l1_distance
+from opendp.mod import Domain, Measurement, Metric, assert_features
+
+from opendp_tree import noise as noises
+from opendp_tree import saturate
+from opendp_tree._opendp import make_measurement, to_then
+from opendp_tree.arguments import check_choice, check_integer, check_probability, check_scale, read_distance
+from opendp_tree.measurements.tree_noise import check_weights, level_scales, one_or_all
+from opendp_tree.release import PrivacyStatement
+from opendp_tree.spaces import CountSpace, check_metric
+from opendp_tree.theorems.discrete_gaussian import gaussian_tail
+from opendp_tree.theorems.interval import Interval, exp, round_up
+from opendp_tree.theorems.pruned_descent import (
+    hides_for_a_shift,
+    laplace_exponent,
+    laplace_tail,
+    pruned_deltas,
+    pruned_laplace_epsilon,
+)
+from opendp_tree.theorems.tree_noise import tree_gaussian_rho
+from opendp_tree.theorems.truncated_laplace import smallest_radius
+from opendp_tree.tree import Tree
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["PrunedRelease", "make_pruned_descent", "then_pruned_descent"]
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class PrunedRelease:
+    """The nodes that are shown, by id from the root down, and their noisy counts."""
+
+    tree: Tree
+    nodes: Ints
+    counts: Ints
+    statement: PrivacyStatement
+
+    def to_frame(self) -> pl.DataFrame:
+        """One row a shown node: `level` (the root's is 0), labels or node ids, `count`."""
+        from opendp_tree.frames import node_frame
+
+        counts, shown = np.zeros(self.tree.node_count, dtype=np.int64), np.zeros(self.tree.node_count, dtype=np.bool_)
+        counts[self.nodes], shown[self.nodes] = self.counts, True
+        frame = node_frame(self.tree, {"count": counts, "shown": shown})
+        return frame.filter(frame["shown"]).drop("shown")
+
+
+@dataclass(frozen=True)
+class LevelCounts:
+    """The nodes of one level that are there: positive counts, and each one's parent as a place in the level above."""
+
+    counts: Ints
+    parents: Ints
+
+
+def descend(
+    levels: Iterable[LevelCounts], *, scales: Sequence[float], thresholds: Sequence[int], draw: Callable[..., Ints]
+) -> Iterator[tuple[Ints, Ints]]:
+    """For each level, the places that are shown and their noisy counts.
+
+    Knows nothing of trees: whatever lists the non-empty nodes of a level can be descended.
+    """
+    shown = np.ones(1, dtype=np.bool_)  # above the root
+    for level, scale, threshold in zip(levels, scales, thresholds, strict=True):
+        considered = np.flatnonzero(shown[level.parents])
+        noisy = saturate.add(level.counts[considered], draw(scale, considered.size))
+        # Noisy counts are at most LIMIT, and a threshold beyond that is never reached.
+        reached = noisy >= threshold if threshold <= saturate.LIMIT else np.zeros(noisy.size, dtype=np.bool_)
+        shown = np.zeros(level.counts.size, dtype=np.bool_)
+        shown[considered[reached]] = True
+        yield considered[reached], noisy[reached]
+
+
+@dataclass(frozen=True)
+class Pruning:
+    """Scales and thresholds of the levels, checked, and what they cost."""
+
+    noise: str
+    scales: tuple[float, ...]
+    thresholds: tuple[int, ...]
+    promised: Fraction
+    """The delta that was asked for, if thresholds come from one."""
+
+    @classmethod
+    def of(
+        cls, *, noise: str, scales: Sequence[float], threshold: int | None, delta: float | None, d_in: int
+    ) -> Pruning:
+        """Checks `threshold`, or finds the lowest ones for a `delta` at distance `d_in`."""
+        if (threshold is None) == (delta is None):
+            raise ValueError("exactly one of threshold and delta must be given")
+        check_integer(d_in, name="d_in", least=1)
+        if threshold is not None:
+            check_integer(threshold, name="threshold", least=1)
+            return cls(noise, tuple(scales), (int(threshold),) * len(scales), Fraction(0))
+        assert delta is not None
+        promised = check_probability(delta, name="delta")
+        found = {scale: lowest_threshold(noise, Fraction(scale), promised, d_in) for scale in set(scales)}
+        return cls(noise, tuple(scales), tuple(found[scale] for scale in scales), promised)
+
+    def delta(self, d_in: int) -> float:
+        """Delta at an integer distance, rounded up; no less than what was promised."""
+        pairs = set(zip(self.scales, self.thresholds, strict=True))
+        worst = max(level_delta(self.noise, Fraction(scale), at, d_in) for scale, at in pairs)
+        return min(1.0, max(worst, float(self.promised)))
+
+    def loss(self, distance: Fraction) -> float:
+        """Epsilon for Laplace noise, rho for Gaussian noise, rounded up."""
+        exact = [Fraction(scale) for scale in self.scales]
+        if 0 in exact:
+            return math.inf
+        if self.noise == "gaussian":
+            return round_up(tree_gaussian_rho(distance, scales=exact))
+        tails = [tail("laplace", s, at - 1) for s, at in zip(exact, self.thresholds, strict=True)]
+        if any((1 - part).lo <= 0 for part in tails):  # noise so small that every new node is shown
+            return math.inf
+        return round_up(pruned_laplace_epsilon(distance, scales=exact, tails=tails))
+
+    def map(self, d_in: int | float) -> tuple[float, float]:
+        """The privacy map. Integers that are 1.5 apart are 1 apart."""
+        distance = read_distance(d_in)
+        if distance == 0:
+            return 0.0, 0.0
+        if 0 in self.scales:
+            return math.inf, 1.0
+        return self.loss(distance), self.delta(math.floor(distance))
+
+
+def tail(noise: str, scale: Fraction, at: int) -> Interval:
+    """P(noise >= at), enclosed, or bounded above."""
+    if noise == "gaussian":
+        return gaussian_tail(scale, at)
+    return laplace_tail(exp(-1 / scale), at, power=exp(-laplace_exponent(at) / scale))
+
+
+def level_delta(noise: str, scale: Fraction, threshold: int, d_in: int) -> float:
+    """One level's delta, rounded up."""
+    if d_in == 0:
+        return 0.0
+    one, together = tail(noise, scale, threshold - 1), tail(noise, scale, threshold - d_in)
+    return max(round_up(part) for part in pruned_deltas(one, together, d_in))
+
+
+def lowest_threshold(noise: str, scale: Fraction, delta: Fraction, d_in: int) -> int:
+    """The lowest threshold whose delta is at most that, and at which Laplace noise costs its shift and no more."""
+    if scale == 0:
+        return d_in + 1
+
+    def enough(threshold: int) -> bool:
+        if threshold < 1 or level_delta(noise, scale, threshold, d_in) > delta:
+            return False
+        return noise == "gaussian" or hides_for_a_shift(scale, tail(noise, scale, threshold - 1))
+
+    return smallest_radius(enough)
+
+
+def make_pruned_descent(
+    input_domain: Domain,
+    input_metric: Metric,
+    scale: float,
+    *,
+    tree: Tree | None = None,
+    threshold: int | None = None,
+    delta: float | None = None,
+    d_in: int = 1,
+    noise: str = "laplace",
+    weights: Sequence[float] | None = None,
+) -> Measurement:
+    """The nodes whose noisy counts reach a threshold, found from the root down, with these counts: a `PrunedRelease`.
+
+    Empty nodes are never considered, so the release does not depend on which empty nodes the tree has. Delta is paid
+    once, whatever the depth. "laplace" noise is `approximate(max_divergence())`: at distance k, epsilon is k times the
+    sum over the levels of 1/scale. "gaussian" noise is `approximate(zero_concentrated_divergence())`: rho is k**2 / 2
+    times the sum of 1/scale**2. Proof: docs/proofs/pruned_descent.md.
+
+    Give `threshold`, or give `delta` to get the lowest thresholds whose delta at distance `d_in` is at most that; the
+    map then reports exactly `delta` up to that distance. `weights` are as in `make_tree_laplace`, none of them 0.
+
+    >>> import opendp.prelude as dp
+    >>> from opendp_tree import Tree, leaf_domain
+    >>> dp.enable_features("contrib")
+    >>> tree = Tree.from_paths([("be", "ghent"), ("be", "liege"), ("lu",)])
+    >>> large = (leaf_domain(tree), dp.l1_distance(T="i64")) >> then_pruned_descent(3.0, delta=1e-6)
+    >>> large.map(1)
+    (1.0, 1e-06)
+    >>> release = large(tree.count(["ghent"] * 7000 + ["lu"]))
+    >>> [tree.path(node) for node in release.nodes]
+    [(), ('be',), ('be', 'ghent')]
+    """
+    assert_features("contrib")
+    space = CountSpace.of(input_domain)
+    found = space.leaf_tree(tree)
+    check_metric(input_metric, l1_distance)
+    check_scale(scale)
+    check_choice(noise, name="noise", choices=("laplace", "gaussian"))
+    shares = check_weights(weights, found.depth)
+    if 0 in shares:
+        raise ValueError("weights must be positive: a level that is not measured cannot be descended through")
+    scales = level_scales(noise, float(scale), shares)
+    pruning = Pruning.of(noise=noise, scales=scales, threshold=threshold, delta=delta, d_in=d_in)
+    measure = max_divergence() if noise == "laplace" else zero_concentrated_divergence()
+
+    def function(data: Any) -> PrunedRelease:
+        nodes, counts = _shown(found, found.sum(space.read(data)), pruning)
+        return PrunedRelease(found, nodes, counts, _statement(pruning, float(scale)))
+
+    return make_measurement(input_domain, input_metric, approximate(measure), function, pruning.map)
+
+
+then_pruned_descent = to_then(make_pruned_descent)
+
+
+def _shown(tree: Tree, counts: Ints, pruning: Pruning) -> tuple[Ints, Ints]:
+    ids: list[Ints] = []
+    levels: list[LevelCounts] = []
+    place = np.full(tree.node_count + 1, -1)
+    place[-1] = 0  # the root's parent has the id -1
+    for nodes in tree.levels:
+        there = nodes[(counts[nodes] > 0) & (place[tree.parents[nodes]] >= 0)]
+        ids.append(there)
+        levels.append(LevelCounts(counts[there], place[tree.parents[there]]))
+        place[there] = np.arange(there.size)
+    draw = noises.laplace if pruning.noise == "laplace" else noises.gaussian
+    found = list(descend(levels, scales=pruning.scales, thresholds=pruning.thresholds, draw=draw))
+    shown = [nodes[places] for nodes, (places, _) in zip(ids, found, strict=True)]
+    return np.concatenate(shown), np.concatenate([noisy for _, noisy in found])
+
+
+def _statement(pruning: Pruning, scale: float) -> PrivacyStatement:
+    loss, delta = pruning.map(1)
+    name, measure = (
+        ("epsilon", "approximate(max_divergence)")
+        if pruning.noise == "laplace"
+        else ("rho", "approximate(zero_concentrated_divergence)")
+    )
+    parameters: dict[str, int | float | str | None] = {
+        "scale": scale,
+        "thresholds": one_or_all(pruning.thresholds),
+    }
+    return PrivacyStatement("pruned_descent", measure, 1, {name: loss, "delta": delta}, parameters)

@@ -1,0 +1,76 @@
+"""Laplace noise on every node of a tree, made consistent: pure privacy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+from opendp.measures import max_divergence
+from opendp.mod import Domain, Measurement, Metric, assert_features
+
+from opendp_tree import noise
+from opendp_tree._opendp import make_measurement, to_then
+from opendp_tree.arguments import read_distance
+from opendp_tree.measurements.tree_noise import TreeNoise, statement_of
+from opendp_tree.theorems.interval import round_up
+from opendp_tree.theorems.tree_noise import tree_laplace_epsilon
+from opendp_tree.tree import Tree
+
+__all__ = ["make_tree_laplace", "then_tree_laplace"]
+
+
+def make_tree_laplace(
+    input_domain: Domain,
+    input_metric: Metric,
+    scale: float,
+    *,
+    tree: Tree | None = None,
+    weights: Sequence[float] | None = None,
+    confidence: float = 0.95,
+    nonnegative: bool = False,
+    integers: bool = False,
+) -> Measurement:
+    """Counts of all nodes from leaf counts: integer Laplace noise on every node, then least squares: a `TreeRelease`.
+
+    `max_divergence()`: at distance k, epsilon is k times the sum over the levels of 1/scale. Tight.
+    Proof: docs/proofs/tree_noise.md.
+
+    `weights`, one for each level from the root's down, say how the privacy loss is shared: a level of weight w gets
+    noise of scale/w; weight 0 leaves it out. The other options are those of `make_consistent`.
+
+    `input_domain` is `leaf_domain(tree)`, or a vector of i64 with the tree as an argument. A scale of 0 adds no noise
+    and promises nothing. The cost is some 50 ns a node for the noise, and two passes over the nodes.
+
+    >>> import opendp.prelude as dp
+    >>> from opendp_tree import Tree, leaf_domain
+    >>> dp.enable_features("contrib")
+    >>> tree = Tree.from_paths([("be", "ghent"), ("be", "liege"), ("lu",)])
+    >>> counts = (leaf_domain(tree), dp.l1_distance(T="i64")) >> then_tree_laplace(3.0, nonnegative=True)
+    >>> counts.map(1)
+    1.0
+    >>> release = counts(tree.count(["ghent"] * 700 + ["lu"] * 100))
+    >>> [bool(abs(a - b) < 100) for a, b in zip(release.estimates, [800, 700, 700, 0, 100])]
+    [True, True, True, True, True]
+    >>> release.statement.loss
+    {'epsilon': 1.0}
+    """
+    assert_features("contrib")
+    options = {"confidence": confidence, "nonnegative": nonnegative, "integers": integers}
+    work = TreeNoise.of(input_domain, input_metric, noise="laplace", scale=scale, tree=tree, weights=weights, **options)
+    exact = [Fraction(level) for level in work.measured]
+
+    def privacy_map(d_in: int | float) -> float:
+        distance = read_distance(d_in)
+        if distance == 0:
+            return 0.0
+        return math.inf if 0 in exact else round_up(tree_laplace_epsilon(distance, scales=exact))
+
+    function = work.function(
+        noise.laplace,
+        lambda: statement_of(work, scale=scale, measure="max_divergence", loss={"epsilon": privacy_map(1)}),
+    )
+    return make_measurement(input_domain, input_metric, max_divergence(), function, privacy_map)
+
+
+then_tree_laplace = to_then(make_tree_laplace)

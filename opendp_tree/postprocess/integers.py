@@ -1,0 +1,43 @@
+"""Whole counts that still add up: from the root down, each child becomes one of the two integers around it."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from opendp_tree.least_squares import Level, TreeLayout
+
+__all__ = ["whole_counts"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+_SAME = 1e-9  # a value this near an integer, relatively, is that integer plus rounding errors
+
+
+def whole_counts(layout: TreeLayout, values: Floats) -> Floats:
+    """Consistent values, in breadth-first order, as integers that add up: each the floor or the ceiling of its value.
+
+    The children of a node are rounded down, and what their sum then lacks goes, one each, to those with the largest
+    fractions: never more than have a fraction. Beyond 2**53 floats hold no single units, and sums are as exact as they.
+    """
+    nearest = np.rint(values)
+    values = np.where(np.abs(values - nearest) <= _SAME * np.maximum(1.0, np.abs(nearest)), nearest, values)
+    whole = np.floor(values)
+    whole[0] = nearest[0]
+    for level in layout.levels:
+        lacking = whole[level.inner] - level.sums(whole)
+        fractions = values[level.children] - whole[level.children]
+        whole[level.children] += _rank(level, fractions) < level.spread(lacking)
+        rest = whole[level.inner] - level.sums(whole)
+        if rest.any():  # rounding errors made a sum of floors too large: the largest child can spare it
+            whole[level.children] += np.where(_rank(level, whole[level.children]) == 0, level.spread(rest), 0.0)
+    return whole
+
+
+def _rank(level: Level, values: Floats) -> Ints:
+    """The place of each child among its siblings, the largest value first."""
+    order = np.lexsort((-values, level.spread(np.arange(level.starts.size))))
+    rank = np.empty(order.size, dtype=np.int64)
+    rank[order] = np.arange(order.size) - level.spread(level.starts)
+    return rank

@@ -1,0 +1,206 @@
+import math
+
+import numpy as np
+import opendp.prelude as dp
+import pytest
+from opendp.mod import OpenDPException
+from scipy import optimize, stats
+
+from opendp_tree import Tree, leaf_domain, make_consistent, noise, then_consistent, then_tree_sum
+from opendp_tree.least_squares import LeastSquares
+from tests.test_least_squares import matrix, random_tree
+
+FALSE_ALARM = 1e-9
+TREE = Tree.from_paths([(f"{a}", f"{b}") for a in range(8) for b in range(5 if a % 2 else 3)] + [("alone",)])
+TRUTH = np.where(np.arange(TREE.leaf_count) % 3 == 0, 0, np.arange(TREE.leaf_count) ** 2)
+
+
+def laplace_variance(scale):
+    return 1 / (2 * math.sinh(1 / (2 * scale)) ** 2)
+
+
+def noisy_counts(tree, leaf_counts, scale, rounds):
+    truth = tree.sum(leaf_counts)
+    return truth, truth + noise.laplace(scale, rounds * truth.size).reshape(rounds, -1)
+
+
+def coverage_fails(hits, rounds, confidence):
+    """Whether so few hits would occur with a probability below the false-alarm rate, if the confidence were true."""
+    return stats.binom.cdf(hits, rounds, confidence) < FALSE_ALARM
+
+
+@pytest.mark.parametrize("kind", ["plain", "nonnegative", "integers", "both"])
+@pytest.mark.parametrize("confidence", [0.8, 0.95])
+def test_intervals_cover_at_every_node(kind, confidence):
+    """One binomial test a node, each failing a right interval with probability 1e-9."""
+    options = {"nonnegative": kind in ("nonnegative", "both"), "integers": kind in ("integers", "both")}
+    scale, rounds = 3.0, 800
+    consistent = make_consistent(
+        TREE, variances=[laplace_variance(scale)] * 3, noise="laplace", confidence=confidence, **options
+    )
+    truth, noisy = noisy_counts(TREE, TRUTH, scale, rounds)
+    hits = np.zeros(truth.size, dtype=int)
+    for row in noisy:
+        release = consistent(row)
+        hits += (release.lower <= truth) & (truth <= release.upper)
+        assert (release.lower <= release.estimates).all()
+        assert (release.estimates <= release.upper).all()
+    assert not any(coverage_fails(hit, rounds, confidence) for hit in hits)
+
+
+def test_the_coverage_test_has_power():
+    """Intervals for variances four times too small must fail it."""
+    consistent = make_consistent(TREE, variances=[laplace_variance(3.0) / 4] * 3, noise="laplace")
+    truth, noisy = noisy_counts(TREE, TRUTH, 3.0, 800)
+    hits = sum((release.lower <= truth) & (truth <= release.upper) for release in (consistent(row) for row in noisy))
+    assert any(coverage_fails(hit, 800, 0.95) for hit in hits)
+
+
+def test_normal_intervals_are_exact():
+    """Two-sided binomial test over all nodes of independent trees: false alarm 1e-9."""
+    tree = Tree.balanced(branching=2, depth=3)
+    rng = np.random.default_rng(5)
+    consistent = make_consistent(tree, variances=[1.0, 4.0, 9.0], noise="normal", confidence=0.9)
+    rounds = 4000
+    hits = 0
+    for row in rng.normal(size=(rounds, 7)) * np.sqrt(np.array([1, 4, 4, 9, 9, 9, 9])):
+        release = consistent(row)
+        hits += release.lower[3] <= 0 <= release.upper[3]
+    assert stats.binomtest(hits, rounds, 0.9).pvalue > FALSE_ALARM
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_never_worse_than_the_raw_counts_at_any_level(seed):
+    """RMSE over a level of the raw counts exceeds that of the estimates, or all but: six standard errors of the
+    difference of squares, a false alarm in 5e8 runs for each level."""
+    tree = random_tree(np.random.default_rng(seed), 400)
+    scale = 5.0
+    _, noisy = noisy_counts(tree, np.zeros(tree.leaf_count, dtype=np.int64), scale, 300)
+    fit = LeastSquares.of(tree, np.full(tree.node_count, laplace_variance(scale)))
+    solved = np.array([fit.solve(row) for row in noisy])
+    for nodes in tree.levels:
+        gains = (noisy[:, nodes] ** 2).mean(axis=1) - (solved[:, nodes] ** 2).mean(axis=1)
+        assert gains.mean() >= -6 * gains.std() / math.sqrt(gains.size)
+    assert fit.variances[tree.root] < laplace_variance(scale)
+    measured = (solved**2).mean() / fit.variances.mean()
+    assert 0.7 < measured < 1.4, "the variances that are promised are those that occur"
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize(
+    "options", [{"nonnegative": True}, {"integers": True}, {"nonnegative": True, "integers": True}]
+)
+def test_results_add_up_and_keep_their_promises(seed, options):
+    rng = np.random.default_rng(seed)
+    tree = random_tree(rng, 200)
+    variances = np.exp(rng.normal(size=200))
+    noisy = rng.integers(-30, 40, 200)
+    release = make_consistent(tree, variances=variances, **options)(noisy)
+    found = release.estimates
+    below = tree.parents >= 0
+    sums = np.bincount(tree.parents[below], found[below], minlength=200)
+    inner = np.setdiff1d(np.arange(200), tree.leaves)
+    np.testing.assert_allclose(found[inner], sums[inner], rtol=1e-9, atol=1e-9)
+    if "integers" in options:
+        assert (found == np.rint(found)).all()
+        assert (found[inner] == sums[inner]).all()
+        real = make_consistent(tree, variances=variances, **{**options, "integers": False})(noisy).estimates
+        assert (np.abs(found - real) < 1 + 1e-6).all()
+    if "nonnegative" in options:
+        assert found.min() >= 0
+        assert release.lower.min() >= 0
+
+
+def test_what_is_consistent_and_whole_stays_as_it_is():
+    tree = random_tree(np.random.default_rng(4), 300)
+    counts = tree.sum(np.random.default_rng(5).integers(0, 9, tree.leaf_count))
+    both = make_consistent(tree, variances=np.full(300, 2.0), nonnegative=True, integers=True)(counts)
+    assert (both.estimates == counts).all()
+
+
+def constrained(tree, variances, noisy):
+    """The non-negative least-squares solution of the whole tree."""
+    weights = 1 / np.sqrt(variances)
+    leaves, _ = optimize.nnls(matrix(tree) * weights[:, None], noisy * weights)
+    return matrix(tree) @ leaves
+
+
+def test_on_a_star_the_projection_is_the_constrained_solution_given_its_root():
+    tree = Tree.from_parents([-1] + [0] * 6)
+    rng = np.random.default_rng(2)
+    for _ in range(20):
+        noisy = rng.normal(size=7) * 4
+        noisy[0] = 3.0
+        variances = np.concatenate(([1e-12], np.exp(rng.normal(size=6))))
+        found = make_consistent(tree, variances=variances, nonnegative=True)(noisy).estimates
+        np.testing.assert_allclose(found, constrained(tree, variances, noisy), atol=1e-5)
+
+
+def test_the_projection_costs_little_against_the_constrained_solution():
+    """Root mean square errors on a sparse tree: within a quarter of the whole tree's constrained solution, and far
+    below the unconstrained one."""
+    tree = Tree.balanced(branching=4, depth=4)
+    leaves = np.where(np.arange(64) % 5 == 0, 30, 0)
+    truth, noisy = noisy_counts(tree, leaves, 4.0, 60)
+    variances = np.full(tree.node_count, laplace_variance(4.0))
+    errors = {"plain": 0.0, "projected": 0.0, "constrained": 0.0}
+    for row in noisy:
+        errors["plain"] += ((make_consistent(tree, variances=variances)(row).estimates - truth) ** 2).sum()
+        projected = make_consistent(tree, variances=variances, nonnegative=True)(row).estimates
+        errors["projected"] += ((projected - truth) ** 2).sum()
+        errors["constrained"] += ((constrained(tree, variances, row) - truth) ** 2).sum()
+    plain, projected, best = (math.sqrt(errors[name]) for name in ("plain", "projected", "constrained"))
+    assert projected < 0.9 * plain
+    assert projected < 1.25 * best
+
+
+def test_unmeasured_children_take_what_is_left():
+    tree = Tree.from_parents([-1, 0, 0, 0])
+    variances = np.array([1.0, np.inf, 1.0, 1.0])
+    assert make_consistent(tree, variances=variances)([10, 99, 3, 2]).estimates.tolist() == [10.0, 5.0, 3.0, 2.0]
+    cut = make_consistent(tree, variances=variances, nonnegative=True)([4, 99, 3, 2]).estimates
+    np.testing.assert_allclose(cut, [4.0, 0.0, 2.5, 1.5], atol=1e-6)
+
+
+def test_chains_keep_their_map_and_all_carriers_work():
+    space = leaf_domain(TREE), dp.l1_distance(T="i64")
+    for carrier in (dp.m.then_laplace(scale=3.0), dp.m.then_laplace(scale=3.0) >> dp.as_array()):
+        chain = space >> then_tree_sum() >> carrier >> then_consistent(TREE, variances=[18.0] * 3, noise="laplace")
+        assert chain.map(1) == 1.0
+        release = chain(TRUTH)
+        assert release.statement is None
+        assert release.confidence == 0.95
+        assert release.to_frame().height == TREE.node_count
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        (
+            {"variances": [1.0, 1.0]},
+            ValueError,
+            r"variances \(of shape \(2,\)\) must hold one number for each of the 3",
+        ),
+        ({"variances": [np.inf] * 3}, ValueError, "variances must be finite for at least one node"),
+        ({"noise": "cauchy"}, ValueError, r"noise \('cauchy'\) must be one of 'gaussian', 'laplace', 'normal'"),
+        ({"confidence": 1.0}, ValueError, r"confidence \(1.0\) must be above 0 and below 1"),
+        ({"nonnegative": 1}, TypeError, r"nonnegative \(1\) must be True or False"),
+        ({"integers": None}, TypeError, r"integers \(None\) must be True or False"),
+        ({"tree": "no tree"}, TypeError, r"tree \(str\) must be a Tree"),
+    ],
+)
+def test_wrong_arguments_are_named(options, error, message):
+    with pytest.raises(error, match=message):
+        make_consistent(**{"tree": TREE, "variances": [1.0, 1.0, 1.0], **options})
+
+
+@pytest.mark.parametrize("data", [[1, 2, 3], [1.0] * (TREE.node_count + 1), ["a"] * TREE.node_count])
+def test_wrong_measurements_are_refused(data):
+    with pytest.raises((OpenDPException, TypeError, ValueError), match=r"the noisy counts must be"):
+        make_consistent(TREE, variances=[1.0, 1.0, 1.0])(data)
+
+
+def test_contrib_is_asked_for():
+    dp.disable_features("contrib")
+    with pytest.raises(OpenDPException, match="contrib"):
+        make_consistent(TREE, variances=[1.0, 1.0, 1.0])

@@ -1,0 +1,95 @@
+"""The bounds against exact laws: convolutions of the noise, and closed forms."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from opendp_tree.theorems.consistent import (
+    gaussian_multiplier,
+    laplace_multiplier,
+    laplace_sum_tail,
+    normal_multiplier,
+)
+
+CONFIDENCES = [0.5, 0.8, 0.9, 0.95, 0.99, 0.999]
+WEIGHTS = [(1,), (1, 1), (3, 1), (2, 2, 1), (1, 1, 1, 1), (5, 3, 2, 1), (7, 1, 1, 1, 1)]
+
+
+def exceeds(masses, weights, limit):
+    """P(|sum of weights times independent draws| > limit), by convolution; draws are on -reach..reach."""
+    reach = masses.size // 2
+    law = np.ones(1)
+    for weight in weights:
+        stretched = np.zeros(2 * weight * reach + 1)
+        stretched[::weight] = masses
+        law = np.convolve(law, stretched)
+    support = np.arange(law.size) - law.size // 2
+    return law[np.abs(support) > limit * (1 + 1e-12)].sum()
+
+
+def discrete(kind, scale):
+    reach = int(40 * scale if kind == "laplace" else 9 * scale) + 2
+    z = np.arange(-reach, reach + 1)
+    masses = np.exp(-np.abs(z) / scale) if kind == "laplace" else np.exp(-(z**2) / (2 * scale**2))
+    return masses / masses.sum()
+
+
+@pytest.mark.parametrize("confidence", CONFIDENCES)
+@pytest.mark.parametrize("scale", [0.4, 0.7, 1.0, 2.0, 3.5, 8.0, 20.0])
+def test_gaussian_bounds_hold_for_every_weighting(confidence, scale):
+    masses = discrete("gaussian", scale)
+    for weights in WEIGHTS:
+        deviation = scale * math.sqrt(sum(w * w for w in weights))
+        multiple = gaussian_multiplier(confidence, least_scale=scale, measured=len(weights))
+        assert exceeds(masses, weights, multiple * deviation) <= 1 - confidence
+
+
+@pytest.mark.parametrize("confidence", CONFIDENCES)
+@pytest.mark.parametrize("scale", [0.3, 0.7, 1.0, 2.0, 3.5, 8.0])
+def test_laplace_bounds_hold_for_every_weighting(confidence, scale):
+    masses = discrete("laplace", scale)
+    variance = 1 / (2 * math.sinh(1 / (2 * scale)) ** 2)
+    multiple = laplace_multiplier(confidence, least_variance=variance)
+    for weights in WEIGHTS:
+        deviation = math.sqrt(variance * sum(w * w for w in weights))
+        assert exceeds(masses, weights, multiple * deviation) <= 1 - confidence
+
+
+@pytest.mark.parametrize("multiple", [0.3, 1.0, 1.9, 2.5, 4.0, 6.0])
+def test_the_tail_of_laplace_sums_is_bounded_and_nearly_met(multiple):
+    one = math.exp(-math.sqrt(2) * multiple)
+    two = math.exp(-2 * multiple) * (1 + multiple)  # equal weights, deviation 2 at scale 1
+    many = math.erfc(multiple / math.sqrt(2))
+    bound = laplace_sum_tail(multiple)
+    assert max(one, two, many) <= bound
+    if multiple > 1.5:
+        assert bound < 1.2 * max(one, two, many) + 1e-8
+
+
+def test_normal_multipliers_are_exact_and_the_others_tend_to_them_or_stay_near():
+    for confidence in CONFIDENCES:
+        assert math.erfc(normal_multiplier(confidence) / math.sqrt(2)) == pytest.approx(1 - confidence, rel=1e-12)
+        wide = gaussian_multiplier(confidence, least_scale=1e6, measured=10**7)
+        assert normal_multiplier(confidence) <= wide <= 1.01 * normal_multiplier(confidence)
+    alone = math.log(20) / math.sqrt(2)
+    assert alone <= laplace_multiplier(0.95, least_variance=1e12) <= 1.03 * alone
+
+
+def test_multipliers_are_monotone():
+    for low, high in itertools.pairwise(CONFIDENCES):
+        assert gaussian_multiplier(low, least_scale=5.0, measured=9) < gaussian_multiplier(
+            high, least_scale=5.0, measured=9
+        )
+        assert laplace_multiplier(low, least_variance=5.0) < laplace_multiplier(high, least_variance=5.0)
+    assert gaussian_multiplier(0.95, least_scale=5.0, measured=9) > gaussian_multiplier(
+        0.95, least_scale=9.0, measured=9
+    )
+
+
+def test_mutant_normal_quantiles_for_integer_noise_are_rejected():
+    """What many packages do: 1.96 standard deviations whatever the noise."""
+    masses = discrete("gaussian", 1.0)
+    assert exceeds(masses, (1,), normal_multiplier(0.95) * 1.0) > 0.05
+    assert exceeds(discrete("laplace", 3.5), (1,), normal_multiplier(0.99) * math.sqrt(2) * 3.5) > 0.01
