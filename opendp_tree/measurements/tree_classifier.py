@@ -138,8 +138,8 @@ def shortfall(wanted: Round, run: Classifier, *, depth: int) -> str | None:
     if run.cutoff == 0 or run.error <= wanted.slack:
         return None
     return (
-        f"accuracy is not guaranteed (privacy is): noise may move a comparison by {run.error}, more than "
-        f"alpha * threshold = {float(wanted.slack):.6g}, at threshold {float(wanted.threshold):.6g}. For a mass of "
+        f"accuracy is not guaranteed (privacy is): noise may move a comparison by {run.error}, and alpha allows "
+        f"{float(wanted.slack):.6g} at threshold {float(wanted.threshold):.6g}. For a mass of "
         f"{float(wanted.mass):.6g} a threshold of {classification_threshold(wanted, depth=depth):.6g} suffices"
     )
 

@@ -19,7 +19,10 @@ _HALF = Fraction(1, 2)
 
 @dataclass(frozen=True)
 class Round:
-    """What one classification is asked for: the paper's (M, eta, alpha, tau, epsilon, delta)."""
+    """What one classification is asked for: the paper's (M, eta, alpha, tau, epsilon, delta).
+
+    Theorems take fractions, and so are exact. `make_ladder_estimator` reads ints and floats as well.
+    """
 
     mass: Fraction
     """M: no tree of the forest is expected to weigh more."""

@@ -286,7 +286,7 @@ def test_the_papers_condition_is_enough_for_ours():
 
 def test_a_threshold_that_is_too_low_warns_with_numbers():
     with pytest.warns(
-        AccuracyWarning, match=r"accuracy is not guaranteed \(privacy is\): .* by \d+, more than .* = 50"
+        AccuracyWarning, match=r"not guaranteed \(privacy is\): .* by \d+, and alpha allows 50 at threshold 100"
     ):
         low = make_tree_classifier(*LEAVES, **{**USUAL, "threshold": 100, "mass": 150})
     assert low.map(1)[0] == 1.0
