@@ -168,9 +168,9 @@ def test_claim_on_random_trees_of_up_to_twelve_nodes(q):
 def test_claim_on_many_trees(q):
     rng = random.Random(3)
     for parents in TREES:
-        for _ in range(250):
+        for _ in range(60):
             check_tree(parents, q, rng, range(len(parents)))
-    for _ in range(150):
+    for _ in range(50):
         parents = random_tree(rng, rng.randint(6, 12))
         check_tree(parents, q, rng, rng.sample(range(len(parents)), 3))
 
@@ -196,10 +196,10 @@ def test_claim_on_wide_stars(q, numbers):
 @pytest.mark.parametrize("q", RATIOS)
 @pytest.mark.parametrize("radius", range(1, 7))
 def test_claim_on_many_wide_stars(q, radius):
-    for margin, more in product(range(radius + 1), (0, 2)):
-        numbers = max(radius, 2 * margin) + 1 + more, radius, margin
+    for margin in range(radius + 1):
+        numbers = max(radius, 2 * margin) + 1, radius, margin
         check_wide(q, numbers, 20)
-        check_wide(q, numbers, 400)
+    check_wide(q, (radius + 2, radius, radius // 2), 400)
 
 
 def test_many_light_siblings_stay_within_the_claim():
