@@ -245,12 +245,10 @@ def test_one_survivor_of_many_reaches_a_good_part_of_delta():
 
 
 def moves(rng, counts, distance):
-    """The counts with as many people more or fewer, anywhere."""
-    out = list(counts)
-    while distance:
-        node, step = rng.randrange(len(counts)), rng.choice([1, 1, -1])
-        if out[node] + step >= 0 and (out[node] - counts[node]) * step >= 0:
-            out[node], distance = out[node] + step, distance - 1
+    """The counts with as many people more or fewer, anywhere; a node only gains or only loses."""
+    out, signs = list(counts), [rng.choice([1, 1, -1]) if people >= distance else 1 for people in counts]
+    for node in rng.choices(range(len(counts)), k=distance):
+        out[node] += signs[node]
     return out
 
 
