@@ -169,9 +169,9 @@ def test_claim_on_random_trees_of_up_to_twelve_nodes(q):
 def test_claim_on_many_trees(q):
     rng = random.Random(3)
     for parents in TREES:
-        for _ in range(250):
+        for _ in range(60):
             check_tree(parents, q, rng, range(len(parents)))
-    for _ in range(150):
+    for _ in range(50):
         parents = random_tree(rng, rng.randint(6, 12))
         check_tree(parents, q, rng, rng.sample(range(len(parents)), 3))
 
@@ -197,10 +197,10 @@ def test_claim_on_wide_stars(q, numbers):
 @pytest.mark.parametrize("q", RATIOS)
 @pytest.mark.parametrize("radius", range(1, 7))
 def test_claim_on_many_wide_stars(q, radius):
-    for margin, more in product(range(radius + 1), (0, 2)):
-        numbers = max(radius, 2 * margin) + 1 + more, radius, margin
+    for margin in range(radius + 1):
+        numbers = max(radius, 2 * margin) + 1, radius, margin
         check_wide(q, numbers, 20)
-        check_wide(q, numbers, 400)
+    check_wide(q, (radius + 2, radius, radius // 2), 400)
 
 
 def test_many_light_siblings_stay_within_the_claim():
@@ -246,12 +246,10 @@ def test_one_survivor_of_many_reaches_a_good_part_of_delta():
 
 
 def moves(rng, counts, distance):
-    """The counts with as many people more or fewer, anywhere."""
-    out = list(counts)
-    while distance:
-        node, step = rng.randrange(len(counts)), rng.choice([1, 1, -1])
-        if out[node] + step >= 0 and (out[node] - counts[node]) * step >= 0:
-            out[node], distance = out[node] + step, distance - 1
+    """The counts with as many people more or fewer, anywhere; a node only gains or only loses."""
+    out, signs = list(counts), [rng.choice([1, 1, -1]) if people >= distance else 1 for people in counts]
+    for node in rng.choices(range(len(counts)), k=distance):
+        out[node] += signs[node]
     return out
 
 
