@@ -191,7 +191,10 @@ def _undetermined(layout: TreeLayout, place: int) -> None:
 
 
 def check_variances(tree: Tree, variances: object, *, name: str = "variances") -> Floats:
-    """Variances by node id, from one number for each node or one for each level; `inf` says "not measured"."""
+    """Variances by node id, from one number for each node or one for each level; `inf` says "not measured".
+
+    A chain has as many levels as nodes: there the numbers are read by node id.
+    """
     try:
         given = np.array(variances, dtype=np.float64)
     except (TypeError, ValueError):
@@ -208,5 +211,4 @@ def check_variances(tree: Tree, variances: object, *, name: str = "variances") -
             f"{name}[{place}] ({given[place]}) must be from {LEAST_VARIANCE} to {LARGEST_VARIANCE}, "
             "or inf where nothing was measured"
         )
-    # A chain has as many levels as nodes: then both readings agree up to the order of ids, and nodes win.
     return given if given.size == tree.node_count else given[tree.node_levels]
