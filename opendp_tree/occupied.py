@@ -23,3 +23,16 @@ class Occupied:
     counts: Ints
     names: Ints
     """What the tree calls each place: a node id, or a row among the sorted keys."""
+
+    def nodes_at(self, level: int) -> tuple[Ints, Ints]:
+        """The nodes of a level with people at or below them: the first place of each, and the place after its last.
+
+        >>> two = np.array([2, 2, 1])  # places ("a", "x"), ("a", "y") and ("b",)
+        >>> Occupied(two, np.array([1, 0]), np.array([5, 5, 5]), np.arange(3)).nodes_at(1)
+        (array([0, 2]), array([2, 3]))
+        """
+        joins = np.concatenate(([-1], self.meets)) if self.levels.size else self.meets
+        starts = np.flatnonzero(joins < level)
+        ends = np.append(starts, self.levels.size)[1:]
+        real = self.levels[starts] >= level  # people at a node above this level stand alone between two others
+        return starts[real], ends[real]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from opendp_tree.occupied import Occupied
 from opendp_tree.open_tree import BitKeys, OpenTree, SparseCounts, bit_length
 
 if TYPE_CHECKING:
@@ -30,13 +31,9 @@ class CellKeys:
 
     def shown(self) -> tuple[Ints, Ints, Ints]:
         """All nodes with a cell at or below them, level by level: their level, and their range of cells."""
-        parts = []
-        joins = np.concatenate(([-1], self.meets)) if self.levels.size else self.meets
-        for level in range(self.tree.depth):
-            starts = np.flatnonzero(joins < level)
-            ends = np.append(starts, self.levels.size)[1:]
-            real = self.levels[starts] >= level  # a cell above this level stands alone between two others
-            parts.append((np.full(int(real.sum()), level), starts[real], ends[real]))
+        cells = Occupied(self.levels, self.meets, np.ones_like(self.levels), np.arange(self.levels.size))
+        nodes = [cells.nodes_at(level) for level in range(self.tree.depth)]
+        parts = [(np.full(starts.size, level), starts, ends) for level, (starts, ends) in enumerate(nodes)]
         levels, firsts, lasts = (np.concatenate(part) for part in zip(*parts, strict=True))
         return levels, firsts, lasts
 

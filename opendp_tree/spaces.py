@@ -99,22 +99,27 @@ def _is_sparse(value: object, tree: OpenTree) -> bool:
     return type(value) is SparseCounts and value.tree == tree
 
 
+def sparse_reader(described: SparseLeafCounts, tree: Tree | None) -> tuple[OpenTree, Callable[[Any], SparseCounts]]:
+    """The tree of a domain of sparse counts, and how to read its members."""
+    open_tree = described.tree
+    if tree is not None:
+        raise ValueError(f"tree ({tree}) must not be given: input_domain carries {open_tree}")
+
+    def read(data: Any) -> SparseCounts:
+        if not _is_sparse(data, open_tree):
+            raise TypeError("the data must be sparse counts of the tree of input_domain. Hint: tree.count(keys)")
+        return data  # type: ignore[no-any-return]
+
+    return open_tree, read
+
+
 def read_occupied(
     input_domain: Domain, tree: Tree | None
 ) -> tuple[Tree | OpenTree, Callable[[Any], SparseCounts | Occupied]]:
     """The tree of a domain of leaf counts, and how to read where its people are."""
     described = input_domain.descriptor if isinstance(input_domain, ExtrinsicDomain) else None
     if isinstance(described, SparseLeafCounts):
-        open_tree = described.tree
-        if tree is not None:
-            raise ValueError(f"tree ({tree}) must not be given: input_domain carries {open_tree}")
-
-        def read_sparse(data: Any) -> SparseCounts:
-            if not _is_sparse(data, open_tree):
-                raise TypeError("the data must be sparse counts of the tree of input_domain. Hint: tree.count(keys)")
-            return data  # type: ignore[no-any-return]
-
-        return open_tree, read_sparse
+        return sparse_reader(described, tree)
     space = CountSpace.of(input_domain)
     public = space.leaf_tree(tree)
     return public, lambda data: public.occupied(space.read(data))

@@ -12,15 +12,17 @@ import numpy as np
 import numpy.typing as npt
 from opendp.measures import approximate, max_divergence, zero_concentrated_divergence
 from opendp.metrics import l1_distance
-from opendp.mod import Domain, Measurement, Metric, assert_features
+from opendp.mod import Domain, ExtrinsicDomain, Measurement, Metric, assert_features
 
 from opendp_tree import noise as noises
 from opendp_tree import saturate
 from opendp_tree._opendp import make_measurement, to_then
 from opendp_tree.arguments import check_choice, check_integer, check_probability, check_scale, read_distance
 from opendp_tree.measurements.tree_noise import check_weights, level_scales, one_or_all
+from opendp_tree.open_cells import CellKeys, cell_keys
+from opendp_tree.open_tree import OpenTree, SparseCounts
 from opendp_tree.release import PrivacyStatement
-from opendp_tree.spaces import CountSpace, check_metric
+from opendp_tree.spaces import CountSpace, SparseLeafCounts, check_metric, sparse_reader
 from opendp_tree.theorems.discrete_gaussian import gaussian_tail
 from opendp_tree.theorems.interval import Interval, exp, round_up
 from opendp_tree.theorems.pruned_descent import (
@@ -44,17 +46,27 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class PrunedRelease:
-    """The nodes that are shown, by id from the root down, and their noisy counts."""
+    """The nodes that are shown, from the root down, and their noisy counts.
 
-    tree: Tree
+    `nodes` are ids; an open tree has none, and shows its nodes in `to_frame()`, in the order of `counts`.
+    """
+
+    tree: Tree | OpenTree
     nodes: Ints
     counts: Ints
     statement: PrivacyStatement
+    keys: CellKeys | None = None
 
     def to_frame(self) -> pl.DataFrame:
-        """One row a shown node: `level` (the root's is 0), labels or node ids, `count`."""
-        from opendp_tree.frames import node_frame
+        """One row a shown node: `level` (the root's is 0), where it is, and `count`.
 
+        Where it is: label columns, a node id, or a `prefix`, as the tree has it.
+        """
+        from opendp_tree.frames import node_frame, with_columns
+
+        if not isinstance(self.tree, Tree):
+            assert self.keys is not None
+            return with_columns(self.keys.to_frame(self.nodes, self.keys.levels[self.nodes]), {"count": self.counts})
         counts, shown = np.zeros(self.tree.node_count, dtype=np.int64), np.zeros(self.tree.node_count, dtype=np.bool_)
         counts[self.nodes], shown[self.nodes] = self.counts, True
         frame = node_frame(self.tree, {"count": counts, "shown": shown})
@@ -190,6 +202,7 @@ def make_pruned_descent(
 
     Give `threshold`, or give `delta` to get the lowest thresholds whose delta at distance `d_in` is at most that; the
     map then reports exactly `delta` up to that distance. `weights` are as in `make_tree_laplace`, none of them 0.
+    `input_domain` is as for `make_tree_sum`, or `leaf_domain` of an `OpenTree`.
 
     >>> import opendp.prelude as dp
     >>> from opendp_tree import Tree, leaf_domain
@@ -203,8 +216,7 @@ def make_pruned_descent(
     [(), ('be',), ('be', 'ghent')]
     """
     assert_features("contrib")
-    space = CountSpace.of(input_domain)
-    found = space.leaf_tree(tree)
+    found, read = _reader(input_domain, tree)
     check_metric(input_metric, l1_distance)
     check_scale(scale)
     check_choice(noise, name="noise", choices=("laplace", "gaussian"))
@@ -216,13 +228,50 @@ def make_pruned_descent(
     measure = max_divergence() if noise == "laplace" else zero_concentrated_divergence()
 
     def function(data: Any) -> PrunedRelease:
-        nodes, counts = _shown(found, found.sum(space.read(data)), pruning)
-        return PrunedRelease(found, nodes, counts, _statement(pruning, float(scale)))
+        counts, statement = read(data), _statement(pruning, float(scale))
+        if isinstance(counts, SparseCounts):
+            return _open_release(counts, pruning, statement)
+        assert isinstance(found, Tree)
+        return PrunedRelease(found, *_shown(found, counts, pruning), statement)
 
     return make_measurement(input_domain, input_metric, approximate(measure), function, pruning.map)
 
 
 then_pruned_descent = to_then(make_pruned_descent)
+
+
+def _reader(input_domain: Domain, tree: Tree | None) -> tuple[Tree | OpenTree, Callable[[Any], SparseCounts | Ints]]:
+    """The tree of a domain of leaf counts, and how to read its sparse counts or its node counts."""
+    if isinstance(input_domain, ExtrinsicDomain) and isinstance(input_domain.descriptor, SparseLeafCounts):
+        return sparse_reader(input_domain.descriptor, tree)
+    space = CountSpace.of(input_domain)
+    found = space.leaf_tree(tree)
+    return found, lambda data: found.sum(space.read(data))
+
+
+def _open_release(counts: SparseCounts, pruning: Pruning, statement: PrivacyStatement) -> PrunedRelease:
+    """A descent over the non-empty nodes of an open tree: each is known by its level and its first place."""
+    firsts: list[Ints] = []
+    levels: list[LevelCounts] = []
+    occupied = counts.occupied
+    above = np.zeros(1, dtype=np.int64)
+    for level in range(counts.tree.depth):
+        starts, ends = occupied.nodes_at(level)
+        levels.append(
+            LevelCounts(
+                saturate.range_sums(occupied.counts, starts, ends), np.searchsorted(above, starts, side="right") - 1
+            )
+        )
+        firsts.append(starts)
+        above = starts
+    draw = noises.laplace if pruning.noise == "laplace" else noises.gaussian
+    shown = list(descend(levels, scales=pruning.scales, thresholds=pruning.thresholds, draw=draw))
+    places = np.concatenate([starts[at] for starts, (at, _) in zip(firsts, shown, strict=True)])
+    depths = np.repeat(np.arange(len(shown)), [at.size for at, _ in shown])
+    keys, order = cell_keys(counts, places, depths)
+    by_level = np.argsort(keys.levels, kind="stable")
+    noisy = np.concatenate([part for _, part in shown])[order][by_level]
+    return PrunedRelease(counts.tree, by_level, noisy, statement, keys)
 
 
 def _shown(tree: Tree, counts: Ints, pruning: Pruning) -> tuple[Ints, Ints]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import opendp_tree as ot
-from opendp_tree import Tree, leaf_domain, make_pruned_descent
+from opendp_tree import OpenTree, Tree, leaf_domain, make_pruned_descent, then_pruned_descent
 from opendp_tree.measurements.pruned_descent import LevelCounts, descend, tail
 from opendp_tree.theorems.discrete_gaussian import gaussian_tail
 from opendp_tree.theorems.interval import exp, round_up
@@ -185,3 +185,47 @@ def test_the_context_solves_for_the_scale():
 def test_wrong_arguments_are_named(options, error, message):
     with pytest.raises(error, match=message):
         make_pruned_descent(*SPACE, **{"scale": 1.0, **options})
+
+
+def test_open_and_public_trees_agree():
+    """With hardly any noise the same nodes are shown with the same counts, people at inner nodes included."""
+    rows = [("a", "x")] * 40 + [("a", "y")] * 30 + [("b",)] * 25 + [("a",)] * 7 + [("c", "z")] * 2
+    tree = OpenTree.columns(2)
+    space = leaf_domain(tree), dp.l1_distance(T="i64")
+    release = (space >> then_pruned_descent(0.02, threshold=10))(tree.count(rows))
+    assert release.to_frame().rows() == [
+        (0, None, None, 104),
+        (1, "a", None, 77),
+        (1, "b", None, 25),
+        (2, "a", "x", 40),
+        (2, "a", "y", 30),
+    ]
+    public = Tree.from_paths([("a", "x"), ("a", "y"), ("b",), ("c", "z")])
+    space = leaf_domain(public), dp.l1_distance(T="i64")
+    found = (space >> then_pruned_descent(0.02, threshold=10))(public.count([row for row in rows if row != ("a",)]))
+    assert found.to_frame().rows() == [
+        (0, None, None, 97),
+        (1, "a", None, 70),
+        (1, "b", None, 25),
+        (2, "a", "x", 40),
+        (2, "a", "y", 30),
+    ]
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_open_trees_cost_what_public_ones_of_their_depth_do(noise):
+    open_space = leaf_domain(OpenTree.bits(4)), dp.l1_distance(T="i64")
+    public_space = leaf_domain(Tree.balanced(branching=2, depth=5)), dp.l1_distance(T="i64")
+    for people in (0, 1, 3):
+        maps = [
+            (space >> then_pruned_descent(3.0, delta=1e-6, noise=noise)).map(people)
+            for space in (open_space, public_space)
+        ]
+        assert maps[0] == maps[1]
+
+
+def test_open_trees_without_people_show_the_root_at_most():
+    tree = OpenTree.bits(8)
+    large = (leaf_domain(tree), dp.l1_distance(T="i64")) >> then_pruned_descent(1.0, delta=1e-6)
+    assert large(tree.count([])).to_frame().height == 0
+    assert large(tree.count([7] * 10_000)).to_frame()["bits"].to_list() == list(range(9))
