@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Hashable, Iterable, Sequence
-from datetime import date
 from functools import cached_property
 from typing import Any, NoReturn
 
@@ -14,11 +13,9 @@ import numpy.typing as npt
 from opendp_tree import saturate
 from opendp_tree.occupied import Occupied
 from opendp_tree.tree_arrays import check_parents, node_levels, subtree_ranges
+from opendp_tree.tree_paths import Label, Path, read_paths, tagged_label
 
 Ints = npt.NDArray[np.int64]
-Label = str | int | bool | date | None
-Path = tuple[Label, ...]
-
 __all__ = ["Label", "Path", "Tree"]
 
 
@@ -81,7 +78,7 @@ class Tree:
         >>> Tree.from_paths([("a", "x"), ("a", "y"), ("b",)]).paths()
         [('a', 'x'), ('a', 'y'), ('b',)]
         """
-        parents, labels = _read_paths(paths)
+        parents, labels = read_paths(paths)
         return cls(np.array(parents, dtype=np.int64), tuple(labels))
 
     @classmethod
@@ -331,44 +328,3 @@ class Tree:
 def _frozen(array: Ints) -> Ints:
     array.flags.writeable = False
     return array
-
-
-def tagged_label(label: Any) -> tuple[type, Any]:
-    """A key that keeps 1, True and "1" apart."""
-    if isinstance(label, np.generic):
-        label = label.item()
-    return type(label), label
-
-
-def _read_paths(paths: Iterable[Sequence[Label]]) -> tuple[list[int], list[Label]]:
-    parents: list[int] = [-1]
-    labels: list[Label] = [None]
-    nodes: dict[tuple[int, Hashable], int] = {}
-    leaves: set[int] = set()
-    inner: set[int] = set()
-    for path in paths:
-        if isinstance(path, str) or not isinstance(path, Sequence):
-            raise TypeError(f"paths must hold tuples of labels, found {path!r}. Hint: wrap a single label: (label,)")
-        node = 0
-        for given in path:
-            label = given.item() if isinstance(given, np.generic) else given
-            if not isinstance(label, (str, int, date, type(None))):
-                raise TypeError(f"paths: label {label!r} must be a str, int, bool, date or None")
-            inner.add(node)
-            parent, node = node, nodes.setdefault((node, tagged_label(label)), len(parents))
-            if node == len(parents):
-                parents.append(parent)
-                labels.append(label)
-        if node in leaves:
-            raise ValueError(f"paths: {tuple(path)!r} occurs twice")
-        leaves.add(node)
-    if not leaves:
-        raise ValueError("paths must hold at least one path")
-    if leaves & inner:
-        node = min(leaves & inner)
-        names: list[Label] = []
-        while node:
-            names.append(labels[node])
-            node = parents[node]
-        raise ValueError(f"paths: {tuple(reversed(names))!r} is both a leaf and an inner node")
-    return parents, labels

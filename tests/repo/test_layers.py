@@ -13,7 +13,7 @@ PACKAGE = ROOT / "opendp_tree"
 LAYERS = [
     {"theorems"},
     {"saturate", "_opendp", "occupied"},
-    {"tree_arrays", "arguments"},
+    {"tree_arrays", "tree_paths", "arguments"},
     {"tree", "noise"},
     {"frames"},
     {"open_tree"},
