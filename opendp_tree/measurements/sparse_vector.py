@@ -196,8 +196,8 @@ def make_sparse_vector(
     reader = _Reader(input_domain, input_metric, counts, sensitivity, d_in, monotonic)
 
     def function(data: Any) -> Any:
-        session = _Session(reader, data, SparseVector(calibration), after_cutoff == "refuse")
-        return new_queryable(session.answer, Q="ExtrinsicObject", A="ExtrinsicObject")
+        dialogue = _Dialogue(reader, data, SparseVector(calibration), after_cutoff == "refuse")
+        return new_queryable(dialogue.answer, Q="ExtrinsicObject", A="ExtrinsicObject")
 
     def privacy_map(distance: int | float) -> float:
         steps = math.ceil(read_distance(distance) / d_in)
@@ -279,8 +279,8 @@ class _Reader:
             )
 
 
-class _Session:
-    """One dataset, as it was when the session began, under one running sparse vector."""
+class _Dialogue:
+    """One dataset, as it was at the start, under one running sparse vector."""
 
     def __init__(self, reader: _Reader, data: Any, running: SparseVector, refuses: bool) -> None:
         self._reader, self._running, self._refuses = reader, running, refuses
