@@ -21,6 +21,7 @@ Floats = npt.NDArray[np.float64]
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 LEAST_VARIANCE, LARGEST_VARIANCE = 1e-100, 1e100
+_NEARLY_ALL = 0.99
 
 
 @dataclass(frozen=True)
@@ -105,8 +106,14 @@ class LeastSquares:
     """At each place the variance of the best estimate from the nodes at and below it."""
     trust: Floats
     """At each inner place, the weight of its children's sum against its own measurement."""
+    keep: Floats
+    """At each inner place, the weight of its own measurement: 1 - trust, without cancellation."""
     share: Floats
     """At each place below the root, the part that it takes of what its parent's children lack."""
+    heavy: tuple[tuple[Ints, Ints], ...]
+    """For each level the children that take nearly all of it, as places, and which inner node is their parent."""
+    weak: tuple[tuple[Ints, Ints], ...]
+    """For each level the inner nodes whose own measurement has hardly any weight, as places, and which they are."""
     variances: Floats
     """The variance of each node's estimate, by node id."""
 
@@ -117,9 +124,12 @@ class LeastSquares:
         given = layout.place(variances)
         measured = np.isfinite(given)
         with np.errstate(divide="ignore", invalid="ignore"):
-            below, trust = _upward(layout, given)
+            below, trust, keep = _upward(layout, given)
             share, final = _downward(layout, below)
-        return cls(layout, None if measured.all() else measured, below, trust, share, layout.by_node(final))
+        heavy = tuple(_heavy(level, share) for level in layout.levels)
+        weak = tuple(_weak(level, keep) for level in layout.levels)
+        known = None if measured.all() else measured
+        return cls(layout, known, below, trust, keep, share, heavy, weak, layout.by_node(final))
 
     def solve(self, measurements: npt.NDArray[np.number]) -> Floats:
         """The estimates, by node id, from measurements by node id; what stands at unmeasured nodes is not read."""
@@ -135,31 +145,49 @@ class LeastSquares:
     def ascend(self, values: Floats) -> tuple[Floats, list[Floats]]:
         """Each place's best estimate from the nodes at and below it, in place, and the sums over children."""
         sums: list[Floats] = []
-        for level in reversed(self.layout.levels):
+        for level, (weak, parents) in zip(reversed(self.layout.levels), reversed(self.weak), strict=True):
             total = level.sums(values)
             gap = total - values[level.inner]
             gap *= self.trust[level.inner]
+            if weak.size:  # a huge value of tiny weight: two products, not a step from it towards the sum
+                own = values[weak] * self.keep[weak] + self.trust[weak] * total[parents]
             values[level.inner] += gap
+            if weak.size:
+                values[weak] = own
             sums.append(total)
         return values, sums[::-1]
 
     def descend(self, values: Floats, sums: list[Floats]) -> Floats:
         """The final estimates from what `ascend` gives, in place."""
-        for level, total in zip(self.layout.levels, sums, strict=True):
+        for level, total, (heavy, parents) in zip(self.layout.levels, sums, self.heavy, strict=True):
             lacking = level.spread(values[level.inner] - total)
             lacking *= self.share[level.children]
             values[level.children] += lacking
+            if heavy.size:  # what its siblings leave, rather than a huge value less a huge correction
+                values[heavy] = 0.0
+                values[heavy] = (values[level.inner] - level.sums(values))[parents]
         return values
 
 
-def _upward(layout: TreeLayout, given: Floats) -> tuple[Floats, Floats]:
-    below, trust = given.copy(), np.zeros_like(given)
+def _heavy(level: Level, share: Floats) -> tuple[Ints, Ints]:
+    found = np.flatnonzero(share[level.children] > _NEARLY_ALL)
+    return found + level.children.start, np.searchsorted(level.starts, found, side="right") - 1
+
+
+def _weak(level: Level, keep: Floats) -> tuple[Ints, Ints]:
+    found = np.flatnonzero((keep[level.inner] > 0) & (keep[level.inner] < 1 - _NEARLY_ALL))
+    return found + level.inner.start if isinstance(level.inner, slice) else level.inner[found], found
+
+
+def _upward(layout: TreeLayout, given: Floats) -> tuple[Floats, Floats, Floats]:
+    below, trust, keep = given.copy(), np.zeros_like(given), np.ones_like(given)
     for level in reversed(layout.levels):
         from_children, own = 1 / level.sums(below), 1 / given[level.inner]
         total = own + from_children
         below[level.inner] = 1 / total
         trust[level.inner] = np.where(total > 0, from_children / total, 0.0)
-    return below, trust
+        keep[level.inner] = np.where(total > 0, own / total, 1.0)
+    return below, trust, keep
 
 
 def _downward(layout: TreeLayout, below: Floats) -> tuple[Floats, Floats]:
@@ -196,9 +224,12 @@ def check_variances(tree: Tree, variances: object, *, name: str = "variances") -
     A chain has as many levels as nodes: there the numbers are read by node id.
     """
     try:
-        given = np.array(variances, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise TypeError(f"{name} must be numbers, one for each level or one for each node") from None
+        given = np.array(variances)
+    except ValueError:
+        given = np.array(None)
+    if given.dtype.kind not in "iuf":
+        raise TypeError(f"{name} must be numbers, one for each level or one for each node")
+    given = given.astype(np.float64)
     if given.shape not in ((tree.depth,), (tree.node_count,)):
         raise ValueError(
             f"{name} (of shape {given.shape}) must hold one number for each of the {tree.depth} levels, "

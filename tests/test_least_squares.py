@@ -121,7 +121,9 @@ def test_layouts_put_siblings_side_by_side():
         (1.0, ValueError, r"variances \(of shape \(\)\) must hold"),
         ([], ValueError, r"variances \(of shape \(0,\)\) must hold"),
         (["a", 1.0], TypeError, "variances must be numbers"),
-        ([None, 1.0], ValueError, r"variances\[0\] \(nan\) must be from"),
+        ([None, 1.0], TypeError, "variances must be numbers"),
+        ([True, True], TypeError, "variances must be numbers"),
+        ([[1.0], [1.0, 2.0]], TypeError, "variances must be numbers"),
     ],
 )
 def test_wrong_variances_are_named(variances, error, message):

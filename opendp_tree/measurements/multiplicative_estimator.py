@@ -60,7 +60,7 @@ def make_multiplicative_estimator(
     after all, accuracy is lost and privacy is not.
 
     Negative counts are allowed and harmless: the estimate is then as for 0. The release is an int64 array by node id
-    (a list from vector domains). A million nodes take seconds.
+    (a list from vector domains). A million nodes take seconds; a small `alpha` means many rounds of some milliseconds.
 
     >>> import numpy as np
     >>> import opendp.prelude as dp
@@ -163,6 +163,8 @@ class _Request:
             eta=self.eta,
             depth=depth,
         )
+        if not math.isfinite(found):
+            raise ValueError(f"alpha ({float(self.alpha)}) is too small for a default tau_min. Hint: give tau_min")
         return Fraction(found)
 
     def ladder(self, tau_min: Fraction) -> Ladder:
@@ -199,6 +201,8 @@ class _RootCount:
         if request.mass_bound is not None:
             return None
         scale = round_up(2 / request.epsilon)
+        if not math.isfinite(scale):
+            raise ValueError(f"epsilon ({float(request.epsilon)}) must be larger. Hint: mass_bound")
         radius = least_radius(Fraction(scale), request.delta / 2)
         if radius > LIMIT:
             raise ValueError(

@@ -165,7 +165,9 @@ def level_delta(noise: str, scale: Fraction, threshold: int, d_in: int) -> float
     if d_in == 0:
         return 0.0
     one, together = tail(noise, scale, threshold - 1), tail(noise, scale, threshold - d_in)
-    return max(round_up(part) for part in pruned_deltas(one, together, d_in))
+    at_once, apart = pruned_deltas(one, together, d_in)
+    # The union bound is no smaller, but does not lose its digits where the tail is tiny.
+    return max(round_up(at_once), min(round_up(apart), round_up(one * d_in)))
 
 
 def lowest_threshold(noise: str, scale: Fraction, delta: Fraction, d_in: int) -> int:

@@ -69,7 +69,8 @@ def make_tree_classifier(
 
     `roots` are the ids of the nodes whose whole subtrees are to be classified, by default the tree's root. None may
     be below another: so no two trees share a leaf, and the forest costs what one tree does.
-    `input_domain` is as for `make_tree_sum`. The release is a `NodeClasses`.
+    `input_domain` is as for `make_tree_sum`. The release is a `NodeClasses`. The cost is a few passes over the nodes
+    for each stop: one in the estimators; as many as `mass` allows here, if that many nodes are heavy.
 
     >>> import opendp.prelude as dp
     >>> from opendp_tree import Tree, leaf_domain
@@ -122,7 +123,13 @@ then_tree_classifier = to_then(make_tree_classifier)
 
 def fitting(wanted: Round, *, depth: int) -> Classifier:
     """The classifier for a round, once its numbers are sure to fit the noise and the counts."""
-    run = classifier(wanted, depth=depth)
+    try:
+        run = classifier(wanted, depth=depth)
+    except OverflowError:
+        raise ValueError(
+            f"epsilon ({float(wanted.epsilon)}) and threshold ({float(wanted.threshold)}) must not be so small: "
+            "no float holds the noise's scale"
+        ) from None
     if run.scale > noise.LARGEST_SCALE:
         raise ValueError(
             f"epsilon ({float(wanted.epsilon)}) must be larger: with {run.cutoff} possible answers "
@@ -190,7 +197,8 @@ def _stopping_levels(
 def _difference(left: Ints, right: Ints) -> Ints:
     """The exact difference, or the end of int64 beyond which it lies.
 
-    It is compared with a threshold minus a count, which is inside: so the comparison is exact, and nothing saturates.
+    It is compared with a threshold minus a count, which is inside: so the comparison is that of the exact difference,
+    but for draws that int64 could not hold (see the proof's card).
     """
     difference = left - right
     wrapped = ((left ^ right) & (left ^ difference)) < 0

@@ -72,6 +72,8 @@ class Consistency:
             lower, upper = np.maximum(lower, 0.0), np.maximum(upper, 0.0)
         if self.nonnegative or self.integers:  # a wider interval holds the truth no less often
             lower, upper = np.minimum(lower, estimates), np.maximum(upper, estimates)
+        for array in (estimates, centre):  # which may be one: what a range is counted from must not change
+            array.flags.writeable = False
         fit = Fit(solver, self.multiplier, centre, self.nonnegative)
         return TreeRelease(layout.tree, estimates, lower, upper, self.confidence, statement, fit=fit)
 
@@ -120,6 +122,7 @@ def make_consistent(
     work = Consistency.of(
         tree, variances, noise=noise, confidence=confidence, nonnegative=nonnegative, integers=integers
     )
+    _check_chain(tree, variances)
 
     def function(data: Any) -> TreeRelease:
         try:
@@ -133,6 +136,16 @@ def make_consistent(
         return work.release(measurements, None)
 
     return make_function(function)
+
+
+def _check_chain(tree: Tree, variances: Any) -> None:
+    """On a chain there are as many levels as nodes; refuse to guess where the two readings differ."""
+    chain = tree.depth == tree.node_count and bool((tree.node_levels != np.arange(tree.depth)).any())
+    if chain and len(set(np.asarray(variances, dtype=np.float64).tolist())) > 1:
+        raise ValueError(
+            "variances of a chain must not differ unless its node ids run from the root down: they might be meant "
+            "by level or by node. Hint: number the nodes in that order"
+        )
 
 
 then_consistent = make_consistent

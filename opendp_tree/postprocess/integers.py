@@ -12,8 +12,6 @@ __all__ = ["whole_counts"]
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-_SAME = 1e-9  # a value this near an integer, relatively, is that integer plus rounding errors
-
 
 def whole_counts(layout: TreeLayout, values: Floats) -> Floats:
     """Consistent values, in breadth-first order, as integers that add up: each the floor or the ceiling of its value.
@@ -22,16 +20,22 @@ def whole_counts(layout: TreeLayout, values: Floats) -> Floats:
     fractions: never more than have a fraction. Beyond 2**53 floats hold no single units, and sums are as exact as they.
     """
     nearest = np.rint(values)
-    values = np.where(np.abs(values - nearest) <= _SAME * np.maximum(1.0, np.abs(nearest)), nearest, values)
+    # A value this near an integer is that integer plus rounding errors.
+    near = np.minimum(1e-3, 1e-9 + 64 * np.spacing(np.abs(nearest)))
+    values = np.where(np.abs(values - nearest) <= near, nearest, values)
     whole = np.floor(values)
     whole[0] = nearest[0]
     for level in layout.levels:
         lacking = whole[level.inner] - level.sums(whole)
         fractions = values[level.children] - whole[level.children]
         whole[level.children] += _rank(level, fractions) < level.spread(lacking)
-        rest = whole[level.inner] - level.sums(whole)
-        if rest.any():  # rounding errors made a sum of floors too large: the largest child can spare it
-            whole[level.children] += np.where(_rank(level, whole[level.children]) == 0, level.spread(rest), 0.0)
+        # Rounding errors may leave a sum off by a few: one each for the largest children, beyond 2**53 all for one.
+        for limit in (1.0, np.inf):
+            rest = level.spread(whole[level.inner] - level.sums(whole))
+            if not rest.any():
+                break
+            chosen = _rank(level, whole[level.children]) < np.where(limit == 1.0, np.abs(rest), rest != 0)
+            whole[level.children] += np.where(chosen, rest.clip(-limit, limit), 0.0)
     return whole
 
 

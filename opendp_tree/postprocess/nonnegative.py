@@ -42,8 +42,17 @@ def share_out(level: Level, totals: Floats, wishes: Floats, variances: Floats) -
         moved = np.where(left, wishes + variances * level.spread(step), 0.0)
         negative = moved < 0
         if not negative.any():
-            return moved
+            return _rescaled(level, totals, moved)
         left &= ~negative
+
+
+def _rescaled(level: Level, totals: Floats, moved: Floats) -> Floats:
+    """The same, so that sums hold even where huge wishes met a small total and floats lost it."""
+    found = np.add.reduceat(moved, level.starts)
+    moved *= level.spread(np.divide(totals, found, out=np.ones_like(found), where=found > 0))
+    lost = np.flatnonzero((found <= 0) & (totals > 0))
+    moved[level.starts[lost]] = totals[lost]
+    return moved
 
 
 def _finite(level: Level, variances: Floats) -> Floats:

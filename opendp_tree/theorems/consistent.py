@@ -21,7 +21,7 @@ def normal_multiplier(confidence: float) -> float:
     >>> round(normal_multiplier(0.95), 4)
     1.96
     """
-    return _NORMAL.inv_cdf((1 + confidence) / 2)
+    return -_NORMAL.inv_cdf((1 - confidence) / 2)
 
 
 @lru_cache(maxsize=256)

@@ -33,6 +33,8 @@ def group_loss(epsilon: Fraction, delta: Interval, *, k: int) -> tuple[float, fl
     total = round_up(k * epsilon)
     if k == 0 or delta.hi == 0:
         return total, 0.0
+    if k == 1:
+        return total, min(1.0, round_up(delta))
     if k * epsilon > _HUGE:
         return total, 1.0
     return total, min(1.0, round_up(group_delta(delta, ratio=exp(epsilon), k=k)))

@@ -45,7 +45,7 @@ def test_maps_are_the_theorems(scale, threshold):
         epsilon, delta = make_pruned_descent(*SPACE, scale, threshold=threshold).map(k)
         assert Fraction(epsilon) >= 3 * k / exact
         one, group = laplace_tail(q, threshold - 1), laplace_tail(q, threshold - k)
-        assert delta == max(round_up(group), round_up(1 - (1 - one) ** k))
+        assert delta == max(round_up(group), min(round_up(1 - (1 - one) ** k), round_up(one * k)))
         rho, delta = make_pruned_descent(*SPACE, scale, threshold=threshold, noise="gaussian").map(k)
         assert Fraction(rho) >= Fraction(3 * k * k, 2) / exact**2 > Fraction(math.nextafter(rho, 0))
         assert delta >= round_up(gaussian_tail(exact, threshold - k))
@@ -229,3 +229,9 @@ def test_open_trees_without_people_show_the_root_at_most():
     large = (leaf_domain(tree), dp.l1_distance(T="i64")) >> then_pruned_descent(1.0, delta=1e-6)
     assert large(tree.count([])).to_frame().height == 0
     assert large(tree.count([7] * 10_000)).to_frame()["bits"].to_list() == list(range(9))
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_tiny_deltas_have_thresholds(noise):
+    large = make_pruned_descent(leaf_domain(OpenTree.bits(4)), dp.l1_distance(T="i64"), 1.0, delta=1e-200, noise=noise)
+    assert large.map(1)[1] == 1e-200

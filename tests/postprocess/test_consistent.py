@@ -204,3 +204,59 @@ def test_contrib_is_asked_for():
     dp.disable_features("contrib")
     with pytest.raises(OpenDPException, match="contrib"):
         make_consistent(TREE, variances=[1.0, 1.0, 1.0])
+
+
+def test_whole_counts_of_many_large_siblings_stay_near_and_not_negative():
+    """A hundred siblings near 1e9, one of them followed by wide levels of small counts: each is floor or ceiling."""
+    parents, values = [-1], [0.0]
+    above = [0]
+    for size, value in ((100, 1e9 + 0.6), (1000, (1e9 + 0.6) / 1000), (1000, (1e9 + 0.6) / 1e6)):
+        first = len(parents)
+        parents += [above[0]] * size
+        values += [value] * size
+        above = list(range(first, first + size))
+    values[0] = 100 * (1e9 + 0.6)
+    tree = Tree.from_parents(parents)
+    options = {"variances": [1.0] * 4, "noise": "normal", "nonnegative": True, "integers": True}
+    release = make_consistent(tree, **options)(values)
+    assert release.estimates.min() >= 0
+    assert np.abs(release.estimates - values).max() <= 1.001
+    inner = np.bincount(parents[1:], weights=release.estimates[1:], minlength=tree.node_count)
+    has = np.bincount(parents[1:], minlength=tree.node_count) > 0
+    assert (inner[has] == release.estimates[has]).all()
+
+
+@pytest.mark.parametrize(
+    ("variances", "noisy", "expected"),
+    [
+        ([1e40, 1.0, 1.0], [1e20, 4.0, 6.0], [10.0, 4.0, 6.0]),
+        ([1.0, 1e40, 1.0], [10.0, 1e20, 6.0], [10.0, 4.0, 6.0]),
+    ],
+)
+def test_what_is_hardly_measured_hardly_matters(variances, noisy, expected):
+    release = make_consistent(Tree.balanced(branching=2, depth=2), variances=variances, noise="normal")(noisy)
+    assert release.estimates.tolist() == pytest.approx(expected, rel=1e-12)
+
+
+def test_non_negative_counts_add_up_where_wishes_are_huge():
+    tree = Tree.balanced(branching=3, depth=2)
+    release = make_consistent(tree, variances=[1e-6, 2.06e22, 3.88e17, 1.13e20], noise="normal", nonnegative=True)(
+        [1.0, 6.86e15, 1.53e15, -3.49e15]
+    )
+    assert release.estimates[1:].sum() == pytest.approx(release.estimates[0], rel=1e-12)
+    assert release.estimates.min() >= 0
+
+
+def test_variances_of_a_chain_are_not_guessed():
+    upside_down = Tree.from_parents([1, -1])
+    with pytest.raises(ValueError, match="variances of a chain must not differ unless its node ids run from the root"):
+        make_consistent(upside_down, variances=[1.0, 10000.0])
+    make_consistent(upside_down, variances=[2.0, 2.0])
+    with pytest.raises(TypeError, match="variances must be numbers"):
+        make_consistent(Tree.balanced(branching=2, depth=2), variances=["1", "1"])
+
+
+def test_released_estimates_cannot_be_changed():
+    release = make_consistent(Tree.balanced(branching=2, depth=2), variances=[1.0, 1.0])([3, 1, 2])
+    with pytest.raises(ValueError, match="read-only"):
+        release.estimates[0] = 5

@@ -27,3 +27,7 @@ def test_losses_are_rounded_up_and_capped():
     assert group_loss(Fraction(0), small, k=5)[1] >= 5e-9
     assert group_loss(third, small, k=2**63)[1] == 1.0
     assert math.isfinite(group_loss(third, small, k=2**63)[0])
+
+
+def test_one_person_pays_what_one_person_pays_at_any_epsilon():
+    assert group_loss(Fraction(10**7), Interval.of(Fraction(1, 2**20)), k=1) == (1e7, 2.0**-20)
