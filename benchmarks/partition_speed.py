@@ -35,7 +35,7 @@ def run() -> None:
         ),
         rows,
     )
-    print(f"\npeak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.1f} GiB")
+    print(f"\nPeak memory of the whole run: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.1f} GiB")
 
 
 def measure(words: np.ndarray, width: int) -> tuple[object, ...]:

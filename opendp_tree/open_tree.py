@@ -162,11 +162,15 @@ def _sorted_rows(codes: Ints, people: Ints) -> tuple[Ints, Ints]:
 
 def _count_bits(tree: OpenTree, keys: Iterable[Any]) -> SparseCounts:
     high, low = _read_words(tree, keys)
-    order = np.argsort(high)
-    high, low = high[order], low[order]
-    _sort_ties(high, low)
     new = np.ones(high.size, dtype=np.bool_)
-    np.logical_or(high[1:] != high[:-1], low[1:] != low[:-1], out=new[1:])
+    if tree.width <= 64:  # one word: values can be sorted, many times faster than places
+        high = np.sort(high)
+        np.not_equal(high[1:], high[:-1], out=new[1:])
+    else:
+        order = np.argsort(high)
+        high, low = high[order], low[order]
+        _sort_ties(high, low)
+        np.logical_or(high[1:] != high[:-1], low[1:] != low[:-1], out=new[1:])
     places = np.flatnonzero(new)
     counts = np.diff(np.append(places, high.size))
     if places.size < high.size:
@@ -201,8 +205,9 @@ def _read_words(tree: OpenTree, keys: Iterable[Any]) -> tuple[Words, Words]:
         high = np.array([key >> 64 for key in whole], dtype=np.uint64)
         low = np.array([key & (2**64 - 1) for key in whole], dtype=np.uint64)
     elif array.ndim == 1:
-        low = array[array >= 0].astype(np.uint64)
-        low = low if tree.width >= 64 else low[low < np.uint64(1 << tree.width)]
+        low = (array if array.dtype.kind == "u" else array[array >= 0]).astype(np.uint64)
+        if tree.width < 64 and low.size and low.max() >= np.uint64(1 << tree.width):
+            low = low[low < np.uint64(1 << tree.width)]
         high = np.zeros_like(low)
     elif array.ndim == 2 and array.shape[1] == 2 and array.dtype == np.uint64:
         high, low = np.ascontiguousarray(array[:, 0]), np.ascontiguousarray(array[:, 1])
