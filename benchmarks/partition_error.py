@@ -18,6 +18,7 @@ from opendp_tree.open_tree import SparseCounts
 
 PEOPLE, EPSILON, DELTA = 1_000_000, 1.0, 1e-6
 DEPTHS, ALPHAS = (9, 17, 33, 65, 129), (0.1, 0.5)
+PAPER = "the paper's, public"
 PAPER_DEPTH = 17  # deeper, the tree of all non-empty nodes has tens of millions
 PICTURE = Path(__file__).parents[1] / "docs" / "benchmarks" / "partition_error.svg"
 
@@ -32,7 +33,8 @@ def run() -> None:
             found = measure(counts, alpha, rng)
             for name, errors in found.items():
                 rows.append((depth, alpha, name, f"{errors.largest:.0f}", *(f"{x:.1f}" for x in errors.rmse)))
-                lines.setdefault(f"{name}, alpha {alpha:g}", []).append((depth, errors.largest))
+                if name != PAPER:  # its errors would flatten all others
+                    lines.setdefault(f"{name}, alpha {alpha:g}", []).append((depth, errors.largest))
     classes = [f"RMSE {low}-{high}" if high < math.inf else f"RMSE {low}-" for low, high in pairwise(CLASSES)]
     print_table(("depth", "alpha", "mechanism", "largest", *classes), rows)
     write_lines(PICTURE, lines, title="Largest alpha-error over all non-empty nodes, epsilon 1, delta 1e-6", x="depth")
@@ -47,7 +49,7 @@ def measure(counts: SparseCounts, alpha: float, rng: np.random.Generator) -> dic
     cells = {aim: partition(counts, alpha, aim) for aim in ("rmse", "largest")}
     names = ["partition", "partition, largest error", "pruned Gaussian", "Gaussian, public", "Laplace, public"]
     paper = paper_estimates(counts, alpha) if depth <= PAPER_DEPTH else None
-    errors = {name: Errors(alpha) for name in (names if paper is None else [*names, "the paper's, public"])}
+    errors = {name: Errors(alpha) for name in (names if paper is None else [*names, PAPER])}
     alive = np.ones(counts.occupied.counts.size, dtype=bool)  # places whose ancestors are all shown
     for level, starts, truth in nodes(counts):
         for name, aim in (("partition", "rmse"), ("partition, largest error", "largest")):
@@ -56,7 +58,7 @@ def measure(counts: SparseCounts, alpha: float, rng: np.random.Generator) -> dic
             where = np.searchsorted(starts, places[below], side="right") - 1
             errors[name].add(truth, np.bincount(where, noisy[below], minlength=starts.size))
         if paper is not None:
-            errors["the paper's, public"].add(truth, paper[level])
+            errors[PAPER].add(truth, paper[level])
         errors["Gaussian, public"].add(truth, truth + rng.normal(0, deviation, truth.size))
         errors["Laplace, public"].add(truth, truth + rng.laplace(0, depth / EPSILON, truth.size))
         estimate = truth + rng.normal(0, pruning, truth.size)

@@ -28,15 +28,19 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None
 
 
 def write_lines(path: Path, lines: Mapping[str, Sequence[tuple[float, float]]], *, title: str, x: str) -> None:
-    """A picture of lines over logarithmic axes."""
+    """A picture of lines over logarithmic axes. Names that differ in their last part alone share a colour."""
     import matplotlib
 
     matplotlib.use("svg")
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(figsize=(9, 5), layout="constrained")
+    kinds = list(dict.fromkeys(name.rpartition(", ")[0] for name in lines))
+    variants = list(dict.fromkeys(name.rpartition(", ")[2] for name in lines))
     for name, points in lines.items():
-        axes.plot(*zip(*points, strict=True), marker="o", label=name)
+        kind, _, variant = name.rpartition(", ")
+        dashes = ("-", "--", ":")[variants.index(variant)]
+        axes.plot(*zip(*points, strict=True), f"{dashes}o", color=f"C{kinds.index(kind)}", label=name)
     axes.set(title=title, xlabel=x, xscale="log", yscale="log")
     ticks = sorted({point[0] for points in lines.values() for point in points})
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])

@@ -72,7 +72,7 @@ def first_top(scale: float, radius: int, missing: Ints, *, token_known: bool, li
     if scale == 0:
         return np.full(missing.size, limit + 1, dtype=np.int64)
     waits = np.zeros(missing.size, dtype=np.int64)
-    waiting = np.arange(missing.size)
+    waiting: Ints = np.arange(missing.size)
     while waiting.size and limit > 0:
         span = min(limit, _LONGEST_WAIT)
         needed = missing[waiting]

@@ -222,7 +222,7 @@ class _Setting:
         least = number * float(plan.shape.doubt)
         if self.cap is not None:
             bounds = noise_bounds(number, plan.count_scale, self.count_radius, 0.0)
-            beyond = np.full(held.size, float(plan.shape.threshold + self.cap - 1))
+            beyond: Floats = np.full(held.size, float(plan.shape.threshold + self.cap - 1))
         else:
             # A quarter for each side of the noise, and half for the people outside cells.
             bounds = noise_bounds(number, plan.count_scale, None, miss / 4)

@@ -256,7 +256,7 @@ def _open_release(counts: SparseCounts, pruning: Pruning, statement: PrivacyStat
     firsts: list[Ints] = []
     levels: list[LevelCounts] = []
     occupied = counts.occupied
-    above = np.zeros(1, dtype=np.int64)
+    above: Ints = np.zeros(1, dtype=np.int64)
     for level in range(counts.tree.depth):
         starts, ends = occupied.nodes_at(level)
         levels.append(

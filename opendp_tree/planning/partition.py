@@ -149,7 +149,7 @@ def worst_rmse(scale: float, shape: PartitionShape, count_scale: float, *, alpha
     A node whose residual stays unmarked errs by that residual; one that is or holds cells, by their noise. Cells are
     taken to hold the carrier level, below which few are marked.
     """
-    residuals = np.linspace(0.0, shape.threshold + 12 * scale, 200)
+    residuals: Floats = np.linspace(0.0, shape.threshold + 12 * scale, 200, dtype=np.float64)
     unmarked = unmarked_chance(scale, shape, residuals)
     suppressed = np.maximum(np.abs(residuals - fill) - alpha * residuals, 0) ** 2
     marked = laplace_excess(np.zeros_like(residuals), alpha * residuals, count_scale)
