@@ -83,14 +83,16 @@ def code_paths(keys: Any, separator: str, count: int) -> tuple[Coded, npt.NDArra
 def decode(labels: Any, codes: npt.NDArray[np.int64]) -> pl.Series:
     """The labels of one level; null where a key ended. Depends on no label but those asked for."""
     asked = codes[codes >= 0]
-    # Built anew from values: a slice or a gather of texts would keep the buffers of all others alive.
+    # Built anew from values: a slice or a gather of texts would keep the buffers of all others alive. Times go through
+    # the integers that they are, because Python's hold no nanoseconds.
+    stored = labels.to_physical() if isinstance(labels, pl.Series) else labels
     values = (
-        labels.gather(asked).to_list() if isinstance(labels, pl.Series) else [labels[code] for code in asked.tolist()]
+        stored.gather(asked).to_list() if isinstance(stored, pl.Series) else [stored[code] for code in asked.tolist()]
     )
     column = np.full(codes.size, None, dtype=object)
     column[codes >= 0] = values
     if isinstance(labels, pl.Series):
-        return pl.Series(column.tolist(), dtype=labels.dtype)
+        return pl.Series(column.tolist(), dtype=stored.dtype).cast(labels.dtype)
     return _label_series(column.tolist())
 
 

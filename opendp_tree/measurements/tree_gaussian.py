@@ -41,7 +41,7 @@ def make_tree_gaussian(
     noise of scale/sqrt(w); weight 0 leaves it out. The other options are those of `make_consistent`.
 
     `input_domain` is `leaf_domain(tree)`, or a vector of i64 with the tree as an argument. A scale of 0 adds no noise
-    and promises nothing. The cost is some 150 ns a node for the noise, and two passes over the nodes.
+    and promises nothing. The cost is the noise, and two passes over the nodes.
 
     >>> import numpy as np
     >>> import opendp.prelude as dp

@@ -40,7 +40,7 @@ def make_tree_laplace(
     noise of scale/w; weight 0 leaves it out. The other options are those of `make_consistent`.
 
     `input_domain` is `leaf_domain(tree)`, or a vector of i64 with the tree as an argument. A scale of 0 adds no noise
-    and promises nothing. The cost is some 50 ns a node for the noise, and two passes over the nodes.
+    and promises nothing. The cost is the noise, and two passes over the nodes.
 
     >>> import opendp.prelude as dp
     >>> from opendp_tree import Tree, leaf_domain

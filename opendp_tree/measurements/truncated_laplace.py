@@ -49,7 +49,7 @@ def make_truncated_laplace(
 
     `input_domain` is an integer or a vector of integers (or `leaf_domain`, `node_domain`) under `absolute_distance`
     or `l1_distance`. Counts beyond ±(2**62 - 1) are clamped first, and results that do not fit the integer type become
-    the nearest that does. A scale of 0 adds no noise and promises nothing. The cost is some 20 to 70 ns a count.
+    the nearest that does. A scale of 0 adds no noise and promises nothing. The cost is a few table look-ups a count.
 
     >>> import opendp.prelude as dp
     >>> dp.enable_features("contrib")

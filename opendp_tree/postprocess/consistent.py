@@ -100,7 +100,7 @@ def make_consistent(
 
     `nonnegative` shares every node's count out from the root down so that none is negative, at some cost in bias and
     none in coverage if the true counts are not negative; `integers` rounds so that counts still add up. The cost is two
-    passes over the nodes and some 30 microseconds for each level; making it takes a few times that.
+    passes over the nodes and a few array operations for each level; making it takes a few times that.
 
     >>> import opendp.prelude as dp
     >>> from opendp_tree import Tree, leaf_domain, then_consistent, then_tree_sum
