@@ -30,24 +30,30 @@ from opendp_tree.measurements.truncated_laplace import (
     truncated_laplace_radius,
 )
 from opendp_tree.open_tree import OpenTree
-from opendp_tree.planning.partition import PartitionPlan, best_partition, plan_partition
+from opendp_tree.planning.candidate import Candidate
+from opendp_tree.planning.inverse import deepest_tree, smallest_epsilon
+from opendp_tree.planning.plan import Plan, plan
 from opendp_tree.postprocess.consistent import make_consistent, then_consistent
 from opendp_tree.postprocess.ranges import RangeCounts, prefix_counts, range_counts
+from opendp_tree.prediction.partition import PartitionPlan, best_partition, plan_partition
 from opendp_tree.release import PrivacyStatement, TreeRelease
 from opendp_tree.spaces import leaf_domain, node_domain
 from opendp_tree.theorems.classification import Round
 from opendp_tree.theorems.reduction import Ladder
 from opendp_tree.transformations.tree_sum import make_tree_sum, then_tree_sum
 from opendp_tree.tree import Tree
+from opendp_tree.tree_counts import make_tree_counts, then_tree_counts
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AccuracyWarning",
+    "Candidate",
     "Ladder",
     "NodeClasses",
     "OpenTree",
     "PartitionPlan",
+    "Plan",
     "PrivacyStatement",
     "PrunedRelease",
     "RangeCounts",
@@ -56,6 +62,7 @@ __all__ = [
     "TreeRelease",
     "best_partition",
     "choose_level_weights",
+    "deepest_tree",
     "leaf_domain",
     "make_above_threshold",
     "make_clipped_estimator",
@@ -66,6 +73,7 @@ __all__ = [
     "make_pruned_descent",
     "make_sparse_vector",
     "make_tree_classifier",
+    "make_tree_counts",
     "make_tree_gaussian",
     "make_tree_laplace",
     "make_tree_partition",
@@ -74,10 +82,12 @@ __all__ = [
     "make_truncated_laplace_profile",
     "multiplicative_threshold",
     "node_domain",
+    "plan",
     "plan_partition",
     "prefix_counts",
     "range_counts",
     "register",
+    "smallest_epsilon",
     "then_above_threshold",
     "then_clipped_estimator",
     "then_consistent",
@@ -87,6 +97,7 @@ __all__ = [
     "then_pruned_descent",
     "then_sparse_vector",
     "then_tree_classifier",
+    "then_tree_counts",
     "then_tree_gaussian",
     "then_tree_laplace",
     "then_tree_partition",

@@ -127,6 +127,11 @@ def with_columns(frame: pl.DataFrame, columns: Mapping[str, npt.NDArray[Any]]) -
     return frame.with_columns([pl.Series(name, array) for name, array in columns.items()])
 
 
+def record_frame(columns: Mapping[str, Sequence[Any]]) -> pl.DataFrame:
+    """A frame of plain columns."""
+    return pl.DataFrame(dict(columns), strict=False)
+
+
 def _codes(column: pl.Series, *, ends: bool) -> tuple[npt.NDArray[np.int64], pl.Series]:
     """Codes in the order of the labels; null ends a key (-1), or is a label of its own."""
     labels = column.unique().sort(nulls_last=False)

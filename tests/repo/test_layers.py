@@ -19,9 +19,11 @@ LAYERS = [
     {"open_tree"},
     {"forest", "open_cells", "spaces"},
     {"least_squares"},
-    {"release", "planning", "level_weights"},
+    {"release", "prediction", "level_weights"},
     {"postprocess"},
     {"transformations", "measurements"},
+    {"planning"},
+    {"tree_counts"},
     {"context"},
     {"__init__"},
 ]
