@@ -58,3 +58,13 @@ def test_whole_and_non_negative_if_asked():
     estimates = made(np.zeros(TREE.leaf_count, dtype=np.int64)).estimates
     assert (estimates >= 0).all()
     assert (estimates == np.rint(estimates)).all()
+
+
+@pytest.mark.parametrize("method", ["partition", "pruned laplace", "pruned gaussian"])
+@pytest.mark.parametrize("tree", [OpenTree.columns(2), OpenTree.bits(8), OpenTree.paths("/", depth=3)])
+def test_nobody_is_released_as_an_empty_frame(tree, method):
+    made = make_tree_counts(leaf_domain(tree), L1, epsilon=0.1, delta=1e-9, method=method)
+    for keys in ([], [("a",)], [3], ["a/b"]):
+        release = made(tree.count(keys))
+        assert release.to_frame().height == 0
+        assert "0 nodes" in release.describe()
