@@ -12,12 +12,16 @@ PACKAGE = ROOT / "opendp_tree"
 
 LAYERS = [
     {"theorems"},
-    {"saturate", "_opendp", "occupied"},
+    {"saturate", "_opendp", "occupied", "truncation"},
     {"tree_arrays", "tree_paths", "arguments"},
     {"tree", "noise"},
     {"frames"},
     {"open_tree"},
-    {"forest", "open_cells", "spaces"},
+    {"forest", "open_cells", "spaces", "keys"},
+    {"frame_addresses", "frame_groups"},
+    {"frame_keys", "frame_spaces"},
+    {"frame_lookup"},
+    {"frame_counts"},
     {"least_squares"},
     {"release", "planning", "level_weights"},
     {"postprocess"},
@@ -27,7 +31,16 @@ LAYERS = [
 ]
 
 
-TYPES_ONLY = ("open_cells.py", "release.py", "pruned_descent.py")
+POLARS = (
+    "frames.py",
+    "frame_addresses.py",
+    "frame_counts.py",
+    "frame_groups.py",
+    "frame_keys.py",
+    "frame_lookup.py",
+)
+"""Where frames are read and written."""
+TYPES_ONLY = ("frame_spaces.py", "open_cells.py", "release.py", "pruned_descent.py")
 """These name Polars in annotations."""
 
 
@@ -90,7 +103,7 @@ def test_randomness_is_drawn_in_one_place():
 def test_polars_is_used_in_one_place_and_only_the_context_registers():
     for path in modules():
         names = set(imports(path))
-        assert ("polars" in names) <= (path.name in ("frames.py", *TYPES_ONLY))
+        assert ("polars" in names) <= (path.name in (*POLARS, *TYPES_ONLY))
         assert ("opendp.context" in names) == (path.name == "context.py")
 
 
