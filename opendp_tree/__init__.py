@@ -1,6 +1,8 @@
 """Differentially private counts for every node of a hierarchy, as parts for the OpenDP Library."""
 
 from opendp_tree.context import register
+from opendp_tree.frame_spaces import frame_domain
+from opendp_tree.keys import Key
 from opendp_tree.level_weights import choose_level_weights
 from opendp_tree.measurements.above_threshold import make_above_threshold, then_above_threshold
 from opendp_tree.measurements.clipped_estimator import make_clipped_estimator, then_clipped_estimator
@@ -40,6 +42,7 @@ from opendp_tree.release import PrivacyStatement, TreeRelease
 from opendp_tree.spaces import leaf_domain, node_domain
 from opendp_tree.theorems.classification import Round
 from opendp_tree.theorems.reduction import Ladder
+from opendp_tree.transformations.leaf_counts import make_leaf_counts, then_leaf_counts
 from opendp_tree.transformations.tree_sum import make_tree_sum, then_tree_sum
 from opendp_tree.tree import Tree
 from opendp_tree.tree_counts import make_tree_counts, then_tree_counts
@@ -49,6 +52,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AccuracyWarning",
     "Candidate",
+    "Key",
     "Ladder",
     "NodeClasses",
     "OpenTree",
@@ -62,11 +66,13 @@ __all__ = [
     "best_partition",
     "choose_level_weights",
     "deepest_tree",
+    "frame_domain",
     "leaf_domain",
     "make_above_threshold",
     "make_clipped_estimator",
     "make_consistent",
     "make_ladder_estimator",
+    "make_leaf_counts",
     "make_multiplicative_estimator",
     "make_partition_estimator",
     "make_pruned_descent",
@@ -91,6 +97,7 @@ __all__ = [
     "then_clipped_estimator",
     "then_consistent",
     "then_ladder_estimator",
+    "then_leaf_counts",
     "then_multiplicative_estimator",
     "then_partition_estimator",
     "then_pruned_descent",

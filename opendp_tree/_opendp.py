@@ -13,7 +13,15 @@ from opendp._internal import _extrinsic_domain, _make_measurement, _make_transfo
 from opendp.extras._utilities import to_then
 from opendp.mod import Domain, Function, Measure, Measurement, Metric, Transformation
 
-__all__ = ["extrinsic_domain", "make_function", "make_measurement", "make_transformation", "secure_bytes", "to_then"]
+__all__ = [
+    "extrinsic_domain",
+    "make_function",
+    "make_measurement",
+    "make_transformation",
+    "secure_bytes",
+    "to_then",
+    "total_bound",
+]
 
 Callback = Callable[[Any], Any]
 
@@ -58,3 +66,12 @@ def secure_bytes(count: int) -> npt.NDArray[np.uint8]:
     if count and not fill_bytes(out.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8)), count):
         raise RuntimeError("the secure random number generator failed; nothing was released")
     return out
+
+
+def total_bound(bounds: Any) -> int | None:
+    """How far frames are apart in all, under OpenDP's frame distance; None if no bound says so."""
+    from opendp.metrics import _get_bound
+
+    bound: Any = _get_bound(bounds, [])  # type: ignore[no-untyped-call]
+    found: int | None = bound.per_group
+    return found

@@ -14,12 +14,14 @@ from opendp_tree.measurements.tree_gaussian import make_tree_gaussian
 from opendp_tree.measurements.tree_laplace import make_tree_laplace
 from opendp_tree.measurements.tree_partition import make_tree_partition
 from opendp_tree.measurements.truncated_laplace import make_truncated_laplace, make_truncated_laplace_profile
+from opendp_tree.transformations.leaf_counts import make_leaf_counts
 from opendp_tree.transformations.tree_sum import make_tree_sum
 
 __all__ = ["register"]
 
 _CONSTRUCTORS = (
     make_above_threshold,
+    make_leaf_counts,
     make_partition_estimator,
     make_sparse_vector,
     make_tree_partition,
