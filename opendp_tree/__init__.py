@@ -1,6 +1,6 @@
 """Differentially private counts for every node of a hierarchy, as parts for the OpenDP Library."""
 
-from opendp_tree.context import register
+from opendp_tree.context import FrameContext, FrameQuery, frame_context, register, tree_counts
 from opendp_tree.frame_spaces import frame_domain
 from opendp_tree.keys import Key
 from opendp_tree.level_weights import choose_level_weights
@@ -32,6 +32,7 @@ from opendp_tree.measurements.truncated_laplace import (
     truncated_laplace_radius,
 )
 from opendp_tree.open_tree import OpenTree
+from opendp_tree.pipeline import release_tree
 from opendp_tree.planning.candidate import Candidate
 from opendp_tree.planning.inverse import deepest_tree, smallest_epsilon
 from opendp_tree.planning.plan import Plan, plan
@@ -52,6 +53,8 @@ __version__ = "0.1.0"
 __all__ = [
     "AccuracyWarning",
     "Candidate",
+    "FrameContext",
+    "FrameQuery",
     "Key",
     "Ladder",
     "NodeClasses",
@@ -66,6 +69,7 @@ __all__ = [
     "best_partition",
     "choose_level_weights",
     "deepest_tree",
+    "frame_context",
     "frame_domain",
     "leaf_domain",
     "make_above_threshold",
@@ -92,6 +96,7 @@ __all__ = [
     "prefix_counts",
     "range_counts",
     "register",
+    "release_tree",
     "smallest_epsilon",
     "then_above_threshold",
     "then_clipped_estimator",
@@ -110,5 +115,6 @@ __all__ = [
     "then_tree_sum",
     "then_truncated_laplace",
     "then_truncated_laplace_profile",
+    "tree_counts",
     "truncated_laplace_radius",
 ]

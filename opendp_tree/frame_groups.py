@@ -47,6 +47,11 @@ def read_schema(columns: Any) -> pl.Schema:
     return pl.DataFrame(schema=dict(columns)).schema
 
 
+def empty_frame(schema: Mapping[str, Any]) -> pl.LazyFrame:
+    """A frame without rows."""
+    return pl.LazyFrame(schema=dict(schema))
+
+
 def read_frame(data: Any, kinds: Mapping[str, str]) -> pl.LazyFrame:
     """The frame, once its columns are sure to hold what was declared. Looks at the schema alone."""
     schema = schema_of(data)
