@@ -1,6 +1,7 @@
 """Differentially private counts for every node of a hierarchy, as parts for the OpenDP Library."""
 
 from opendp_tree.context import register
+from opendp_tree.errors import accuracy, is_accurate, mrmse_alpha, rmse_alpha, smoothed_relative_error
 from opendp_tree.level_weights import choose_level_weights
 from opendp_tree.measurements.above_threshold import make_above_threshold, then_above_threshold
 from opendp_tree.measurements.clipped_estimator import make_clipped_estimator, then_clipped_estimator
@@ -30,6 +31,8 @@ from opendp_tree.measurements.truncated_laplace import (
     truncated_laplace_radius,
 )
 from opendp_tree.open_tree import OpenTree
+from opendp_tree.planning.factorization import FactorizationBound, factorization_bound, unbiased_error_lower_bound
+from opendp_tree.planning.lower_bounds import ErrorBounds, error_lower_bound, packing_bound
 from opendp_tree.planning.partition import PartitionPlan, best_partition, plan_partition
 from opendp_tree.postprocess.consistent import make_consistent, then_consistent
 from opendp_tree.postprocess.ranges import RangeCounts, prefix_counts, range_counts
@@ -44,6 +47,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AccuracyWarning",
+    "ErrorBounds",
+    "FactorizationBound",
     "Ladder",
     "NodeClasses",
     "OpenTree",
@@ -54,8 +59,12 @@ __all__ = [
     "Round",
     "Tree",
     "TreeRelease",
+    "accuracy",
     "best_partition",
     "choose_level_weights",
+    "error_lower_bound",
+    "factorization_bound",
+    "is_accurate",
     "leaf_domain",
     "make_above_threshold",
     "make_clipped_estimator",
@@ -72,12 +81,16 @@ __all__ = [
     "make_tree_sum",
     "make_truncated_laplace",
     "make_truncated_laplace_profile",
+    "mrmse_alpha",
     "multiplicative_threshold",
     "node_domain",
+    "packing_bound",
     "plan_partition",
     "prefix_counts",
     "range_counts",
     "register",
+    "rmse_alpha",
+    "smoothed_relative_error",
     "then_above_threshold",
     "then_clipped_estimator",
     "then_consistent",
@@ -94,4 +107,5 @@ __all__ = [
     "then_truncated_laplace",
     "then_truncated_laplace_profile",
     "truncated_laplace_radius",
+    "unbiased_error_lower_bound",
 ]

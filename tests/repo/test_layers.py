@@ -14,7 +14,7 @@ LAYERS = [
     {"theorems"},
     {"saturate", "_opendp", "occupied"},
     {"tree_arrays", "tree_paths", "arguments"},
-    {"tree", "noise"},
+    {"tree", "noise", "errors"},
     {"frames"},
     {"open_tree"},
     {"forest", "open_cells", "spaces"},
