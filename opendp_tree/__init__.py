@@ -1,6 +1,7 @@
 """Differentially private counts for every node of a hierarchy, as parts for the OpenDP Library."""
 
 from opendp_tree.context import FrameContext, FrameQuery, frame_context, register, tree_counts
+from opendp_tree.errors import accuracy, is_accurate, mrmse_alpha, rmse_alpha, smoothed_relative_error
 from opendp_tree.frame_spaces import frame_domain
 from opendp_tree.keys import Key
 from opendp_tree.level_weights import choose_level_weights
@@ -34,7 +35,9 @@ from opendp_tree.measurements.truncated_laplace import (
 from opendp_tree.open_tree import OpenTree
 from opendp_tree.pipeline import release_tree
 from opendp_tree.planning.candidate import Candidate
+from opendp_tree.planning.factorization import FactorizationBound, factorization_bound, unbiased_error_lower_bound
 from opendp_tree.planning.inverse import deepest_tree, smallest_epsilon
+from opendp_tree.planning.lower_bounds import ErrorBounds, error_lower_bound, packing_bound
 from opendp_tree.planning.plan import Plan, plan
 from opendp_tree.postprocess.consistent import make_consistent, then_consistent
 from opendp_tree.postprocess.ranges import RangeCounts, prefix_counts, range_counts
@@ -53,6 +56,8 @@ __version__ = "0.1.0"
 __all__ = [
     "AccuracyWarning",
     "Candidate",
+    "ErrorBounds",
+    "FactorizationBound",
     "FrameContext",
     "FrameQuery",
     "Key",
@@ -66,11 +71,15 @@ __all__ = [
     "Round",
     "Tree",
     "TreeRelease",
+    "accuracy",
     "best_partition",
     "choose_level_weights",
     "deepest_tree",
+    "error_lower_bound",
+    "factorization_bound",
     "frame_context",
     "frame_domain",
+    "is_accurate",
     "leaf_domain",
     "make_above_threshold",
     "make_clipped_estimator",
@@ -89,15 +98,19 @@ __all__ = [
     "make_tree_sum",
     "make_truncated_laplace",
     "make_truncated_laplace_profile",
+    "mrmse_alpha",
     "multiplicative_threshold",
     "node_domain",
+    "packing_bound",
     "plan",
     "plan_partition",
     "prefix_counts",
     "range_counts",
     "register",
     "release_tree",
+    "rmse_alpha",
     "smallest_epsilon",
+    "smoothed_relative_error",
     "then_above_threshold",
     "then_clipped_estimator",
     "then_consistent",
@@ -117,4 +130,5 @@ __all__ = [
     "then_truncated_laplace_profile",
     "tree_counts",
     "truncated_laplace_radius",
+    "unbiased_error_lower_bound",
 ]

@@ -51,11 +51,20 @@ class Plan:
 
     @property
     def lower_bound(self) -> float:
-        """A worst alpha-RMSE that no mechanism at all can go below with this depth and budget."""
-        if self.budget.epsilon is None:
+        """A worst alpha-RMSE that no mechanism at all goes below; 0 where none is known.
+
+        For a depth without a tree it speaks of trees that branch everywhere.
+        """
+        budget = self.budget
+        if self.facts.levels is not None or (budget.rho is not None and budget.delta > 0):
             return 0.0
         return error_lower_bound(
-            self.facts.depth, epsilon=self.budget.epsilon, delta=self.budget.delta, alpha=self.alpha
+            self.facts.depth if self.facts.tree is None else self.facts.tree,
+            epsilon=budget.epsilon,
+            delta=budget.delta,
+            rho=budget.rho,
+            alpha=self.alpha,
+            d_in=budget.d_in,
         )
 
     def to_frame(self) -> pl.DataFrame:

@@ -14,7 +14,7 @@ LAYERS = [
     {"theorems"},
     {"saturate", "_opendp", "occupied", "truncation"},
     {"tree_arrays", "tree_paths", "arguments"},
-    {"tree", "noise"},
+    {"tree", "noise", "errors"},
     {"frames"},
     {"open_tree"},
     {"open_nodes"},
