@@ -128,7 +128,7 @@ def tree_counts(
 
 
 def _leaf_counts(query: Any, counting: dict[str, Any]) -> tuple[Any, Any]:
-    """The query as OpenDP has it, and its leaf counts: a transformation, or the space if it is of leaf counts already."""
+    """The query as OpenDP has it, and its leaf counts: a transformation, or the space of what are leaf counts."""
     from opendp.context import Query
     from opendp.extras.polars import LazyFrameQuery
 

@@ -44,7 +44,7 @@ def pruned_candidate(facts: TreeFacts, budget: Budget, alpha: float, *, noise: s
     if found is None:
         return no(reason="the budget is so small that noise of its scale cannot be drawn")
     error, scale, delta, pruning = found
-    scales, thresholds = np.array(pruning.scales), np.array(pruning.thresholds)
+    scales, thresholds = pruning.scales, pruning.thresholds
 
     def build(domain: Domain, metric: Metric, options: ReleaseOptions) -> Measurement:
         at = scale
@@ -71,8 +71,9 @@ def pruned_candidate(facts: TreeFacts, budget: Budget, alpha: float, *, noise: s
         False,
         "epsilon and delta" if noise == "laplace" else "zCDP and delta",
         NEEDS,
-        {"scale": scale, "threshold": int(thresholds.max()), "threshold_delta": delta},
-        _shown_from(lambda at: shown_chance(at, noise=noise, scales=scales, thresholds=thresholds), thresholds.max()),
+        {"scale": scale, "threshold": max(thresholds), "threshold_delta": delta},
+        # All levels are alike.
+        _shown_from(lambda at: shown_chance(thresholds[0] - at, noise, scale) ** facts.depth, thresholds[0]),
         lambda at: pruned_rmse(at, noise=noise, scales=scales, thresholds=thresholds, alpha=alpha),
         build,
         budget,
@@ -93,9 +94,7 @@ def _pruning(
     if scale > LARGEST_SCALE:
         return None
     pruning = Pruning.of(noise=noise, scales=[scale] * facts.depth, threshold=None, delta=delta, d_in=budget.d_in)
-    error = worst_pruned_rmse(
-        noise=noise, scales=np.array(pruning.scales), thresholds=np.array(pruning.thresholds), alpha=alpha
-    )
+    error = worst_pruned_rmse(noise=noise, scales=pruning.scales, thresholds=pruning.thresholds, alpha=alpha)
     return error, scale, delta, pruning
 
 
