@@ -190,7 +190,7 @@ def _best_steps(budget: _Budget, *, levels: int, branching: int, most: int) -> t
     else:
         top = room / max(float(budget["epsilon"] or 0), 1e-300)
     last = max(1.0, min(top, float(most)))
-    steps: Floats = np.unique(np.floor(np.geomspace(1.0, last, 300)))
+    steps: Floats = np.unique(np.floor(np.geomspace(1.0, last, 300, dtype=np.float64)))
     errors = _float_errors(steps, budget, levels=levels, branching=branching)
     here = int(np.argmax(errors))
     near: Floats = np.unique(

@@ -41,7 +41,7 @@ def test_laplace_noise_is_above(depth, epsilon):
     for alpha in ALPHAS:
         for branching in (2, 50):
             bound = error_lower_bound(depth, epsilon=epsilon, alpha=alpha, branching=branching)
-            assert 0 < bound <= laplace_rmse(epsilon / depth) or epsilon >= 40
+            assert 0 < bound <= laplace_rmse(epsilon / depth)
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
@@ -81,10 +81,10 @@ def test_noise_with_least_squares_is_above(depth):
         assert 0.1 * error < error_lower_bound(tree, rho=rho) <= error
 
 
-@pytest.mark.parametrize("depth", [1, 3, 9, 33, 129, 1025])
-@pytest.mark.parametrize("alpha", [0.0, 0.1, 0.5, 0.9])
+@pytest.mark.parametrize("depth", [1, 9, 129])
+@pytest.mark.parametrize("alpha", [0.1, 0.9])
 def test_partitions_are_above(depth, alpha):
-    for epsilon, delta in itertools.product((0.1, 1.0, 4.0), (1e-9, 1e-6, 1e-2)):
+    for epsilon, delta in ((0.1, 1e-2), (1.0, 1e-6), (4.0, 1e-9)):
         error = plan_partition(depth=depth, epsilon=epsilon, delta=delta, alpha=alpha, public=True).error
         assert error_lower_bound(depth, epsilon=epsilon, delta=delta, alpha=alpha, branching=50) <= error
 
@@ -109,13 +109,17 @@ def test_laplace_noise_is_accurate_above_the_packing_bound(depth, epsilon):
             assert bound > tau / 30
 
 
-def test_a_mutant_that_forgets_the_two_sides_of_an_error_exceeds_an_achievable_threshold():
-    """tau = heap / alpha: a heap can be told from nobody by estimates that err by half of it."""
+def test_for_one_count_the_threshold_is_that_of_randomised_response():
+    """The largest heap that a lie with chance eta hides, within one person; errors have two sides."""
     eta, alpha, epsilon = 0.2, 0.25, 0.01
-    mutant = 2 * packing_bound(1, alpha=alpha, eta=eta, epsilon=epsilon)
-    assert mutant > math.log(1 / eta) / epsilon / alpha * 0.99 / 2
-    exact = math.log((1 - eta) / eta) / epsilon  # the heap that randomised response can tell, within one person
-    assert packing_bound(1, alpha=alpha, eta=eta, epsilon=epsilon) == pytest.approx(exact / (2 * alpha), rel=0.02)
+    heap = math.log((1 - eta) / eta) / epsilon
+    assert packing_bound(1, alpha=alpha, eta=eta, epsilon=epsilon) == pytest.approx(heap / (2 * alpha), rel=0.01)
+
+
+def test_larger_constants_would_exceed_what_noise_achieves():
+    """So the bounds are not vacuous: 2.2 times the pure one, 2.4 times that of zCDP are mutants that noise refutes."""
+    assert 2.2 * error_lower_bound(1, epsilon=0.01) > laplace_rmse(0.01)
+    assert 2.4 * error_lower_bound(1, rho=1e-4) > math.sqrt(1 / 2e-4)
 
 
 @settings(max_examples=60)
