@@ -76,18 +76,17 @@ def test_what_opendp_does_not_know_to_be_stable_is_refused():
     space = frame_domain(SCHEMA), dp.symmetric_distance()
     with pytest.raises(Exception, match="not recognized"):
         FrameSteps().then("sort")("age").then("head")(1).leaf_counts(*space, **BY)
+    space = frame_domain(SCHEMA), dp.symmetric_id_distance("user")
     with pytest.raises(Exception, match="not be modified"):
-        unit = frame_domain(SCHEMA), dp.symmetric_id_distance("user")
-        FrameSteps().then("with_columns")(user=pl.col("age")).leaf_counts(*unit, **BY, rows_per_unit=1)
+        FrameSteps().then("with_columns")(user=pl.col("age")).leaf_counts(*space, **BY, rows_per_unit=1)
 
 
 def test_without_steps_it_is_make_leaf_counts():
     metric = dp.insert_delete_distance()
     made = FrameSteps().leaf_counts(frame_domain(SCHEMA), metric, **BY)
     assert made.map(1) == make_leaf_counts(frame_domain(SCHEMA), metric, **BY).map(1) == 1
-    bare = stable_leaf_counts(
-        dp.domain_of(pl.LazyFrame(schema=SCHEMA), infer=True), metric, pl.LazyFrame(schema=SCHEMA), **BY
-    )
+    empty = pl.LazyFrame(schema=SCHEMA)
+    bare = stable_leaf_counts(dp.domain_of(empty, infer=True), metric, empty, **BY)
     assert bare.output_domain == made.output_domain
 
 
