@@ -1,6 +1,8 @@
 """Differentially private counts for every node of a hierarchy, as parts for the OpenDP Library."""
 
 from opendp_tree.context import register
+from opendp_tree.data import example_flights
+from opendp_tree.ledger import BudgetError, Ledger, LedgerError
 from opendp_tree.level_weights import choose_level_weights
 from opendp_tree.measurements.above_threshold import make_above_threshold, then_above_threshold
 from opendp_tree.measurements.clipped_estimator import make_clipped_estimator, then_clipped_estimator
@@ -44,7 +46,10 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AccuracyWarning",
+    "BudgetError",
     "Ladder",
+    "Ledger",
+    "LedgerError",
     "NodeClasses",
     "OpenTree",
     "PartitionPlan",
@@ -56,6 +61,7 @@ __all__ = [
     "TreeRelease",
     "best_partition",
     "choose_level_weights",
+    "example_flights",
     "leaf_domain",
     "make_above_threshold",
     "make_clipped_estimator",

@@ -11,9 +11,9 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "opendp_tree"
 
 LAYERS = [
-    {"theorems"},
-    {"saturate", "_opendp", "occupied"},
-    {"tree_arrays", "tree_paths", "arguments"},
+    {"theorems", "files"},
+    {"saturate", "_opendp", "occupied", "ledger", "frame_files"},
+    {"tree_arrays", "tree_paths", "arguments", "data"},
     {"tree", "noise"},
     {"frames"},
     {"open_tree"},
@@ -90,7 +90,9 @@ def test_randomness_is_drawn_in_one_place():
 def test_polars_is_used_in_one_place_and_only_the_context_registers():
     for path in modules():
         names = set(imports(path))
-        assert ("polars" in names) <= (path.name in ("frames.py", *TYPES_ONLY))
+        assert ("polars" in names) <= (
+            path.name in ("frames.py", "frame_files.py", *TYPES_ONLY) or part(path) == "data"
+        )
         assert ("opendp.context" in names) == (path.name == "context.py")
 
 
