@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
-__all__ = ["FORMATS", "file_format", "frame_bytes", "read_all", "scan_file"]
+__all__ = [
+    "FORMATS",
+    "FRAME_ERRORS",
+    "file_format",
+    "frame_bytes",
+    "read_all",
+    "read_paths",
+    "scan_file",
+    "with_times",
+]
 
+FRAME_ERRORS = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
+"""What reading can raise. The messages may hold data."""
 FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".ndjson": "ndjson", ".jsonl": "ndjson"}
 """The format that a file's ending stands for."""
 
@@ -35,6 +48,35 @@ def scan_file(path: str | Path, *, file_format: str) -> pl.LazyFrame:
 def read_all(frame: pl.LazyFrame) -> None:
     """Read all rows and keep none: raises if the file is damaged."""
     frame.select(pl.all().hash().max()).collect(engine="streaming")
+
+
+def with_times(frame: pl.LazyFrame, column: str, *, hours: bool) -> pl.LazyFrame:
+    """The frame with a column of texts as dates or times: ISO 8601, without zones; what is no date is null."""
+    if frame.collect_schema()[column] != pl.String:
+        return frame
+    text = pl.col(column)
+    if not hours:
+        return frame.with_columns(text.str.slice(0, 10).str.to_date("%Y-%m-%d", strict=False))
+    hour = text.str.slice(0, 13).str.replace("T", " ", literal=True) + ":00:00"
+    return frame.with_columns(hour.str.to_datetime("%Y-%m-%d %H:%M:%S", strict=False).alias(column))
+
+
+def read_paths(
+    listed: pl.LazyFrame, columns: Sequence[str], *, like: pl.LazyFrame, separator: str, depth: int
+) -> list[tuple[Any, ...]]:
+    """The distinct rows of a list of nodes as paths, which end at the first null; labels as the data have them.
+
+    With a separator, the one column holds paths as texts.
+    """
+    types = {name: dtype for name, dtype in like.collect_schema().items() if name in columns}
+    texts = {name: pl.String if dtype in (pl.Categorical, pl.Enum) else dtype for name, dtype in types.items()}
+    rows = listed.select(columns).cast({pl.Categorical: pl.String, pl.Enum: pl.String}).cast(texts, strict=False)
+    distinct = rows.unique(maintain_order=True).collect().rows()
+    if separator:
+        split = [str(text).removeprefix(separator).removesuffix(separator).split(separator) for (text,) in distinct if text]
+        return list(dict.fromkeys(tuple(path[: depth - 1]) for path in split))
+    paths = [row[: row.index(None)] if None in row else row for row in distinct]
+    return list(dict.fromkeys(path for path in paths if path))
 
 
 def frame_bytes(frame: pl.DataFrame, *, file_format: str) -> bytes:
