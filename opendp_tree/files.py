@@ -21,6 +21,7 @@ class PendingFile:
         if self.target.exists() and not self.target.is_file():
             raise OSError(f"{target} is not a regular file")
         self._descriptor, self._beside = _create_beside(self.target)
+        self._open = self._there = True
 
     def __enter__(self) -> PendingFile:
         return self
@@ -28,16 +29,21 @@ class PendingFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._descriptor >= 0:
+        self._close()
+        if self._there:
+            self._beside.unlink()
+
+    def _close(self) -> None:
+        if self._open:
+            self._open = False
             os.close(self._descriptor)
-            self._beside.unlink(missing_ok=True)
 
     def commit(self, content: bytes) -> None:
         """Put the content in place of what was there, if anything."""
         append(self._descriptor, content)
-        os.close(self._descriptor)
-        self._descriptor = -1
+        self._close()  # Windows moves no open file
         os.replace(self._beside, self.target)
+        self._there = False
         sync_folder(self.target.parent)
 
 

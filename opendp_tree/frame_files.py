@@ -73,7 +73,9 @@ def read_paths(
     rows = listed.select(columns).cast({pl.Categorical: pl.String, pl.Enum: pl.String}).cast(texts, strict=False)
     distinct = rows.unique(maintain_order=True).collect().rows()
     if separator:
-        split = [str(text).removeprefix(separator).removesuffix(separator).split(separator) for (text,) in distinct if text]
+        split = [
+            str(text).removeprefix(separator).removesuffix(separator).split(separator) for (text,) in distinct if text
+        ]
         return list(dict.fromkeys(tuple(path[: depth - 1]) for path in split))
     paths = [row[: row.index(None)] if None in row else row for row in distinct]
     return list(dict.fromkeys(path for path in paths if path))

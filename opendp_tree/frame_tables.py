@@ -73,6 +73,14 @@ def nested_rows(frame: pl.DataFrame, by: Sequence[str], *, most: int) -> list[tu
 
 
 def error_rows(frame: pl.DataFrame) -> list[tuple[int, int, float, float]]:
-    """For each level of the frame of `with_truth`: nodes shown, the root of their mean squared error, the largest error."""
+    """For each level: the nodes shown, the root of their mean squared error, the largest error.
+
+    The frame is that of `with_truth`.
+    """
     error = pl.col("error")
-    return frame.group_by("level").agg(pl.len(), error.pow(2).mean().sqrt(), error.abs().max().alias("largest")).sort("level").rows()
+    return (
+        frame.group_by("level")
+        .agg(pl.len(), error.pow(2).mean().sqrt(), error.abs().max().alias("largest"))
+        .sort("level")
+        .rows()
+    )

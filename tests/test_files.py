@@ -23,6 +23,22 @@ def test_without_commit_nothing_changes(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
+def test_a_failed_commit_leaves_the_target_and_nothing_beside_it(tmp_path, monkeypatch):
+    target = tmp_path / "out"
+    target.write_text("old")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    for step in ("write", "fsync", "replace"):
+        with monkeypatch.context() as patch, PendingFile(target) as pending:
+            patch.setattr(os, step, full)
+            with pytest.raises(OSError, match="No space"):
+                pending.commit(b"new")
+        assert os.listdir(tmp_path) == ["out"]
+        assert target.read_text() == "old"
+
+
 def test_a_target_that_cannot_be_written_fails_before_anything_else(tmp_path):
     with pytest.raises(FileNotFoundError):
         PendingFile(tmp_path / "no" / "out")

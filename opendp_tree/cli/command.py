@@ -11,7 +11,7 @@ from importlib import import_module
 from opendp.mod import enable_features
 
 from opendp_tree.cli.parser import build_parser
-from opendp_tree.cli.terminal import Exit, Failure
+from opendp_tree.cli.terminal import Exit, CommandError
 from opendp_tree.ledger import BudgetError, LedgerError
 
 __all__ = ["main"]
@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return _run(arguments)
-    except Failure as failure:
+    except CommandError as failure:
         return _fail(failure.code, str(failure))
     except BudgetError as error:
         return _fail(Exit.BUDGET, str(error))

@@ -9,7 +9,6 @@ from opendp_tree.cli.plan import describe_plan
 from opendp_tree.cli.terminal import Exit, table
 from opendp_tree.data import example_flights
 from opendp_tree.keys import Key
-from opendp_tree.one_call import release_tree
 from opendp_tree.planning.plan import plan
 from opendp_tree.release import TreeRelease
 

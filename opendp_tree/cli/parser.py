@@ -8,7 +8,7 @@ from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import NoReturn
 
-from opendp_tree.cli.terminal import Exit, Failure
+from opendp_tree.cli.terminal import Exit, CommandError
 
 __all__ = ["build_parser", "float_below"]
 
@@ -37,7 +37,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """An error in the arguments."""
-        raise Failure(Exit.USAGE, f"{message}. Hint: {self.prog} --help")
+        raise CommandError(Exit.USAGE, f"{message}. Hint: {self.prog} --help")
 
 
 def float_below(amount: Fraction) -> float:
@@ -174,4 +174,6 @@ def _add_budget(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("budget")
     group.add_argument("--epsilon", type=positive, required=True, metavar="E", help="the privacy loss")
     group.add_argument("--delta", type=share, default=Fraction(0), metavar="D", help="the chance of more (0)")
-    group.add_argument("--alpha", type=share, default=Fraction("0.1"), metavar="A", help="relative error forgiven (0.1)")
+    group.add_argument(
+        "--alpha", type=share, default=Fraction("0.1"), metavar="A", help="relative error forgiven (0.1)"
+    )

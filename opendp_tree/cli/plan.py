@@ -8,7 +8,7 @@ import math
 
 from opendp_tree.cli.parser import float_below
 from opendp_tree.cli.source import open_source
-from opendp_tree.cli.terminal import Exit, Failure, table
+from opendp_tree.cli.terminal import Exit, CommandError, table
 from opendp_tree.open_tree import OpenTree
 from opendp_tree.planning.plan import Plan, plan
 from opendp_tree.tree import Tree
@@ -32,7 +32,7 @@ def _plan(options: argparse.Namespace) -> Plan:
     nodes = None
     if options.file is None:
         if options.depth is None or options.path:
-            raise Failure(Exit.USAGE, "a hierarchy is missing. Hint: --depth N, or FILE --by A,B,C")
+            raise CommandError(Exit.USAGE, "a hierarchy is missing. Hint: --depth N, or FILE --by A,B,C")
         subject, nodes = options.depth, options.nodes or "open"
     else:
         subject = open_source(options).hierarchy

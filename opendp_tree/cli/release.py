@@ -15,7 +15,7 @@ from opendp.mod import Measurement
 
 from opendp_tree.cli.parser import METHODS, OUTPUTS, float_below
 from opendp_tree.cli.source import Source, open_source
-from opendp_tree.cli.terminal import Exit, Failure, Progress, table
+from opendp_tree.cli.terminal import Exit, CommandError, Progress, table
 from opendp_tree.files import PendingFile
 from opendp_tree.frame_spaces import frame_domain
 from opendp_tree.ledger import Ledger
@@ -57,7 +57,7 @@ def run_release(options: argparse.Namespace) -> Exit:
         except Exception as error:
             spent = "" if ledger is None else f", but its cost stays counted in {options.ledger}"
             # Only the kind of error: its message may hold data.
-            raise Failure(
+            raise CommandError(
                 Exit.FAILURE,
                 f"the release failed ({_kind(error)}){spent}. Hint: can {options.file} be read and {options.output} "
                 "be written in full?",
@@ -84,7 +84,7 @@ def build_measurement(options: argparse.Namespace, source: Source) -> Measuremen
             leaves_per_unit=options.leaves_per_unit,
         )
     except (TypeError, ValueError) as error:  # about columns and arguments: no row has been read
-        raise Failure(Exit.USAGE, f"{_sentence(error)} Hint: opendp-tree release --help") from None
+        raise CommandError(Exit.USAGE, f"{_sentence(error)} Hint: opendp-tree release --help") from None
     try:
         return counts >> make_tree_counts(
             counts.output_domain,
@@ -97,40 +97,46 @@ def build_measurement(options: argparse.Namespace, source: Source) -> Measuremen
             confidence=float(options.confidence),
         )
     except ValueError as error:
-        raise Failure(Exit.INFEASIBLE, f"{_sentence(error)} Hint: opendp-tree plan shows what is possible") from None
+        raise CommandError(
+            Exit.INFEASIBLE, f"{_sentence(error)} Hint: opendp-tree plan shows what is possible"
+        ) from None
 
 
 def _check_arguments(options: argparse.Namespace) -> str:
     """What the parser cannot check, and the format of the output."""
     if (options.rows_per_unit or options.leaves_per_unit) and options.unit is None:
-        raise Failure(Exit.USAGE, "--rows-per-unit and --leaves-per-unit need a unit. Hint: --unit COLUMN")
+        raise CommandError(Exit.USAGE, "--rows-per-unit and --leaves-per-unit need a unit. Hint: --unit COLUMN")
     if options.unit is not None and not (options.rows_per_unit or options.leaves_per_unit):
-        raise Failure(Exit.USAGE, "--unit needs a bound. Hint: --rows-per-unit K, or --leaves-per-unit G")
+        raise CommandError(Exit.USAGE, "--unit needs a bound. Hint: --rows-per-unit K, or --leaves-per-unit G")
     if options.confidence == 0:
-        raise Failure(Exit.USAGE, "--confidence must be above 0. Hint: 0.95")
+        raise CommandError(Exit.USAGE, "--confidence must be above 0. Hint: 0.95")
     if options.ledger is None and (options.total_epsilon or options.total_delta is not None or options.dataset):
-        raise Failure(Exit.USAGE, "a total or a data set is for a ledger. Hint: --ledger LEDGER")
+        raise CommandError(Exit.USAGE, "a total or a data set is for a ledger. Hint: --ledger LEDGER")
     if options.total_delta is not None and options.total_epsilon is None:
-        raise Failure(Exit.USAGE, "--total-delta goes with --total-epsilon. Hint: state both")
+        raise CommandError(Exit.USAGE, "--total-delta goes with --total-epsilon. Hint: state both")
     writes, reads = (
         [os.path.realpath(name) for name in names if name not in (None, "-")]
         for names in ((options.output, options.plot, options.ledger), (options.file, options.tree))
     )
     if len(set(writes)) < len(writes) or set(writes) & set(reads):
-        raise Failure(Exit.USAGE, "a file is named twice. Hint: output, picture, ledger and input must differ")
+        raise CommandError(Exit.USAGE, "a file is named twice. Hint: output, picture, ledger and input must differ")
     if options.plot is not None:
         try:
             import plotly  # noqa: F401
         except ImportError:
-            raise Failure(Exit.FAILURE, "--plot needs Plotly. Hint: pip install 'opendp-tree[plot]'") from None
+            raise CommandError(Exit.FAILURE, "--plot needs Plotly. Hint: pip install 'opendp-tree[plot]'") from None
     return _output_format(options)
 
 
 def _output_format(options: argparse.Namespace) -> str:
     ending = Path(options.output).suffix.lower().removeprefix(".")
-    form = options.output_format or ("csv" if options.output == "-" else {"jsonl": "ndjson", "pq": "parquet"}.get(ending, ending))
+    form = options.output_format or (
+        "csv" if options.output == "-" else {"jsonl": "ndjson", "pq": "parquet"}.get(ending, ending)
+    )
     if form not in OUTPUTS:
-        raise Failure(Exit.USAGE, f"{options.output} has an unknown ending. Hint: --output-format {'|'.join(OUTPUTS)}")
+        raise CommandError(
+            Exit.USAGE, f"{options.output} has an unknown ending. Hint: --output-format {'|'.join(OUTPUTS)}"
+        )
     return str(form)
 
 
@@ -141,7 +147,9 @@ def _check_readable(name: str, source: Source) -> None:
     try:
         read_all(source.frame)
     except FRAME_ERRORS:
-        raise Failure(Exit.FAILURE, f"{name} is damaged or not in UTF-8; nothing was spent. Hint: mend it") from None
+        raise CommandError(
+            Exit.FAILURE, f"{name} is damaged or not in UTF-8; nothing was spent. Hint: mend it"
+        ) from None
 
 
 def _open_ledger(options: argparse.Namespace) -> Ledger:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from opendp_tree.cli.terminal import Exit, Failure
+from opendp_tree.cli.terminal import Exit, CommandError
 from opendp_tree.keys import Key
 from opendp_tree.open_tree import OpenTree
 from opendp_tree.tree import Tree
@@ -39,11 +39,11 @@ def read_key(options: argparse.Namespace) -> Key:
     """The hierarchy that the arguments describe."""
     kind = next((kind for kind in ("by", "path", "ip", "date") if getattr(options, kind) is not None), None)
     if kind is None:
-        raise Failure(Exit.USAGE, "a hierarchy is missing. Hint: --by A,B,C or --path, --ip, --date COLUMN")
+        raise CommandError(Exit.USAGE, "a hierarchy is missing. Hint: --by A,B,C or --path, --ip, --date COLUMN")
     belongs = {**_BELONGS, "depth": "path"}
     for name, owner in belongs.items():
         if getattr(options, name) is not None and owner != kind:
-            raise Failure(Exit.USAGE, f"--{name.replace('_', '-')} goes with --{owner}. Hint: leave it out")
+            raise CommandError(Exit.USAGE, f"--{name.replace('_', '-')} goes with --{owner}. Hint: leave it out")
     try:
         if kind == "by":
             return Key.columns(*options.by)
@@ -54,7 +54,7 @@ def read_key(options: argparse.Namespace) -> Key:
             return Key.ip(options.ip, version=version, stride=options.stride or (8 if version == 4 else 16))
         return Key.date(options.date, parts=options.parts or ("year", "month", "day"))
     except ValueError as error:  # about arguments: no data has been read
-        raise Failure(Exit.USAGE, f"{error}. Hint: opendp-tree {options.command} --help") from None
+        raise CommandError(Exit.USAGE, f"{error}. Hint: opendp-tree {options.command} --help") from None
 
 
 def open_source(options: argparse.Namespace, *, unit: str | None = None) -> Source:
@@ -66,9 +66,9 @@ def open_source(options: argparse.Namespace, *, unit: str | None = None) -> Sour
 
         frame = with_times(frame, key.columns_used[0], hours="hour" in key.parts)
     if options.nodes == "public" and options.tree is None:
-        raise Failure(Exit.USAGE, "public nodes must be listed. Hint: --tree FILE, or leave out --nodes public")
+        raise CommandError(Exit.USAGE, "public nodes must be listed. Hint: --tree FILE, or leave out --nodes public")
     if options.nodes == "open" and options.tree is not None:
-        raise Failure(Exit.USAGE, "--tree lists public nodes. Hint: --nodes public")
+        raise CommandError(Exit.USAGE, "--tree lists public nodes. Hint: --nodes public")
     return Source(frame, key, None if options.tree is None else _read_tree(options, key, frame))
 
 
@@ -77,18 +77,18 @@ def _read_tree(options: argparse.Namespace, key: Key, frame: pl.LazyFrame) -> Tr
     from opendp_tree.frame_files import FRAME_ERRORS, read_paths
 
     if key.kind not in ("columns", "path"):
-        raise Failure(Exit.USAGE, "--tree goes with --by or --path. Hint: leave it out")
+        raise CommandError(Exit.USAGE, "--tree goes with --by or --path. Hint: leave it out")
     listed = _scan(options.tree, None, key.columns_used)
     try:
         paths = read_paths(listed, key.columns_used, like=frame, separator=key.separator, depth=key.depth)
     except FRAME_ERRORS:
-        raise Failure(Exit.FAILURE, f"{options.tree} cannot be read. Hint: is it damaged?") from None
+        raise CommandError(Exit.FAILURE, f"{options.tree} cannot be read. Hint: is it damaged?") from None
     if not paths:
-        raise Failure(Exit.FAILURE, f"{options.tree} lists no nodes. Hint: one leaf a row")
+        raise CommandError(Exit.FAILURE, f"{options.tree} lists no nodes. Hint: one leaf a row")
     try:
         return Tree.from_paths(paths, names=key.columns_used if key.kind == "columns" else None)
     except (TypeError, ValueError):
-        raise Failure(Exit.FAILURE, f"{options.tree} lists no tree. Hint: one leaf a row, each once") from None
+        raise CommandError(Exit.FAILURE, f"{options.tree} lists no tree. Hint: one leaf a row, each once") from None
 
 
 def _scan(name: str, given: str | None, columns: tuple[str, ...]) -> pl.LazyFrame:
@@ -97,20 +97,22 @@ def _scan(name: str, given: str | None, columns: tuple[str, ...]) -> pl.LazyFram
 
     path = Path(name)
     if not path.is_file():
-        raise Failure(Exit.FAILURE, f"there is no file {name}. Hint: check the name")
+        raise CommandError(Exit.FAILURE, f"there is no file {name}. Hint: check the name")
     form = given or file_format(path)
     if form is None:
-        raise Failure(Exit.USAGE, f"{name} has an unknown ending. Hint: --format, or one of {' '.join(FORMATS)}")
+        raise CommandError(Exit.USAGE, f"{name} has an unknown ending. Hint: --format, or one of {' '.join(FORMATS)}")
     if path.stat().st_size == 0:
-        raise Failure(Exit.FAILURE, f"{name} is empty. Hint: even a file without rows must name its columns")
+        raise CommandError(Exit.FAILURE, f"{name} is empty. Hint: even a file without rows must name its columns")
     try:
         frame = scan_file(path, file_format=form)
         found = frame.collect_schema().names()
     except FRAME_ERRORS:
-        raise Failure(Exit.FAILURE, f"{name} cannot be read as {form}, in UTF-8. Hint: --format, or convert it") from None
+        raise CommandError(
+            Exit.FAILURE, f"{name} cannot be read as {form}, in UTF-8. Hint: --format, or convert it"
+        ) from None
     for column in columns:
         if column not in found:
             # Which columns there are is not said: without a heading, they would be the first row.
             hint = "the first line of a CSV file must name its columns" if form == "csv" else "check the name"
-            raise Failure(Exit.USAGE, f"{name} has no column {column}. Hint: {hint}")
-    return frame.select(dict.fromkeys(columns))
+            raise CommandError(Exit.USAGE, f"{name} has no column {column}. Hint: {hint}")
+    return frame.select(list(dict.fromkeys(columns)))

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from enum import IntEnum
 
-__all__ = ["Exit", "Failure", "Progress", "table"]
+__all__ = ["Exit", "CommandError", "Progress", "table"]
 
 
 class Exit(IntEnum):
@@ -20,7 +20,7 @@ class Exit(IntEnum):
     INTERRUPTED = 130
 
 
-class Failure(Exception):
+class CommandError(Exception):
     """An end with a message of one line, which holds no data and says what to do."""
 
     def __init__(self, code: Exit, message: str) -> None:

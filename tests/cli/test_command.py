@@ -3,11 +3,10 @@
 import signal
 import subprocess
 import sys
-from importlib.metadata import entry_points
 
 import opendp_tree
 from opendp_tree.cli import main, plan
-from tests.cli.helpers import BUDGET, ENVIRONMENT, ROWS, command, spawn, write_rows
+from tests.cli.helpers import BUDGET, ENVIRONMENT, ROWS, spawn, write_rows
 
 
 def test_the_command_has_a_version_and_help():

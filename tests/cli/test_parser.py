@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opendp_tree.cli.parser import METHODS, build_parser, float_below
-from opendp_tree.cli.terminal import Exit, Failure
+from opendp_tree.cli.terminal import Exit, CommandError
 from opendp_tree.tree_counts import METHODS as NAMES
 
 
@@ -38,7 +38,7 @@ def test_every_method_has_a_name_without_spaces():
         ("plan --depth 3 --epsilon 1e999999", "1e999999 must be a positive number"),
         ("plan --depth 3 --epsilon one", "one must be a number"),
         ("plan --depth 3 --epsilon 1 --delta 1", "1 must be at least 0 and below 1"),
-        ("plan --depth 3 --epsilon 1 --delta -1e-9", "must be at least 0 and below 1"),
+        ("plan --depth 3 --epsilon 1 --delta -0.1", "must be at least 0 and below 1"),
         ("plan --depth 0 --epsilon 1", "0 must be a whole number, 1 or more"),
         ("plan --depth ² --epsilon 1", "must be a whole number"),
         ("plan f --by a,,b --epsilon 1", "must be different names with commas"),
@@ -52,7 +52,7 @@ def test_every_method_has_a_name_without_spaces():
     ],
 )
 def test_wrong_arguments_are_named(words, complaint):
-    with pytest.raises(Failure) as caught:
+    with pytest.raises(CommandError) as caught:
         build_parser("1").parse_args(words.split())
     assert caught.value.code is Exit.USAGE
     assert complaint in str(caught.value)

@@ -23,7 +23,9 @@ def read(path):
     form = path.suffix[1:]
     if form == "json":
         return TreeRelease.from_json(path.read_text()).to_frame()
-    return {"parquet": pl.read_parquet, "csv": pl.read_csv, "ndjson": pl.read_ndjson}[form](path)
+    if form == "csv":
+        return pl.read_csv(path, schema_overrides={"shown": pl.Boolean, "other": pl.Boolean})
+    return {"parquet": pl.read_parquet, "ndjson": pl.read_ndjson}[form](path)
 
 
 def estimates(path):
@@ -290,38 +292,46 @@ def test_two_processes_cannot_both_have_the_last_of_a_budget(tmp_path):
     words += ["--total-epsilon", "1", "--total-delta", "1e-6"]
     running = [
         subprocess.Popen(command(*words, "-o", tmp_path / f"out{number}.csv"), stderr=subprocess.PIPE, env=ENVIRONMENT)
-        for number in range(3)
+        for number in range(2)
     ]
     codes = []
     for process in running:
         assert b"Traceback" not in process.communicate(timeout=120)[1]
         codes.append(process.returncode)
-    assert sorted(codes) == [0, 3, 3]
+    assert sorted(codes) == [0, 3]
     assert len(list(tmp_path.glob("out*.csv"))) == 1
     assert Ledger.open(book).left() == {"epsilon": 0, "delta": 0}
 
 
-def test_killed_at_any_moment_output_and_ledger_are_whole_or_untouched(tmp_path):
-    source, out, book = write_rows(tmp_path), tmp_path / "out.parquet", tmp_path / "ledger"
+def kill_at(moments, folder):
+    """Kill releases at these shares of the time that one takes; which exit codes there were."""
+    source, out, book = write_rows(folder), folder / "out.parquet", folder / "ledger"
     words = ["release", source, "--by", "region,city", "--epsilon", "0.5", "--delta", "1e-7", "-o", out]
     words += ["--ledger", book, "--total-epsilon", "100", "--total-delta", "1e-4"]
     start = time.monotonic()
     assert spawn(*words).returncode == 0
     whole = time.monotonic() - start
-    outcomes, previous = set(), out.read_bytes()
-    releases = 1
-    # The last quarter of its time is when it writes.
-    for moment in [0.2, 0.6, *(0.7 + 0.05 * step for step in range(8))]:
+    codes, releases, previous = set(), 1, out.read_bytes()
+    for moment in moments:
         process = subprocess.Popen(command(*words), stderr=subprocess.PIPE, env=ENVIRONMENT)
         time.sleep(whole * moment)
         process.send_signal(signal.SIGKILL)
         process.communicate(timeout=60)
-        outcomes.add(process.returncode)
+        codes.add(process.returncode)
         found = out.read_bytes()
         releases += found != previous
         previous = found
         assert near(estimates(out), TRUTH)
-        counted = 2 * (100 - Ledger.open(book).left()["epsilon"])
-        assert counted >= releases
-    assert -signal.SIGKILL in outcomes
+        assert 2 * (100 - Ledger.open(book).left()["epsilon"]) >= releases
     assert spawn(*words).returncode == 0
+    return codes
+
+
+def test_killed_half_way_output_and_ledger_are_whole_or_untouched(tmp_path):
+    assert -signal.SIGKILL in kill_at([0.5, 0.8, 0.9, 1.0], tmp_path)
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_output_and_ledger_are_whole_or_untouched(tmp_path):
+    # It writes in the last part of its time.
+    assert kill_at([0.3, *(0.7 + 0.01 * step for step in range(50))], tmp_path) == {-signal.SIGKILL, 0}
