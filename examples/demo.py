@@ -27,7 +27,9 @@ def main() -> None:
     shown = nodes.select("level", "path", "estimate", "truth", error.alias("error")).collect()
     with pl.Config(tbl_rows=20, tbl_hide_dataframe_shape=True, tbl_hide_column_data_types=True, float_precision=1):
         print(shown.sort("level", "estimate", descending=[False, True]).group_by("level", maintain_order=True).head(6))
-        print(shown.group_by("level", maintain_order=True).agg(nodes=pl.len(), rmse=pl.col("error").pow(2).mean().sqrt()))
+        print(
+            shown.group_by("level", maintain_order=True).agg(nodes=pl.len(), rmse=pl.col("error").pow(2).mean().sqrt())
+        )
 
     print("\nThe picture:", write_html(plot_tree(release), "flights.html"))
 

@@ -1,7 +1,7 @@
 """Differentially private counts for every node of a hierarchy, as parts for the OpenDP Library."""
 
 from opendp_tree.context import register
-from opendp_tree.data import example_flights
+from opendp_tree.data.flights import example_flights
 from opendp_tree.ledger import BudgetError, Ledger, LedgerError
 from opendp_tree.level_weights import choose_level_weights
 from opendp_tree.measurements.above_threshold import make_above_threshold, then_above_threshold

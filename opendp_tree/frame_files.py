@@ -68,9 +68,11 @@ def read_paths(
 
     With a separator, the one column holds paths as texts.
     """
-    types = {name: dtype for name, dtype in like.collect_schema().items() if name in columns}
-    texts = {name: pl.String if dtype in (pl.Categorical, pl.Enum) else dtype for name, dtype in types.items()}
-    rows = listed.select(columns).cast({pl.Categorical: pl.String, pl.Enum: pl.String}).cast(texts, strict=False)
+    types = like.collect_schema()
+    labels = (pl.String, pl.Categorical, pl.Enum)
+    rows = listed.select(
+        pl.col(name).cast(pl.String if types[name] in labels else types[name], strict=False) for name in columns
+    )
     distinct = rows.unique(maintain_order=True).collect().rows()
     if separator:
         split = [

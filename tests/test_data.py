@@ -3,7 +3,7 @@
 import polars as pl
 
 from opendp_tree import example_flights
-from opendp_tree.data import FLIGHTS
+from opendp_tree.data.flights import FLIGHTS
 
 
 def test_the_facts_of_the_flights():

@@ -11,7 +11,7 @@ from importlib import import_module
 from opendp.mod import enable_features
 
 from opendp_tree.cli.parser import build_parser
-from opendp_tree.cli.terminal import Exit, CommandError
+from opendp_tree.cli.terminal import CommandError, Exit
 from opendp_tree.ledger import BudgetError, LedgerError
 
 __all__ = ["main"]
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         # Nobody reads on. Python would complain once more when it closes the stream.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return Exit.FAILURE
+        return int(Exit.FAILURE)
     except OSError as error:
         name = error.filename or "a file"
         return _fail(Exit.FAILURE, f"{name}: {error.strerror or error}. Hint: check the name, and who may write there")
@@ -56,7 +56,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     return int(getattr(module, f"run_{options.command}")(options))
 
 
-def _fail(code: Exit, message: str) -> Exit:
+def _fail(code: Exit, message: str) -> int:
     clear = "\r\033[K" if sys.stderr.isatty() else ""
     print(f"{clear}opendp-tree: {message}", file=sys.stderr)
-    return code
+    return int(code)

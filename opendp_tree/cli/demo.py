@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from importlib.util import find_spec
 
 from opendp_tree.cli.parser import float_below
 from opendp_tree.cli.plan import describe_plan
 from opendp_tree.cli.terminal import Exit, table
-from opendp_tree.data import example_flights
+from opendp_tree.data.flights import example_flights
 from opendp_tree.keys import Key
+from opendp_tree.pipeline import release_tree
 from opendp_tree.planning.plan import plan
 from opendp_tree.release import TreeRelease
 
@@ -22,11 +24,11 @@ def run_demo(options: argparse.Namespace) -> Exit:
     from opendp_tree.frame_tables import error_rows, nested_rows, with_truth
 
     flights = example_flights()
-    budget = {"epsilon": float_below(options.epsilon), "delta": float_below(options.delta)}
+    epsilon, delta = float_below(options.epsilon), float_below(options.delta)
     print("The flights that left New York City in 2013, by origin, carrier and destination.\n")
-    print(describe_plan(plan(Key.columns(*BY).open_tree(), **budget)), end="\n\n")
+    print(describe_plan(plan(Key.columns(*BY).open_tree(), epsilon=epsilon, delta=delta)), end="\n\n")
 
-    release = release_tree(flights, by=list(BY), **budget)
+    release = release_tree(flights, by=list(BY), epsilon=epsilon, delta=delta)
     print(release.describe(), end="\n\n")
     frame = with_truth(release.to_frame(), flights, BY)
     print("The three largest at each node, and, because these data are public, the truth:\n")
@@ -37,9 +39,7 @@ def run_demo(options: argparse.Namespace) -> Exit:
 
 
 def _draw(release: TreeRelease, path: str) -> Exit:
-    try:
-        import plotly  # noqa: F401
-    except ImportError:
+    if find_spec("plotly") is None:
         print("\nFor a picture: pip install 'opendp-tree[plot]'")
         return Exit.OK
     from opendp_tree.plots.page import write_html

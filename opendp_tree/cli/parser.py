@@ -8,7 +8,7 @@ from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import NoReturn
 
-from opendp_tree.cli.terminal import Exit, CommandError
+from opendp_tree.cli.terminal import CommandError, Exit
 
 __all__ = ["build_parser", "float_below"]
 

@@ -7,6 +7,7 @@ import os
 import sys
 from contextlib import ExitStack
 from fractions import Fraction
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,13 @@ from opendp.mod import Measurement
 
 from opendp_tree.cli.parser import METHODS, OUTPUTS, float_below
 from opendp_tree.cli.source import Source, open_source
-from opendp_tree.cli.terminal import Exit, CommandError, Progress, table
+from opendp_tree.cli.terminal import CommandError, Exit, Progress, table
 from opendp_tree.files import PendingFile
 from opendp_tree.frame_spaces import frame_domain
 from opendp_tree.ledger import Ledger
+from opendp_tree.pipeline import then_release, unit_words
 from opendp_tree.release import TreeRelease
 from opendp_tree.transformations.leaf_counts import make_leaf_counts
-from opendp_tree.tree_counts import make_tree_counts
 
 __all__ = ["run_release"]
 
@@ -85,15 +86,16 @@ def build_measurement(options: argparse.Namespace, source: Source) -> Measuremen
         )
     except (TypeError, ValueError) as error:  # about columns and arguments: no row has been read
         raise CommandError(Exit.USAGE, f"{_sentence(error)} Hint: opendp-tree release --help") from None
+    most = counts.map(1)  # type: ignore[no-untyped-call]
     try:
-        return counts >> make_tree_counts(
-            counts.output_domain,
-            counts.output_metric,
+        return then_release(
+            counts,
+            most,
+            unit_words(options.unit, most),
             epsilon=float_below(options.epsilon),
             delta=float_below(options.delta),
             alpha=float(options.alpha),
             method=METHODS[options.method],
-            d_in=counts.map(1),
             confidence=float(options.confidence),
         )
     except ValueError as error:
@@ -120,11 +122,8 @@ def _check_arguments(options: argparse.Namespace) -> str:
     )
     if len(set(writes)) < len(writes) or set(writes) & set(reads):
         raise CommandError(Exit.USAGE, "a file is named twice. Hint: output, picture, ledger and input must differ")
-    if options.plot is not None:
-        try:
-            import plotly  # noqa: F401
-        except ImportError:
-            raise CommandError(Exit.FAILURE, "--plot needs Plotly. Hint: pip install 'opendp-tree[plot]'") from None
+    if options.plot is not None and find_spec("plotly") is None:
+        raise CommandError(Exit.FAILURE, "--plot needs Plotly. Hint: pip install 'opendp-tree[plot]'")
     return _output_format(options)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from opendp_tree.cli.terminal import Exit, CommandError
+from opendp_tree.cli.terminal import CommandError, Exit
 from opendp_tree.keys import Key
 from opendp_tree.open_tree import OpenTree
 from opendp_tree.tree import Tree

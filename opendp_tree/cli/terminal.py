@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from enum import IntEnum
 
-__all__ = ["Exit", "CommandError", "Progress", "table"]
+__all__ = ["CommandError", "Exit", "Progress", "table"]
 
 
 class Exit(IntEnum):
@@ -70,5 +70,5 @@ def _text(cell: object) -> str:
     if cell is None:
         return "-"
     if isinstance(cell, float):
-        return f"{cell:,.0f}" if abs(cell) >= 1000 else f"{cell:.3g}"
+        return f"{cell:,.0f}" if abs(cell) >= 10 else f"{cell:.3g}"
     return f"{cell:,}" if isinstance(cell, int) else str(cell)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opendp_tree.cli.parser import METHODS, build_parser, float_below
-from opendp_tree.cli.terminal import Exit, CommandError
+from opendp_tree.cli.terminal import CommandError, Exit
 from opendp_tree.tree_counts import METHODS as NAMES
 
 

@@ -239,6 +239,21 @@ def test_a_release_that_fails_stays_counted(tmp_path, capsys, monkeypatch):
     assert sorted(os.listdir(tmp_path)) == ["ledger", "rows.parquet"]
 
 
+def test_a_picture_goes_with_the_release_or_nothing_is_released(tmp_path, capsys, monkeypatch):
+    source, out, picture = write_rows(tmp_path), tmp_path / "out.csv", tmp_path / "out.html"
+    words = ["release", source, "--by", "region,city", *BUDGET, "-o", str(out), "--plot"]
+    assert main([*words, str(tmp_path / "no" / "out.html")]) == 1
+    assert "No such file or directory" in capsys.readouterr().err
+    with monkeypatch.context() as patch:
+        patch.setattr("opendp_tree.cli.release.find_spec", lambda name: None)
+        assert main([*words, str(picture)]) == 1
+    assert "Hint: pip install 'opendp-tree[plot]'" in capsys.readouterr().err
+    assert sorted(os.listdir(tmp_path)) == ["rows.parquet"]
+    assert main([*words, str(picture)]) == 0
+    assert sorted(os.listdir(tmp_path)) == ["out.csv", "out.html", "rows.parquet"]
+    assert "Plotly.newPlot" in picture.read_text()
+
+
 def test_standard_output_is_the_release_and_nothing_else(tmp_path):
     source = write_rows(tmp_path)
     done = spawn("release", source, "--by", "region,city", *BUDGET, "-o", "-")

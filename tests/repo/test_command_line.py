@@ -8,7 +8,7 @@ from pathlib import Path
 from opendp_tree.cli import main
 from opendp_tree.cli.parser import build_parser
 from opendp_tree.cli.terminal import Exit
-from opendp_tree.data import FLIGHTS
+from opendp_tree.data.flights import FLIGHTS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "command_line.md").read_text()
 COMMANDS = re.findall(r"^\$ opendp-tree (.*?)(?:   # exit code (\d+))?$", PAGE, re.MULTILINE)
