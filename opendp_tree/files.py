@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from errno import EINVAL
 from pathlib import Path
 from types import TracebackType
 
@@ -19,8 +20,11 @@ class PendingFile:
     def __init__(self, target: str | Path) -> None:
         self.target = Path(os.path.realpath(target))
         if self.target.exists() and not self.target.is_file():
-            raise OSError(f"{target} is not a regular file")
-        self._descriptor, self._beside = _create_beside(self.target)
+            raise OSError(EINVAL, "not a regular file", str(target))
+        try:
+            self._descriptor, self._beside = _create_beside(self.target)
+        except OSError as error:  # which names the hidden file
+            raise OSError(error.errno, error.strerror, str(target)) from None
         self._open = self._there = True
 
     def __enter__(self) -> PendingFile:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +42,9 @@ def scan_file(path: str | Path, *, file_format: str) -> pl.LazyFrame:
         return pl.scan_parquet(path, glob=False)
     if file_format == "csv":
         return pl.scan_csv(path, infer_schema=False, truncate_ragged_lines=True, glob=False)
-    names = pl.scan_ndjson(path).collect_schema().names()
-    return pl.scan_ndjson(path, schema=dict.fromkeys(names, pl.String))
+    plain = escape(str(path))  # stars in its name are no pattern
+    names = pl.scan_ndjson(plain).collect_schema().names()
+    return pl.scan_ndjson(plain, schema=dict.fromkeys(names, pl.String))
 
 
 def read_all(frame: pl.LazyFrame) -> None:

@@ -40,8 +40,9 @@ def test_a_failed_commit_leaves_the_target_and_nothing_beside_it(tmp_path, monke
 
 
 def test_a_target_that_cannot_be_written_fails_before_anything_else(tmp_path):
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError) as caught:
         PendingFile(tmp_path / "no" / "out")
+    assert caught.value.filename == str(tmp_path / "no" / "out")
     for place in (tmp_path, "/dev/null"):
         with pytest.raises(OSError, match="not a regular file"):
             PendingFile(place)

@@ -17,11 +17,12 @@ def test_frames_go_to_files_and_back(tmp_path, form):
     read_all(scan_file(path, file_format=form))
 
 
-def test_names_with_stars_are_names(tmp_path):
-    path = tmp_path / "a*.csv"
-    path.write_bytes(frame_bytes(FRAME, file_format="csv"))
-    (tmp_path / "ab.csv").write_bytes(frame_bytes(FRAME, file_format="csv"))
-    assert scan_file(path, file_format="csv").collect().height == FRAME.height
+@pytest.mark.parametrize("form", ["parquet", "csv", "ndjson"])
+def test_names_with_stars_are_names(tmp_path, form):
+    for name in ("a*", "ab", "[a]", "a?"):
+        (tmp_path / name).write_bytes(frame_bytes(FRAME.with_columns(a=pl.lit(name)), file_format=form))
+    for name in ("a*", "[a]", "a?"):
+        assert scan_file(tmp_path / name, file_format=form).collect()["a"].to_list() == [name] * FRAME.height
 
 
 def test_no_row_of_a_text_file_is_an_error_for_its_type_or_length(tmp_path):

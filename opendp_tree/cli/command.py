@@ -40,8 +40,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return int(Exit.FAILURE)
     except OSError as error:
-        name = error.filename or "a file"
-        return _fail(Exit.FAILURE, f"{name}: {error.strerror or error}. Hint: check the name, and who may write there")
+        what = error.strerror or type(error).__name__
+        return _fail(
+            Exit.FAILURE, f"{error.filename or 'a file'}: {what}. Hint: check the name, and who may write there"
+        )
     except Exception as error:
         # Not the message: it may hold data.
         return _fail(Exit.FAILURE, f"an unforeseen error ({type(error).__name__}). Hint: please report it")
@@ -58,5 +60,5 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 def _fail(code: Exit, message: str) -> int:
     clear = "\r\033[K" if sys.stderr.isatty() else ""
-    print(f"{clear}opendp-tree: {message}", file=sys.stderr)
+    print(f"{clear}opendp-tree: {' '.join(message.splitlines())}", file=sys.stderr)
     return int(code)

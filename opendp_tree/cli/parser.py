@@ -29,6 +29,9 @@ METHODS = {
 """Mechanisms by names that need no quotes."""
 INPUTS = ("parquet", "csv", "ndjson")
 OUTPUTS = (*INPUTS, "json")
+SMALLEST, LARGEST = 1e-12, 1e3
+"""Losses beyond these promise everything or nothing, and overflow what is computed from them."""
+DEEPEST = 1_000_000
 PARTS = ("year", "month", "day", "hour")
 
 
@@ -53,8 +56,10 @@ def float_below(amount: Fraction) -> float:
 def positive(text: str) -> Fraction:
     """A positive number, exactly as written."""
     amount = _decimal(text)
-    if not 1e-300 <= amount <= 1e300:
+    if amount <= 0:
         raise argparse.ArgumentTypeError(f"{text} must be a positive number")
+    if not SMALLEST <= amount <= LARGEST:
+        raise argparse.ArgumentTypeError(f"{text} must be from {SMALLEST:g} to {LARGEST:g}")
     return Fraction(amount)
 
 
@@ -68,8 +73,15 @@ def share(text: str) -> Fraction:
 
 def count(text: str) -> int:
     """An integer from 1."""
-    if not (text.isascii() and text.isdigit() and 1 <= len(text) <= 18 and int(text) >= 1):
+    if not (text.isascii() and text.isdigit() and len(text) <= 18 and int(text) >= 1):
         raise argparse.ArgumentTypeError(f"{text} must be a whole number, 1 or more")
+    return int(text)
+
+
+def levels(text: str) -> int:
+    """The depth of a tree."""
+    if count(text) > DEEPEST:
+        raise argparse.ArgumentTypeError(f"{text} must be at most {DEEPEST}")
     return int(text)
 
 
@@ -160,7 +172,7 @@ def _add_hierarchy(parser: argparse.ArgumentParser, *, depth: str) -> None:
     kinds.add_argument("--path", metavar="COLUMN", help="a column of paths, such as a/b/c")
     kinds.add_argument("--ip", metavar="COLUMN", help="a column of IP addresses")
     kinds.add_argument("--date", metavar="COLUMN", help="a column of dates or times")
-    group.add_argument("--depth", type=count, metavar="N", help=depth)
+    group.add_argument("--depth", type=levels, metavar="N", help=depth)
     group.add_argument("--separator", metavar="TEXT", help="for --path: what is between labels (/)")
     group.add_argument("--ip-version", type=int, choices=(4, 6), help="for --ip (4)")
     group.add_argument("--stride", type=count, metavar="BITS", help="for --ip: bits a level (8; for IPv6 16)")
