@@ -25,7 +25,7 @@ lint: $(READY) ## Check style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-demo: $(READY) ## Count a small tree privately: a chain, its privacy map, a release
+demo: $(READY) ## Plan and release public data: the tree, its error next to the truth, a picture
 	$(BIN)/python examples/demo.py
 
 bench: $(READY) ## Measure speed as ratios against OpenDP and NumPy in the same run

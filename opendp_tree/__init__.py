@@ -1,9 +1,11 @@
 """Differentially private counts for every node of a hierarchy, as parts for the OpenDP Library."""
 
 from opendp_tree.context import FrameContext, FrameQuery, frame_context, register, tree_counts
+from opendp_tree.data.flights import example_flights
 from opendp_tree.errors import accuracy, is_accurate, mrmse_alpha, rmse_alpha, smoothed_relative_error
 from opendp_tree.frame_spaces import frame_domain
 from opendp_tree.keys import Key
+from opendp_tree.ledger import BudgetError, Ledger, LedgerError
 from opendp_tree.level_weights import choose_level_weights
 from opendp_tree.measurements.above_threshold import make_above_threshold, then_above_threshold
 from opendp_tree.measurements.clipped_estimator import make_clipped_estimator, then_clipped_estimator
@@ -55,6 +57,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AccuracyWarning",
+    "BudgetError",
     "Candidate",
     "ErrorBounds",
     "FactorizationBound",
@@ -62,6 +65,8 @@ __all__ = [
     "FrameQuery",
     "Key",
     "Ladder",
+    "Ledger",
+    "LedgerError",
     "NodeClasses",
     "OpenTree",
     "PartitionPlan",
@@ -76,6 +81,7 @@ __all__ = [
     "choose_level_weights",
     "deepest_tree",
     "error_lower_bound",
+    "example_flights",
     "factorization_bound",
     "frame_context",
     "frame_domain",

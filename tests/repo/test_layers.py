@@ -11,9 +11,9 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "opendp_tree"
 
 LAYERS = [
-    {"theorems"},
-    {"saturate", "_opendp", "occupied", "truncation"},
-    {"tree_arrays", "tree_paths", "arguments"},
+    {"theorems", "files"},
+    {"saturate", "_opendp", "occupied", "truncation", "ledger", "frame_files", "frame_tables"},
+    {"tree_arrays", "tree_paths", "arguments", "data"},
     {"tree", "noise", "errors"},
     {"frames"},
     {"open_tree"},
@@ -33,6 +33,8 @@ LAYERS = [
     {"pipeline"},
     {"context"},
     {"__init__"},
+    {"cli"},
+    {"__main__"},
 ]
 
 
@@ -40,21 +42,25 @@ POLARS = (
     "frames.py",
     "frame_addresses.py",
     "frame_counts.py",
+    "frame_files.py",
     "frame_groups.py",
     "frame_keys.py",
     "frame_labels.py",
     "frame_lookup.py",
     "frame_nodes.py",
+    "frame_tables.py",
 )
 """Where frames are read and written."""
 TYPES_ONLY = (
     "context.py",
+    "flights.py",
     "frame_spaces.py",
     "frame_steps.py",
     "open_cells.py",
     "pipeline.py",
     "plan.py",
     "release.py",
+    "source.py",
 )
 """These name Polars in annotations."""
 
