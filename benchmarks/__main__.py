@@ -11,9 +11,27 @@ from contextlib import redirect_stdout
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks import consistent, multiplicative_estimator, noise, partition_error, partition_speed, tree_sum
+from benchmarks import (
+    consistent,
+    multiplicative_estimator,
+    noise,
+    open_categories,
+    partition_error,
+    partition_speed,
+    rows_to_release,
+    tree_sum,
+)
 
-BENCHMARKS = (noise, tree_sum, consistent, multiplicative_estimator, partition_error, partition_speed)
+BENCHMARKS = (
+    noise,
+    tree_sum,
+    consistent,
+    multiplicative_estimator,
+    partition_error,
+    partition_speed,
+    rows_to_release,
+    open_categories,
+)
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks" / "README.md"
 
 

@@ -1,0 +1,109 @@
+"""Rows to a release frame, against the plain Polars roll-up of all levels and against OpenDP's group-bys, in one run.
+
+The roll-up is what anybody would write without privacy: the rows once by city, then counties, states and the total from
+that. OpenDP's group-bys are timed once, as they take seconds.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import opendp.prelude as dp
+import polars as pl
+
+from benchmarks.peers.data import LEVELS, generate
+from benchmarks.timing import best_of, print_table
+from opendp_tree import OpenTree, Tree, leaf_domain, make_partition_estimator, make_tree_laplace
+
+EPSILON, DELTA = 1.0, 1e-6
+SIZES = (1_000_000, 10_000_000)
+REPEATS = 5
+Source = Callable[[], pl.LazyFrame]
+
+
+def run() -> None:
+    dp.enable_features("contrib")
+    rows = []
+    for size in SIZES:
+        job = generate(size)
+        with tempfile.TemporaryDirectory() as folder:
+            job.write(Path(folder))
+            sources: dict[str, Source] = {
+                "memory": job.rows.lazy,
+                "Parquet": lambda folder=folder: pl.scan_parquet(Path(folder) / "rows.parquet"),
+            }
+            for place, source in sources.items():
+                plain = best_of(REPEATS, lambda source=source: roll_up(source()))
+                for name, release in (("public", public_release), ("open", open_release)):
+                    ours = best_of(REPEATS, lambda source=source, release=release, job=job: release(source(), job.keys))
+                    theirs = best_of(1, lambda source=source, name=name, job=job: group_bys(source(), name, job.keys))
+                    rows.append(
+                        (
+                            f"{size:,}",
+                            place,
+                            name,
+                            f"{plain * 1000:.0f}",
+                            f"{ours * 1000:.0f}",
+                            f"{ours / plain:.2f}",
+                            f"{theirs:.1f}" if size == SIZES[0] else "",
+                            f"{theirs / ours:.0f}" if size == SIZES[0] else "",
+                        )
+                    )
+    header = (
+        "rows",
+        "from",
+        "keys",
+        "roll-up, ms",
+        "release, ms",
+        "release / roll-up",
+        "OpenDP, s",
+        "OpenDP / release",
+    )
+    print_table(header, rows)
+
+
+def roll_up(frame: pl.LazyFrame) -> pl.DataFrame:
+    """The count of every place at every level, without privacy."""
+    below = frame.group_by(LEVELS).agg(pl.len().alias("count")).collect()
+    levels = [below]
+    for depth in (2, 1, 0):
+        total = pl.col("count").sum()
+        below = below.group_by(LEVELS[:depth]).agg(total) if depth else below.select(total)
+        levels.append(below)
+    return pl.concat(levels, how="diagonal")
+
+
+def public_release(frame: pl.LazyFrame, keys: pl.DataFrame) -> pl.DataFrame:
+    """Consistent counts of the public tree; making the tree is part of it."""
+    tree = Tree.from_paths(keys.rows())
+    leaves = frame.group_by(LEVELS).agg(pl.len().cast(pl.Int64)).collect()
+    counts: np.ndarray = keys.join(leaves, on=LEVELS, how="left", maintain_order="left")["len"].fill_null(0).to_numpy()
+    return make_tree_laplace(leaf_domain(tree), dp.l1_distance(T="i64"), tree.depth / EPSILON)(counts).to_frame()
+
+
+def open_release(frame: pl.LazyFrame, _keys: pl.DataFrame) -> pl.DataFrame:
+    """Counts of the places that the partition finds."""
+    tree = OpenTree.columns(len(LEVELS))
+    space = leaf_domain(tree), dp.l1_distance(T="i64")
+    estimator = make_partition_estimator(*space, epsilon=EPSILON, delta=DELTA)
+    return estimator(tree.count(frame.select(LEVELS).collect())).to_frame()
+
+
+def group_bys(frame: pl.LazyFrame, keys: str, public: pl.DataFrame) -> list[pl.DataFrame]:
+    """OpenDP's own three group-bys, with public keys or without."""
+    context = dp.Context.compositor(
+        data=frame,
+        privacy_unit=dp.unit_of(contributions=1),
+        privacy_loss=dp.loss_of(epsilon=EPSILON) if keys == "public" else dp.loss_of(epsilon=EPSILON, delta=DELTA),
+        split_evenly_over=len(LEVELS),
+    )
+    levels = []
+    for depth in range(1, len(LEVELS) + 1):
+        query = context.query().group_by(LEVELS[:depth]).agg(dp.len(signed=False))
+        if keys == "public":
+            query = query.with_keys(public.select(LEVELS[:depth]).unique())
+        levels.append(query.release().collect())
+    return levels
