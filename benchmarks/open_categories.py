@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 import opendp.prelude as dp
+import polars as pl
 
 from benchmarks.peers.data import LEVELS, Job, generate
 from benchmarks.peers.measure import Level, kept, rmse
@@ -59,7 +60,7 @@ def ours(job: Job) -> dict[str, tuple[Release, int]]:
     return {name: (lambda maker=maker: by_level(maker(counts).to_frame()), ROUNDS) for name, maker in makers.items()}
 
 
-def by_level(frame: object) -> list[Level]:
+def by_level(frame: pl.DataFrame) -> list[Level]:
     """The counts of each level by place, from a frame of all nodes."""
     if "other" in frame.columns:
         frame = frame.filter(other=False)
