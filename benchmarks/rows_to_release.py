@@ -10,13 +10,12 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import opendp.prelude as dp
 import polars as pl
 
 from benchmarks.peers.data import LEVELS, generate
 from benchmarks.timing import best_of, print_table
-from opendp_tree import OpenTree, Tree, leaf_domain, make_partition_estimator, make_tree_laplace
+from opendp_tree import Tree, release_tree
 
 EPSILON, DELTA = 1.0, 1e-6
 SIZES = (1_000_000, 10_000_000)
@@ -77,18 +76,12 @@ def roll_up(frame: pl.LazyFrame) -> pl.DataFrame:
 
 def public_release(frame: pl.LazyFrame, keys: pl.DataFrame) -> pl.DataFrame:
     """Consistent counts of the public tree; making the tree is part of it."""
-    tree = Tree.from_paths(keys.rows())
-    leaves = frame.group_by(LEVELS).agg(pl.len().cast(pl.Int64)).collect()
-    counts: np.ndarray = keys.join(leaves, on=LEVELS, how="left", maintain_order="left")["len"].fill_null(0).to_numpy()
-    return make_tree_laplace(leaf_domain(tree), dp.l1_distance(T="i64"), tree.depth / EPSILON)(counts).to_frame()
+    return release_tree(frame, by=LEVELS, tree=Tree.from_paths(keys.rows()), epsilon=EPSILON, delta=DELTA).to_frame()
 
 
 def open_release(frame: pl.LazyFrame, _keys: pl.DataFrame) -> pl.DataFrame:
-    """Counts of the places that the partition finds."""
-    tree = OpenTree.columns(len(LEVELS))
-    space = leaf_domain(tree), dp.l1_distance(T="i64")
-    estimator = make_partition_estimator(*space, epsilon=EPSILON, delta=DELTA)
-    return estimator(tree.count(frame.select(LEVELS).collect())).to_frame()
+    """Counts of the places that are found."""
+    return release_tree(frame, by=LEVELS, epsilon=EPSILON, delta=DELTA).to_frame()
 
 
 def group_bys(frame: pl.LazyFrame, keys: str, public: pl.DataFrame) -> list[pl.DataFrame]:

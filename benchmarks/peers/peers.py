@@ -33,15 +33,15 @@ class Peer:
 
 
 PEERS = (
-    Peer("opendp-tree, Laplace, least squares", "ours_laplace", None, public=True),
-    Peer("opendp-tree, Gaussian, least squares", "ours_gaussian", None, public=True),
+    Peer("opendp-tree, auto", "ours_public", None, public=True),
+    Peer("opendp-tree, Gaussian", "ours_gaussian", None, public=True),
     Peer("OpenDP Polars, public keys", "opendp_public", "opendp", public=True),
     Peer("OpenDP b-ary tree, consistent", "opendp_b_ary", "opendp", public=True),
     Peer("OpenDP contingency table", "opendp_contingency", "opendp", public=True),
     Peer("diffprivlib, three histograms", "diffprivlib_histograms", "diffprivlib", public=True),
     Peer("Tumult Analytics, key sets", "tumult_public", "tumult", public=True, program="java"),
     Peer("PipelineDP, public partitions", "pipelinedp_public", "pipelinedp", public=True),
-    Peer("opendp-tree, partition", "ours_partition", None, public=False),
+    Peer("opendp-tree, auto, unknown keys", "ours_unknown", None, public=False),
     Peer("opendp-tree, pruned descent", "ours_pruned", None, public=False),
     Peer("OpenDP Polars, unknown keys", "opendp_unknown", "opendp", public=False),
     Peer("Tumult Analytics, get_groups", "tumult_unknown", "tumult", public=False, program="java"),

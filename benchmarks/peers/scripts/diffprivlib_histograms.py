@@ -7,7 +7,6 @@ https://diffprivlib.readthedocs.io/en/latest/modules/tools.html: `histogram` wit
 import job
 
 # user code
-import numpy as np
 import polars as pl
 from diffprivlib import BudgetAccountant
 from diffprivlib.tools import histogram
@@ -22,7 +21,8 @@ accountant = BudgetAccountant(epsilon=1.0)
 def release(by):
     bins = keys.select(by).unique().with_row_index("bin")
     where = rows.join(bins, on=by)["bin"].to_numpy()
-    counts, _ = histogram(where, epsilon=1 / 3, bins=np.arange(bins.height + 1), accountant=accountant)
+    size = bins.height
+    counts, _ = histogram(where, epsilon=1 / 3, bins=size, range=(0, size), accountant=accountant)
     return bins.drop("bin").with_columns(count=counts)
 
 

@@ -1,8 +1,8 @@
 """OpenDP's b-ary tree and its consistency.
 
 https://docs.opendp.org/en/stable/api/python/opendp.transformations.html: `make_b_ary_tree`, then
-`make_consistent_b_ary_tree`, which returns the leaves. Ten children each, so that counties are nodes of the tree:
-better here than the 22 of `choose_branching_factor`, which is meant for quantiles.
+`make_consistent_b_ary_tree`, which returns the leaves. Ten children each, so that counties are nodes of the tree: less
+error at states and counties, more at cities, than the 22 of `choose_branching_factor`, which is for quantiles.
 """
 
 import job

@@ -1,4 +1,4 @@
-"""opendp-tree with unknown keys: pruned descent, hardly any of epsilon for the total, most for counties and cities."""
+"""opendp-tree with unknown keys, by pruned descent as the planner sets it."""
 
 import job
 
@@ -6,17 +6,19 @@ import job
 import opendp.prelude as dp
 import polars as pl
 
-from opendp_tree import OpenTree, leaf_domain, then_pruned_descent
+from opendp_tree import release_tree
 
 # end
 job.ready()
 # user code
 dp.enable_features("contrib")
-rows = pl.read_parquet(job.ROWS)
-tree = OpenTree.columns(3)
-measure = (leaf_domain(tree), dp.l1_distance(T="i64")) >> then_pruned_descent(
-    1.0, delta=1e-6, weights=[0.01, 0.2, 0.39, 0.4]
+release = release_tree(
+    pl.scan_parquet(job.ROWS),
+    by=["state", "county", "city"],
+    method="pruned laplace",
+    epsilon=1.0,
+    delta=1e-6,
 )
-table = measure(tree.count(rows)).to_frame()
+table = release.to_frame()
 # end
 job.save(*job.by_level(table))

@@ -1,7 +1,7 @@
 """Tumult Analytics with key sets.
 
-https://docs.tmlt.dev/analytics/latest/tutorials/groupby-queries.html: `KeySet.from_dataframe` where there are many
-keys. https://docs.tmlt.dev/analytics/latest/deployment/spark.html: more memory than Spark's default.
+https://github.com/opendp/tumult-analytics, doc/tutorials/groupby-queries.rst: `KeySet.from_dataframe` for many keys.
+doc/deployment/spark.rst: more memory than Spark's default.
 """
 
 import job

@@ -1,7 +1,7 @@
 """Tumult Analytics with `get_groups`, which finds the keys that are frequent enough.
 
-https://docs.tmlt.dev/analytics/latest/reference/query_builder/: keys of the cities for half of the budget and all of
-delta; the counties and states are those that have such a city, for free; then three counts.
+https://github.com/opendp/tumult-analytics, `QueryBuilder.get_groups`; no split is recommended. Half of epsilon and all
+of delta find the cities; counties and states are those that have such a city, for free; then three counts.
 """
 
 import job
