@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: help test test-slow lint demo bench clean
+.PHONY: help test test-slow lint demo bench peers bench-peers clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -31,5 +31,12 @@ demo: $(READY) ## Plan and release public data: the tree, its error next to the 
 bench: $(READY) ## Measure speed as ratios against OpenDP and NumPy in the same run
 	$(BIN)/python -m benchmarks
 
-clean: ## Remove the virtual environment and caches
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+peers: $(READY) ## Install what people would use instead, each in an environment of its own under .peers
+	$(BIN)/python -m benchmarks.peers.environments
+
+bench-peers: $(READY) ## Do the same job with all of them, and write docs/benchmarks/peers.md
+	-$(MAKE) peers
+	$(BIN)/python -m benchmarks.peers
+
+clean: ## Remove the virtual environments and caches
+	rm -rf $(VENV) .peers .mypy_cache .pytest_cache .ruff_cache .hypothesis
