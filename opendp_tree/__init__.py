@@ -31,6 +31,10 @@ from opendp_tree.measurements.truncated_laplace import (
 )
 from opendp_tree.open_tree import OpenTree
 from opendp_tree.planning.partition import PartitionPlan, best_partition, plan_partition
+from opendp_tree.plots.level import plot_level
+from opendp_tree.plots.page import write_html
+from opendp_tree.plots.plan import plot_depths, plot_plan
+from opendp_tree.plots.tree import plot_tree
 from opendp_tree.postprocess.consistent import make_consistent, then_consistent
 from opendp_tree.postprocess.ranges import RangeCounts, prefix_counts, range_counts
 from opendp_tree.release import PrivacyStatement, TreeRelease
@@ -75,6 +79,10 @@ __all__ = [
     "multiplicative_threshold",
     "node_domain",
     "plan_partition",
+    "plot_depths",
+    "plot_level",
+    "plot_plan",
+    "plot_tree",
     "prefix_counts",
     "range_counts",
     "register",
@@ -94,4 +102,5 @@ __all__ = [
     "then_truncated_laplace",
     "then_truncated_laplace_profile",
     "truncated_laplace_radius",
+    "write_html",
 ]
