@@ -11,7 +11,7 @@ from opendp_tree.measurements.multiplicative_estimator import (
     then_multiplicative_estimator,
 )
 from opendp_tree.measurements.partition_estimator import make_partition_estimator, then_partition_estimator
-from opendp_tree.measurements.pruned_descent import PrunedRelease, make_pruned_descent, then_pruned_descent
+from opendp_tree.measurements.pruned_descent import make_pruned_descent, then_pruned_descent
 from opendp_tree.measurements.sparse_vector import make_sparse_vector, then_sparse_vector
 from opendp_tree.measurements.tree_classifier import (
     AccuracyWarning,
@@ -53,7 +53,6 @@ __all__ = [
     "OpenTree",
     "PartitionPlan",
     "PrivacyStatement",
-    "PrunedRelease",
     "RangeCounts",
     "Round",
     "Tree",

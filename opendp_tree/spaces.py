@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -108,7 +108,8 @@ def sparse_reader(described: SparseLeafCounts, tree: Tree | None) -> tuple[OpenT
     def read(data: Any) -> SparseCounts:
         if not _is_sparse(data, open_tree):
             raise TypeError("the data must be sparse counts of the tree of input_domain. Hint: tree.count(keys)")
-        return data  # type: ignore[no-any-return]
+        counts: SparseCounts = replace(data, tree=open_tree)  # equal trees may be shown differently: as the domain says
+        return counts
 
     return open_tree, read
 

@@ -119,7 +119,7 @@ def test_nobody(tree):
     [
         (lambda: OpenTree("bits", 2, 32, 1), ValueError, r"depth \(2\) must fit width and stride"),
         (lambda: OpenTree("trees", 2), ValueError, r"kind \('trees'\) and depth \(2\) must fit"),
-        (lambda: OpenTree.columns(0), ValueError, r"count \(0\) must be an integer from 1"),
+        (lambda: OpenTree.columns(0), ValueError, r"names \(0\) must be an integer from 1"),
         (lambda: OpenTree.bits(129), ValueError, r"width \(129\) must be at most 128"),
         (lambda: OpenTree.bits(0), ValueError, r"width \(0\) must be an integer from 1"),
         (lambda: OpenTree.bits(8, stride=0), ValueError, r"stride \(0\) must be an integer from 1"),
