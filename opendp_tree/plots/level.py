@@ -53,43 +53,38 @@ def plot_level(release: TreeRelease, level: int, *, top: int = 40, title: str | 
     if level > deepest:
         raise ValueError(f"level ({level}) must be an integer from 0 to {deepest}, the deepest that was released")
     check_integer(top, name="top", least=1)
-    here = frame.filter((frame["level"] == level) & frame["shown"]).sort("estimate", descending=True, nulls_last=True)
-    total, rows = here.height, here.head(top)
-    paths = [path or "All" for path in rows["path"].to_list()]
-    other = rows["other"].to_list()
-    estimate = rows["estimate"].to_list()
+    here = frame.filter((frame["level"] == level) & frame["shown"]).sort("estimate", descending=True)
+    total = int((~here["other"]).sum())
+    rows = here.head(top).select("path", "other", "estimate", "lower", "upper").rows()
+    paths = [path or "All" for path, *_ in rows]
     interval = confidence_text(release.confidence)
-    above = [_length(value, end) for value, end in zip(estimate, rows["upper"].to_list())]
-    below = [_length(end, value) for value, end in zip(estimate, rows["lower"].to_list())]
     bars = {
         "orientation": "h",
-        "x": estimate,
-        "y": list(range(rows.height)),
-        "marker": {"color": [OTHER if muted else BAR for muted in other], "line": {"width": 0}},
+        "x": [estimate for *_, estimate, _, _ in rows],
+        "y": list(range(len(rows))),
+        "marker": {"color": [OTHER if other else BAR for _, other, *_ in rows], "line": {"width": 0}},
         "error_x": {
-            **{"type": "data", "symmetric": False, "array": above, "arrayminus": below},
-            **{"color": INK, "thickness": 1.5, "width": 4},
+            "array": [_length(estimate, upper) for *_, estimate, _, upper in rows],
+            "arrayminus": [_length(lower, estimate) for *_, estimate, lower, _ in rows],
+            **{"type": "data", "symmetric": False, "color": INK, "thickness": 1.5, "width": 4},
         },
-        "hovertext": [
-            _hover(path, *figures, interval=interval)
-            for path, figures in zip(paths, zip(estimate, rows["lower"].to_list(), rows["upper"].to_list()))
-        ],
+        "hovertext": [_hover(path, *row[2:], interval=interval) for path, row in zip(paths, rows, strict=True)],
         "hoverinfo": "text",
     }
-    what = f"the {top:,} largest of {total:,} nodes" if total > top else f"{total:,} node{'s' if total != 1 else ''}"
+    what = f"The {top:,} largest of {total:,} nodes" if total > top else f"{total:,} node{'s' if total != 1 else ''}"
     look = layout(
         title=title or f"Private counts at level {level}",
-        subtitle=f"{what[0].upper()}{what[1:]}. Bars: estimate. Lines: {interval}.",
+        subtitle=f"{what}. Bars: estimate. Lines: {interval}.",
         footer=[cost_words(None if release.statement is None else release.statement.to_dict())],
         below=16,
-        height=max(360, 190 + 22 * rows.height),
+        height=max(360, 190 + 22 * len(rows)),
     )
     ticks: dict[str, Any] = {
-        "tickvals": list(range(rows.height)),
+        "tickvals": list(range(len(rows))),
         "ticktext": [as_text(_tick(path)) for path in paths],
         **{"autorange": "reversed", "showgrid": False, "fixedrange": True, "ticklabelstandoff": 6},
     }
-    look["xaxis"] = axis("estimate", tickformat=",", side="top", nticks=5) | {"zeroline": True, "zerolinecolor": "#7d8a96"}
+    look["xaxis"] = axis("estimate", side="top", nticks=5) | {"zeroline": True, "zerolinecolor": "#7d8a96"}
     look["yaxis"] = axis("", **ticks)
     look["bargap"] = 0.35
     return go.Figure(go.Bar(bars), look)
@@ -106,7 +101,7 @@ def _tick(path: str, width: int = 30) -> str:
     """A path that leaves room for its bar on a narrow screen; the last label gives way last.
 
     >>> _tick("Massachusetts / Middlesex County / Cambridge")
-    'Mass… / Midd… / Cambridge'
+    'Massac… / Middle… / Cambridge'
     """
     if len(path) <= width:
         return path

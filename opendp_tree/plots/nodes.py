@@ -62,6 +62,7 @@ def read_nodes(release: TreeRelease, frame: pl.DataFrame, *, max_nodes: int) -> 
     other = frame["other"].to_numpy()
     parents, levels = _parents(release, other), frame["level"].to_numpy().astype(np.int64)
     columns = {name: frame[name].to_numpy().astype(np.float64) for name in ("estimate", "lower", "upper")}
+    columns["estimate"] = np.where(frame["shown"].to_numpy(), columns["estimate"], np.nan)
     cells = frame["cells"].to_numpy().astype(np.int64) if "cells" in frame.columns else None
     kind = np.where(other, "other", np.where(frame["shown"].to_numpy(), "node", "hidden"))
     paths = frame["path"].to_list()
@@ -70,7 +71,9 @@ def read_nodes(release: TreeRelease, frame: pl.DataFrame, *, max_nodes: int) -> 
         parents, levels, kind, paths = np.array([-1]), np.array([0]), np.array(["hidden"]), [""]
         columns, cells = {name: np.array([np.nan]) for name in columns}, None
     size = areas(parents, levels, columns["estimate"], kind == "hidden")
-    labels = [_label(path, paths[parent] if parent >= 0 else "") for path, parent in zip(paths, parents.tolist())]
+    labels = [
+        _label(path, paths[parent] if parent >= 0 else "") for path, parent in zip(paths, parents.tolist(), strict=True)
+    ]
     nodes = Nodes(
         parents=parents,
         levels=levels,
@@ -128,8 +131,7 @@ def _fold(nodes: Nodes, max_nodes: int) -> Nodes:
     first = np.flatnonzero(np.diff(nodes.parents[order], prepend=-2))
     sibling = np.empty(len(nodes), dtype=np.int64)
     sibling[order] = np.arange(len(nodes)) - np.repeat(first, np.diff(first, append=len(nodes)))
-    keep = ((rank < max_nodes) & (sibling < MAX_CHILDREN)) | (np.asarray(nodes.kind) == "other")
-    keep = (keep & (nodes.size > 0)) | (nodes.parents < 0)
+    keep = ((rank < max_nodes) & (sibling < MAX_CHILDREN) & (nodes.size > 0)) | (nodes.parents < 0)
     for level in range(1, int(nodes.levels.max(initial=0)) + 1):
         rows = np.flatnonzero(nodes.levels == level)
         keep[rows] &= keep[nodes.parents[rows]]
@@ -152,14 +154,16 @@ def _fold(nodes: Nodes, max_nodes: int) -> Nodes:
         return np.concatenate((column[rows], more))
 
     def summed(column: Floats) -> Floats:
-        return np.bincount(inverse, weights=column[folded], minlength=under.size)
+        sums: Floats = np.zeros(under.size, dtype=np.float64)
+        np.add.at(sums, inverse, column[folded])
+        return sums
 
     return Nodes(
         parents=joined(position[nodes.parents], position[under]),
         levels=joined(nodes.levels, nodes.levels[under] + 1),
         labels=[nodes.labels[row] for row in rows] + names,
         paths=[nodes.paths[row] for row in rows]
-        + [_join(nodes.paths[row], name) for row, name in zip(under.tolist(), names)],
+        + [_join(nodes.paths[row], name) for row, name in zip(under.tolist(), names, strict=True)],
         kind=[nodes.kind[row] for row in rows] + ["smaller"] * under.size,
         estimate=joined(nodes.estimate, summed(nodes.estimate)),
         lower=joined(nodes.lower, blank),

@@ -44,8 +44,7 @@ main {{ flex: 1 1 auto; position: relative; min-height: {height}px; }}
 <script>{plotly}</script>
 <script>
 const figure = {figure};
-Plotly.newPlot("picture", figure.data, figure.layout, {{responsive: true, displaylogo: false,
-  modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "zoomIn2d", "zoomOut2d"]}});
+Plotly.newPlot("picture", figure.data, figure.layout, {{responsive: true, displayModeBar: false}});
 </script>
 </body>
 </html>

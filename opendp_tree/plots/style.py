@@ -25,7 +25,7 @@ FOOTER = "opendp-tree-footer"
 SOFT_BREAK = " <br>"
 """A break inside a line of the footer, which a page of another width need not keep."""
 
-_WRAP = 44
+_WRAP = 36
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
@@ -95,7 +95,9 @@ def confidence_text(confidence: float) -> str:
     return "certain interval" if confidence >= 1 else f"{100 * confidence:.4g} % interval"
 
 
-def layout(*, title: str, subtitle: str, footer: Sequence[str], below: int, height: int | None = None) -> dict[str, Any]:
+def layout(
+    *, title: str, subtitle: str, footer: Sequence[str], below: int, height: int | None = None
+) -> dict[str, Any]:
     """What all pictures share: a quiet white sheet, a title above, and `footer` under `below` pixels of legend."""
     wrapped = [textwrap.wrap(_CONTROLS.sub(" ", text), 110) for text in footer]
     font = {"family": FONT, "size": 13, "color": INK}
@@ -137,5 +139,6 @@ def axis(title: str, **more: Any) -> dict[str, Any]:
     return {
         "title": {"text": as_text(title), "standoff": 10, "font": {"size": 13, "color": QUIET}},
         **{"gridcolor": GRID, "zeroline": False, "linecolor": "#b8c2cc", "ticks": "", "automargin": True},
+        **{"tickangle": 0, "exponentformat": "SI", "separatethousands": True},
         **more,
     }

@@ -44,8 +44,8 @@ def plot_tree(
 
     `kind` is "icicle", "treemap" or "sunburst". A click on a node zooms in. Areas have to add up where noisy estimates
     need not: children that together exceed their parent are shrunk to fit it, and nodes with estimates of zero or less
-    have no area. The hover always tells the released figures. The relative error is half the width of a node's interval,
-    divided by its estimate. Of more than `max_nodes` nodes, or 400 siblings, the smallest are drawn together.
+    have no area. The hover always tells the released figures. The relative error is half the width of a node's
+    interval, divided by its estimate. Of more than `max_nodes` nodes, or 400 siblings, the smallest are drawn together.
 
     Needs Plotly: `pip install 'opendp-tree[plot]'`.
 
@@ -55,7 +55,7 @@ def plot_tree(
     >>> release = TreeRelease(tree, counts, counts - 4, counts + 4, 0.95, None)
     >>> figure = plot_tree(release, kind="treemap")
     >>> figure.data[0].labels
-    ('All', 'north', 'south', 'a', 'b', 'c', '(other)')
+    ('All', 'north', 'south', 'a', 'b', 'c')
     """
     check_choice(kind, name="kind", choices=("icicle", "treemap", "sunburst"))
     check_integer(max_nodes, name="max_nodes", least=2)
@@ -80,6 +80,8 @@ def plot_tree(
         "maxdepth": nodes.depth_within(FIRST_VIEW),
         "sort": True,
     }
+    if kind == "treemap":
+        trace["marker"]["pad"] = {"t": 20, "l": 3, "r": 3, "b": 3}
     if kind != "sunburst":
         trace |= {"tiling": {"pad": 2} if kind == "treemap" else {"orientation": "h", "pad": 0}}
         trace |= {"pathbar": {"side": "top", "thickness": 24, "textfont": {"size": 12}}, "textfont": {"size": 13}}
@@ -118,14 +120,16 @@ def _title(columns: list[str]) -> str:
 
 
 def _marker(nodes: Nodes, interval: str) -> dict[str, Any]:
-    error = np.log10(np.clip(relative_error(nodes.estimate, nodes.lower, nodes.upper), SURE, UNSURE))
-    plain = [kind == "node" and not np.isnan(value) for kind, value in zip(nodes.kind, error.tolist())]
-    fine = len(nodes) > 300
+    error = np.log10(np.clip(relative_error(nodes.estimate, nodes.lower, nodes.upper), SURE, UNSURE)).round(3)
+    coloured = (np.asarray(nodes.kind) == "node") & ~np.isnan(error)
+    share = nodes.size / max(nodes.size[0], np.finfo(np.float64).tiny)
+    # White lines around slivers would make them look less sure than they are.
+    lines = np.select([share < 1e-3, share < 4e-3], [0.0, 0.4], 1.0)
     return {
-        "colors": [round(value, 3) if ok else MUTED for ok, value in zip(plain, error.tolist())],
+        "colors": [value if has else MUTED for has, value in zip(coloured.tolist(), error.tolist(), strict=True)],
         "colorscale": [[place / (len(COLOURS) - 1), colour] for place, colour in enumerate(COLOURS)],
         **{"cmin": np.log10(SURE), "cmax": np.log10(UNSURE), "showscale": True},
-        "line": {"width": 0.5 if fine else 1, "color": "rgba(255, 255, 255, 0.6)"},
+        "line": {"width": lines, "color": "rgba(255, 255, 255, 0.6)"},
         "colorbar": {
             **{"orientation": "h", "x": 0, "xanchor": "left", "y": 0, "yanchor": "top", "ypad": 8, "xpad": 24},
             **{"lenmode": "pixels", "len": 340},
@@ -139,14 +143,10 @@ def _marker(nodes: Nodes, interval: str) -> dict[str, Any]:
 
 
 def _texts(nodes: Nodes, kind: str) -> list[str]:
-    """What is written on each node: in one line where it has little height."""
-    branches = set(nodes.parents.tolist())
-    texts = []
-    for row, (label, value) in enumerate(zip(nodes.labels, nodes.estimate.tolist())):
-        one_line = kind == "icicle" or (kind == "treemap" and row in branches)
-        figure = "" if nodes.kind[row] == "hidden" else number(value)
-        texts.append(as_text(shorten(label, 28)) + ("\u2002" if one_line else "<br>") + figure)
-    return texts
+    """What is written on each node: in one line where nodes are rows."""
+    between = "\u2002" if kind == "icicle" else "<br>"
+    figures = [number(value) for value in nodes.estimate.tolist()]
+    return [as_text(shorten(label, 28)) + between + text for label, text in zip(nodes.labels, figures, strict=True)]
 
 
 def _hovers(nodes: Nodes, interval: str) -> list[str]:

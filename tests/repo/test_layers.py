@@ -23,13 +23,13 @@ LAYERS = [
     {"least_squares"},
     {"release", "planning", "level_weights"},
     {"postprocess"},
-    {"transformations", "measurements"},
+    {"transformations", "measurements", "plots"},
     {"context"},
     {"__init__"},
 ]
 
 
-TYPES_ONLY = ("open_cells.py", "release.py")
+TYPES_ONLY = ("open_cells.py", "release.py", "nodes.py", "plan.py")
 """These name Polars in annotations."""
 
 
