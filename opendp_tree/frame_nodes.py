@@ -261,7 +261,8 @@ def _joined(parents: Ints, labels: Sequence[pl.Series], separator: str, name: st
     above = pl.Series([""] * min(parents.size, 1), dtype=pl.String)
     parts, first, start = [above], 0, 1
     for level, own in enumerate(labels, start=1):
-        text = own.cast(pl.String).fill_null(_NULL)
+        # Durations alone cannot be cast.
+        text = (own.dt.to_string("iso") if own.dtype == pl.Duration else own.cast(pl.String)).fill_null(_NULL)
         if level > 1:
             before = above.gather(parents[start : start + own.len()] - first)
             text = pl.select(pl.concat_str(before, pl.lit(separator), text)).to_series()

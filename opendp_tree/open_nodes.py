@@ -39,8 +39,8 @@ def nested_parents(levels: Ints, firsts: Ints) -> Ints:
     >>> nested_parents(np.array([0, 1, 1, 2]), np.array([0, 0, 3, 4]))
     array([-1,  0,  0,  2])
     """
-    ends = np.cumsum(np.bincount(levels))
+    edges = np.append(0, np.cumsum(np.bincount(levels))).tolist()
     parents = np.full(levels.size, -1)
-    for above, start, end in zip(np.append(0, ends[:-2]), ends[:-1], ends[1:], strict=True):
+    for above, start, end in zip(edges, edges[1:], edges[2:], strict=False):
         parents[start:end] = above + np.searchsorted(firsts[above:start], firsts[start:end], side="right") - 1
     return parents

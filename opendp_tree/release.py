@@ -135,7 +135,8 @@ class TreeRelease:
         else:
             assert self.nodes is not None
             rows, order = open_rows(self.tree, self.nodes), np.arange(self.nodes.size)
-        columns: dict[str, Any] = {"estimate": self.estimates, "lower": self.lower, "upper": self.upper}
+        numbers = {"estimate": self.estimates, "lower": self.lower, "upper": self.upper}
+        columns: dict[str, Any] = {name: array.astype(np.float64, copy=False) for name, array in numbers.items()}
         if self.cells is not None:
             columns["cells"] = self.cells
         columns["shown"] = np.ones(order.size, dtype=np.bool_) if self.shown is None else self.shown

@@ -124,7 +124,8 @@ def read_tree(described: Mapping[str, Any]) -> Tree | OpenTree:
         numbers = (part(described, name, int) for name in ("depth", "width", "stride"))
         texts = (part(described, name, str) for name in ("separator", "shown_as"))
         (depth, width, stride), (separator, shown_as) = numbers, texts
-        if stride < 1 or not 0 <= width <= 128 or (kind == "paths") != bool(separator):
+        fits = kind != "columns" or len(names) == depth - 1  # or default names for a made-up depth would fill memory
+        if not fits or stride < 1 or not 0 <= width <= 128 or (kind == "paths") != bool(separator):
             raise ValueError('"tree" must be a tree that OpenTree can make')
         return OpenTree(kind, depth, width, stride, separator, names, shown_as)
     parents = read_array(part(described, "parents", list), "parents", int)
