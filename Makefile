@@ -3,11 +3,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: help test test-slow lint demo bench peers bench-peers clean
+.PHONY: help test test-slow test-browser lint demo bench peers bench-peers clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -19,6 +19,10 @@ test: $(READY) lint ## Check style and types, then run all tests and documented 
 
 test-slow: $(READY) ## Run the large statistical and scale tests
 	$(BIN)/python -m pytest -q -m slow tests
+
+test-browser: $(READY) ## Look at the pictures in a real browser; installs Chromium if there is none
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[browser]'
+	CHROMIUM="$$(.ci/chromium)" && export CHROMIUM && $(BIN)/python -m pytest -q -m browser tests/browser
 
 lint: $(READY) ## Check style and types
 	$(BIN)/ruff check .

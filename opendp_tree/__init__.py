@@ -41,6 +41,10 @@ from opendp_tree.planning.factorization import FactorizationBound, factorization
 from opendp_tree.planning.inverse import deepest_tree, smallest_epsilon
 from opendp_tree.planning.lower_bounds import ErrorBounds, error_lower_bound, packing_bound
 from opendp_tree.planning.plan import Plan, plan
+from opendp_tree.plots.level import plot_level
+from opendp_tree.plots.page import write_html
+from opendp_tree.plots.plan import plot_depths, plot_plan
+from opendp_tree.plots.tree import plot_tree
 from opendp_tree.postprocess.consistent import make_consistent, then_consistent
 from opendp_tree.postprocess.ranges import RangeCounts, prefix_counts, range_counts
 from opendp_tree.prediction.partition import PartitionPlan, best_partition, plan_partition
@@ -110,6 +114,10 @@ __all__ = [
     "packing_bound",
     "plan",
     "plan_partition",
+    "plot_depths",
+    "plot_level",
+    "plot_plan",
+    "plot_tree",
     "prefix_counts",
     "range_counts",
     "register",
@@ -137,4 +145,5 @@ __all__ = [
     "tree_counts",
     "truncated_laplace_radius",
     "unbiased_error_lower_bound",
+    "write_html",
 ]

@@ -1,0 +1,1 @@
+"""Pictures of releases and plans, with Plotly (the extra `plot`). They show what was released and touch no data."""

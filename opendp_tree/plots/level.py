@@ -1,0 +1,118 @@
+"""One level of a release as bars with intervals."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from opendp_tree.arguments import check_integer
+from opendp_tree.plots.nodes import SEPARATOR
+from opendp_tree.plots.style import (
+    INK,
+    as_text,
+    axis,
+    confidence_text,
+    graph_objects,
+    layout,
+    number,
+    shorten,
+    wrap,
+)
+from opendp_tree.release_words import cost_words
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+    from opendp_tree.release import TreeRelease
+
+__all__ = ["plot_level"]
+
+BAR, OTHER = "#78a9d1", "#c3cad1"
+
+
+def plot_level(release: TreeRelease, level: int, *, top: int = 40, title: str | None = None) -> go.Figure:
+    """The `top` largest nodes of one level as bars, each with its interval; the root's level is 0.
+
+    What shown nodes leave unexplained, "(other)", is drawn in grey and without an interval unless it is certain.
+
+    Needs Plotly: `pip install 'opendp-tree[plot]'`.
+
+    >>> from opendp_tree import Tree, TreeRelease, plot_level
+    >>> tree = Tree.from_paths([("north",), ("south",)])
+    >>> counts = np.array([60.0, 45.0, 15.0])
+    >>> release = TreeRelease(tree, counts, counts - 4, counts + 4, 0.95, None)
+    >>> bars = plot_level(release, 1).data[0]
+    >>> bars.x, bars.error_x.array
+    ((45.0, 15.0), (4.0, 4.0))
+    """
+    go = graph_objects()
+    frame = release.to_frame()
+    deepest = int(frame["level"].to_numpy().max(initial=0))
+    check_integer(level, name="level", least=0)
+    if level > deepest:
+        raise ValueError(f"level ({level}) must be an integer from 0 to {deepest}, the deepest that was released")
+    check_integer(top, name="top", least=1)
+    here = frame.filter((frame["level"] == level) & frame["shown"]).sort("estimate", descending=True)
+    total = int((~here["other"]).sum())
+    rows = here.head(top).select("path", "other", "estimate", "lower", "upper").rows()
+    paths = [path or "All" for path, *_ in rows]
+    interval = confidence_text(release.confidence)
+    bars = {
+        "orientation": "h",
+        "x": [estimate for *_, estimate, _, _ in rows],
+        "y": list(range(len(rows))),
+        "marker": {"color": [OTHER if other else BAR for _, other, *_ in rows], "line": {"width": 0}},
+        "error_x": {
+            "array": [_length(estimate, upper) for *_, estimate, _, upper in rows],
+            "arrayminus": [_length(lower, estimate) for *_, estimate, lower, _ in rows],
+            **{"type": "data", "symmetric": False, "color": INK, "thickness": 1.5, "width": 4},
+        },
+        "hovertext": [_hover(path, *row[2:], interval=interval) for path, row in zip(paths, rows, strict=True)],
+        "hoverinfo": "text",
+    }
+    what = f"The {top:,} largest of {total:,} nodes" if total > top else f"{total:,} node{'s' if total != 1 else ''}"
+    look = layout(
+        title=title or f"Private counts at level {level}",
+        subtitle=f"{what}. Bars: estimate. Lines: {interval}.",
+        footer=[cost_words(None if release.statement is None else release.statement.to_dict())],
+        below=16,
+        height=max(360, 190 + 22 * len(rows)),
+    )
+    ticks: dict[str, Any] = {
+        "tickvals": list(range(len(rows))),
+        "ticktext": [as_text(_tick(path)) for path in paths],
+        **{"autorange": "reversed", "showgrid": False, "fixedrange": True, "ticklabelstandoff": 6},
+    }
+    look["xaxis"] = axis("estimate", side="top", nticks=5) | {"zeroline": True, "zerolinecolor": "#7d8a96"}
+    look["yaxis"] = axis("", **ticks)
+    look["bargap"] = 0.35
+    return go.Figure(go.Bar(bars), look)
+
+
+def _length(low: float | None, high: float | None) -> float | None:
+    """The length of an interval's arm; none where it has no end."""
+    if low is None or high is None or not np.isfinite(high - low):
+        return None
+    return max(high - low, 0.0)
+
+
+def _tick(path: str, width: int = 30) -> str:
+    """A path that leaves room for its bar on a narrow screen; the last label gives way last.
+
+    >>> _tick("Massachusetts / Middlesex County / Cambridge")
+    'Massac… / Middle… / Cambridge'
+    """
+    if len(path) <= width:
+        return path
+    *above, last = path.split(SEPARATOR)
+    last = shorten(last, width - 8 * len(above[-2:]))
+    room = width - len(last) - len(SEPARATOR) * len(above[-2:])
+    return SEPARATOR.join([*(shorten(label, room // len(above[-2:])) for label in above[-2:]), last])
+
+
+def _hover(path: str, estimate: float | None, lower: float | None, upper: float | None, *, interval: str) -> str:
+    lines = [f"<b>{wrap(path)}</b>", f"estimate {number(estimate)}"]
+    if lower is not None and upper is not None:
+        lines.append(f"{interval} {number(lower)} to {number(upper)}")
+    return "<br>".join(lines)

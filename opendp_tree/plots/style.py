@@ -1,0 +1,144 @@
+"""How pictures look, and how they write texts and figures."""
+
+from __future__ import annotations
+
+import html
+import math
+import re
+import textwrap
+from collections.abc import Sequence
+from decimal import Context, Decimal
+from typing import Any
+
+INK = "#24313d"
+QUIET = "#5b6875"
+GRID = "#e6eaee"
+BLUE = "#1d5b8f"
+MUTED = "#e3e6ea"
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 'Noto Sans', sans-serif"
+LINES = (BLUE, "#d55e00", "#009e73", "#b0508f", "#c28a00", "#4aa3df", "#6b4c9a", "#5b6875")
+"""Told apart by people who see fewer colours; lines also differ by dash."""
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "solid", "dash", "dot")
+
+FOOTER = "opendp-tree-footer"
+"""The name of the annotation that holds a picture's footer; `write_html` sets it as text below the picture."""
+SOFT_BREAK = " <br>"
+"""A break inside a line of the footer, which a page of another width need not keep."""
+
+_WRAP = 36
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+def graph_objects() -> Any:
+    """Plotly's graph objects; an error with a hint if Plotly is not there."""
+    try:
+        import plotly.graph_objects as go
+    except ImportError:
+        raise ImportError("pictures need Plotly. Hint: pip install 'opendp-tree[plot]'") from None
+    return go
+
+
+def as_text(text: str) -> str:
+    """Text that Plotly shows as it is: its markup is escaped, and what would reorder or break lines becomes a space.
+
+    >>> as_text("<b>R&D</b>")
+    '&lt;b&gt;R&amp;D&lt;/b&gt;'
+    """
+    return html.escape(_CONTROLS.sub(" ", text), quote=False)
+
+
+def shorten(text: str, width: int) -> str:
+    """At most `width` characters, the last of which says that some are missing.
+
+    >>> shorten("Massachusetts", 8)
+    'Massach…'
+    """
+    return text if len(text) <= width else text[: width - 1].rstrip() + "…"
+
+
+def wrap(text: str, width: int = _WRAP) -> str:
+    """Escaped text in lines, so that a long path fits on a narrow screen."""
+    return "<br>".join(as_text(line) for line in textwrap.wrap(_CONTROLS.sub(" ", text), width)) or " "
+
+
+def number(value: float | None) -> str:
+    """A figure with thousands separators, and one decimal where that can matter.
+
+    >>> [number(value) for value in (1234567.0, 12.25, -3.0, None)]
+    ['1,234,567', '12.2', '−3', '–']
+    """
+    if value is None or not math.isfinite(value):
+        return "–"
+    digits = 0 if abs(value) >= 1000 or float(value).is_integer() else 1
+    return f"{value:,.{digits}f}".replace("-", "−")
+
+
+def percent(share: float) -> str:
+    """A share in per cent, with at most two digits that matter; beyond ten times as a multiple.
+
+    >>> [percent(share) for share in (0.12345, 0.00456, 1.0, 25.0)]
+    ['12 %', '0.46 %', '100 %', '25 times']
+    """
+    if not math.isfinite(share):
+        return "–"
+    if abs(share) >= 10:
+        return f"{share:,.0f} times"
+    return f"{Decimal(100 * share).normalize(Context(prec=2 if abs(share) < 0.995 else 3)):f} %"
+
+
+def confidence_text(confidence: float) -> str:
+    """What an interval is called.
+
+    >>> confidence_text(0.95), confidence_text(1.0)
+    ('95 % interval', 'certain interval')
+    """
+    return "certain interval" if confidence >= 1 else f"{100 * confidence:.4g} % interval"
+
+
+def layout(
+    *, title: str, subtitle: str, footer: Sequence[str], below: int, height: int | None = None
+) -> dict[str, Any]:
+    """What all pictures share: a quiet white sheet, a title above, and `footer` under `below` pixels of legend."""
+    wrapped = [textwrap.wrap(_CONTROLS.sub(" ", text), 110) for text in footer]
+    font = {"family": FONT, "size": 13, "color": INK}
+    foot = {
+        "name": FOOTER,
+        "text": "<br>".join(SOFT_BREAK.join(map(as_text, lines)) for lines in wrapped),
+        "showarrow": False,
+        "align": "left",
+        "font": {**font, "size": 12, "color": QUIET},
+        **{"xref": "paper", "x": 0, "xanchor": "left", "yref": "paper", "y": 0, "yanchor": "top", "yshift": -below},
+    }
+    return {
+        "template": "none",
+        "font": font,
+        "title": {
+            **{"text": as_text(title), "x": 0, "xref": "paper", "xanchor": "left", "y": 1, "yanchor": "top"},
+            **{"pad": {"t": 18}, "font": {**font, "size": 19}},
+            "subtitle": {"text": as_text(subtitle), "font": {**font, "color": QUIET}},
+        },
+        "annotations": [foot],
+        "margin": {"l": 24, "r": 24, "t": 76, "b": below + foot_height(sum(map(len, wrapped)))},
+        "height": height,
+        "hoverlabel": {
+            **{"bgcolor": "white", "bordercolor": "#9aa7b3", "align": "left", "namelength": -1},
+            "font": {**font, "color": INK},
+        },
+        "paper_bgcolor": "white",
+        "plot_bgcolor": "white",
+    }
+
+
+def foot_height(lines: int) -> int:
+    """The height of a footer in pixels."""
+    return 16 + 17 * lines
+
+
+def axis(title: str, **more: Any) -> dict[str, Any]:
+    """An axis with a light grid and a title that says what it measures."""
+    return {
+        "title": {"text": as_text(title), "standoff": 10, "font": {"size": 13, "color": QUIET}},
+        **{"gridcolor": GRID, "zeroline": False, "linecolor": "#b8c2cc", "ticks": "", "automargin": True},
+        **{"tickangle": 0, "exponentformat": "SI", "separatethousands": True},
+        **more,
+    }

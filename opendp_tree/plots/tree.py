@@ -1,0 +1,178 @@
+"""A release as one picture: nested areas, with the error in the colour."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from opendp_tree.arguments import check_choice, check_integer
+from opendp_tree.plots.nodes import Floats, Nodes, own_area, read_nodes
+from opendp_tree.plots.style import (
+    INK,
+    MUTED,
+    QUIET,
+    as_text,
+    confidence_text,
+    graph_objects,
+    layout,
+    number,
+    percent,
+    shorten,
+    wrap,
+)
+from opendp_tree.release_words import cost_words
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+    from opendp_tree.release import TreeRelease
+
+__all__ = ["plot_tree"]
+
+COLOURS = ("#14477a", "#2a76a8", "#62adbb", "#b3dac1", "#f7f1c9")
+"""From sure to unsure. Lightness rises all the way, so it reads the same in grey and to the colour-blind."""
+SURE, UNSURE = 1e-3, 1.0
+FIRST_VIEW = 1500
+"""More marks at once make browsers slow; deeper levels come by a click."""
+
+
+def plot_tree(
+    release: TreeRelease, *, kind: str = "icicle", max_nodes: int = 1500, title: str | None = None
+) -> go.Figure:
+    """A release as nested areas: estimates are sizes, relative errors are colours, everything else is in the hover.
+
+    `kind` is "icicle", "treemap" or "sunburst". A click on a node zooms in. Areas have to add up where noisy estimates
+    need not: children that together exceed their parent are shrunk to fit it, and nodes with estimates of zero or less
+    have no area. The hover always tells the released figures. The relative error is half the width of a node's
+    interval, divided by its estimate. Of more than `max_nodes` nodes, or 400 siblings, the smallest are drawn together.
+
+    Needs Plotly: `pip install 'opendp-tree[plot]'`.
+
+    >>> from opendp_tree import Tree, TreeRelease, plot_tree
+    >>> tree = Tree.from_paths([("north", "a"), ("north", "b"), ("south", "c")])
+    >>> counts = np.array([60.0, 45.0, 30.0, 15.0, 14.0, 14.0])
+    >>> release = TreeRelease(tree, counts, counts - 4, counts + 4, 0.95, None)
+    >>> figure = plot_tree(release, kind="treemap")
+    >>> figure.data[0].labels
+    ('All', 'north', 'south', 'a', 'b', 'c')
+    """
+    check_choice(kind, name="kind", choices=("icicle", "treemap", "sunburst"))
+    check_integer(max_nodes, name="max_nodes", least=2)
+    go = graph_objects()
+    frame = release.to_frame()
+    nodes = read_nodes(release, frame, max_nodes=max_nodes)
+    interval = confidence_text(release.confidence)
+    size = own_area(nodes.parents, nodes.size)
+    if not nodes.size[0] > 0:
+        size[0] = 1.0  # nothing has an area: show at least the root
+    trace: dict[str, Any] = {
+        "ids": [str(row) for row in range(len(nodes))],
+        "parents": ["" if parent < 0 else str(parent) for parent in nodes.parents.tolist()],
+        "labels": [as_text(shorten(label, 28)) for label in nodes.labels],
+        "values": size,
+        "branchvalues": "remainder",
+        "text": _texts(nodes, kind),
+        "texttemplate": "%{text}",
+        "hovertext": _hovers(nodes, interval),
+        "hoverinfo": "text",
+        "marker": _marker(nodes, interval),
+        "maxdepth": nodes.depth_within(FIRST_VIEW),
+        "sort": True,
+    }
+    if kind == "treemap":
+        trace["marker"]["pad"] = {"t": 20, "l": 3, "r": 3, "b": 3}
+    if kind != "sunburst":
+        trace |= {"tiling": {"pad": 2} if kind == "treemap" else {"orientation": "h", "pad": 0}}
+        trace |= {"pathbar": {"side": "top", "thickness": 24, "textfont": {"size": 12}}, "textfont": {"size": 13}}
+    else:
+        trace |= {"insidetextorientation": "auto", "textfont": {"size": 12}, "leaf": {"opacity": 1}}
+    footer = [cost_words(None if release.statement is None else release.statement.to_dict())]
+    if nodes.without_area:
+        verb = "node has" if nodes.without_area == 1 else "nodes have"
+        footer.append(f"{nodes.without_area:,} {verb} an estimate of zero or less and no area.")
+    rows = int(np.count_nonzero(nodes.levels == 1))
+    look = layout(
+        title=title or _title(frame.columns),
+        subtitle="Area: estimate. Colour: how sure it is. Click to zoom.",
+        footer=footer,
+        below=68,
+        # Rows of the first level that have the height of their text, if there are not too many.
+        height=min(1400, 180 + 20 * rows) if kind == "icicle" and rows > 25 else None,
+    )
+    # Too small a sector shows no text, rather than text that cannot be read.
+    look["uniformtext"] = {"minsize": 10, "mode": "hide"}
+    return go.Figure({"icicle": go.Icicle, "treemap": go.Treemap, "sunburst": go.Sunburst}[kind](trace), look)
+
+
+def relative_error(estimate: Floats, lower: Floats, upper: Floats) -> Floats:
+    """Half the interval's width over the estimate; infinite where that is not positive, nan without an interval."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        error: Floats = np.where(estimate > 0, (upper - lower) / 2 / estimate, np.inf)
+    error[np.isnan(lower) | np.isnan(upper)] = np.nan
+    return error
+
+
+def _title(columns: list[str]) -> str:
+    places = columns[1 : columns.index("path")]
+    named = [name for name in places if not name.startswith("label_") and name not in ("node", "prefix", "bits")]
+    return "Private counts by " + ", ".join(named) if named else "Private counts"
+
+
+def _marker(nodes: Nodes, interval: str) -> dict[str, Any]:
+    error = np.log10(np.clip(relative_error(nodes.estimate, nodes.lower, nodes.upper), SURE, UNSURE)).round(3)
+    coloured = (np.asarray(nodes.kind) == "node") & ~np.isnan(error)
+    share = nodes.size / max(nodes.size[0], np.finfo(np.float64).tiny)
+    # White lines around slivers would make them look less sure than they are.
+    lines = np.select([share < 1e-3, share < 4e-3], [0.0, 0.4], 1.0)
+    return {
+        "colors": [value if has else MUTED for has, value in zip(coloured.tolist(), error.tolist(), strict=True)],
+        "colorscale": [[place / (len(COLOURS) - 1), colour] for place, colour in enumerate(COLOURS)],
+        **{"cmin": np.log10(SURE), "cmax": np.log10(UNSURE), "showscale": True},
+        "line": {"width": lines, "color": "rgba(255, 255, 255, 0.6)"},
+        "colorbar": {
+            **{"orientation": "h", "x": 0, "xanchor": "left", "y": 0, "yanchor": "top", "ypad": 8, "xpad": 24},
+            **{"lenmode": "pixels", "len": 340},
+            **{"thickness": 12, "outlinewidth": 0, "ticklen": 4, "tickcolor": QUIET},
+            "title": {"text": f"Relative error: half the {interval} ÷ estimate", "side": "top", "font": {"size": 12}},
+            "tickvals": [-3, -2, -1, 0],
+            "ticktext": ["≤ 0.1 %", "1 %", "10 %", "≥ 100 %"],
+            "tickfont": {"size": 12, "color": INK},
+        },
+    }
+
+
+def _texts(nodes: Nodes, kind: str) -> list[str]:
+    """What is written on each node: in one line where nodes are rows."""
+    between = "\u2002" if kind == "icicle" else "<br>"
+    figures = [number(value) for value in nodes.estimate.tolist()]
+    return [as_text(shorten(label, 28)) + between + text for label, text in zip(nodes.labels, figures, strict=True)]
+
+
+def _hovers(nodes: Nodes, interval: str) -> list[str]:
+    """For each node what was released about it, in words."""
+    errors = relative_error(nodes.estimate, nodes.lower, nodes.upper)
+    return [_hover(nodes, row, float(errors[row]), interval) for row in range(len(nodes))]
+
+
+def _hover(nodes: Nodes, row: int, error: float, interval: str) -> str:
+    kind, parent = nodes.kind[row], int(nodes.parents[row])
+    estimate = float(nodes.estimate[row])
+    lines = [f"<b>{wrap(nodes.paths[row] or nodes.labels[row])}</b>"]
+    if kind == "hidden":
+        return "<br>".join([*lines, "not released; nodes below it are"])
+    lines.append(f"estimate {number(estimate)}")
+    if not np.isnan(error):
+        sure = f" (±{percent(error)})" if np.isfinite(error) else ""
+        lines.append(f"{interval} {number(float(nodes.lower[row]))} to {number(float(nodes.upper[row]))}{sure}")
+    if parent >= 0 and nodes.estimate[parent] > 0:
+        lines.append(f"{percent(estimate / float(nodes.estimate[parent]))} of {wrap(nodes.labels[parent], 36)}")
+    if nodes.cells is not None and kind != "other":
+        lines.append(f"{int(nodes.cells[row]):,} cell{'s' if nodes.cells[row] != 1 else ''}")
+    if nodes.undrawn[row]:
+        lines.append(f"{int(nodes.undrawn[row]):,} nodes below are too small to draw")
+    if kind == "other":
+        lines.append("what the shown nodes beside it leave")
+    if kind == "smaller":
+        lines.append("drawn together because they are small")
+    return "<br>".join(lines)

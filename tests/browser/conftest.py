@@ -1,0 +1,47 @@
+"""Headless Chromium, driven by Playwright, without a network."""
+
+import os
+import shutil
+from contextlib import contextmanager
+
+import pytest
+
+FLAGS = [
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update"),
+]
+
+
+@pytest.fixture(scope="session")
+def browser():
+    from playwright.sync_api import sync_playwright
+
+    names = (os.environ.get("CHROMIUM") or "", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+    found = next((path for name in names if name and (path := shutil.which(name))), None)
+    assert found, "no Chromium found. Hint: `make test-browser` installs it, or set CHROMIUM to its path"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def look(browser):
+    """Opens a written page at a size. It must ask for nothing, and say nothing on the console."""
+
+    @contextmanager
+    def look(path, width, height):
+        page = browser.new_page(viewport={"width": width, "height": height})
+        said, asked = [], []
+        page.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: said.append(f"error: {error}"))
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(path.as_uri())
+        page.wait_for_selector("#picture .main-svg", state="attached")
+        page.wait_for_function("document.getElementById('picture')._fullLayout !== undefined")
+        yield page
+        assert said == []
+        assert asked == [path.as_uri()]
+        page.close()
+
+    return look

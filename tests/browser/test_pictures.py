@@ -1,0 +1,180 @@
+"""Every picture in a real browser, on a wide screen and on a telephone."""
+
+import re
+import time
+
+import matplotlib.image
+import numpy as np
+import pytest
+
+from opendp_tree import plot_depths, plot_level, plot_plan, plot_tree, write_html
+from tests.pictures import HOSTILE, depths, plan, release
+
+pytestmark = pytest.mark.browser
+SIZES = pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
+SECTORS, BARS, LINES = "#picture .slice", "#picture .barlayer .point", "#picture .scatterlayer .trace"
+HIERARCHIES = ("icicle", "treemap", "sunburst")
+PICTURES = {
+    **{kind: (lambda kind=kind: plot_tree(release(), kind=kind), SECTORS) for kind in HIERARCHIES},
+    "level": (lambda: plot_level(release(), 2), BARS),
+    "level of a few": (lambda: plot_level(release(), 1), BARS),
+    "plan": (lambda: plot_plan(plan()), LINES),
+    "depths": (lambda: plot_depths(depths()), LINES),
+}
+HOVERS = {
+    **dict.fromkeys(HIERARCHIES, r"estimate [\d,]+95 % interval [\d,]+ to [\d,]+ \(±[\d.]+ %\)"),
+    **dict.fromkeys(("level", "level of a few"), r"region \d.*estimate [\d,]+95 % interval [\d,]+ to [\d,]+"),
+    "plan": r"gaussian, least squaresweight [\d,.]+error 11",
+    "depths": r"laplacedepth \d+error \d+",
+}
+TEXTS = """() => [...document.querySelectorAll("h1, header p, footer p, #picture text")].map(node => {
+    const box = node.getBoundingClientRect();
+    return [node.textContent, box.left, box.right, box.top + scrollY, box.bottom + scrollY];
+}).filter(([text, left, right, top, bottom]) => text && right > left && bottom > top)"""
+BOX = """selector => {
+    const box = document.querySelector(selector).getBoundingClientRect();
+    return [box.left, box.right, box.top, box.bottom];
+}"""
+POINT = """([selector, number]) => {  // a little inside the middle of a mark's outline
+    const path = document.querySelectorAll(selector)[number].querySelector("path");
+    const length = path.getTotalLength(), matrix = path.getScreenCTM(), box = path.getBBox();
+    const at = path.getPointAtLength(length / 2);
+    return [at.x * matrix.a + matrix.e, at.y * matrix.d + matrix.f];
+}"""
+OVERHANG = """() => [...document.querySelectorAll("#picture .slice")].map(sector => {
+    const text = sector.querySelector("text"), box = sector.querySelector("path").getBoundingClientRect();
+    const words = text ? text.getBoundingClientRect() : {width: 0};
+    if (!words.width) return null;
+    return Math.max(box.left - words.left, words.right - box.right, box.top - words.top, words.bottom - box.bottom);
+}).filter(overhang => overhang !== null)"""
+
+
+def marks(figure):
+    first = figure.data[0]
+    return {"bar": len(first["x"] or ()), "scatter": len(figure.data)}[first.type] if "x" in first else len(first.ids)
+
+
+def middle(page, selector, number):
+    """A place on a mark: sectors of a ring have their middle in the ring, which a box does not know."""
+    sectors = page.locator(selector)
+    if page.locator("#picture .sunburstlayer .slice").count() or selector == LINES:
+        return page.evaluate(POINT, [selector, number])
+    box = sectors.nth(number).locator("path").first.bounding_box()
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+def hover(page, x, y):
+    page.mouse.move(x, y)
+    page.wait_for_selector(".hoverlayer .hovertext", state="attached")
+    return page.locator(".hoverlayer").text_content()
+
+
+def assert_nothing_is_cut(page, width):
+    """Texts lie within the page, and the page is no wider than the window."""
+    wide, tall = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.scrollHeight]")
+    assert wide <= width
+    texts = page.evaluate(TEXTS)
+    assert texts
+    for text, left, right, top, bottom in texts:
+        assert min(left, top) >= -0.5, text
+        assert right <= width + 0.5, text
+        assert bottom <= tall + 0.5, text
+
+
+def assert_not_blank(page, path):
+    page.screenshot(path=path)
+    pixels = matplotlib.image.imread(path)[:, :, :3]
+    assert np.mean((pixels < 0.98).any(axis=2)) > 0.02
+    assert len(np.unique((255 * pixels).astype(int).reshape(-1, 3), axis=0)) > 20
+
+
+def assert_colour_bar(page, kind, width):
+    texts = page.locator("#picture .infolayer text").all_text_contents()
+    for text in ("Relative error: half the 95 % interval ÷ estimate", "≤ 0.1 %", "1 %", "10 %", "≥ 100 %"):
+        assert text in texts
+    left, right, top, bottom = page.evaluate(BOX, "#picture .cbfills")
+    assert 0 <= left < right - 200
+    assert right <= width
+    assert page.evaluate(BOX, f"#picture .{kind}layer")[3] <= top
+    assert bottom <= page.evaluate(BOX, "footer")[2]
+
+
+@SIZES
+@pytest.mark.parametrize("name", PICTURES)
+def test_pictures_are_whole_fit_and_tell_their_figures(name, width, height, look, tmp_path):
+    figure, selector = PICTURES[name][0](), PICTURES[name][1]
+    with look(write_html(figure, tmp_path / "picture.html"), width, height) as page:
+        assert page.title() == page.locator("h1").text_content() == figure.layout.title.text
+        assert page.locator(selector).count() == marks(figure)
+        assert_nothing_is_cut(page, width)
+        left, right, top, bottom = page.evaluate(BOX, "#picture .main-svg")
+        assert (left, right) == (0, width)
+        assert page.evaluate(BOX, "header")[3] <= top
+        assert page.evaluate(BOX, "footer")[2] >= bottom
+        assert page.evaluate("document.documentElement.scrollHeight") >= height  # it fills the window
+        assert_not_blank(page, tmp_path / "picture.png")
+        if name in HIERARCHIES:
+            assert_colour_bar(page, name, width)
+        if name in ("icicle", "treemap"):
+            overhang = page.evaluate(OVERHANG)
+            assert len(overhang) > 5
+            assert max(overhang) <= 1.5
+        assert re.search(HOVERS[name], hover(page, *middle(page, selector, 0 if selector == LINES else 1)))
+        assert_nothing_is_cut(page, width)
+
+
+@SIZES
+@pytest.mark.parametrize("kind", [*HIERARCHIES, "level"])
+def test_labels_that_are_markup_or_long_are_shown_as_text(kind, width, height, look, tmp_path):
+    given = release((8,), label=lambda level, number: HOSTILE[number], hide=False)
+    title = HOSTILE[0]
+    figure = plot_level(given, 1, title=title) if kind == "level" else plot_tree(given, kind=kind, title=title)
+    selector = BARS if kind == "level" else SECTORS
+    with look(write_html(figure, tmp_path / "picture.html"), width, height) as page:
+        shown = []
+        for number in range(page.locator(selector).count()):
+            shown.append(re.sub(r"\s", "", hover(page, *middle(page, selector, number))))
+            assert_nothing_is_cut(page, width)
+            page.mouse.move(1, 1)
+            page.wait_for_selector(".hoverlayer .hovertext", state="detached")
+        for label in HOSTILE:
+            bare = re.sub("[\\s\u202c\u202e]", "", label)
+            assert any(text.startswith(bare) for text in shown), label
+        assert page.evaluate("window.hacked") is None
+        assert page.locator("#picture :is(a, b, i, u, img, script, foreignObject)").count() == 0
+        assert page.title() == page.locator("h1").text_content() == title
+
+
+@SIZES
+@pytest.mark.parametrize("kind", HIERARCHIES)
+def test_ten_thousand_nodes_stay_usable(kind, width, height, look, tmp_path):
+    given = release((50, 20, 10), total=1e6, hide=False)
+    assert given.tree.node_count > 10_000
+    path = write_html(plot_tree(given, kind=kind), tmp_path / "large.html")
+    start = time.perf_counter()
+    with look(path, width, height) as page:
+        assert time.perf_counter() - start < 30  # a few seconds on a machine that does nothing else
+        assert 500 < page.locator(SECTORS).count() < 3000
+        assert_nothing_is_cut(page, width)
+        assert_not_blank(page, tmp_path / "large.png")
+
+
+@pytest.mark.parametrize("kind", HIERARCHIES)
+def test_a_click_goes_into_a_node_and_back_out_and_the_window_may_shrink(kind, look, tmp_path):
+    figure = plot_tree(release(), kind=kind)
+    largest = figure.data[0].parents.index("0", 1)
+    label = figure.data[0].text[largest].replace("<br>", "")
+    with look(write_html(figure, tmp_path / "picture.html"), 1280, 800) as page:
+        level = "document.getElementById('picture')._fullData[0].level"
+        texts = page.locator(SECTORS).all_text_contents()
+        number = next(place for place, text in enumerate(texts) if text and label.startswith(text))
+        box = page.locator(f"{SECTORS} text").nth(number).bounding_box()
+        page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        page.wait_for_function(f"{level} === '{largest}'")
+        page.wait_for_timeout(1000)  # the transition
+        page.set_viewport_size({"width": 390, "height": 844})
+        page.wait_for_function("document.querySelector('#picture .main-svg').getBoundingClientRect().width === 390")
+        assert_nothing_is_cut(page, 390)
+        out = page.locator("#picture .pathbar").first if kind != "sunburst" else page.locator(SECTORS).first
+        out.click()
+        page.wait_for_function(f"{level} !== '{largest}'")

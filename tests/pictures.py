@@ -1,0 +1,76 @@
+"""Releases and plans to draw."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import polars as pl
+
+from opendp_tree import PrivacyStatement, Tree, TreeRelease
+
+STATEMENT = PrivacyStatement("tree_laplace", "max_divergence", 1, {"epsilon": 1.0}, {})
+NAMES = ("region", "county", "city")
+WORDS = ("North", "South", "East", "West", "Upper", "Lower", "Old", "New")
+HOSTILE = (
+    "<script>window.hacked = 1</script>",
+    "<b>bold</b> & <i>more</i>",
+    "<img src=x onerror=window.hacked=1>",
+    '<a href="javascript:window.hacked=1">a link</a>',
+    "&lt;u&gt; %{x} {y} $x^2$ \\u003c",
+    "long " * 40,
+    "Ж日本語🙂é\u202eright to left\u202c\nnew line " * 6,
+    "x" * 200,
+)
+"""Labels that are markup to somebody, or too long."""
+
+
+def label(level, number):
+    return f"{WORDS[number % 8]} {NAMES[level]} {number + 1:,}"
+
+
+def release(shape=(8, 6, 4), *, label=label, noise=10.0, total=2e5, hide=True, **more):
+    """A skewed hierarchy with noise of the test's own, in which small nodes are hidden."""
+    generator = np.random.default_rng(7)
+    paths = [tuple(label(level, number) for level, number in enumerate(place)) for place in np.ndindex(*shape)]
+    tree = Tree.from_paths(paths, names=list(NAMES[: len(shape)]))
+    counts = np.zeros(tree.node_count)
+    counts[tree.leaves] = generator.lognormal(0, 1.3, len(paths))
+    counts *= total / counts.sum()
+    for nodes in reversed(tree.levels[1:]):
+        np.add.at(counts, tree.parents[nodes], counts[nodes])
+    noisy = np.round(counts + generator.laplace(0, noise, counts.size))
+    shown = counts > 3 * noise if hide else None
+    return TreeRelease(tree, noisy, noisy - 3 * noise, noisy + 3 * noise, 0.95, STATEMENT, shown=shown, **more)
+
+
+def candidate(name, feasible=True, reason=""):
+    return SimpleNamespace(name=name, feasible=feasible, reason=reason)
+
+
+def plan(best="gaussian, least squares"):
+    """What a planner gives, as far as pictures ask."""
+    weights = np.geomspace(1, 1e6, 40)
+    errors = {
+        "partition": np.minimum(weights, 30) / 2,
+        "gaussian": np.full(40, 14.0),
+        "laplace": np.full(40, 60.0),
+        "laplace, least squares": np.full(40, 40.0),
+        "gaussian, least squares": np.full(40, 11.0),
+        "pruned laplace": np.minimum(weights, 90),
+        "pruned gaussian": np.minimum(weights, 45),
+    }
+    curves = pl.concat(
+        [pl.DataFrame({"mechanism": [name] * 40, "weight": weights, "error": error}) for name, error in errors.items()]
+    )
+    candidates = {name: candidate(name) for name in errors}
+    candidates["paper"] = candidate("paper", False, "its threshold is above any count; <b>more</b> budget would do")
+    return SimpleNamespace(
+        curves=lambda: curves, candidates=tuple(candidates.values()), best=candidates[best] if best else None
+    )
+
+
+def depths():
+    depth = np.array([2, 4, 8, 16, 32, 64, 128])
+    errors = {"laplace": 2.0 * depth, "gaussian": 3.5 * np.sqrt(depth), "partition": 6 * (1 + np.log2(depth))}
+    return pl.concat(
+        [pl.DataFrame({"depth": depth, "mechanism": [name] * 7, "error": error}) for name, error in errors.items()]
+    )

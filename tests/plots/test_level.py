@@ -1,0 +1,62 @@
+import numpy as np
+import pytest
+
+from opendp_tree import Tree, TreeRelease, plot_level
+from opendp_tree.plots.level import BAR, OTHER
+from tests.pictures import HOSTILE, release
+from tests.plots.test_tree import small
+
+
+def test_bars_are_the_level_from_large_to_small_with_intervals():
+    bars = plot_level(small(), 1).data[0]
+    assert bars.x == (60, 45, -5)
+    assert bars.error_x.array == (6, None, 6)
+    assert bars.error_x.arrayminus == (6, None, 6)
+    assert bars.marker.color == (BAR, OTHER, BAR)
+    assert bars.hovertext[0] == "<b>north</b><br>estimate 60<br>95 % interval 54 to 66"
+    assert bars.hovertext[2] == "<b>south</b><br>estimate −5<br>95 % interval −11 to 1"
+
+
+def test_the_root_is_level_zero_and_hidden_nodes_are_left_out():
+    figure = plot_level(small(), 0)
+    assert figure.layout.yaxis.ticktext == ("All",)
+    assert "hidden" not in plot_level(small(), 1).layout.yaxis.ticktext
+
+
+def test_only_the_largest_are_drawn_and_the_picture_says_so():
+    given = release((8, 6), hide=False)
+    figure = plot_level(given, 2, top=10)
+    assert len(figure.data[0].x) == 10
+    assert figure.data[0].x == tuple(sorted(given.estimates[given.tree.levels[2]], reverse=True)[:10])
+    assert figure.layout.title.subtitle.text == "The 10 largest of 48 nodes. Bars: estimate. Lines: 95 % interval."
+    assert plot_level(given, 2).layout.height > figure.layout.height
+
+
+def test_namesakes_are_two_bars():
+    tree = Tree.from_paths([("a", "x"), ("b", "x")])
+    counts = np.array([3.0, 2.0, 1.0, 2.0, 1.0])
+    figure = plot_level(TreeRelease(tree, counts, counts, counts, 1.0, None), 2)
+    assert len(set(figure.data[0].y)) == 2
+    assert set(figure.layout.yaxis.ticktext) == {"a / x", "b / x"}
+
+
+def test_intervals_without_ends_have_no_line():
+    tree = Tree.from_paths([("a",)])
+    ends = np.array([1.0, np.inf])
+    figure = plot_level(TreeRelease(tree, np.array([1.0, 1.0]), -ends, ends, 0.9, None), 1)
+    assert figure.data[0].error_x.array == (None,)
+
+
+def test_labels_are_short_text():
+    ticks = plot_level(release((8,), label=lambda level, number: HOSTILE[number], hide=False), 1).layout.yaxis.ticktext
+    assert all("<" not in tick and ">" not in tick for tick in ticks)
+    assert all(len(tick.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")) <= 30 for tick in ticks)
+
+
+def test_arguments_are_checked():
+    with pytest.raises(ValueError, match=r"level \(3\) must be an integer from 0 to 2"):
+        plot_level(small(), 3)
+    with pytest.raises(ValueError, match=r"level \(-1\)"):
+        plot_level(small(), -1)
+    with pytest.raises(ValueError, match=r"top \(0\)"):
+        plot_level(small(), 1, top=0)

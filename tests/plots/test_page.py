@@ -1,0 +1,55 @@
+import os
+import re
+
+import plotly.graph_objects as go
+import pytest
+
+from opendp_tree import plot_level, plot_tree, write_html
+from tests.plots.test_tree import small
+
+
+def test_a_page_is_whole_and_needs_nothing_else(tmp_path):
+    path = write_html(plot_tree(small()), tmp_path / "tree.html")
+    page = path.read_text(encoding="utf-8")
+    assert page.startswith('<!DOCTYPE html>\n<html lang="en">')
+    assert '<meta name="viewport" content="width=device-width, initial-scale=1">' in page
+    assert "<title>Private counts by side, place</title>" in page
+    assert "<h1>Private counts by side, place</h1>" in page
+    assert "<footer><p>Privacy: epsilon 1 (max divergence) for adding or removing one row.</p>" in page
+    assert "plotly.js v" in page
+    assert not re.search(r"<(script|link|img)[^>]*(src|href)=", page)
+    assert os.listdir(tmp_path) == ["tree.html"]
+
+
+def test_figures_are_not_changed(tmp_path):
+    figure = plot_level(small(), 1)
+    before = figure.to_json()
+    write_html(figure, tmp_path / "level.html")
+    assert figure.to_json() == before
+
+
+def test_changed_titles_count_and_are_text(tmp_path):
+    figure = plot_tree(small())
+    figure.update_layout(title_text="Mine &amp; <b>yours</b> &lt;script&gt;")
+    page = write_html(figure, tmp_path / "tree.html").read_text(encoding="utf-8")
+    assert "<h1>Mine &amp;  yours  &lt;script&gt;</h1>" in page
+
+
+def test_any_figure_can_be_written_and_texts_cannot_end_the_script(tmp_path):
+    page = write_html(go.Figure(go.Bar(x=["</script><script>alert(1)"], y=[1])), tmp_path / "a.html").read_text("utf-8")
+    assert "</script><script>alert(1)" not in page
+    assert "<title>opendp-tree</title>" in page
+
+
+def test_the_old_file_stays_if_writing_fails(tmp_path, monkeypatch):
+    path = tmp_path / "tree.html"
+    path.write_text("old")
+
+    def fail(*_):
+        raise OSError("disk is full")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OSError, match="disk is full"):
+        write_html(plot_tree(small()), path)
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["tree.html"]

@@ -1,0 +1,44 @@
+import html
+import re
+import sys
+
+import pytest
+
+from opendp_tree.plots.style import DASHES, LINES, as_text, graph_objects, number, percent, shorten, wrap
+from tests.pictures import HOSTILE
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_labels_become_text(text):
+    shown = as_text(text)
+    assert "<" not in shown
+    assert ">" not in shown
+    assert html.unescape(shown) == re.sub("[\n\u202c\u202e]", " ", text)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_wrapped_lines_are_short_and_lose_nothing_but_spaces(text):
+    lines = [html.unescape(line) for line in wrap(text).split("<br>")]
+    assert all(len(line) <= 36 for line in lines)
+    assert re.sub(r"\s", "", "".join(lines)) == re.sub("[\\s\u202c\u202e]", "", text)
+
+
+def test_short_texts_are_short_and_say_so():
+    assert shorten("abc", 3) == "abc"
+    assert shorten("abcd", 3) == "ab…"
+    assert all(len(shorten(text, 28)) <= 28 for text in HOSTILE)
+
+
+def test_figures_without_a_value_are_a_dash():
+    assert number(float("nan")) == number(float("inf")) == percent(float("inf")) == "–"
+    assert percent(-0.5) == "-50 %"
+
+
+def test_lines_differ_by_more_than_colour():
+    assert len(set(zip(LINES, DASHES, strict=True))) == len(LINES) == len(set(LINES))
+
+
+def test_without_plotly_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "plotly.graph_objects", None)
+    with pytest.raises(ImportError, match=re.escape("Hint: pip install 'opendp-tree[plot]'") + "$"):
+        graph_objects()

@@ -1,0 +1,119 @@
+from itertools import pairwise
+
+import numpy as np
+import plotly.graph_objects as go
+import pytest
+
+from opendp_tree import Tree, TreeRelease, plot_tree
+from opendp_tree.plots.style import FOOTER, MUTED
+from opendp_tree.plots.tree import relative_error
+from tests.pictures import HOSTILE, STATEMENT, release
+
+KINDS = {"icicle": go.Icicle, "treemap": go.Treemap, "sunburst": go.Sunburst}
+
+
+def small(**more):
+    """The children of north exceed it, south is negative, hidden is not shown."""
+    tree = Tree.from_paths([("north", "a"), ("north", "b"), ("south",), ("hidden",)], names=["side", "place"])
+    noisy = np.array([100.0, 60.0, 90.0, 30.0, -5.0, 7.0])
+    shown = np.array([True, True, True, True, True, False])
+    return TreeRelease(tree, noisy, noisy - 6, noisy + 6, 0.95, STATEMENT, shown=shown, **more)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_is_its_own_trace_with_areas_that_fit(kind):
+    trace = plot_tree(small(), kind=kind).data[0]
+    assert isinstance(trace, KINDS[kind])
+    assert trace.branchvalues == "remainder"
+    assert trace.labels == ("All", "north", "(other)", "a", "b")
+    assert [trace.ids.index(parent) for parent in trace.parents[1:]] == [0, 0, 1, 1]
+    shrunk = 100 / (60 + 45)  # south's -5 has no area
+    assert list(trace["values"]) == pytest.approx([0, 0, 45 * shrunk, 45 * shrunk, 15 * shrunk], abs=1e-9)
+
+
+def test_hovers_tell_what_was_released_not_what_was_drawn():
+    tree = small(cells=np.array([5, 4, 2, 2, 1, 0]))
+    trace = plot_tree(tree).data[0]
+    hover = dict(zip(trace.labels, trace.hovertext, strict=True))
+    assert hover["All"] == "<b>All</b><br>estimate 100<br>95 % interval 94 to 106 (±6 %)<br>5 cells"
+    assert hover["a"] == (
+        "<b>north / a</b><br>estimate 90<br>95 % interval 84 to 96 (±6.7 %)<br>150 % of north<br>2 cells"
+    )
+    assert hover["(other)"] == "<b>(other)</b><br>estimate 45<br>45 % of All<br>what the shown nodes beside it leave"
+
+
+def test_colours_are_relative_errors_and_other_is_muted():
+    trace = plot_tree(small()).data[0]
+    colours = dict(zip(trace.labels, trace.marker.colors, strict=True))
+    assert colours["(other)"] == MUTED
+    assert colours["a"] == pytest.approx(np.log10(6 / 90), abs=1e-3)
+    assert (trace.marker.cmin, trace.marker.cmax) == (-3, 0)
+    assert "Relative error: half the 95 % interval ÷ estimate" in trace.marker.colorbar.title.text
+
+
+def test_relative_errors_of_odd_intervals():
+    estimate, low, high = (
+        np.array(column) for column in ([10.0, 0, -4, 5], [8.0, 0, -6, np.nan], [12.0, 2, -2, np.nan])
+    )
+    assert relative_error(estimate, low, high).tolist()[:3] == [0.2, np.inf, np.inf]
+    assert np.isnan(relative_error(estimate, low, high)[3])
+
+
+def test_lightness_of_the_colours_rises():
+    scale = plot_tree(small()).data[0].marker.colorscale
+    light = [
+        sum(w * int(colour[i : i + 2], 16) for w, i in ((0.2126, 1), (0.7152, 3), (0.0722, 5))) for _, colour in scale
+    ]
+    assert all(later > earlier + 20 for earlier, later in pairwise(light))
+
+
+def test_titles_and_footers():
+    figure = plot_tree(small())
+    assert figure.layout.title.text == "Private counts by side, place"
+    footer = next(note.text for note in figure.layout.annotations if note.name == FOOTER)
+    assert footer.startswith("Privacy: epsilon 1 (max divergence) for adding or removing one row.")
+    assert footer.endswith("1 node has an estimate of zero or less and no area.")
+    assert plot_tree(small(), title="<Mine>").layout.title.text == "&lt;Mine&gt;"
+    bare = TreeRelease(Tree.from_parents([-1, 0]), *np.ones((3, 2)), confidence=1.0, statement=None)
+    assert plot_tree(bare).layout.title.text == "Private counts"
+    assert "not known" in plot_tree(bare).layout.annotations[0].text
+    assert "certain interval 1 to 1" in plot_tree(bare).data[0].hovertext[0]
+
+
+def test_labels_are_never_markup():
+    trace = plot_tree(release((8,), label=lambda level, number: HOSTILE[number], hide=False)).data[0]
+    for text in (*trace.labels, *trace.text, *trace.hovertext):
+        for allowed in ("<b>", "</b>", "<br>"):
+            text = text.replace(allowed, "")  # noqa: PLW2901
+        assert "<" not in text
+        assert ">" not in text
+
+
+def test_large_trees_are_drawn_in_part():
+    given = release((50, 20, 10), total=1e6, hide=False)
+    trace = plot_tree(given).data[0]
+    assert 1000 < len(trace.ids) < 3000
+    assert trace.maxdepth == 3
+    assert len(plot_tree(given, max_nodes=20_000).data[0].ids) > 9000
+
+
+def test_nothing_to_draw_is_a_root_alone():
+    zero = np.zeros(3)
+    empty = TreeRelease(Tree.from_paths([("a",), ("b",)]), zero, zero - 1, zero + 1, 0.9, None)
+    trace = plot_tree(empty).data[0]
+    assert (trace.labels, list(trace["values"])) == (("All",), [1.0])
+
+
+def test_releases_are_not_changed():
+    given = small()
+    before = [array.copy() for array in (given.estimates, given.lower, given.upper, given.shown)]
+    plot_tree(given)
+    for array, copy in zip((given.estimates, given.lower, given.upper, given.shown), before, strict=True):
+        assert (array == copy).all()
+
+
+def test_arguments_are_checked():
+    with pytest.raises(ValueError, match=r"kind \('pie'\) must be one of 'icicle', 'treemap', 'sunburst'"):
+        plot_tree(small(), kind="pie")
+    with pytest.raises(ValueError, match=r"max_nodes \(1\) must be an integer from 2"):
+        plot_tree(small(), max_nodes=1)
