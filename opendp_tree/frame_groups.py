@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import date
-from typing import Any
+from typing import Any, Literal
 
 import polars as pl
 
@@ -71,18 +71,28 @@ def group_rows(frame: pl.LazyFrame, key: Key, unit: str | None) -> pl.DataFrame:
     With a unit, one row for each key of each unit, in the column `unit`. Rows without a unit are left out.
     """
     schema = frame.collect_schema()
-    selected = [_coarse(name, key, schema[name]).alias(f"{KEY}_{place}") for place, name in enumerate(key.columns_used)]
-    names = [f"{KEY}_{place}" for place in range(len(selected))]
+    names = key_names(key)
+    selected = [
+        _coarse(column, key, schema[column]).alias(name) for column, name in zip(key.columns_used, names, strict=True)
+    ]
     if unit is not None:
         selected.append(pl.col(unit).alias(UNIT))
         names.append(UNIT)
-    groups = _collect(frame.select(selected).group_by(names).agg(pl.len().alias(PEOPLE)))
+    groups = _collect(frame.select(selected).group_by(names).agg(pl.len().cast(pl.Int64).alias(PEOPLE)))
     return groups if unit is None else groups.filter(pl.col(UNIT).is_not_null())
 
 
+def key_names(key: Key) -> list[str]:
+    """What the columns of a key are called once rows are grouped."""
+    return [f"{KEY}_{place}" for place in range(len(key.columns_used))]
+
+
 def _collect(frame: pl.LazyFrame) -> pl.DataFrame:
+    # Files are read and counted piece by piece; for what is in memory already the other engine is as fast or faster.
     try:
-        return frame.collect()
+        files = " SCAN " in frame.explain(optimized=False)
+        engine: Literal["streaming", "in-memory"] = "streaming" if files else "in-memory"
+        return frame.collect(engine=engine)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         kind = type(error).__name__
     # Polars quotes values that it cannot read, so its message stops here.
@@ -95,13 +105,13 @@ def _coarse(name: str, key: Key, dtype: pl.DataType) -> pl.Expr:
     if key.kind != "date" or not isinstance(dtype, pl.Datetime):
         return column
     second = _TICKS_A_SECOND[dtype.time_unit]
-    # Polars panics at instants that its calendar cannot hold, and at the ends of the 64-bit range: null instead. They
-    # are clipped as well, because time zones are applied to what is under a null.
+    step = (3_600 if "hour" in key.parts else 86_400) * second
+    ticks = column.to_physical()
+    if dtype.time_zone is None:
+        return ticks // step
+    # With a time zone, Polars panics at instants that its calendar cannot hold, and at the ends of the 64-bit range:
+    # null instead. They are clipped as well, because zones are applied to what is under a null.
     first = max((FIRST_DAY - 2) * 86_400 * second, -(2**63) + 10 * 86_400 * second)
     last = min((LAST_DAY + 2) * 86_400 * second, 2**63 - 1 - 10 * 86_400 * second)
-    ticks = column.to_physical()
-    local = ticks
-    if dtype.time_zone is not None:
-        local = ticks.clip(first, last).cast(dtype).dt.replace_time_zone(None).to_physical()
-    step = (3_600 if "hour" in key.parts else 86_400) * second
+    local = ticks.clip(first, last).cast(dtype).dt.replace_time_zone(None).to_physical()
     return pl.when(ticks.is_between(first, last)).then(local // step)

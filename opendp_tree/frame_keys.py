@@ -9,13 +9,14 @@ import numpy.typing as npt
 import polars as pl
 
 from opendp_tree.frame_addresses import read_ipv4, read_ipv6
-from opendp_tree.frame_groups import FIRST_DAY, KEY, LAST_DAY
-from opendp_tree.frames import code_labels
+from opendp_tree.frame_groups import FIRST_DAY, KEY, LAST_DAY, PEOPLE
 from opendp_tree.keys import Key
+from opendp_tree.open_tree import OpenTree, SparseCounts
 
 Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 Bools = npt.NDArray[np.bool_]
+LENGTH = "length"
 
 
 @dataclass(frozen=True)
@@ -33,15 +34,21 @@ class Labels:
                 found |= column.is_null().to_numpy() & (self.lengths > level)
         return found
 
-    def codes(self) -> tuple[Ints, tuple[pl.Series, ...]]:
-        """Rows of codes in the order of the labels, -1 where a key has ended; and the labels of each level."""
-        codes = np.empty((self.lengths.size, len(self.columns)), dtype=np.int64)
-        labels = []
-        for level, column in enumerate(self.columns):
-            codes[:, level], found = code_labels(column)
-            codes[self.lengths <= level, level] = -1
-            labels.append(found)
-        return codes, tuple(labels)
+    def sparse(self, tree: OpenTree, people: Ints, valid: Bools) -> SparseCounts:
+        """The counts of the keys that are valid, for `people` each."""
+        names = [f"{KEY}_{level}" for level in range(len(self.columns))]
+        columns = [column.alias(name) for name, column in zip(names, self.columns, strict=True)]
+        frame = pl.DataFrame([*columns, pl.Series(PEOPLE, people), pl.Series(LENGTH, self.lengths)])
+        # Null comes first. It stands for the end of a key or for a label, never for both below one node.
+        frame = (frame if valid.all() else frame.filter(valid)).sort(names)
+        new = np.zeros((frame.height, len(names)), dtype=np.bool_)
+        new[:1] = True
+        for level, name in enumerate(names):
+            column = frame[name]
+            new[1:, level] = column[1:].ne_missing(column[:-1]).to_numpy()
+        np.logical_or.accumulate(new, axis=1, out=new)
+        lengths, counts = frame[LENGTH].to_numpy(), frame[PEOPLE].to_numpy()
+        return SparseCounts.of_sorted(tree, new, lengths, tuple(frame[name] for name in names), counts)
 
 
 def read_labels(groups: pl.DataFrame, key: Key) -> Labels:

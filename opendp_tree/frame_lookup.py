@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -20,33 +20,24 @@ Ints = npt.NDArray[np.int64]
 class Level:
     """The labels of one level of a tree that a column can hold, and the children that they lead to."""
 
-    labels: tuple[Any, ...]
-    numbers: Ints
-    """Each edge as parent * (labels + 1) + the label's number, ascending; number 0 is null."""
+    labels: pl.DataFrame
+    """Each label but null, and its number from 1; null has the number 0."""
+    edges: Ints
+    """Each edge as parent * (labels + 1) + the label's number, ascending."""
     children: Ints
 
     def descend(self, nodes: Ints, column: pl.Series) -> Ints:
         """For each node the child with the column's label; -1 where there is none."""
-        if self.numbers.size == 0:
+        if self.edges.size == 0:
             return np.full(nodes.size, -1)
-        wanted = nodes * (len(self.labels) + 1) + self._numbers(column)
-        place = np.searchsorted(self.numbers, wanted).clip(max=self.numbers.size - 1)
-        return np.where((nodes >= 0) & (self.numbers[place] == wanted), self.children[place], -1)
-
-    def _numbers(self, column: pl.Series) -> Ints:
-        """The number of each label: 0 for null, and one that no edge has for labels that the tree lacks."""
-        low, high = _range(column.dtype)
-        fitting = list(zip(self.labels, range(1, len(self.labels) + 1), strict=True))
-        if low is not None:
-            fitting = [pair for pair in fitting if low <= pair[0] <= high]
-        known = pl.DataFrame(
-            {"label": [label for label, _ in fitting], "number": [place for _, place in fitting]},
-            schema={"label": column.dtype, "number": pl.Int64},
-        )
-        found = pl.DataFrame({"label": column}).join(known, on="label", how="left", maintain_order="left")["number"]
-        absent = np.iinfo(np.int64).min // 2
-        numbers = pl.select(pl.when(column.is_null()).then(0).otherwise(found.fill_null(absent))).to_series()
-        return numbers.to_numpy().astype(np.int64)
+        # What the labels' type cannot hold is none of them.
+        given = column.cast(self.labels.schema["label"], strict=False).alias("label").to_frame()
+        numbers = given.join(self.labels, on="label", how="left", maintain_order="left")["number"].fill_null(-1)
+        known = np.where(column.is_null().to_numpy(), 0, numbers.to_numpy())
+        wanted = nodes * (self.labels.height + 1) + known
+        place = np.searchsorted(self.edges, wanted).clip(max=self.edges.size - 1)
+        found = (nodes >= 0) & (known >= 0) & (self.edges[place] == wanted)
+        return np.where(found, self.children[place], -1)
 
 
 class Lookup:
@@ -74,24 +65,25 @@ class Lookup:
 
 
 def _level(tree: Tree, nodes: Ints, kind: str) -> Level:
-    assert tree.labels is not None
-    held = [node for node in nodes.tolist() if tree.labels[node] is None or _kind(tree.labels[node]) == kind]
-    labels = tuple(dict.fromkeys(tree.labels[node] for node in held if tree.labels[node] is not None))
-    number = {label: place for place, label in enumerate(labels, start=1)}
+    own = tree.labels or ()
+    held = [node for node in nodes.tolist() if own[node] is None or _kind(own[node]) == kind]
+    number: dict[Any, int] = {}
+    codes = [0 if own[node] is None else number.setdefault(own[node], len(number) + 1) for node in held]
+    dtype = _TYPES.get(kind, pl.Null)
+    if dtype == pl.Int64 and any(not -(2**63) <= label < 2**63 for label in number):
+        dtype = pl.Int128
+        number = {label: code for label, code in number.items() if -(2**127) <= label < 2**127}
+    labels = pl.DataFrame(
+        {"label": list(number), "number": list(number.values())}, {"label": dtype, "number": pl.Int64}
+    )
     ids = np.array(held, dtype=np.int64)
-    codes = np.array([0 if tree.labels[node] is None else number[tree.labels[node]] for node in held], dtype=np.int64)
-    numbers = tree.parents[ids] * (len(labels) + 1) + codes
-    order = np.argsort(numbers)
-    return Level(labels, numbers[order], ids[order])
+    edges = tree.parents[ids] * (labels.height + 1) + np.array(codes, dtype=np.int64)
+    order = np.argsort(edges)
+    return Level(labels, edges[order], ids[order])
+
+
+_TYPES: dict[str, Any] = {"text": pl.String, "integer": pl.Int64, "truth": pl.Boolean, "date": pl.Date}
 
 
 def _kind(label: Any) -> str:
-    kinds = {str: "text", int: "integer", bool: "truth", date: "date", datetime: "datetime"}
-    return kinds.get(type(label), "")
-
-
-def _range(dtype: pl.DataType) -> tuple[Any, Any]:
-    """The least and the largest integer that a column can hold; nothing for other columns."""
-    if not isinstance(dtype, pl.datatypes.IntegerType):
-        return None, None
-    return pl.select(low=dtype.min(), high=dtype.max()).row(0)
+    return {str: "text", int: "integer", bool: "truth", date: "date"}.get(type(label), "")

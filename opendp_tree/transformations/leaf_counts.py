@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 from opendp.metrics import (
     change_one_distance,
     hamming_distance,
@@ -220,10 +221,10 @@ def _read_tree(key: Key, tree: Tree | None, other: Path | None, kinds: dict[str,
         raise ValueError("tree must have labels. Hint: Tree.from_paths")
     place = -1
     if other is not None:
-        paths = tree.paths()
-        if tuple(other) not in paths:
-            raise ValueError(f"other ({other!r}) must be the path of a leaf of tree")
-        place = paths.index(tuple(other))
+        places = np.flatnonzero(tree.count([other])) if isinstance(other, tuple) else ()
+        if len(places) == 0:
+            raise ValueError(f"other ({other!r}) must be the path of a leaf of tree, a tuple of labels")
+        place = int(places[0])
     from opendp_tree.frame_lookup import Lookup
 
     return Lookup(tree, key.label_kinds(kinds)), place
