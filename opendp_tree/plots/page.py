@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from opendp_tree.plots.style import FONT, FOOTER, INK, QUIET, SOFT_BREAK, foot_height, graph_objects
+from opendp_tree.plots.style import FONT, FOOTER, HEAD, INK, QUIET, SOFT_BREAK, foot_height, graph_objects
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -44,7 +44,9 @@ main {{ flex: 1 1 auto; position: relative; min-height: {height}px; }}
 <script>{plotly}</script>
 <script>
 const figure = {figure};
-Plotly.newPlot("picture", figure.data, figure.layout, {{responsive: true, displayModeBar: false}});
+Plotly.newPlot("picture", figure.data, figure.layout, {{responsive: true, displayModeBar: false}}).then(picture => {{
+  picture.on("plotly_animated", () => Plotly.redraw(picture)); // texts that became too small hide only then
+}});
 </script>
 </body>
 </html>
@@ -80,7 +82,7 @@ def write_html(figure: go.Figure, path: str | os.PathLike[str]) -> Path:
     look.pop("width", None)
     margin = dict(look.get("margin", {}))
     if "t" in margin:
-        margin["t"] = 12
+        margin["t"] = max(12, margin["t"] - HEAD)
     if "b" in margin and len(look["annotations"]) < len(notes):
         margin["b"] -= foot_height(foot.count("<br>") + 1 if foot else 0)
     name = _plain(title.get("text") or "")

@@ -20,6 +20,8 @@ LINES = (BLUE, "#d55e00", "#009e73", "#b0508f", "#c28a00", "#4aa3df", "#6b4c9a",
 """Told apart by people who see fewer colours; lines also differ by dash."""
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "solid", "dash", "dot")
 
+HEAD = 64
+"""The height of a title and its subtitle in pixels."""
 FOOTER = "opendp-tree-footer"
 """The name of the annotation that holds a picture's footer; `write_html` sets it as text below the picture."""
 SOFT_BREAK = " <br>"
@@ -39,12 +41,12 @@ def graph_objects() -> Any:
 
 
 def as_text(text: str) -> str:
-    """Text that Plotly shows as it is: its markup is escaped, and what would reorder or break lines becomes a space.
+    """Text that Plotly shows as it is: markup and formulas are escaped, what would break or reorder lines is a space.
 
-    >>> as_text("<b>R&D</b>")
-    '&lt;b&gt;R&amp;D&lt;/b&gt;'
+    >>> as_text("<b>R&D</b> $5")
+    '&lt;b&gt;R&amp;D&lt;/b&gt; &#36;5'
     """
-    return html.escape(_CONTROLS.sub(" ", text), quote=False)
+    return html.escape(_CONTROLS.sub(" ", text), quote=False).replace("$", "&#36;")
 
 
 def shorten(text: str, width: int) -> str:
@@ -96,7 +98,7 @@ def confidence_text(confidence: float) -> str:
 
 
 def layout(
-    *, title: str, subtitle: str, footer: Sequence[str], below: int, height: int | None = None
+    *, title: str, subtitle: str, footer: Sequence[str], below: int, above: int = 0, height: int | None = None
 ) -> dict[str, Any]:
     """What all pictures share: a quiet white sheet, a title above, and `footer` under `below` pixels of legend."""
     wrapped = [textwrap.wrap(_CONTROLS.sub(" ", text), 110) for text in footer]
@@ -118,7 +120,7 @@ def layout(
             "subtitle": {"text": as_text(subtitle), "font": {**font, "color": QUIET}},
         },
         "annotations": [foot],
-        "margin": {"l": 24, "r": 24, "t": 76, "b": below + foot_height(sum(map(len, wrapped)))},
+        "margin": {"l": 24, "r": 24, "t": HEAD + 12 + above, "b": below + foot_height(sum(map(len, wrapped)))},
         "height": height,
         "hoverlabel": {
             **{"bgcolor": "white", "bordercolor": "#9aa7b3", "align": "left", "namelength": -1},

@@ -32,6 +32,7 @@ __all__ = ["plot_tree"]
 
 COLOURS = ("#14477a", "#2a76a8", "#62adbb", "#b3dac1", "#f7f1c9")
 """From sure to unsure. Lightness rises all the way, so it reads the same in grey and to the colour-blind."""
+DARK = "#0e161d"
 SURE, UNSURE = 1e-3, 1.0
 FIRST_VIEW = 1500
 """More marks at once make browsers slow; deeper levels come by a click."""
@@ -76,7 +77,8 @@ def plot_tree(
         "texttemplate": "%{text}",
         "hovertext": _hovers(nodes, interval),
         "hoverinfo": "text",
-        "marker": _marker(nodes, interval),
+        "marker": (marker := _marker(nodes, interval)),
+        "textfont": {"size": 12 if kind == "sunburst" else 13, "color": [_ink(colour) for colour in marker["colors"]]},
         "maxdepth": nodes.depth_within(FIRST_VIEW),
         "sort": True,
     }
@@ -84,9 +86,9 @@ def plot_tree(
         trace["marker"]["pad"] = {"t": 20, "l": 3, "r": 3, "b": 3}
     if kind != "sunburst":
         trace |= {"tiling": {"pad": 2} if kind == "treemap" else {"orientation": "h", "pad": 0}}
-        trace |= {"pathbar": {"side": "top", "thickness": 24, "textfont": {"size": 12}}, "textfont": {"size": 13}}
+        trace |= {"pathbar": {"side": "top", "thickness": 24, "textfont": {"size": 12}}}
     else:
-        trace |= {"insidetextorientation": "auto", "textfont": {"size": 12}, "leaf": {"opacity": 1}}
+        trace |= {"insidetextorientation": "auto", "leaf": {"opacity": 1}}
     footer = [cost_words(None if release.statement is None else release.statement.to_dict())]
     if nodes.without_area:
         verb = "node has" if nodes.without_area == 1 else "nodes have"
@@ -96,6 +98,7 @@ def plot_tree(
         title=title or _title(frame.columns),
         subtitle="Area: estimate. Colour: how sure it is. Click to zoom.",
         footer=footer,
+        above=0 if kind == "sunburst" else 30,  # the path bar, once one has gone into a node
         below=68,
         # Rows of the first level that have the height of their text, if there are not too many.
         height=min(1400, 180 + 20 * rows) if kind == "icicle" and rows > 25 else None,
@@ -123,13 +126,14 @@ def _marker(nodes: Nodes, interval: str) -> dict[str, Any]:
     error = np.log10(np.clip(relative_error(nodes.estimate, nodes.lower, nodes.upper), SURE, UNSURE)).round(3)
     coloured = (np.asarray(nodes.kind) == "node") & ~np.isnan(error)
     share = nodes.size / max(nodes.size[0], np.finfo(np.float64).tiny)
-    # White lines around slivers would make them look less sure than they are.
-    lines = np.select([share < 1e-3, share < 4e-3], [0.0, 0.4], 1.0)
+    # White lines around slivers would make them look less sure than they are. (Widths of its own for each node would
+    # do as well, but they break Plotly's path bar.)
+    opacity = np.select([share < 1e-3, share < 4e-3], [0.0, 0.2], 0.6).tolist()
     return {
         "colors": [value if has else MUTED for has, value in zip(coloured.tolist(), error.tolist(), strict=True)],
         "colorscale": [[place / (len(COLOURS) - 1), colour] for place, colour in enumerate(COLOURS)],
         **{"cmin": np.log10(SURE), "cmax": np.log10(UNSURE), "showscale": True},
-        "line": {"width": lines, "color": "rgba(255, 255, 255, 0.6)"},
+        "line": {"width": 1, "color": [f"rgba(255, 255, 255, {each})" for each in opacity]},
         "colorbar": {
             **{"orientation": "h", "x": 0, "xanchor": "left", "y": 0, "yanchor": "top", "ypad": 8, "xpad": 24},
             **{"lenmode": "pixels", "len": 340},
@@ -142,11 +146,24 @@ def _marker(nodes: Nodes, interval: str) -> dict[str, Any]:
     }
 
 
+def _ink(colour: float | str) -> str:
+    """Black or white, whichever reads better on a node's colour."""
+    steps = [[int(each[place : place + 2], 16) / 255 for place in (1, 3, 5)] for each in COLOURS]
+    if isinstance(colour, str):
+        return INK
+    at = np.linspace(np.log10(SURE), np.log10(UNSURE), len(COLOURS))
+    red, green, blue = (np.interp(colour, at, channel) ** 2.2 for channel in zip(*steps, strict=True))
+    light = 0.2126 * red + 0.7152 * green + 0.0722 * blue
+    return "white" if light < 0.2 else DARK
+
+
 def _texts(nodes: Nodes, kind: str) -> list[str]:
-    """What is written on each node: in one line where nodes are rows."""
-    between = "\u2002" if kind == "icicle" else "<br>"
+    """What is written on each node: label and estimate, in one line where nodes are low rows."""
+    low = (nodes.size < nodes.size[0] / 16) & (kind == "icicle")
+    breaks = np.where(low, "\u2002", "<br>").tolist()
     figures = [number(value) for value in nodes.estimate.tolist()]
-    return [as_text(shorten(label, 28)) + between + text for label, text in zip(nodes.labels, figures, strict=True)]
+    labels = [as_text(shorten(label, 28)) for label in nodes.labels]
+    return ["".join(parts) for parts in zip(labels, breaks, figures, strict=True)]
 
 
 def _hovers(nodes: Nodes, interval: str) -> list[str]:

@@ -25,6 +25,15 @@ def browser():
         browser.close()
 
 
+def until(page, condition):
+    """Wait for a condition. Playwright's own wait evaluates it in the page, which forbids that."""
+    for _ in range(600):
+        if page.evaluate(condition):
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError(f"still not true: {condition}")
+
+
 @pytest.fixture(scope="session")
 def look(browser):
     """Opens a written page at a size. It must ask for nothing, and say nothing on the console."""
@@ -38,7 +47,7 @@ def look(browser):
         page.on("request", lambda request: asked.append(request.url))
         page.goto(path.as_uri())
         page.wait_for_selector("#picture .main-svg", state="attached")
-        page.wait_for_function("document.getElementById('picture')._fullLayout !== undefined")
+        until(page, "Boolean(document.getElementById('picture')._fullLayout)")
         yield page
         assert said == []
         assert asked == [path.as_uri()]

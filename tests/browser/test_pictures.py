@@ -8,11 +8,17 @@ import numpy as np
 import pytest
 
 from opendp_tree import plot_depths, plot_level, plot_plan, plot_tree, write_html
+from tests.browser.conftest import until
 from tests.pictures import HOSTILE, depths, plan, release
 
 pytestmark = pytest.mark.browser
 SIZES = pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
 SECTORS, BARS, LINES = "#picture .slice", "#picture .barlayer .point", "#picture .scatterlayer .trace"
+COUNTS = {
+    SECTORS: lambda figure: len(figure.data[0].ids),
+    BARS: lambda figure: len(figure.data[0].x),
+    LINES: lambda figure: len(figure.data),
+}
 HIERARCHIES = ("icicle", "treemap", "sunburst")
 PICTURES = {
     **{kind: (lambda kind=kind: plot_tree(release(), kind=kind), SECTORS) for kind in HIERARCHIES},
@@ -30,28 +36,22 @@ HOVERS = {
 TEXTS = """() => [...document.querySelectorAll("h1, header p, footer p, #picture text")].map(node => {
     const box = node.getBoundingClientRect();
     return [node.textContent, box.left, box.right, box.top + scrollY, box.bottom + scrollY];
-}).filter(([text, left, right, top, bottom]) => text && right > left && bottom > top)"""
+}).filter(([text, left, right, top, bottom]) => text.trim() && right > left && bottom > top)"""
 BOX = """selector => {
     const box = document.querySelector(selector).getBoundingClientRect();
     return [box.left, box.right, box.top, box.bottom];
 }"""
-POINT = """([selector, number]) => {  // a little inside the middle of a mark's outline
+POINT = """([selector, number]) => {  // half-way along a mark's outline
     const path = document.querySelectorAll(selector)[number].querySelector("path");
-    const length = path.getTotalLength(), matrix = path.getScreenCTM(), box = path.getBBox();
-    const at = path.getPointAtLength(length / 2);
+    const at = path.getPointAtLength(path.getTotalLength() / 2), matrix = path.getScreenCTM();
     return [at.x * matrix.a + matrix.e, at.y * matrix.d + matrix.f];
 }"""
 OVERHANG = """() => [...document.querySelectorAll("#picture .slice")].map(sector => {
     const text = sector.querySelector("text"), box = sector.querySelector("path").getBoundingClientRect();
-    const words = text ? text.getBoundingClientRect() : {width: 0};
+    const words = text && text.textContent.trim() ? text.getBoundingClientRect() : {width: 0};
     if (!words.width) return null;
     return Math.max(box.left - words.left, words.right - box.right, box.top - words.top, words.bottom - box.bottom);
 }).filter(overhang => overhang !== null)"""
-
-
-def marks(figure):
-    first = figure.data[0]
-    return {"bar": len(first["x"] or ()), "scatter": len(figure.data)}[first.type] if "x" in first else len(first.ids)
 
 
 def middle(page, selector, number):
@@ -105,7 +105,7 @@ def test_pictures_are_whole_fit_and_tell_their_figures(name, width, height, look
     figure, selector = PICTURES[name][0](), PICTURES[name][1]
     with look(write_html(figure, tmp_path / "picture.html"), width, height) as page:
         assert page.title() == page.locator("h1").text_content() == figure.layout.title.text
-        assert page.locator(selector).count() == marks(figure)
+        assert page.locator(selector).count() == COUNTS[selector](figure)
         assert_nothing_is_cut(page, width)
         left, right, top, bottom = page.evaluate(BOX, "#picture .main-svg")
         assert (left, right) == (0, width)
@@ -162,19 +162,21 @@ def test_ten_thousand_nodes_stay_usable(kind, width, height, look, tmp_path):
 @pytest.mark.parametrize("kind", HIERARCHIES)
 def test_a_click_goes_into_a_node_and_back_out_and_the_window_may_shrink(kind, look, tmp_path):
     figure = plot_tree(release(), kind=kind)
-    largest = figure.data[0].parents.index("0", 1)
+    below = [place for place, parent in enumerate(figure.data[0].parents) if parent == "0"]
+    largest = max(below, key=lambda place: int(figure.data[0].text[place].split("<br>")[1].replace(",", "")))
     label = figure.data[0].text[largest].replace("<br>", "")
     with look(write_html(figure, tmp_path / "picture.html"), 1280, 800) as page:
         level = "document.getElementById('picture')._fullData[0].level"
         texts = page.locator(SECTORS).all_text_contents()
         number = next(place for place, text in enumerate(texts) if text and label.startswith(text))
-        box = page.locator(f"{SECTORS} text").nth(number).bounding_box()
+        box = page.locator(SECTORS).nth(number).locator("text").bounding_box()
         page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-        page.wait_for_function(f"{level} === '{largest}'")
+        until(page, f"{level} === '{largest}'")
+        page.mouse.move(1, 1)
         page.wait_for_timeout(1000)  # the transition
         page.set_viewport_size({"width": 390, "height": 844})
-        page.wait_for_function("document.querySelector('#picture .main-svg').getBoundingClientRect().width === 390")
+        until(page, "document.querySelector('#picture .main-svg').getBoundingClientRect().width === 390")
         assert_nothing_is_cut(page, 390)
         out = page.locator("#picture .pathbar").first if kind != "sunburst" else page.locator(SECTORS).first
         out.click()
-        page.wait_for_function(f"{level} !== '{largest}'")
+        until(page, f"{level} !== '{largest}'")

@@ -67,6 +67,26 @@ def test_lightness_of_the_colours_rises():
     assert all(later > earlier + 20 for earlier, later in pairwise(light))
 
 
+def test_texts_read_well_on_every_colour():
+    def light(colour):
+        channels = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+        linear = [value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in channels]
+        return np.dot((0.2126, 0.7152, 0.0722), linear)
+
+    width = np.geomspace(1e-4, 2, 100) * 100
+    counts = np.full(101, 100.0)
+    tree = Tree.from_paths([(number,) for number in range(100)])
+    widths = np.concatenate(([1.0], width))
+    trace = plot_tree(TreeRelease(tree, counts, counts - widths, counts + widths, 0.95, None)).data[0]
+    scale = trace.marker.colorscale
+    for value, ink in zip(trace.marker.colors, trace.textfont.color, strict=True):
+        at = [-3 + 3 * place for place, _ in scale]
+        rgb = [np.interp(value, at, [int(colour[i : i + 2], 16) for _, colour in scale]) for i in (1, 3, 5)]
+        fill = light("#" + "".join(f"{round(channel):02x}" for channel in rgb))
+        text = 1.0 if ink == "white" else light(ink)
+        assert (max(fill, text) + 0.05) / (min(fill, text) + 0.05) >= 4.2
+
+
 def test_titles_and_footers():
     figure = plot_tree(small())
     assert figure.layout.title.text == "Private counts by side, place"
