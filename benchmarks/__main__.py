@@ -18,6 +18,7 @@ from benchmarks import (
     open_categories,
     partition_error,
     partition_speed,
+    predicted,
     rows_to_release,
     tree_sum,
 )
@@ -27,6 +28,7 @@ BENCHMARKS = (
     tree_sum,
     consistent,
     multiplicative_estimator,
+    predicted,
     partition_error,
     partition_speed,
     rows_to_release,

@@ -15,7 +15,8 @@ from opendp_tree.measurements.tree_noise import gaussian_variance, laplace_varia
 from opendp_tree.planning.budget import Budget
 from opendp_tree.planning.candidate import Candidate, ReleaseOptions
 from opendp_tree.planning.tree_facts import TreeFacts
-from opendp_tree.prediction.partition import LARGEST_SCALE, laplace_excess, normal_excess
+from opendp_tree.prediction.excess import laplace_excess, normal_excess
+from opendp_tree.prediction.partition import LARGEST_SCALE
 
 Floats = npt.NDArray[np.float64]
 NEEDS = {"laplace": "public nodes", "gaussian": "public nodes, and delta or rho"}
@@ -43,7 +44,8 @@ def _candidate(facts: TreeFacts, budget: Budget, alpha: float, *, noise: str, co
         return no(reason="the budget is so small that noise of its scale cannot be drawn")
     variance = laplace_variance if noise == "laplace" else gaussian_variance
     weights = facts.base_weights
-    error = math.sqrt(variance(scale / facts.wanted_weight ** (1.0 if noise == "laplace" else 0.5)))
+    widest = scale / facts.wanted_weight ** (1.0 if noise == "laplace" else 0.5)
+    error = math.sqrt(variance(widest))
     bound, reason = False, "every node is public and gets noise of its own"
     if consistent:
         solved = facts.least_squares(noise)
@@ -54,8 +56,8 @@ def _candidate(facts: TreeFacts, budget: Budget, alpha: float, *, noise: str, co
 
     def curve(at: Floats) -> Floats:
         if noise == "laplace" and not consistent:
-            return np.sqrt(laplace_excess(np.zeros_like(at), alpha * at, error / math.sqrt(2)))
-        return np.sqrt(normal_excess(np.zeros_like(at), alpha * at, max(error, 1e-9)))
+            return np.sqrt(2 * laplace_excess(alpha * at, widest))
+        return np.sqrt(2 * normal_excess(alpha * at, np.full_like(at, max(error, 1e-9))))
 
     def build(domain: Domain, metric: Metric, options: ReleaseOptions) -> Measurement:
         make = make_tree_laplace if noise == "laplace" else make_tree_gaussian
