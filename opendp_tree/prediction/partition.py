@@ -119,6 +119,7 @@ def largest_error(
 
 
 def one_setting(scale: float, shape: PartitionShape, count_scale: float, fill: float) -> Settings:
+    """The parameters of one partition as arrays of size 1."""
     values = (scale, shape.threshold, shape.radius, shape.margin, count_scale, fill)
     return Settings(shape.depth, *(np.array([value], dtype=np.float64) for value in values))
 
