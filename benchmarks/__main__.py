@@ -13,13 +13,16 @@ from pathlib import Path
 
 from benchmarks import (
     consistent,
+    crossovers,
     multiplicative_estimator,
     noise,
     open_categories,
     partition_error,
     partition_speed,
+    planner_grid,
     predicted,
     rows_to_release,
+    scale,
     tree_sum,
 )
 
@@ -29,8 +32,11 @@ BENCHMARKS = (
     consistent,
     multiplicative_estimator,
     predicted,
+    planner_grid,
+    crossovers,
     partition_error,
     partition_speed,
+    scale,
     rows_to_release,
     open_categories,
 )

@@ -23,7 +23,7 @@ from opendp_tree.prediction.pruned import pruned_rmse, shown_chance, worst_prune
 
 Floats = npt.NDArray[np.float64]
 _MORE = 1 + 2.0**-40
-_SHARES = (0.1, 0.25, 0.5)  # of delta for the threshold; the rest turns Gaussian noise into epsilon
+_SHARES = (0.1, 0.3)  # of delta for the threshold; the rest turns Gaussian noise into epsilon
 _OFTEN = 0.95
 NEEDS = "nothing but the depth; delta above 0"
 
