@@ -70,15 +70,15 @@ def against(axis: str, values: tuple[float, ...]) -> None:
 def crossovers() -> None:
     """From which depth the partition errs less than Gaussian noise as it is, on public trees."""
     rows = []
-    for epsilon, delta, alpha in CROSSINGS:
+    for epsilon, delta, alpha in CROSSINGS:  # crossings are read off a line through the same depths
         budget = {"epsilon": epsilon, "delta": delta, "alpha": alpha}
-        predicted = next(depth for depth in range(2, 400) if gap(depth, budget) <= 1)
-        near = sorted({max(2, round(predicted * factor)) for factor in (0.6, 0.75, 0.85, 0.93, 1.0, 1.08, 1.2, 1.4)})
-        ratios = [measured_gap(depth, budget) for depth in near]
-        measured = crossing(near, ratios)
-        rows.append((epsilon, delta, alpha, predicted, f"{measured:.1f}", f"{gap(predicted, budget):.3f}"))
+        first = next(depth for depth in range(2, 400) if gap(depth, budget) <= 1)
+        near = sorted({max(2, round(first * factor)) for factor in (0.6, 0.75, 0.85, 0.93, 1.0, 1.08, 1.2, 1.4)})
+        predicted = crossing(near, [gap(depth, budget) for depth in near])
+        measured = crossing(near, [measured_gap(depth, budget) for depth in near])
+        rows.append((epsilon, delta, alpha, first, f"{predicted:.1f}", f"{measured:.1f}"))
     print("\nDepth from which the partition errs less than Gaussian noise on every node (public, no least squares):\n")
-    print_table(("epsilon", "delta", "alpha", "predicted", "measured", "ratio predicted there"), rows)
+    print_table(("epsilon", "delta", "alpha", "first depth predicted", "crossing predicted", "crossing measured"), rows)
 
 
 def gap(depth: int, budget: dict[str, float]) -> float:

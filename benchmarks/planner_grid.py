@@ -83,12 +83,8 @@ def public_tree(depth: int) -> Tree:
 def outcome(setting: Setting, *, copies: int = 4000) -> Outcome:
     """Measure the candidates that come near the best."""
     found = setting.plan()
-    rivals = [
-        each
-        for each in found.candidates
-        if each.feasible and not each.bound and each.error < CLEARLY_WORSE * found.best.error
-    ]
-    return Outcome(setting, found.best, {each.name: measure(setting, each, copies) for each in rivals})
+    near = [each for each in found.candidates if each.error < CLEARLY_WORSE * found.best.error and not each.bound]
+    return Outcome(setting, found.best, {each.name: measure(setting, each, copies) for each in near})
 
 
 def measure(setting: Setting, candidate: Candidate, copies: int) -> Measured:
@@ -132,10 +128,8 @@ def run() -> None:
         at = found.setting
         errors = ", ".join(f"{name} {measured.error:.3g}" for name, measured in found.measured.items())
         ratios.append(found.ratio)
-        rows.append(
-            (at.depth, at.epsilon, at.delta, at.alpha, at.nodes, found.chosen.name, f"{found.chosen.error:.3g}", errors)
-            + (f"{found.ratio:.3f}",)
-        )
+        point = (at.depth, at.epsilon, at.delta, at.alpha, at.nodes)
+        rows.append((*point, found.chosen.name, f"{found.chosen.error:.3g}", errors, f"{found.ratio:.3f}"))
     print_table(
         ("depth", "epsilon", "delta", "alpha", "nodes", "chosen", "predicted", "measured", "chosen / best"), rows
     )
