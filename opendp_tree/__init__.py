@@ -3,7 +3,7 @@
 from opendp_tree.context import FrameContext, FrameQuery, frame_context, register, tree_counts
 from opendp_tree.data.flights import example_flights
 from opendp_tree.errors import accuracy, is_accurate, mrmse_alpha, rmse_alpha, smoothed_relative_error
-from opendp_tree.frame_spaces import frame_domain
+from opendp_tree.frames.spaces import frame_domain
 from opendp_tree.keys import Key
 from opendp_tree.ledger import BudgetError, Ledger, LedgerError
 from opendp_tree.level_weights import choose_level_weights

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from opendp.measures import approximate, max_divergence, zero_concentrated_divergence
 from opendp.mod import Measure, Metric, Transformation, assert_features
 
-from opendp_tree.frame_spaces import frame_domain
-from opendp_tree.frame_steps import FrameSteps, stable_leaf_counts
+from opendp_tree.frames.spaces import frame_domain
+from opendp_tree.frames.steps import FrameSteps, stable_leaf_counts
 from opendp_tree.keys import Key
 from opendp_tree.measurements.above_threshold import make_above_threshold
 from opendp_tree.measurements.clipped_estimator import make_clipped_estimator

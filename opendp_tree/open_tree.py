@@ -113,7 +113,7 @@ class OpenTree:
             raise TypeError("keys must be a collection of keys, found one string. Hint: pass [key]")
         if self.kind == "bits":
             return _count_bits(self, keys)
-        from opendp_tree.frames import code_columns, code_paths
+        from opendp_tree.frames.coding import code_columns, code_paths
 
         if self.kind == "columns":
             return SparseCounts.of_labels(self, *code_columns(keys, self.depth - 1))

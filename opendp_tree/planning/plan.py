@@ -73,7 +73,7 @@ class Plan:
         >>> plan(6, epsilon=1.0, delta=1e-6, alpha=0.1, nodes="open").to_frame()["mechanism"].to_list()[0]
         'partition'
         """
-        from opendp_tree.frames import record_frame
+        from opendp_tree.frames.coding import record_frame
 
         return record_frame(
             {
@@ -93,7 +93,7 @@ class Plan:
 
         Without `weights`, from 1 to where even the worst mechanism's noise is forgiven.
         """
-        from opendp_tree.frames import record_frame
+        from opendp_tree.frames.coding import record_frame
 
         possible = [each for each in self.candidates if each.feasible]
         at = self._weights(possible) if weights is None else np.asarray(weights, dtype=np.float64)

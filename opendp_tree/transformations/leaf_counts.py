@@ -26,7 +26,7 @@ from opendp.mod import (
 
 from opendp_tree._opendp import make_transformation, to_then, total_bound
 from opendp_tree.arguments import check_choice, check_integer
-from opendp_tree.frame_spaces import column_kinds
+from opendp_tree.frames.spaces import column_kinds
 from opendp_tree.keys import Key
 from opendp_tree.open_tree import OpenTree
 from opendp_tree.spaces import leaf_domain
@@ -141,7 +141,7 @@ class LeafCounting:
         drop = _read_nulls(nulls, key, tree) == "drop"
         used = dict.fromkeys(key.columns_used if unit is None else (*key.columns_used, unit))
 
-        from opendp_tree.frame_counts import RowCounter
+        from opendp_tree.frames.row_counts import RowCounter
 
         counter = RowCounter(key, {name: kinds[name] for name in used}, drop, unit, limits, lookup, place)
 
@@ -172,7 +172,7 @@ def _read_unit(metric: Metric, kinds: dict[str, str]) -> tuple[str | None, bool]
     if metric in (change_one_distance(), hamming_distance()):
         return None, True
     if isinstance(metric, (SymmetricIdDistance, ChangeOneIdDistance)):
-        from opendp_tree.frames import column_name
+        from opendp_tree.frames.coding import column_name
 
         name = column_name(metric.identifier)
         if name not in kinds:
@@ -225,6 +225,6 @@ def _read_tree(key: Key, tree: Tree | None, other: Path | None, kinds: dict[str,
         if len(places) == 0:
             raise ValueError(f"other ({other!r}) must be the path of a leaf of tree, a tuple of labels")
         place = int(places[0])
-    from opendp_tree.frame_lookup import Lookup
+    from opendp_tree.frames.lookup import Lookup
 
     return Lookup(tree, key.label_kinds(kinds)), place

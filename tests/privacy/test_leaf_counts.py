@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opendp_tree import Key, Tree, frame_counts, frame_domain, make_leaf_counts
-from opendp_tree.frame_counts import RowCounter
+from opendp_tree import Key, Tree, frame_domain, make_leaf_counts
+from opendp_tree.frames import row_counts
+from opendp_tree.frames.row_counts import RowCounter
 from opendp_tree.theorems.leaf_counts import leaf_counts_l1, per_person
 from tests.frame_truth import as_paths, path_of
 
@@ -130,7 +131,7 @@ def test_people_added_removed_or_exchanged_move_counts_no_further_than_the_map(k
     @settings(max_examples=15)
     @given(ROWS, st.sets(st.sampled_from([1, 2, 3, None]), max_size=2), ROWS, st.randoms(), st.integers(0, 99))
     def check(rows, people, more, random, seed):
-        monkeypatch.setattr(frame_counts, "_draws", draws(seed))
+        monkeypatch.setattr(row_counts, "_draws", draws(seed))
         fewer = without(rows, people)
         assert not broken(count, [(random.sample(rows, len(rows)), fewer, len({row[0] for row in rows} & people))])
         exchanged = [*fewer, *((9, *row[1:]) for row in more)]
@@ -190,19 +191,19 @@ TWO_ROWS = {"by": "a", "rows_per_unit": 2}
 @pytest.mark.parametrize("options", [TWO_LEAVES, TWO_ROWS], ids=str)
 @pytest.mark.parametrize("seed", range(3))
 def test_small_pairs_hold(options, seed, monkeypatch):
-    monkeypatch.setattr(frame_counts, "_draws", draws(seed))
+    monkeypatch.setattr(row_counts, "_draws", draws(seed))
     assert not broken(make(PEOPLE, options), PAIRS)
 
 
 def test_mutant_first_rows_of_the_frame_is_rejected(monkeypatch):
     """The first k rows of each person in the order of the frame: a permutation of the rows changes the counts."""
-    grouped = frame_counts.group_rows
+    grouped = row_counts.group_rows
 
     def first_rows(frame, key, unit):
         return grouped(frame.filter(pl.int_range(pl.len()).over(unit) < 2), key, unit)
 
-    monkeypatch.setattr(frame_counts, "_draws", draws(0))
-    monkeypatch.setattr(frame_counts, "group_rows", first_rows)
+    monkeypatch.setattr(row_counts, "_draws", draws(0))
+    monkeypatch.setattr(row_counts, "group_rows", first_rows)
     assert broken(make(PEOPLE, TWO_ROWS), PAIRS)
 
 
@@ -212,13 +213,13 @@ def test_mutant_draws_by_the_place_of_a_leaf_among_all_is_rejected(monkeypatch):
     def by_rank(pairs, places):
         return np.array([0, 2, 1, 3], dtype=np.uint64)[pairs["key_0"].rank("dense").to_numpy()[places]] << np.uint64(60)
 
-    monkeypatch.setattr(frame_counts, "_draws", by_rank)
+    monkeypatch.setattr(row_counts, "_draws", by_rank)
     assert broken(make(PEOPLE, {"by": "a", "leaves_per_unit": 1}), PAIRS)
 
 
 @pytest.mark.parametrize("forgotten", ["rows_per_leaf", "leaves", "rows"])
 def test_mutants_that_forget_a_bound_are_rejected(forgotten, monkeypatch):
-    truncate = frame_counts.truncate
+    truncate = row_counts.truncate
     many = {"rows_per_leaf": 99, "leaves": 99, "rows": None}[forgotten]
     options = TWO_ROWS if forgotten == "rows" else {"by": "a", "leaves_per_unit": 1}
 
@@ -226,20 +227,20 @@ def test_mutants_that_forget_a_bound_are_rejected(forgotten, monkeypatch):
         values = {"rows": limits.rows, "leaves": limits.leaves, "rows_per_leaf": limits.rows_per_leaf, forgotten: many}
         return truncate(rows, starts, type(limits)(**values), draw)
 
-    monkeypatch.setattr(frame_counts, "_draws", draws(0))
-    monkeypatch.setattr(frame_counts, "truncate", forgetful)
+    monkeypatch.setattr(row_counts, "_draws", draws(0))
+    monkeypatch.setattr(row_counts, "truncate", forgetful)
     assert broken(make(PEOPLE, options), PAIRS)
 
 
 def test_mutant_that_takes_each_row_without_identifier_for_a_person_is_rejected(monkeypatch):
-    grouped = frame_counts.group_rows
+    grouped = row_counts.group_rows
 
     def own_numbers(frame, key, unit):
         number = pl.int_range(pl.len(), dtype=pl.Int64) + 1000
         return grouped(frame.with_columns(pl.col(unit).fill_null(number)), key, unit)
 
-    monkeypatch.setattr(frame_counts, "_draws", draws(0))
-    monkeypatch.setattr(frame_counts, "group_rows", own_numbers)
+    monkeypatch.setattr(row_counts, "_draws", draws(0))
+    monkeypatch.setattr(row_counts, "group_rows", own_numbers)
     assert broken(make(PEOPLE, TWO_ROWS), PAIRS)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from opendp_tree.frames import label_series
+from opendp_tree.frames.coding import label_series
 from opendp_tree.open_nodes import OpenNodes
 from opendp_tree.open_tree import BitKeys, OpenTree
 from opendp_tree.tree import Tree

@@ -1,4 +1,4 @@
-"""Polars enters and leaves here."""
+"""Labels of keys as codes, and back: what open trees are counted by."""
 
 from __future__ import annotations
 

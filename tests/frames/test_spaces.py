@@ -3,7 +3,7 @@ import polars as pl
 import pytest
 
 from opendp_tree import frame_domain
-from opendp_tree.frame_spaces import column_kinds
+from opendp_tree.frames.spaces import column_kinds
 
 
 def test_members_are_frames_with_the_columns():

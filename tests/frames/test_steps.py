@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opendp_tree import frame_domain, make_leaf_counts
-from opendp_tree.frame_steps import FrameSteps, stable_leaf_counts
+from opendp_tree.frames.steps import FrameSteps, stable_leaf_counts
 
 SCHEMA = {"user": pl.Int64, "region": pl.String, "city": pl.String, "age": pl.Int64}
 BY = {"by": ["region", "city"]}

@@ -27,14 +27,14 @@ class FrameColumns:
 
     def holds(self, value: Any) -> bool:
         """Whether a value is a frame with these columns. Looks at the schema alone."""
-        from opendp_tree.frame_groups import schema_of
+        from opendp_tree.frames.groups import schema_of
 
         found = schema_of(value)
         return found is not None and all(name in found and found[name] == dtype for name, dtype in self.types)
 
     def empty(self) -> pl.LazyFrame:
         """A frame without rows."""
-        from opendp_tree.frame_groups import empty_frame
+        from opendp_tree.frames.groups import empty_frame
 
         return empty_frame(dict(self.types))
 
@@ -63,7 +63,7 @@ def frame_domain(columns: Mapping[str, Any] | pl.LazyFrame | pl.DataFrame) -> Do
     >>> frame_domain({"city": pl.String}).member(pl.DataFrame({"city": ["ghent"], "age": [3]}))
     True
     """
-    from opendp_tree.frame_groups import read_schema
+    from opendp_tree.frames.groups import read_schema
 
     types = tuple(read_schema(columns).items())
     described = FrameColumns(types)
@@ -77,7 +77,7 @@ def column_kinds(input_domain: Domain) -> dict[str, str]:
     if isinstance(input_domain, LazyFrameDomain):
         return {name: _element_kind(input_domain.get_series_domain(name)) for name in input_domain.columns}
     if isinstance(input_domain, ExtrinsicDomain) and isinstance(input_domain.descriptor, FrameColumns):
-        from opendp_tree.frame_groups import kinds_of
+        from opendp_tree.frames.groups import kinds_of
 
         return kinds_of(dict(input_domain.descriptor.types))
     raise ValueError(f"input_domain ({input_domain}) must be a lazyframe_domain or a frame_domain")

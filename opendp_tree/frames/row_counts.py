@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from opendp_tree.frame_groups import PEOPLE, UNIT, group_rows, key_names, read_frame
-from opendp_tree.frame_keys import Bools, read_labels, read_words
-from opendp_tree.frame_lookup import Lookup
+from opendp_tree.frames.groups import PEOPLE, UNIT, group_rows, key_names, read_frame
+from opendp_tree.frames.key_columns import Bools, read_labels, read_words
+from opendp_tree.frames.lookup import Lookup
 from opendp_tree.keys import Key
 from opendp_tree.noise import uniform_words
 from opendp_tree.open_tree import SparseCounts

@@ -3,7 +3,7 @@ import io
 import polars as pl
 import pytest
 
-from opendp_tree.frame_files import file_format, frame_bytes, read_all, scan_file
+from opendp_tree.frames.files import file_format, frame_bytes, read_all, scan_file
 
 FRAME = pl.DataFrame({"a": ["x", None, "ä"], "b": ["1", "2", ""]})
 

@@ -1,7 +1,7 @@
 import numpy as np
 import polars as pl
 
-from opendp_tree.frames import decode, label_series
+from opendp_tree.frames.coding import decode, label_series
 
 
 def test_decoding_gives_null_where_a_key_ended():

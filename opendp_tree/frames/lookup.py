@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from opendp_tree.frame_keys import Labels
+from opendp_tree.frames.key_columns import Labels
 from opendp_tree.tree import Tree
 
 Ints = npt.NDArray[np.int64]

@@ -11,7 +11,7 @@ from opendp.mod import ChangeOneIdDistance, Domain, FrameDistance, LazyFrameDoma
 from opendp.transformations import make_stable_lazyframe
 
 from opendp_tree._opendp import is_lazy_method, lazy_query, make_transformation
-from opendp_tree.frame_spaces import FrameColumns
+from opendp_tree.frames.spaces import FrameColumns
 from opendp_tree.spaces import leaf_domain
 from opendp_tree.transformations.leaf_counts import LeafCounting, make_leaf_counts, then_leaf_counts
 

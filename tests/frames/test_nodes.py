@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opendp_tree import OpenTree, Tree, TreeRelease
-from opendp_tree.frame_nodes import public_rows
+from opendp_tree.frames.nodes import public_rows
 from opendp_tree.open_cells import cell_keys
 from tests.test_tree import parents
 

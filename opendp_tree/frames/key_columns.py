@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from opendp_tree.frame_addresses import read_ipv4, read_ipv6
-from opendp_tree.frame_groups import FIRST_DAY, KEY, LAST_DAY, PEOPLE
+from opendp_tree.frames.addresses import read_ipv4, read_ipv6
+from opendp_tree.frames.groups import FIRST_DAY, KEY, LAST_DAY, PEOPLE
 from opendp_tree.keys import Key
 from opendp_tree.open_tree import OpenTree, SparseCounts
 
