@@ -11,9 +11,17 @@ from contextlib import redirect_stdout
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks import consistent, multiplicative_estimator, noise, partition_error, partition_speed, tree_sum
+from benchmarks import (
+    consistent,
+    leaf_counts,
+    multiplicative_estimator,
+    noise,
+    partition_error,
+    partition_speed,
+    tree_sum,
+)
 
-BENCHMARKS = (noise, tree_sum, consistent, multiplicative_estimator, partition_error, partition_speed)
+BENCHMARKS = (leaf_counts, noise, tree_sum, consistent, multiplicative_estimator, partition_error, partition_speed)
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks" / "README.md"
 
 
