@@ -64,7 +64,7 @@ def read_ipv6(texts: pl.Series) -> tuple[Words, Words, Bools]:
 
 
 def _groups(side: pl.Series) -> tuple[Words, npt.NDArray[np.int64], Bools]:
-    """The groups on one side of "::" of all texts, how many each text has, and whether all of these are hexadecimal."""
+    """The groups on one side of "::" of all texts in a row, how many each text has, and whether all are hexadecimal."""
     empty = (side == "").fill_null(True)
     lists = pl.select(pl.when(~empty).then(side.str.split(":"))).to_series()
     counts = lists.list.len().fill_null(0).to_numpy().astype(np.int64)

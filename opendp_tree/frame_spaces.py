@@ -32,6 +32,25 @@ class FrameColumns:
         found = schema_of(value)
         return found is not None and all(name in found and found[name] == dtype for name, dtype in self.types)
 
+    def empty(self) -> pl.LazyFrame:
+        """A frame without rows."""
+        from opendp_tree.frame_groups import empty_frame
+
+        return empty_frame(dict(self.types))
+
+    def opendp_domain(self) -> LazyFrameDomain:
+        """OpenDP's own domain of such frames, in which every value may be null."""
+        from opendp_tree._opendp import inferred_domain
+
+        return inferred_domain(self.empty())
+
+    def read(self, data: Any) -> pl.LazyFrame:
+        """The frame, lazy, once it is sure to be a member."""
+        if not self.holds(data):
+            raise TypeError("the data must be a Polars frame with the columns and data types of input_domain")
+        lazy: pl.LazyFrame = data.lazy().select([name for name, _ in self.types])
+        return lazy
+
 
 def frame_domain(columns: Mapping[str, Any] | pl.LazyFrame | pl.DataFrame) -> Domain:
     """The domain of Polars frames, lazy or not, that have at least these columns; OpenDP passes them by reference.

@@ -10,35 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from opendp_tree.tree import Tree
+from opendp_tree.arguments import is_text
 
 _TEXTS = (pl.String, pl.Categorical, pl.Enum)
-
-
-def node_frame(tree: Tree, columns: Mapping[str, npt.NDArray[Any]]) -> pl.DataFrame:
-    """One row a node, by level and then by id: its level, its path in one column a level (or its id), and columns.
-
-    >>> tree = Tree.from_paths([("a", "x"), ("b",)])
-    >>> node_frame(tree, {"estimate": np.array([3, 2, 2, 1])}).rows()
-    [(0, None, None, 3), (1, 'a', None, 2), (1, 'b', None, 1), (2, 'a', 'x', 2)]
-    """
-    levels = pl.Series("level", tree.node_levels)
-    places = [pl.Series("node", np.arange(tree.node_count))] if tree.labels is None else _label_columns(tree)
-    values = [pl.Series(name, array) for name, array in columns.items()]
-    return pl.DataFrame([levels, *places, *values]).sort("level", maintain_order=True)
-
-
-def _label_columns(tree: Tree) -> list[pl.Series]:
-    """For each level below the root, the label of every node's ancestor there; null for nodes above it."""
-    by_node = _label_series(list(tree.labels or ()))
-    columns = []
-    for level in range(1, tree.depth):
-        ancestors = np.full(tree.node_count, tree.root)  # the root has no label
-        ancestors[tree.levels[level]] = tree.levels[level]
-        for nodes in tree.levels[level + 1 :]:
-            ancestors[nodes] = ancestors[tree.parents[nodes]]
-        columns.append(by_node.gather(ancestors).alias(f"label_{level}"))
-    return columns
 
 
 Coded = tuple[npt.NDArray[np.int64], tuple[Any, ...]]
@@ -72,7 +46,7 @@ def code_paths(keys: Any, separator: str, count: int) -> tuple[Coded, npt.NDArra
     """Texts, split at a separator, and how often each row of codes occurs; what is no text is left out."""
     given = keys if isinstance(keys, pl.Series) else pl.Series(list(keys), dtype=pl.Object)
     if given.dtype != pl.String:
-        given = pl.Series([key for key in given.to_list() if type(key) is str and _is_text(key)], dtype=pl.String)
+        given = pl.Series([key for key in given.to_list() if type(key) is str and is_text(key)], dtype=pl.String)
     distinct = given.drop_nulls().alias("key").value_counts(name="people")
     parts = distinct["key"].str.strip_prefix(separator).str.strip_suffix(separator).str.split(separator)
     coded = [code_labels(parts.list.get(level, null_on_oob=True), ends=True) for level in range(count)]
@@ -93,38 +67,12 @@ def decode(labels: Any, codes: npt.NDArray[np.int64]) -> pl.Series:
     column[codes >= 0] = values
     if isinstance(labels, pl.Series):
         return pl.Series(column.tolist(), dtype=stored.dtype).cast(labels.dtype)
-    return _label_series(column.tolist())
+    return label_series(column.tolist())
 
 
-def label_frame(level: npt.NDArray[np.int64], columns: Sequence[pl.Series], separator: str) -> pl.DataFrame:
-    """Level and one column a label; with a separator, level and the labels joined by it as `prefix`."""
-    named = [column.alias(f"label_{number}") for number, column in enumerate(columns, start=1)]
-    frame = pl.DataFrame([pl.Series("level", level), *named])
-    if not separator:
-        return frame
-    names = [column.name for column in named]
-    return frame.select("level", pl.concat_str(names, separator=separator, ignore_nulls=True).alias("prefix"))
-
-
-def bit_frame(
-    level: npt.NDArray[np.int64],
-    bits: npt.NDArray[np.int64],
-    high: npt.NDArray[np.uint64],
-    low: npt.NDArray[np.uint64],
-    *,
-    wide: bool,
-) -> pl.DataFrame:
-    """Level, `prefix` as the least key that it begins, and `bits`, its length."""
-    frame = pl.DataFrame({"level": level, "high": high, "low": low, "bits": bits})
-    if not wide:
-        return frame.select("level", pl.col("low").alias("prefix"), "bits")
-    joined = pl.col("high").cast(pl.UInt128) * pl.lit(2**64, dtype=pl.UInt128) + pl.col("low").cast(pl.UInt128)
-    return frame.select("level", joined.alias("prefix"), "bits")
-
-
-def with_columns(frame: pl.DataFrame, columns: Mapping[str, npt.NDArray[Any]]) -> pl.DataFrame:
-    """The frame with arrays as further columns."""
-    return frame.with_columns([pl.Series(name, array) for name, array in columns.items()])
+def record_frame(columns: Mapping[str, Sequence[Any]]) -> pl.DataFrame:
+    """A frame of plain columns."""
+    return pl.DataFrame(dict(columns), strict=False)
 
 
 def code_labels(column: pl.Series, *, ends: bool = False) -> tuple[npt.NDArray[np.int64], pl.Series]:
@@ -158,20 +106,16 @@ def _row(key: Any, count: int) -> tuple[tuple[str, Any], ...] | None:
         kind = type(label)
         if label is None:
             row.append(("", 0))
-        elif kind in (bool, date) or (kind is int and -(2**63) <= label < 2**63) or (kind is str and _is_text(label)):
+        elif kind in (bool, date) or (kind is int and -(2**63) <= label < 2**63) or (kind is str and is_text(label)):
             row.append((kind.__name__, label))
         else:
             return None
     return tuple(row)
 
 
-def _is_text(label: str) -> bool:
-    """Whether a text can be written as UTF-8; lone surrogates cannot."""
-    return label.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in label)
-
-
-def _label_series(labels: list[Any]) -> pl.Series:
-    """Labels of one type as they are, of several types as texts."""
-    if len({type(label) for label in labels if label is not None}) > 1:
+def label_series(labels: list[Any]) -> pl.Series:
+    """Labels of one type as they are; of several types, and where there are none, as texts."""
+    kinds = {type(label) for label in labels if label is not None}
+    if len(kinds) > 1:
         labels = [None if label is None else str(label) for label in labels]
-    return pl.Series(labels)
+    return pl.Series(labels, dtype=None if len(kinds) == 1 else pl.String)

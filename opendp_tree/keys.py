@@ -129,11 +129,18 @@ class Key:
         >>> Key.bits("number", width=32, stride=8).open_tree().depth
         5
         """
-        if self.kind in ("bits", "ip"):
+        if self.kind == "bits":
             return OpenTree.bits(self.width, self.stride)
+        if self.kind == "ip":
+            return OpenTree.bits(self.width, self.stride, shown_as="ipv4" if self.width == 32 else "ipv6")
         if self.kind == "path":
             return OpenTree.paths(self.separator, depth=self.depth)
-        return OpenTree.columns(self.depth - 1)
+        return OpenTree.columns(self.names)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the levels, where a level is a column or a part of a date."""
+        return self.parts or self.columns_used
 
     @property
     def holds_null(self) -> bool:

@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from opendp_tree.occupied import Occupied
-from opendp_tree.open_tree import BitKeys, OpenTree, SparseCounts, bit_length
+from opendp_tree.open_nodes import OpenNodes, nested_parents
+from opendp_tree.open_tree import BitKeys, OpenTree, SparseCounts
 
 if TYPE_CHECKING:
     import polars as pl
 
 Ints = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
@@ -37,31 +37,35 @@ class CellKeys:
         levels, firsts, lasts = (np.concatenate(part) for part in zip(*parts, strict=True))
         return levels, firsts, lasts
 
-    def to_frame(self, rows: Ints | None = None, levels: Ints | None = None) -> pl.DataFrame:
-        """A row a cell: its level, and its prefix or labels. With rows and levels, for those cells' ancestors there."""
-        from opendp_tree.frames import bit_frame, label_frame
+    def to_frame(self) -> pl.DataFrame:
+        """A row a cell: its level, and its prefix or labels."""
+        from opendp_tree.frame_nodes import label_frame, prefix_frame
 
-        rows = np.arange(self.levels.size) if rows is None else rows
-        levels = self.levels if levels is None else levels
+        if self.words is None:
+            return label_frame(self.tree, self.levels, self.columns)
+        return prefix_frame(self.tree, self.levels, self.words)
+
+    def nodes(self, rows: Ints, levels: Ints) -> OpenNodes:
+        """The ancestors at `levels` of the cells `rows`, which must come level by level and hold all above them."""
+        parents = nested_parents(levels, rows)
         if self.words is not None:
-            bits = self.tree.bits_at(levels)
-            high, low = _first_bits(self.words.high[rows], self.words.low[rows], bits)
-            return bit_frame(levels, bits, *_to_the_right(high, low, self.tree.width), wide=self.tree.width > 64)
-        columns = [_above(column, rows, levels > place) for place, column in enumerate(self.columns)]
-        return label_frame(levels, columns, self.tree.separator)
+            return OpenNodes(levels, parents, words=self.words[rows].first(self.tree.bits_at(levels)))
+        from opendp_tree.frames import decode
+
+        labels = tuple(decode(column, rows[levels == level]) for level, column in enumerate(self.columns, start=1))
+        return OpenNodes(levels, parents, labels)
 
 
 def cell_keys(counts: SparseCounts, places: Ints, levels: Ints) -> tuple[CellKeys, Ints]:
     """The prefixes of the nodes at `levels` above `places`, in depth-first order; and that order."""
     tree, keys = counts.tree, counts.keys
     if isinstance(keys, BitKeys):
-        high, low = _first_bits(keys.high[places], keys.low[places], tree.bits_at(levels))
-        order = np.lexsort((levels, low, high))
-        high, low, levels = high[order], low[order], levels[order]
-        upper, lower = high[1:] ^ high[:-1], low[1:] ^ low[:-1]
-        common = np.where(upper != 0, 64 - bit_length(upper), 128 - bit_length(lower)) // tree.stride
+        words = keys[places].first(tree.bits_at(levels))
+        order = np.lexsort((levels, words.low, words.high))
+        words, levels = words[order], levels[order]
+        common = words[1:].common_bits(words[:-1]) // tree.stride
         meets = np.minimum(common, np.minimum(levels[1:], levels[:-1]))
-        return CellKeys(tree, levels, meets, BitKeys(high, low), ()), order
+        return CellKeys(tree, levels, meets, words, ()), order
     from opendp_tree.frames import decode
 
     codes = np.where(np.arange(tree.depth - 1) < levels[:, None], keys.codes[places], -1)
@@ -70,30 +74,3 @@ def cell_keys(counts: SparseCounts, places: Ints, levels: Ints) -> tuple[CellKey
     meets = np.argmax(codes[1:] != codes[:-1], axis=1)
     columns = tuple(decode(labels, column) for labels, column in zip(keys.labels, codes.T, strict=True))
     return CellKeys(tree, levels[order], meets, None, columns), order
-
-
-def _first_bits(high: Words, low: Words, bits: Ints) -> tuple[Words, Words]:
-    """The words with all but their first bits cleared."""
-    return high & _mask(bits.clip(0, 64)), low & _mask((bits - 64).clip(0, 64))
-
-
-def _mask(bits: Ints) -> Words:
-    """Words whose first bits are set. A shift by 64 is undefined, so none is made."""
-    shifted = np.uint64(2**64 - 1) << (64 - bits).clip(0, 63).astype(np.uint64)
-    return np.where(bits > 0, shifted, np.uint64(0))
-
-
-def _to_the_right(high: Words, low: Words, width: int) -> tuple[Words, Words]:
-    """Words aligned to the left, as the integers of `width` bits that they came from."""
-    shift = 128 - width
-    if shift >= 64:
-        return np.zeros_like(high), high >> np.uint64(shift - 64)
-    if shift == 0:
-        return high, low
-    return high >> np.uint64(shift), (low >> np.uint64(shift)) | (high << np.uint64(64 - shift))
-
-
-def _above(column: pl.Series, rows: Ints, reached: npt.NDArray[np.bool_]) -> pl.Series:
-    from opendp_tree.frames import decode
-
-    return decode(column, np.where(reached, rows, -1))

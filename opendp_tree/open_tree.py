@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from opendp_tree.arguments import check_integer
+from opendp_tree.arguments import check_choice, check_integer, check_names
 from opendp_tree.occupied import Occupied
 from opendp_tree.saturate import range_sums
 
@@ -35,6 +35,12 @@ class OpenTree:
     width: int = 0
     stride: int = 1
     separator: str = ""
+    # How nodes are shown says nothing of what the data are: trees that differ only in this are equal, and so are their
+    # domains, so that a chain fits whether or not both of its ends were told the names.
+    names: tuple[str, ...] = field(default=(), repr=False, compare=False)
+    """What frames call the label of each level below the root, for keys that are tuples of labels."""
+    shown_as: Literal["integer", "ipv4", "ipv6"] = field(default="integer", repr=False, compare=False)
+    """How frames show prefixes of bits."""
 
     def __post_init__(self) -> None:
         if self.kind == "bits" and self.depth != -(-self.width // self.stride) + 1:
@@ -43,21 +49,37 @@ class OpenTree:
             raise ValueError(
                 f"kind ({self.kind!r}) and depth ({self.depth}) must fit. Hint: OpenTree.columns or .paths"
             )
+        count = self.depth - 1 if self.kind == "columns" else 0
+        object.__setattr__(self, "names", check_names(self.names or None, count=count))
+        check_choice(self.shown_as, name="shown_as", choices=("integer", "ipv4", "ipv6"))
+        width = {"integer": self.width, "ipv4": 32, "ipv6": 128}[self.shown_as]
+        if self.width != width:
+            raise ValueError(f"width ({self.width}) must be {width} to be shown as {self.shown_as}")
 
     @classmethod
-    def columns(cls, count: int) -> OpenTree:
-        """Keys are tuples of `count` labels, one for each level below the root. Shorter tuples stop at an inner node.
+    def columns(cls, names: int | Iterable[str]) -> OpenTree:
+        """Keys are tuples of labels, one for each level below the root: give their names, or just their number.
 
-        >>> OpenTree.columns(2).count([("be", "ghent"), ("be", "ghent"), ("lu",)]).occupied.counts
+        Shorter tuples stop at an inner node.
+
+        >>> OpenTree.columns(["country", "city"]).count([("be", "ghent"), ("be", "ghent"), ("lu",)]).occupied.counts
         array([2, 1])
+        >>> OpenTree.columns(2).names
+        ('label_1', 'label_2')
         """
-        return cls("columns", check_integer(count, name="count", least=1) + 1)
+        if isinstance(names, (int, np.integer)):
+            return cls("columns", check_integer(names, name="names", least=1) + 1)
+        found = check_names(names)
+        if not found:
+            raise ValueError("names must hold at least one name")
+        return cls("columns", len(found) + 1, names=found)
 
     @classmethod
-    def bits(cls, width: int, stride: int = 1) -> OpenTree:
+    def bits(cls, width: int, stride: int = 1, *, shown_as: Literal["integer", "ipv4", "ipv6"] = "integer") -> OpenTree:
         """Keys are integers of `width` bits, up to 128; each level below the root adds `stride` bits of prefix.
 
         Up to 64 bits, keys are one array of integers; beyond, an array of shape (n, 2) of high and low words.
+        Releases show a prefix as the least integer that it begins, or, as "ipv4" or "ipv6", as a text: `10.0.0.0/8`.
 
         >>> OpenTree.bits(128, stride=4).depth
         33
@@ -66,7 +88,7 @@ class OpenTree:
         stride = check_integer(stride, name="stride", least=1)
         if width > 128:
             raise ValueError(f"width ({width}) must be at most 128")
-        return cls("bits", -(-width // stride) + 1, width, stride)
+        return cls("bits", -(-width // stride) + 1, width, stride, shown_as=shown_as)
 
     @classmethod
     def paths(cls, separator: str, *, depth: int) -> OpenTree:
@@ -109,6 +131,33 @@ class BitKeys:
 
     high: Words
     low: Words
+
+    def to_the_right(self, width: int) -> tuple[Words, Words]:
+        """High and low words of the integers of `width` bits that they came from."""
+        shift = 128 - width
+        if shift >= 64:
+            return np.zeros_like(self.high), self.high >> np.uint64(shift - 64)
+        if shift == 0:
+            return self.high, self.low
+        right, left = np.uint64(shift), np.uint64(64 - shift)
+        return self.high >> right, (self.low >> right) | (self.high << left)
+
+    @classmethod
+    def of_integers(cls, high: Words, low: Words, width: int) -> BitKeys:
+        """The other way round."""
+        return cls(*_align(high, low, 128 - width))
+
+    def first(self, bits: Ints) -> BitKeys:
+        """The words with all but their first bits cleared."""
+        return BitKeys(self.high & _mask(bits.clip(0, 64)), self.low & _mask((bits - 64).clip(0, 64)))
+
+    def common_bits(self, other: BitKeys) -> Ints:
+        """How many bits each key begins with that are those of the other key in its place."""
+        upper, lower = self.high ^ other.high, self.low ^ other.low
+        return np.where(upper != 0, 64 - bit_length(upper), 128 - bit_length(lower))
+
+    def __getitem__(self, rows: Ints | slice) -> BitKeys:
+        return BitKeys(self.high[rows], self.low[rows])
 
 
 @dataclass(frozen=True)
@@ -169,7 +218,7 @@ class SparseCounts:
         np.logical_or(high[1:] != high[:-1], low[1:] != low[:-1], out=new[1:])
         firsts = np.flatnonzero(new)
         counts = range_sums(people, firsts, np.append(firsts, high.size)[1:])
-        return _of_sorted_words(tree, high[firsts], low[firsts], counts)
+        return _of_sorted_words(tree, BitKeys(high[firsts], low[firsts]), counts)
 
 
 def _sorted_rows(codes: Ints, people: Ints) -> tuple[Ints, Ints]:
@@ -208,14 +257,13 @@ def _count_bits(tree: OpenTree, keys: Iterable[Any]) -> SparseCounts:
     counts = np.diff(np.append(places, high.size))
     if places.size < high.size:
         high, low = high[places], low[places]
-    return _of_sorted_words(tree, high, low, counts)
+    return _of_sorted_words(tree, BitKeys(high, low), counts)
 
 
-def _of_sorted_words(tree: OpenTree, high: Words, low: Words, counts: Ints) -> SparseCounts:
-    upper, lower = high[1:] ^ high[:-1], low[1:] ^ low[:-1]
-    common = np.where(upper != 0, 64 - bit_length(upper), 128 - bit_length(lower))
+def _of_sorted_words(tree: OpenTree, keys: BitKeys, counts: Ints) -> SparseCounts:
+    meets = keys[1:].common_bits(keys[:-1]) // tree.stride
     full = np.full(counts.size, tree.depth - 1)
-    return SparseCounts(tree, Occupied(full, common // tree.stride, counts, np.arange(counts.size)), BitKeys(high, low))
+    return SparseCounts(tree, Occupied(full, meets, counts, np.arange(counts.size)), keys)
 
 
 def _sort_ties(high: Words, low: Words) -> None:
@@ -260,6 +308,12 @@ def _read_words(tree: OpenTree, keys: Iterable[Any]) -> tuple[Words, Words]:
 
 def _is_key(key: Any, width: int) -> bool:
     return isinstance(key, (int, np.integer)) and not isinstance(key, bool) and 0 <= int(key) < (1 << width)
+
+
+def _mask(bits: Ints) -> Words:
+    """Words whose first bits are set. A shift by 64 is undefined, so none is made."""
+    shifted = np.uint64(2**64 - 1) << (64 - bits).clip(0, 63).astype(np.uint64)
+    return np.where(bits > 0, shifted, np.uint64(0))
 
 
 def _align(high: Words, low: Words, shift: int) -> tuple[Words, Words]:

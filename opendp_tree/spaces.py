@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -108,7 +108,8 @@ def sparse_reader(described: SparseLeafCounts, tree: Tree | None) -> tuple[OpenT
     def read(data: Any) -> SparseCounts:
         if not _is_sparse(data, open_tree):
             raise TypeError("the data must be sparse counts of the tree of input_domain. Hint: tree.count(keys)")
-        return data  # type: ignore[no-any-return]
+        counts: SparseCounts = replace(data, tree=open_tree)  # equal trees may be shown differently: as the domain says
+        return counts
 
     return open_tree, read
 
@@ -123,6 +124,11 @@ def read_occupied(
     space = CountSpace.of(input_domain)
     public = space.leaf_tree(tree)
     return public, lambda data: public.occupied(space.read(data))
+
+
+def tree_of_leaves(input_domain: Domain, tree: Tree | None) -> Tree | OpenTree:
+    """The tree of a domain of leaf counts."""
+    return read_occupied(input_domain, tree)[0]
 
 
 def _check_tree(tree: Tree) -> Tree:

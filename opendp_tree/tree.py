@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from opendp_tree import saturate
+from opendp_tree.arguments import check_names
 from opendp_tree.occupied import Occupied
 from opendp_tree.tree_arrays import check_parents, node_levels, subtree_ranges
 from opendp_tree.tree_paths import Label, Path, read_paths, tagged_label
@@ -36,7 +37,7 @@ class Tree:
     └── lu
     """
 
-    def __init__(self, parents: Ints, labels: tuple[Label, ...] | None) -> None:
+    def __init__(self, parents: Ints, labels: tuple[Label, ...] | None, names: Iterable[str] | None = None) -> None:
         """Use `Tree.from_parents`, `Tree.from_paths` or `Tree.balanced`, which check what they are given."""
         put = object.__setattr__
         put(self, "parents", _frozen(parents))
@@ -44,6 +45,7 @@ class Tree:
         levels = _frozen(node_levels(parents))
         put(self, "node_levels", levels)
         put(self, "depth", int(levels.max()) + 1)
+        put(self, "names", () if labels is None else check_names(names, count=self.depth - 1))
         is_leaf = np.bincount(parents[parents >= 0], minlength=parents.size) == 0
         put(self, "leaves", _frozen(np.flatnonzero(is_leaf)))
 
@@ -55,6 +57,8 @@ class Tree:
     """For each node its level; the root is at level 0."""
     depth: int
     """The number of nodes on the longest path from the root to a leaf."""
+    names: tuple[str, ...]
+    """What frames call the label of each level below the root. Cosmetic: trees that differ in names only are equal."""
     leaves: Ints
     """The ids of the leaves, ascending: the order of every vector of leaf counts."""
 
@@ -70,16 +74,17 @@ class Tree:
         return cls(check_parents(parents), None)
 
     @classmethod
-    def from_paths(cls, paths: Iterable[Sequence[Label]]) -> Tree:
+    def from_paths(cls, paths: Iterable[Sequence[Label]], *, names: Iterable[str] | None = None) -> Tree:
         """A tree from the label paths of its leaves, which may have different lengths.
 
-        Leaves keep the order of `paths`. The root is implied: a path names the nodes below it.
+        Leaves keep the order of `paths`. The root is implied: a path names the nodes below it. `names` are for the
+        levels below the root ("region", "city"), as columns of a release; `label_1`, `label_2`, ... by default.
 
         >>> Tree.from_paths([("a", "x"), ("a", "y"), ("b",)]).paths()
         [('a', 'x'), ('a', 'y'), ('b',)]
         """
         parents, labels = read_paths(paths)
-        return cls(np.array(parents, dtype=np.int64), tuple(labels))
+        return cls(np.array(parents, dtype=np.int64), tuple(labels), names)
 
     @classmethod
     def balanced(cls, *, branching: int, depth: int) -> Tree:

@@ -41,8 +41,11 @@ def test_shown_nodes_are_all_ancestors_of_cells():
     tree = OpenTree.bits(3)
     found, order = keys_of(tree, [0b000, 0b001, 0b111], [(0, 3), (1, 3), (0, 1), (2, 2)])
     levels, firsts, lasts = found.shown()
-    frame = found.to_frame(firsts, levels).with_columns(pl.Series("cells", lasts - firsts))
-    assert frame.rows() == [
+    nodes = found.nodes(firsts, levels)
+    prefixes = nodes.words.to_the_right(3)[1].tolist()
+    bits = tree.bits_at(nodes.levels).tolist()
+    assert nodes.parents.tolist() == [-1, 0, 0, 1, 2, 3, 3]
+    assert list(zip(nodes.levels.tolist(), prefixes, bits, (lasts - firsts).tolist(), strict=True)) == [
         (0, 0b000, 0, 4),
         (1, 0b000, 1, 3),
         (1, 0b100, 1, 1),
@@ -61,6 +64,16 @@ def test_no_cells(tree):
     assert found.to_frame().height == 0
     levels, firsts, lasts = found.shown()
     assert levels.size == firsts.size == lasts.size == 0
+
+
+def test_nodes_have_their_own_labels_only():
+    tree = OpenTree.columns(2)
+    found, _ = keys_of(tree, [("a", "x"), ("a", "y"), ("b", "x"), ("c", "z")], [(0, 2), (1, 2), (2, 1)])
+    levels, firsts, _ = found.shown()
+    nodes = found.nodes(firsts, levels)
+    assert [labels.to_list() for labels in nodes.labels] == [["a", "b"], ["x", "y"]]
+    assert nodes.parents.tolist() == [-1, 0, 0, 1, 1]
+    assert nodes.size == 5
 
 
 def test_what_is_released_does_not_depend_on_other_labels():

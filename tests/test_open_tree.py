@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opendp_tree import OpenTree
+from opendp_tree.arguments import RESERVED
 
 
 def common_bits(a, b, width):
@@ -114,12 +115,36 @@ def test_nobody(tree):
     assert occupied.counts.size == occupied.meets.size == occupied.levels.size == 0
 
 
+def test_how_nodes_are_shown_is_no_part_of_a_tree():
+    assert OpenTree.columns(["a", "b"]) == OpenTree.columns(2)
+    assert hash(OpenTree.columns(["a", "b"])) == hash(OpenTree.columns(2))
+    assert OpenTree.columns(["a", "b"]).names == ("a", "b")
+    assert OpenTree.bits(32, shown_as="ipv4") == OpenTree.bits(32)
+    assert OpenTree.bits(32).names == OpenTree.paths("/", depth=3).names == ()
+
+
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
         (lambda: OpenTree("bits", 2, 32, 1), ValueError, r"depth \(2\) must fit width and stride"),
         (lambda: OpenTree("trees", 2), ValueError, r"kind \('trees'\) and depth \(2\) must fit"),
-        (lambda: OpenTree.columns(0), ValueError, r"count \(0\) must be an integer from 1"),
+        (lambda: OpenTree.columns(0), ValueError, r"names \(0\) must be an integer from 1"),
+        (lambda: OpenTree.columns([]), ValueError, "names must hold at least one name"),
+        (lambda: OpenTree.columns("city"), TypeError, r"names \('city'\) must be a collection of texts. Hint: wrap"),
+        (lambda: OpenTree.columns(2.0), TypeError, r"names \(2.0\) must be a collection of texts"),
+        (lambda: OpenTree.columns(["a", 1]), TypeError, "names: 1 must be a text"),
+        (lambda: OpenTree.columns(["a", ""]), ValueError, "names: '' must be a text of at least one letter"),
+        (lambda: OpenTree.columns(["\ud800"]), ValueError, "that can be written as UTF-8"),
+        (lambda: OpenTree.columns(["a", "b", "a"]), ValueError, r"names \(a, b, a\) must be distinct"),
+        *[
+            (lambda name=name: OpenTree.columns(["a", name]), ValueError, f"names: '{name}' must not be one of level")
+            for name in RESERVED
+        ],
+        (lambda: OpenTree("columns", 3, names=("a",)), ValueError, r"names \(a\) must be 2, one for each level"),
+        (lambda: OpenTree("bits", 9, 8, names=("a",)), ValueError, r"names \(a\) must be 0"),
+        (lambda: OpenTree.bits(8, shown_as="ipv4"), ValueError, r"width \(8\) must be 32 to be shown as ipv4"),
+        (lambda: OpenTree.bits(32, shown_as="ipv6"), ValueError, r"width \(32\) must be 128 to be shown as ipv6"),
+        (lambda: OpenTree.bits(32, shown_as="hex"), ValueError, r"shown_as \('hex'\) must be one of"),
         (lambda: OpenTree.bits(129), ValueError, r"width \(129\) must be at most 128"),
         (lambda: OpenTree.bits(0), ValueError, r"width \(0\) must be an integer from 1"),
         (lambda: OpenTree.bits(8, stride=0), ValueError, r"stride \(0\) must be an integer from 1"),

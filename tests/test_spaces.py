@@ -1,8 +1,10 @@
 import numpy as np
 import opendp.prelude as dp
 import pytest
+from opendp._internal import _make_transformation
 
-from opendp_tree import Tree, leaf_domain, node_domain
+import opendp_tree as ot
+from opendp_tree import OpenTree, Tree, leaf_domain, node_domain
 from opendp_tree.spaces import CountSpace
 
 TREE = Tree.balanced(branching=2, depth=3)
@@ -71,3 +73,22 @@ def test_wrong_data_is_an_error_that_does_not_show_it():
     with pytest.raises(TypeError, match=r"the data must be a plain int64 array of shape \(4,\)") as error:
         CountSpace.of(leaf_domain(TREE)).read(np.array([271828] * 3))
     assert "271828" not in str(error.value)
+
+
+def test_chains_fit_whatever_the_columns_are_called():
+    """Names say nothing of the data; the release shows nodes as its measurement's domain says."""
+    for named, plain, keys in (
+        (OpenTree.columns(["region"]), OpenTree.columns(1), [("a",)] * 900),
+        (OpenTree.bits(32, 32, shown_as="ipv4"), OpenTree.bits(32, 32), [10 << 24] * 900),
+    ):
+        for first, second in ((named, plain), (plain, named)):
+            assert leaf_domain(first) == leaf_domain(second)
+            space = leaf_domain(first), dp.l1_distance(T="i64")
+            chain = dp.c.make_chain_mt(
+                ot.make_pruned_descent(leaf_domain(second), space[1], 2.0, delta=1e-6),
+                _make_transformation(*space, *space, lambda counts: counts, lambda d_in: d_in),
+            )
+            release = chain(first.count(keys))
+            assert release.tree.names == second.names
+            assert release.tree.shown_as == second.shown_as
+    assert leaf_domain(OpenTree.columns(2)) != leaf_domain(OpenTree.columns(["region"]))

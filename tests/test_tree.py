@@ -235,3 +235,17 @@ def test_ten_million_nodes(shape):
     inner = np.bincount(up[1:], minlength=nodes) > 0
     below = np.bincount(up[1:], weights=sums[1:], minlength=nodes)
     assert (sums[inner] == below[inner]).all()
+
+
+def test_names_are_for_show():
+    paths = [("a", "x"), ("b",)]
+    tree = Tree.from_paths(paths, names=["region", "city"])
+    assert tree.names == ("region", "city")
+    assert tree == Tree.from_paths(paths)
+    assert tree.digest == Tree.from_paths(paths).digest
+    assert Tree.from_paths(paths).names == ("label_1", "label_2")
+    assert Tree.from_parents([-1, 0]).names == ()
+    with pytest.raises(ValueError, match=r"names \(region\) must be 2, one for each level below the root"):
+        Tree.from_paths(paths, names=["region"])
+    with pytest.raises(ValueError, match="names: 'path' must not be one of"):
+        Tree.from_paths(paths, names=["region", "path"])

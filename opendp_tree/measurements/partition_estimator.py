@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
@@ -22,9 +21,10 @@ from opendp_tree.measurements.tree_partition import partition_group_delta
 from opendp_tree.measurements.truncated_laplace import truncated_laplace_radius
 from opendp_tree.occupied import Occupied
 from opendp_tree.open_cells import cell_keys
+from opendp_tree.open_nodes import OpenNodes
 from opendp_tree.open_tree import OpenTree, SparseCounts
-from opendp_tree.planning.partition import PartitionPlan, plan_partition
 from opendp_tree.postprocess.cell_intervals import noise_bounds, residual_bounds
+from opendp_tree.prediction.partition import PartitionPlan, plan_partition
 from opendp_tree.release import PrivacyStatement, TreeRelease
 from opendp_tree.spaces import check_metric, read_occupied
 from opendp_tree.theorems.interval import Interval, exp, round_up
@@ -206,16 +206,30 @@ class _Setting:
         levels, firsts, lasts = keys.shown()
         held = saturate.range_sums(noisy[order], firsts, lasts)
         is_cell = keys.levels[firsts] == levels
-        return self._release(held, lasts - firsts, is_cell, lambda: keys.to_frame(firsts, levels))
+        return self._release(held, lasts - firsts, is_cell, keys.nodes(firsts, levels))
 
     def _release(
-        self, held: Ints, number: Ints, is_cell: npt.NDArray[np.bool_], frame: Callable[[], Any] | None
+        self, held: Ints, number: Ints, is_cell: npt.NDArray[np.bool_], nodes: OpenNodes | None
     ) -> TreeRelease:
         lower, upper = self._interval(held.astype(np.float64), number, is_cell)
         # A cell holds at least so many people for sure: an estimate raised to that is no further from the truth.
         least = number * float(self.plan.shape.doubt)
         estimates = np.maximum(held, least) + np.where(is_cell, 0.0, self.plan.fill)
-        return TreeRelease(self.tree, estimates, lower, upper, self.confidence, self._statement(), number, frame)
+        hidden = None
+        if nodes is not None:  # a node that is not shown is one without cells
+            none = np.zeros(1, dtype=np.int64)
+            hidden = float(self._interval(none.astype(np.float64), none, none > 0)[1][0])
+        return TreeRelease(
+            self.tree,
+            estimates,
+            lower,
+            upper,
+            self.confidence,
+            self._statement(),
+            cells=number,
+            nodes=nodes,
+            hidden=hidden,
+        )
 
     def _interval(self, held: Floats, number: Ints, is_cell: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
         plan, miss = self.plan, 1 - self.confidence

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,16 +19,15 @@ from opendp_tree import saturate
 from opendp_tree._opendp import make_measurement, to_then
 from opendp_tree.arguments import check_choice, check_integer, check_probability, check_scale, read_distance
 from opendp_tree.measurements.tree_noise import check_weights, level_scales, one_or_all
-from opendp_tree.open_cells import CellKeys, cell_keys
+from opendp_tree.open_cells import cell_keys
 from opendp_tree.open_tree import OpenTree, SparseCounts
-from opendp_tree.release import PrivacyStatement
+from opendp_tree.postprocess.pruned_intervals import PrunedIntervals
+from opendp_tree.release import PrivacyStatement, TreeRelease
 from opendp_tree.spaces import CountSpace, SparseLeafCounts, check_metric, sparse_reader
-from opendp_tree.theorems.discrete_gaussian import gaussian_tail
-from opendp_tree.theorems.interval import Interval, exp, round_up
+from opendp_tree.theorems.interval import round_up
 from opendp_tree.theorems.pruned_descent import (
     hides_for_a_shift,
-    laplace_exponent,
-    laplace_tail,
+    noise_tail,
     pruned_deltas,
     pruned_laplace_epsilon,
 )
@@ -36,41 +35,9 @@ from opendp_tree.theorems.tree_noise import tree_gaussian_rho
 from opendp_tree.theorems.truncated_laplace import smallest_radius
 from opendp_tree.tree import Tree
 
-if TYPE_CHECKING:
-    import polars as pl
-
-__all__ = ["PrunedRelease", "make_pruned_descent", "then_pruned_descent"]
+__all__ = ["make_pruned_descent", "then_pruned_descent"]
 
 Ints = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class PrunedRelease:
-    """The nodes that are shown, from the root down, and their noisy counts.
-
-    `nodes` are ids; an open tree has none, and shows its nodes in `to_frame()`, in the order of `counts`.
-    """
-
-    tree: Tree | OpenTree
-    nodes: Ints
-    counts: Ints
-    statement: PrivacyStatement
-    keys: CellKeys | None = None
-
-    def to_frame(self) -> pl.DataFrame:
-        """One row a shown node: `level` (the root's is 0), where it is, and `count`.
-
-        Where it is: label columns, a node id, or a `prefix`, as the tree has it.
-        """
-        from opendp_tree.frames import node_frame, with_columns
-
-        if not isinstance(self.tree, Tree):
-            assert self.keys is not None
-            return with_columns(self.keys.to_frame(self.nodes, self.keys.levels[self.nodes]), {"count": self.counts})
-        counts, shown = np.zeros(self.tree.node_count, dtype=np.int64), np.zeros(self.tree.node_count, dtype=np.bool_)
-        counts[self.nodes], shown[self.nodes] = self.counts, True
-        frame = node_frame(self.tree, {"count": counts, "shown": shown})
-        return frame.filter(frame["shown"]).drop("shown")
 
 
 @dataclass(frozen=True)
@@ -138,7 +105,7 @@ class Pruning:
             return math.inf
         if self.noise == "gaussian":
             return round_up(tree_gaussian_rho(distance, scales=exact))
-        tails = [tail("laplace", s, at - 1) for s, at in zip(exact, self.thresholds, strict=True)]
+        tails = [noise_tail("laplace", s, at - 1) for s, at in zip(exact, self.thresholds, strict=True)]
         if any((1 - part).lo <= 0 for part in tails):  # noise so small that every new node is shown
             return math.inf
         return round_up(pruned_laplace_epsilon(distance, scales=exact, tails=tails))
@@ -153,18 +120,11 @@ class Pruning:
         return self.loss(distance), self.delta(math.floor(distance))
 
 
-def tail(noise: str, scale: Fraction, at: int) -> Interval:
-    """P(noise >= at), enclosed, or bounded above."""
-    if noise == "gaussian":
-        return gaussian_tail(scale, at)
-    return laplace_tail(exp(-1 / scale), at, power=exp(-laplace_exponent(at) / scale))
-
-
 def level_delta(noise: str, scale: Fraction, threshold: int, d_in: int) -> float:
     """One level's delta, rounded up."""
     if d_in == 0:
         return 0.0
-    one, together = tail(noise, scale, threshold - 1), tail(noise, scale, threshold - d_in)
+    one, together = noise_tail(noise, scale, threshold - 1), noise_tail(noise, scale, threshold - d_in)
     at_once, apart = pruned_deltas(one, together, d_in)
     # The union bound is no smaller, but does not lose its digits where the tail is tiny.
     return max(round_up(at_once), min(round_up(apart), round_up(one * d_in)))
@@ -178,7 +138,7 @@ def lowest_threshold(noise: str, scale: Fraction, delta: Fraction, d_in: int) ->
     def enough(threshold: int) -> bool:
         if threshold < 1 or level_delta(noise, scale, threshold, d_in) > delta:
             return False
-        return noise == "gaussian" or hides_for_a_shift(scale, tail(noise, scale, threshold - 1))
+        return noise == "gaussian" or hides_for_a_shift(scale, noise_tail(noise, scale, threshold - 1))
 
     return smallest_radius(enough)
 
@@ -194,8 +154,9 @@ def make_pruned_descent(
     d_in: int = 1,
     noise: str = "laplace",
     weights: Sequence[float] | None = None,
+    confidence: float = 0.95,
 ) -> Measurement:
-    """The nodes whose noisy counts reach a threshold, found from the root down, with these counts: a `PrunedRelease`.
+    """The nodes whose noisy counts reach a threshold, found from the root down, with these counts: a `TreeRelease`.
 
     Empty nodes are never considered, so the release does not depend on which empty nodes the tree has. Delta is paid
     once, whatever the depth. "laplace" noise is `approximate(max_divergence())`: at distance k, epsilon is k times the
@@ -206,6 +167,11 @@ def make_pruned_descent(
     map then reports exactly `delta` up to that distance. `weights` are as in `make_tree_laplace`, none of them 0.
     `input_domain` is as for `make_tree_sum`, or `leaf_domain` of an `OpenTree`.
 
+    Of a public tree the release says which nodes are `shown`; the others are estimated as 0. Of an open tree it holds
+    none but those. Intervals hold with `confidence`, node by node, if no leaf count is negative: around the noisy count
+    of a shown node; from 0 to a little above the threshold for a hidden one. Being shown favours high noise, so that
+    counts just above the threshold tend to be too high.
+
     >>> import opendp.prelude as dp
     >>> from opendp_tree import Tree, leaf_domain
     >>> dp.enable_features("contrib")
@@ -214,7 +180,7 @@ def make_pruned_descent(
     >>> large.map(1)
     (1.0, 1e-06)
     >>> release = large(tree.count(["ghent"] * 7000 + ["lu"]))
-    >>> [tree.path(node) for node in release.nodes]
+    >>> [tree.path(node) for node in np.flatnonzero(release.shown)]
     [(), ('be',), ('be', 'ghent')]
     """
     assert_features("contrib")
@@ -227,14 +193,16 @@ def make_pruned_descent(
         raise ValueError("weights must be positive: a level that is not measured cannot be descended through")
     scales = level_scales(noise, float(scale), shares)
     pruning = Pruning.of(noise=noise, scales=scales, threshold=threshold, delta=delta, d_in=d_in)
+    level = check_probability(confidence, name="confidence")
     measure = max_divergence() if noise == "laplace" else zero_concentrated_divergence()
 
-    def function(data: Any) -> PrunedRelease:
+    def function(data: Any) -> TreeRelease:
         counts, statement = read(data), _statement(pruning, float(scale))
+        intervals = PrunedIntervals.of(noise=noise, scales=scales, thresholds=pruning.thresholds, confidence=level)
         if isinstance(counts, SparseCounts):
-            return _open_release(counts, pruning, statement)
+            return _open_release(counts, pruning, intervals, float(level), statement)
         assert isinstance(found, Tree)
-        return PrunedRelease(found, *_shown(found, counts, pruning), statement)
+        return _public_release(found, counts, pruning, intervals, float(level), statement)
 
     return make_measurement(input_domain, input_metric, approximate(measure), function, pruning.map)
 
@@ -251,7 +219,13 @@ def _reader(input_domain: Domain, tree: Tree | None) -> tuple[Tree | OpenTree, C
     return found, lambda data: found.sum(space.read(data))
 
 
-def _open_release(counts: SparseCounts, pruning: Pruning, statement: PrivacyStatement) -> PrunedRelease:
+def _open_release(
+    counts: SparseCounts,
+    pruning: Pruning,
+    intervals: PrunedIntervals,
+    confidence: float,
+    statement: PrivacyStatement,
+) -> TreeRelease:
     """A descent over the non-empty nodes of an open tree: each is known by its level and its first place."""
     firsts: list[Ints] = []
     levels: list[LevelCounts] = []
@@ -273,7 +247,33 @@ def _open_release(counts: SparseCounts, pruning: Pruning, statement: PrivacyStat
     keys, order = cell_keys(counts, places, depths)
     by_level = np.argsort(keys.levels, kind="stable")
     noisy = np.concatenate([part for _, part in shown])[order][by_level]
-    return PrunedRelease(counts.tree, by_level, noisy, statement, keys)
+    nodes = keys.nodes(by_level, keys.levels[by_level])
+    lower, upper = intervals.around(noisy, nodes.levels)
+    hidden = float(intervals.hidden.max())
+    return TreeRelease(
+        counts.tree, noisy.astype(np.float64), lower, upper, confidence, statement, nodes=nodes, hidden=hidden
+    )
+
+
+def _public_release(
+    tree: Tree,
+    counts: Ints,
+    pruning: Pruning,
+    intervals: PrunedIntervals,
+    confidence: float,
+    statement: PrivacyStatement,
+) -> TreeRelease:
+    """All nodes by id; those that are not shown may hold as much as the first hidden one on their path may."""
+    nodes, noisy = _shown(tree, counts, pruning)
+    estimates, lower, upper = np.zeros((3, tree.node_count))
+    shown = np.zeros(tree.node_count, dtype=np.bool_)
+    shown[nodes], estimates[nodes] = True, noisy
+    upper[tree.root] = intervals.hidden[0]
+    for level, below in enumerate(tree.levels[1:], start=1):
+        above = tree.parents[below]
+        upper[below] = np.where(shown[above], intervals.hidden[level], upper[above])
+    lower[nodes], upper[nodes] = intervals.around(noisy, tree.node_levels[nodes])
+    return TreeRelease(tree, estimates, lower, upper, confidence, statement, shown=shown)
 
 
 def _shown(tree: Tree, counts: Ints, pruning: Pruning) -> tuple[Ints, Ints]:
@@ -300,6 +300,7 @@ def _statement(pruning: Pruning, scale: float) -> PrivacyStatement:
         else ("rho", "approximate(zero_concentrated_divergence)")
     )
     parameters: dict[str, int | float | str | None] = {
+        "noise": pruning.noise,
         "scale": scale,
         "thresholds": one_or_all(pruning.thresholds),
     }

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import lru_cache
 
+from opendp_tree.theorems.discrete_gaussian import gaussian_tail
 from opendp_tree.theorems.interval import Interval, Real, exp
+from opendp_tree.theorems.truncated_laplace import smallest_radius
 
 
 def laplace_tail(q: Real, at: int, *, power: Real | None = None) -> Real:
@@ -80,3 +83,38 @@ def pruned_laplace_epsilon(d_in: Fraction, *, scales: Sequence[Fraction], tails:
             worse = max((1 / (1 - tail)).ln().hi, Interval.of(1 / scale).hi)
             rest = rest + Interval(worse, worse)
     return (Interval.of(shifts) + rest) * Interval.of(d_in)
+
+
+def noise_tail(noise: str, scale: Fraction, at: int) -> Interval:
+    """P(z >= at) for "laplace" or "gaussian" noise on the integers, enclosed, or bounded above.
+
+    >>> round(float(noise_tail("laplace", Fraction(2), 7).hi), 6)
+    0.018797
+    """
+    if noise == "gaussian":
+        return gaussian_tail(scale, at)
+    return laplace_tail(exp(-1 / scale), at, power=exp(-laplace_exponent(at) / scale))
+
+
+@lru_cache(maxsize=4096)
+def noise_bound(noise: str, scale: Fraction, chance: Fraction) -> int:
+    """The least bound that noise exceeds with at most this chance, on both sides together.
+
+    >>> noise_bound("laplace", Fraction(2), Fraction(1, 20)), noise_bound("gaussian", Fraction(2), Fraction(1, 20))
+    (6, 4)
+    """
+
+    def suffices(bound: int) -> bool:
+        return noise_tail(noise, scale, bound + 1).hi * 2 <= chance
+
+    return 0 if scale == 0 or suffices(0) else smallest_radius(suffices)
+
+
+def pruned_chances(miss: Fraction, depth: int) -> tuple[Fraction, Fraction]:
+    """How the chance of a missed count is shared: to a node's own noise, on both sides together; and to the noise of
+    each node on its path, on the side that hides it.
+
+    >>> pruned_chances(Fraction(1, 20), 4)
+    (Fraction(9, 200), Fraction(1, 800))
+    """
+    return miss * Fraction(9, 10), miss / 10 / depth

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -27,6 +28,7 @@ from opendp_tree._opendp import make_transformation, to_then, total_bound
 from opendp_tree.arguments import check_choice, check_integer
 from opendp_tree.frame_spaces import column_kinds
 from opendp_tree.keys import Key
+from opendp_tree.open_tree import OpenTree
 from opendp_tree.spaces import leaf_domain
 from opendp_tree.theorems.leaf_counts import leaf_counts_l1, per_person
 from opendp_tree.tree import Path, Tree
@@ -80,33 +82,73 @@ def make_leaf_counts(
     (array([2, 1]), 1)
     """
     assert_features("contrib")
-    key = Key.of(by)
-    kinds = column_kinds(input_domain)
-    key.check_kinds(kinds)
-    metric, distance = _read_metric(input_metric)
-    unit, changed = _read_unit(metric, kinds)
-    limits = _read_limits(unit, rows_per_unit, leaves_per_unit, rows_per_leaf)
-    most = (
-        1 if limits is None else per_person(rows=limits.rows, leaves=limits.leaves, rows_per_leaf=limits.rows_per_leaf)
+    counting = LeafCounting.of(
+        input_domain,
+        input_metric,
+        by=by,
+        tree=tree,
+        nulls=nulls,
+        other=other,
+        rows_per_unit=rows_per_unit,
+        leaves_per_unit=leaves_per_unit,
+        rows_per_leaf=rows_per_leaf,
     )
-    lookup, place = _read_tree(key, tree, other, kinds)
-    drop = _read_nulls(nulls, key, tree) == "drop"
-    used = dict.fromkeys(key.columns_used if unit is None else (*key.columns_used, unit))
-
-    from opendp_tree.frame_counts import RowCounter
-
-    counter = RowCounter(key, {name: kinds[name] for name in used}, drop, unit, limits, lookup, place)
     return make_transformation(
         input_domain,
         input_metric,
-        leaf_domain(key.open_tree() if tree is None else tree),
+        leaf_domain(counting.tree),
         l1_distance(T="i64"),
-        counter.count,
-        lambda d_in: leaf_counts_l1(distance(d_in), per_unit=most, changed=changed),
+        counting.count,
+        counting.stability_map,
     )
 
 
 then_leaf_counts = to_then(make_leaf_counts)
+
+
+@dataclass(frozen=True)
+class LeafCounting:
+    """The parts of the transformation, checked."""
+
+    tree: Tree | OpenTree
+    count: Callable[[Any], Any]
+    stability_map: Callable[[Any], int]
+
+    @classmethod
+    def of(
+        cls,
+        input_domain: Domain,
+        input_metric: Metric,
+        *,
+        by: Key | str | Sequence[str],
+        tree: Tree | None = None,
+        nulls: str | None = None,
+        other: Path | None = None,
+        rows_per_unit: int | None = None,
+        leaves_per_unit: int | None = None,
+        rows_per_leaf: int = 1,
+    ) -> LeafCounting:
+        """Checks the arguments of `make_leaf_counts`."""
+        key, kinds = Key.of(by), column_kinds(input_domain)
+        key.check_kinds(kinds)
+        metric, distance = _read_metric(input_metric)
+        unit, changed = _read_unit(metric, kinds)
+        limits = _read_limits(unit, rows_per_unit, leaves_per_unit, rows_per_leaf)
+        most = 1
+        if limits is not None:
+            most = per_person(rows=limits.rows, leaves=limits.leaves, rows_per_leaf=limits.rows_per_leaf)
+        lookup, place = _read_tree(key, tree, other, kinds)
+        drop = _read_nulls(nulls, key, tree) == "drop"
+        used = dict.fromkeys(key.columns_used if unit is None else (*key.columns_used, unit))
+
+        from opendp_tree.frame_counts import RowCounter
+
+        counter = RowCounter(key, {name: kinds[name] for name in used}, drop, unit, limits, lookup, place)
+
+        def stability_map(d_in: Any) -> int:
+            return leaf_counts_l1(distance(d_in), per_unit=most, changed=changed)
+
+        return cls(key.open_tree() if tree is None else tree, counter.count, stability_map)
 
 
 def _read_metric(metric: Metric) -> tuple[Metric, Callable[[Any], int]]:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opendp_tree import OpenTree, Tree, leaf_domain, make_partition_estimator, plan_partition
-from opendp_tree.planning.partition import PartitionPlan
+from opendp_tree.prediction.partition import PartitionPlan
 from opendp_tree.theorems.tree_partition import PartitionShape
 
 L1 = dp.l1_distance(T="i64")
@@ -104,6 +104,7 @@ def test_public_and_open_trees_agree():
         (2, "a", "x", None, 90.0, 2),
         (2, "a", "y", None, 30.0, 1),
         (3, "a", "x", "deep", 50.0, 1),
+        (3, "a", "x", "(other)", 40.0, 1),
     ]
     public = Tree.from_paths([("a", "y"), ("b",), ("a", "x", "deep")])
     release = estimator(public, **budget)(np.array([30, 25, 50]))

@@ -10,10 +10,10 @@ from scipy import stats
 
 import opendp_tree as ot
 from opendp_tree import OpenTree, Tree, leaf_domain, make_pruned_descent, then_pruned_descent
-from opendp_tree.measurements.pruned_descent import LevelCounts, descend, tail
+from opendp_tree.measurements.pruned_descent import LevelCounts, descend
 from opendp_tree.theorems.discrete_gaussian import gaussian_tail
 from opendp_tree.theorems.interval import exp, round_up
-from opendp_tree.theorems.pruned_descent import laplace_tail
+from opendp_tree.theorems.pruned_descent import laplace_tail, noise_tail
 from tests.test_least_squares import random_tree
 
 L1 = dp.l1_distance(T="i64")
@@ -91,21 +91,71 @@ def test_only_children_of_shown_nodes_are_shown_and_empty_nodes_never(seed, law)
     leaves = rng.integers(0, 30, tree.leaf_count) * (rng.random(tree.leaf_count) < 0.5)
     release = make_pruned_descent(leaf_domain(tree), L1, 3.0, threshold=1, noise=law)(leaves)
     counts = tree.sum(leaves)
-    shown = set(release.nodes.tolist())
-    assert (counts[release.nodes] > 0).all()
+    shown = set(np.flatnonzero(release.shown).tolist())
+    assert (counts[release.shown] > 0).all()
     assert all(tree.parents[node] in shown or node == tree.root for node in shown)
-    assert (release.counts >= 1).all()
-    assert (np.diff(tree.node_levels[release.nodes]) >= 0).all()
+    assert (release.estimates[release.shown] >= 1).all()
+    assert (release.estimates[~release.shown] == 0).all()
 
 
 def test_without_noise_the_threshold_decides():
     leaves = np.array([50, 3, 10, 0])
     release = make_pruned_descent(*SPACE, 1e-6, threshold=10)(leaves)
-    assert [TREE.path(node) for node in release.nodes] == [(), ("a",), ("b",), ("a", "x"), ("b", "z")]
-    assert release.counts.tolist() == [63, 53, 10, 50, 10]
+    assert [TREE.path(node) for node in np.flatnonzero(release.shown)] == [
+        (),
+        ("a",),
+        ("a", "x"),
+        ("b",),
+        ("b", "z"),
+    ]
     frame = release.to_frame()
-    assert frame.columns == ["level", "label_1", "label_2", "count"]
-    assert frame["count"].to_list() == [63, 53, 10, 50, 10]
+    assert frame.select("path", "estimate", "lower", "upper", "shown", "other").rows() == [
+        ("", 63.0, 63.0, 63.0, True, False),
+        ("a", 53.0, 53.0, 53.0, True, False),
+        ("b", 10.0, 10.0, 10.0, True, False),
+        ("c", 0.0, 0.0, 9.0, False, False),
+        ("a / x", 50.0, 50.0, 50.0, True, False),
+        ("a / y", 0.0, 0.0, 9.0, False, False),
+        ("a / (other)", 3.0, None, None, True, True),
+        ("b / z", 10.0, 10.0, 10.0, True, False),
+    ]
+
+
+def test_hidden_nodes_are_bounded_by_the_threshold_that_hid_the_first_of_them():
+    """Thresholds differ from level to level; what is below a hidden node may hold no more than it."""
+    weights = [4, 1, 1]
+    release = make_pruned_descent(*SPACE, 3.0, delta=1e-6, weights=weights)(np.array([900, 1, 1, 0]))
+    thresholds = [int(part) for part in release.statement.parameters["thresholds"].split(", ")]
+    assert thresholds[0] < thresholds[1] == thresholds[2]
+    by_path = {TREE.path(node): node for node in range(TREE.node_count)}
+    upper = {path: release.upper[node] for path, node in by_path.items()}
+    assert not release.shown[by_path[("b",)]]
+    assert upper[("b",)] == upper[("b", "z")] == upper[("c",)] == upper[("a", "y")] > thresholds[1]
+    nobody = make_pruned_descent(*SPACE, 3.0, delta=1e-6, weights=weights)(np.zeros(4, dtype=np.int64))
+    assert (nobody.upper == nobody.upper[0]).all()
+    assert thresholds[0] <= nobody.upper[0] < upper[("b",)]
+    assert not nobody.shown.any()
+    assert (nobody.lower == 0).all()
+
+
+@pytest.mark.parametrize("law", ["laplace", "gaussian"])
+def test_intervals_hold_node_by_node(law):
+    """20,000 chains below one root: misses are rarer than promised; false alarm 1e-9. Half the nodes are hidden."""
+    copies, confidence = 20_000, 0.8
+    parents = np.concatenate(([-1], np.zeros(copies), np.arange(1, copies + 1), np.arange(1, copies + 1))).astype(int)
+    tree = Tree.from_parents(parents)
+    low = make_pruned_descent(leaf_domain(tree), L1, 4.0, threshold=30, noise=law, confidence=confidence)
+    leaves = np.tile([24, 12], copies).reshape(-1, 2).T.ravel()
+    truth, release = tree.sum(leaves), low(leaves)
+    assert 0.1 < release.shown.mean() < 0.9
+    missed = (release.lower > truth) | (release.upper < truth)
+    for nodes in (slice(1, copies + 1), slice(copies + 1, 2 * copies + 1), slice(2 * copies + 1, None)):
+        found = int(missed[nodes].sum())
+        assert stats.binomtest(found, copies, 1 - confidence, alternative="greater").pvalue > FALSE_ALARM
+    # Power: intervals that are four narrower on each side do not hold.
+    narrow = release.shown & ((release.lower + 4 > truth) | (release.upper - 4 < truth))
+    wrong = int(narrow[1 : copies + 1].sum())
+    assert stats.binomtest(wrong, copies, 1 - confidence, alternative="greater").pvalue < FALSE_ALARM
 
 
 @pytest.mark.parametrize("law", ["laplace", "gaussian"])
@@ -115,8 +165,8 @@ def test_new_nodes_are_shown_as_often_as_delta_says(law):
     leaves = np.ones(200_000, dtype=np.int64)
     leaves[0] = 10**6
     release = make_pruned_descent(leaf_domain(star), L1, 2.0, threshold=7, noise=law)
-    shown = release(leaves).nodes.size - 2
-    rate, wrong = (float(tail(law, Fraction(2), at).hi) for at in (6, 7))
+    shown = int(release(leaves).shown.sum()) - 2
+    rate, wrong = (float(noise_tail(law, Fraction(2), at).hi) for at in (6, 7))
     assert stats.binomtest(shown, 199_999, rate).pvalue > FALSE_ALARM
     assert stats.binomtest(shown, 199_999, wrong).pvalue < FALSE_ALARM
     assert rate <= release.map(1)[1]
@@ -163,7 +213,7 @@ def test_the_context_solves_for_the_scale():
     )
     query = context.query().pruned_descent(delta=1e-6)
     assert query.param() == pytest.approx(3.0, rel=1e-6)
-    assert query.release().nodes.size == 3
+    assert query.release().shown.sum() == 3
 
 
 @pytest.mark.parametrize(
@@ -178,6 +228,8 @@ def test_the_context_solves_for_the_scale():
         ({"threshold": 5, "noise": "normal"}, ValueError, r"noise \('normal'\) must be one of 'laplace', 'gaussian'"),
         ({"threshold": 5, "weights": [1, 0, 1]}, ValueError, "weights must be positive"),
         ({"threshold": 5, "weights": [1, 1]}, ValueError, "weights must hold one number for each of the 3 levels"),
+        ({"threshold": 5, "confidence": 1.0}, ValueError, r"confidence \(1.0\) must be above 0 and below 1"),
+        ({"threshold": 5, "confidence": "high"}, TypeError, r"confidence \('high'\) must be a number"),
         ({"threshold": 5, "scale": -1.0}, ValueError, r"scale \(-1.0\) must be finite and non-negative"),
         ({"threshold": 5, "tree": Tree.from_parents([-1])}, ValueError, "must be the tree of input_domain"),
     ],
@@ -193,22 +245,27 @@ def test_open_and_public_trees_agree():
     tree = OpenTree.columns(2)
     space = leaf_domain(tree), dp.l1_distance(T="i64")
     release = (space >> then_pruned_descent(0.02, threshold=10))(tree.count(rows))
-    assert release.to_frame().rows() == [
-        (0, None, None, 104),
-        (1, "a", None, 77),
-        (1, "b", None, 25),
-        (2, "a", "x", 40),
-        (2, "a", "y", 30),
+    assert release.to_frame().select("level", "label_1", "label_2", "estimate", "other").rows() == [
+        (0, None, None, 104, False),
+        (1, "a", None, 77, False),
+        (1, "b", None, 25, False),
+        (1, "(other)", None, 2, True),
+        (2, "a", "x", 40, False),
+        (2, "a", "y", 30, False),
+        (2, "a", "(other)", 7, True),
     ]
+    assert release.hidden == 9
     public = Tree.from_paths([("a", "x"), ("a", "y"), ("b",), ("c", "z")])
     space = leaf_domain(public), dp.l1_distance(T="i64")
     found = (space >> then_pruned_descent(0.02, threshold=10))(public.count([row for row in rows if row != ("a",)]))
-    assert found.to_frame().rows() == [
-        (0, None, None, 97),
-        (1, "a", None, 70),
-        (1, "b", None, 25),
-        (2, "a", "x", 40),
-        (2, "a", "y", 30),
+    frame = found.to_frame()
+    assert frame.filter(frame["shown"]).select("level", "label_1", "label_2", "estimate", "other").rows() == [
+        (0, None, None, 97, False),
+        (1, "a", None, 70, False),
+        (1, "b", None, 25, False),
+        (1, "(other)", None, 2, True),
+        (2, "a", "x", 40, False),
+        (2, "a", "y", 30, False),
     ]
 
 
@@ -228,7 +285,7 @@ def test_open_trees_without_people_show_the_root_at_most():
     tree = OpenTree.bits(8)
     large = (leaf_domain(tree), dp.l1_distance(T="i64")) >> then_pruned_descent(1.0, delta=1e-6)
     assert large(tree.count([])).to_frame().height == 0
-    assert large(tree.count([7] * 10_000)).to_frame()["bits"].to_list() == list(range(9))
+    assert large(tree.count([7] * 10_000)).to_frame(other=False)["bits"].to_list() == list(range(9))
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
