@@ -14,6 +14,7 @@ from pathlib import Path
 from benchmarks import (
     consistent,
     crossovers,
+    leaf_counts,
     multiplicative_estimator,
     noise,
     open_categories,
@@ -37,6 +38,7 @@ BENCHMARKS = (
     partition_error,
     partition_speed,
     scale,
+    leaf_counts,
     rows_to_release,
     open_categories,
 )

@@ -186,7 +186,7 @@ def test_instants_beyond_the_calendar_count_as_null(unit, zone):
     ends = [2**63 - 1, -(2**63) + 1, -(2**63), 10**15]
     frame = pl.DataFrame({"k": pl.Series([*ends, 0], dtype=pl.Int64).cast(pl.Datetime(unit, zone))})
     found = as_paths(make_leaf_counts(frame_domain(frame), ROWS, by=Key.date("k", parts=("year",)))(frame))
-    beyond = {"ms": 4, "us": 3, "ns": 0 if zone is None else 3}  # without a zone, nanoseconds reach no further
+    beyond = {"ms": 4, "us": 3, "ns": 0 if zone is None else 3}  # the calendar holds all nanoseconds, but not in zones
     assert found.get((None,), 0) == beyond[unit]
     assert sum(found.values()) == 5
     days = pl.DataFrame({"k": pl.Series([2**31 - 1, -(2**31), 0], dtype=pl.Int32).cast(pl.Date)})
