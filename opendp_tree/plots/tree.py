@@ -147,13 +147,14 @@ def _marker(nodes: Nodes, interval: str) -> dict[str, Any]:
 
 
 def _ink(colour: float | str) -> str:
-    """Black or white, whichever reads better on a node's colour."""
-    steps = [[int(each[place : place + 2], 16) / 255 for place in (1, 3, 5)] for each in COLOURS]
+    """Dark or white, whichever reads better on a node's colour."""
     if isinstance(colour, str):
-        return INK
+        return DARK
     at = np.linspace(np.log10(SURE), np.log10(UNSURE), len(COLOURS))
-    red, green, blue = (np.interp(colour, at, channel) ** 2.2 for channel in zip(*steps, strict=True))
-    light = 0.2126 * red + 0.7152 * green + 0.0722 * blue
+    light = 0.0
+    for weight, place in ((0.2126, 1), (0.7152, 3), (0.0722, 5)):
+        channel = [int(each[place : place + 2], 16) / 255 for each in COLOURS]
+        light += weight * float(np.interp(colour, at, channel)) ** 2.2
     return "white" if light < 0.2 else DARK
 
 
