@@ -16,7 +16,7 @@ from opendp.mod import Measurement
 
 from opendp_tree.cli.parser import METHODS, OUTPUTS, float_below
 from opendp_tree.cli.source import Source, open_source
-from opendp_tree.cli.terminal import CommandError, Exit, Progress, table
+from opendp_tree.cli.terminal import CommandError, Exit, Progress, silenced, table
 from opendp_tree.files import PendingFile
 from opendp_tree.frames.spaces import frame_domain
 from opendp_tree.ledger import Ledger
@@ -46,7 +46,8 @@ def run_release(options: argparse.Namespace) -> Exit:
             entry = ledger.reserve({"epsilon": options.epsilon, "delta": options.delta}, _note(options, source))
         progress.step("counting")
         try:
-            release: TreeRelease = measurement(source.frame)
+            with silenced():
+                release: TreeRelease = measurement(source.frame)
             content = _encode(release, form)
             if output is None:
                 sys.stdout.buffer.write(content)
@@ -144,7 +145,8 @@ def _check_readable(name: str, source: Source) -> None:
     from opendp_tree.frames.files import FRAME_ERRORS, read_all
 
     try:
-        read_all(source.frame)
+        with silenced():
+            read_all(source.frame)
     except FRAME_ERRORS:
         raise CommandError(
             Exit.FAILURE, f"{name} is damaged or not in UTF-8; nothing was spent. Hint: mend it"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from opendp_tree.cli.terminal import CommandError, Exit
+from opendp_tree.cli.terminal import CommandError, Exit, silenced
 from opendp_tree.keys import Key
 from opendp_tree.open_tree import OpenTree
 from opendp_tree.tree import Tree
@@ -80,7 +80,8 @@ def _read_tree(options: argparse.Namespace, key: Key, frame: pl.LazyFrame) -> Tr
         raise CommandError(Exit.USAGE, "--tree goes with --by or --path. Hint: leave it out")
     listed = _scan(options.tree, None, key.columns_used)
     try:
-        paths = read_paths(listed, key.columns_used, like=frame, separator=key.separator, depth=key.depth)
+        with silenced():
+            paths = read_paths(listed, key.columns_used, like=frame, separator=key.separator, depth=key.depth)
     except FRAME_ERRORS:
         raise CommandError(Exit.FAILURE, f"{options.tree} cannot be read. Hint: is it damaged?") from None
     if not paths:
@@ -104,8 +105,9 @@ def _scan(name: str, given: str | None, columns: tuple[str, ...]) -> pl.LazyFram
     if path.stat().st_size == 0:
         raise CommandError(Exit.FAILURE, f"{name} is empty. Hint: even a file without rows must name its columns")
     try:
-        frame = scan_file(path, file_format=form)
-        found = frame.collect_schema().names()
+        with silenced():
+            frame = scan_file(path, file_format=form)
+            found = frame.collect_schema().names()
     except FRAME_ERRORS:
         raise CommandError(
             Exit.FAILURE, f"{name} cannot be read as {form}, in UTF-8. Hint: --format, or convert it"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from enum import IntEnum
 
-__all__ = ["CommandError", "Exit", "Progress", "table"]
+__all__ = ["CommandError", "Exit", "Progress", "silenced", "table"]
 
 
 class Exit(IntEnum):
@@ -43,6 +45,24 @@ class Progress:
         """Leave this behind instead."""
         if self.shown:
             print(f"\r\033[K{text}", end="\n" if text else "", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def silenced() -> Iterator[None]:
+    """Nothing reaches standard error. Polars' threads write there, row counts too, when a damaged file makes them panic."""
+    try:
+        kept = os.dup(2)
+    except OSError:  # it is closed: silent already
+        yield
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

@@ -191,6 +191,17 @@ def test_failures_are_one_line_with_a_hint_and_no_data_and_leave_nothing(tmp_pat
         assert sorted(os.listdir(tmp_path)) == before, words
 
 
+def test_what_polars_writes_when_it_panics_is_not_shown(tmp_path, capfd, monkeypatch):
+    def panic(frame):
+        os.write(2, b"thread panicked: secret\n")
+        raise RuntimeError("secret")
+
+    monkeypatch.setattr("opendp_tree.cli.release.build_measurement", lambda *_: panic)
+    out = tmp_path / "out.csv"
+    assert main(["release", write_rows(tmp_path), "--by", "region", *BUDGET, "-o", str(out)]) == 1
+    assert re.fullmatch(r"opendp-tree: the release failed \(RuntimeError\)\. Hint: .*\n", capfd.readouterr().err)
+
+
 def test_damaged_files_cost_nothing(tmp_path, capsys):
     failures(tmp_path)
     book = tmp_path / "ledger"
