@@ -123,7 +123,9 @@ def battery(
     else:  # a cell on the way keeps its place, so that a node tested once is the worst chain
         chosen = [(Situation(Shape(1), weight), copies) for weight in weights]
         if depth > 2:
-            chosen += [(Situation(Shape(depth - 1), weight), copies // 4) for weight in weights[::2]]
+            chosen += [
+                (Situation(Shape(depth - 1), weight), copies // (2 if depth <= 12 else 4)) for weight in weights[::2]
+            ]
             chain = min(depth - 2, LONGEST_CELL_CHAIN)
             chosen += _with_cells(chain, alpha, threshold, spread, count_scale, copies)
     return _build(chosen)
@@ -185,15 +187,16 @@ def estimates_of(release: Any, tree: Tree) -> Floats:
 
 def _worst(groups: dict[str, Floats]) -> Measured:
     names = list(groups)
-    halves = [np.array([groups[name][start::2].mean() for name in names]) for start in (0, 1)]
-    chosen = [int(np.argmax(half)) for half in halves]
-    square = (halves[0][chosen[1]] + halves[1][chosen[0]]) / 2
-    name = names[int(np.argmax(halves[0] + halves[1]))]
-    samples = groups[name]
-    error = math.sqrt(square)
-    # The error of a root: that of the mean, over twice the root.
-    spread = float(samples.std()) / math.sqrt(samples.size)
-    return Measured(error, spread / (2 * error) if error > 0 else 0.0, name, samples.size)
+    halves = [[groups[name][start::2] for name in names] for start in (0, 1)]
+    means = np.array([[half.mean() for half in part] for part in halves])
+    errors = np.array([[half.std() / math.sqrt(half.size) for half in part] for part in halves])
+    # Rare large errors make a group's mean large by chance, and its standard error with it: so less the latter.
+    first, second = np.argmax(means - errors, axis=1)
+    square = (means[1, first] + means[0, second]) / 2
+    spread = math.hypot(errors[1, first], errors[0, second]) / 2
+    place = int(np.argmax(means.sum(axis=0) - errors.sum(axis=0)))
+    root = math.sqrt(square)  # whose error is that of the square, over twice the root
+    return Measured(root, spread / (2 * root) if root > 0 else 0.0, names[place], groups[names[place]].size)
 
 
 def _with_cells(
