@@ -116,7 +116,7 @@ class OpenTree:
         from opendp_tree.frames.coding import code_columns, code_paths
 
         if self.kind == "columns":
-            return SparseCounts.of_labels(self, *code_columns(keys, self.depth - 1))
+            return SparseCounts.of_labels(self, *code_columns(keys, self.names))
         coded, people = code_paths(keys, self.separator, self.depth - 1)
         return SparseCounts.of_labels(self, *coded, people=people)
 

@@ -19,11 +19,17 @@ Coded = tuple[npt.NDArray[np.int64], tuple[Any, ...]]
 """Rows of codes, one column a level, in which -1 ends a row; and for each level the labels that its codes stand for."""
 
 
-def code_columns(keys: Any, count: int) -> Coded:
-    """Rows of labels: a frame with one column a level, or tuples, of which shorter ones stop early."""
+def code_columns(keys: Any, names: Sequence[str]) -> Coded:
+    """Rows of labels: a frame with one column a level, or tuples, of which shorter ones stop early.
+
+    A frame's columns are taken by `names`, the levels', if they are called so, and as they come if not.
+    """
+    count = len(names)
     if isinstance(keys, pl.DataFrame):
         if keys.width != count:
             raise ValueError(f"keys must have {count} columns, found {keys.width}")
+        if set(keys.columns) == set(names):
+            keys = keys[list(names)]
         for name, dtype in keys.schema.items():
             if not (dtype in _TEXTS or dtype == pl.Boolean or dtype.is_integer() or dtype.is_temporal()):
                 raise TypeError(f"keys: column {name!r} ({dtype}) must hold texts, integers, truth values or times")

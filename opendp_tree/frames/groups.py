@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import date
-from typing import Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, timedelta
+from typing import Any, Literal, TypeVar
 
+import numpy as np
 import polars as pl
+from polars import selectors
 
 from opendp_tree.keys import Key
 
+Found = TypeVar("Found")
 KEY, UNIT, PEOPLE = "key", "unit", "people"
 FIRST_DAY, LAST_DAY = (date(1, 1, 1) - date(1970, 1, 1)).days, (date(9999, 12, 31) - date(1970, 1, 1)).days
 _TICKS_A_SECOND = {"ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -34,7 +37,7 @@ def kinds_of(schema: Mapping[str, Any]) -> dict[str, str]:
 
 def schema_of(value: Any) -> pl.Schema | None:
     """The schema of a frame, lazy or not; None for anything else."""
-    return value.collect_schema() if isinstance(value, (pl.LazyFrame, pl.DataFrame)) else None
+    return guarded(value.collect_schema) if isinstance(value, (pl.LazyFrame, pl.DataFrame)) else None
 
 
 def read_schema(columns: Any) -> pl.Schema:
@@ -45,6 +48,12 @@ def read_schema(columns: Any) -> pl.Schema:
     if not isinstance(columns, Mapping) or not columns:
         raise TypeError("columns must give each column's data type, or be a frame. Hint: {'city': pl.String}")
     return pl.DataFrame(schema=dict(columns)).schema
+
+
+def narrowed(frame: Any, names: Sequence[str]) -> pl.LazyFrame:
+    """These columns alone. A selector takes names as they are, where Polars reads some as patterns."""
+    lazy: pl.LazyFrame = frame.lazy()
+    return lazy.select(selectors.by_name(*names))
 
 
 def empty_frame(schema: Mapping[str, Any]) -> pl.LazyFrame:
@@ -70,7 +79,7 @@ def group_rows(frame: pl.LazyFrame, key: Key, unit: str | None) -> pl.DataFrame:
 
     With a unit, one row for each key of each unit, in the column `unit`. Rows without a unit are left out.
     """
-    schema = frame.collect_schema()
+    schema = guarded(frame.collect_schema)
     names = key_names(key)
     selected = [
         _coarse(column, key, schema[column]).alias(name) for column, name in zip(key.columns_used, names, strict=True)
@@ -78,7 +87,8 @@ def group_rows(frame: pl.LazyFrame, key: Key, unit: str | None) -> pl.DataFrame:
     if unit is not None:
         selected.append(pl.col(unit).alias(UNIT))
         names.append(UNIT)
-    groups = _collect(frame.select(selected).group_by(names).agg(pl.len().cast(pl.Int64).alias(PEOPLE)), len(names))
+    grouped = frame.select(selected).group_by(names).agg(pl.len().cast(pl.Int64).alias(PEOPLE))
+    groups = guarded(lambda: _collect(grouped, len(names)))
     return groups if unit is None else groups.filter(pl.col(UNIT).is_not_null())
 
 
@@ -89,14 +99,34 @@ def key_names(key: Key) -> list[str]:
 
 def _collect(frame: pl.LazyFrame, columns: int) -> pl.DataFrame:
     # Counting piece by piece is the faster way, but for several columns of a frame that is in memory already.
+    files = " SCAN " in frame.explain(optimized=False)
+    engine: Literal["streaming", "in-memory"] = "streaming" if files or columns == 1 else "in-memory"
+    return frame.collect(engine=engine)
+
+
+def guarded(work: Callable[[], Found]) -> Found:
+    """What Polars finds. Its errors, and those of Python functions in a plan, may quote values: they stop here."""
     try:
-        files = " SCAN " in frame.explain(optimized=False)
-        engine: Literal["streaming", "in-memory"] = "streaming" if files or columns == 1 else "in-memory"
-        return frame.collect(engine=engine)
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        kind = type(error).__name__
-    # Polars quotes values that it cannot read, so its message stops here.
-    raise RuntimeError(f"reading the frame failed ({kind}); the details are withheld because they may hold data")
+        return work()
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException:
+        pass
+    raise RuntimeError("reading the frame failed; the details are withheld because they may hold data")
+
+
+def frozen_argument(value: Any) -> Any:
+    """An argument of a step as something that nobody can change: expressions, plain values, and collections of them."""
+    if value is None or isinstance(value, (str, int, float, timedelta, date, pl.Expr, pl.DataType)):
+        return value
+    if isinstance(value, type) and issubclass(value, pl.DataType):
+        return value
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, (list, tuple)):
+        return tuple(frozen_argument(each) for each in value)
+    kind = type(value).__name__
+    raise TypeError(f"a step's argument ({kind}) must be an expression, a plain value, or a list of them")
 
 
 def _coarse(name: str, key: Key, dtype: pl.DataType) -> pl.Expr:

@@ -98,8 +98,6 @@ def _bit_labels(given: pl.Series, key: Key) -> tuple[tuple[pl.Series, ...], Bool
     columns = []
     for start in range(0, key.width, key.stride):
         stop = min(start + key.stride, key.width)
-        if stop - start > 63:
-            raise ValueError(f"by: stride ({key.stride}) must be at most 63 for a public tree, whose labels are int64")
         chunk = _bits(high, low, key.width - stop, stop - start).astype(np.int64)
         columns.append(pl.select(pl.when(pl.Series(valid)).then(pl.Series(chunk))).to_series())
     return tuple(columns), ~valid

@@ -48,8 +48,9 @@ class FrameColumns:
         """The frame, lazy, once it is sure to be a member."""
         if not self.holds(data):
             raise TypeError("the data must be a Polars frame with the columns and data types of input_domain")
-        lazy: pl.LazyFrame = data.lazy().select([name for name, _ in self.types])
-        return lazy
+        from opendp_tree.frames.groups import narrowed
+
+        return narrowed(data, [name for name, _ in self.types])
 
 
 def frame_domain(columns: Mapping[str, Any] | pl.LazyFrame | pl.DataFrame) -> Domain:

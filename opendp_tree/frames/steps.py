@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from opendp.metrics import l1_distance
-from opendp.mod import ChangeOneIdDistance, Domain, FrameDistance, LazyFrameDomain, Metric, Transformation
+from opendp.mod import Domain, FrameDistance, LazyFrameDomain, Metric, SymmetricIdDistance, Transformation
 from opendp.transformations import make_stable_lazyframe
 
-from opendp_tree._opendp import is_lazy_method, lazy_query, make_transformation
+from opendp_tree._opendp import lazy_query, make_transformation
+from opendp_tree.arguments import check_choice
 from opendp_tree.frames.spaces import FrameColumns
 from opendp_tree.spaces import leaf_domain
 from opendp_tree.transformations.leaf_counts import LeafCounting, make_leaf_counts, then_leaf_counts
@@ -18,6 +19,8 @@ from opendp_tree.transformations.leaf_counts import LeafCounting, make_leaf_coun
 if TYPE_CHECKING:
     import polars as pl
 
+STEPS = ("filter", "select", "truncate_num_groups", "truncate_per_group", "with_columns")
+"""The methods of OpenDP's queries of frames that OpenDP may find stable and that keep rows apart."""
 Step = tuple[str, tuple[Any, ...], Mapping[str, Any]]
 """A method of a lazy frame and its arguments."""
 
@@ -41,8 +44,12 @@ def _metric_name(metric: Metric, options: Mapping[str, Any]) -> str:
     if options.get("rows_per_unit") is None and options.get("leaves_per_unit") is None:
         return "FrameDistance<SymmetricDistance>"
     inner = metric.inner_metric if isinstance(metric, FrameDistance) else metric
-    kind = "ChangeOneIdDistance" if isinstance(inner, ChangeOneIdDistance) else "SymmetricIdDistance"
-    return f"FrameDistance<{kind}>"
+    if not isinstance(inner, SymmetricIdDistance):
+        raise ValueError(
+            f"rows_per_unit and leaves_per_unit after Polars steps need symmetric_id_distance, found {metric}. "
+            "Hint: truncate_per_group among the steps"
+        )
+    return "FrameDistance<SymmetricIdDistance>"
 
 
 @dataclass(frozen=True)
@@ -52,13 +59,18 @@ class FrameSteps:
     steps: tuple[Step, ...] = ()
 
     def then(self, name: str) -> Callable[..., FrameSteps]:
-        """One step more."""
-        return lambda *args, **kwargs: FrameSteps((*self.steps, (name, args, kwargs)))
+        """One step more. Its arguments are frozen: what is judged is what is run."""
+        check_choice(name, name="step", choices=STEPS)
 
-    @staticmethod
-    def knows(name: str) -> bool:
-        """Whether OpenDP's queries of frames have such a method."""
-        return is_lazy_method(name)
+        def step(*args: Any, **kwargs: Any) -> FrameSteps:
+            from opendp_tree.frames.groups import frozen_argument
+
+            if kwargs.get("keep", "sample") != "sample":
+                raise ValueError("keep must be 'sample': which rows come first is no fact about a set of rows")
+            frozen = {key: frozen_argument(value) for key, value in kwargs.items()}
+            return FrameSteps((*self.steps, (name, tuple(frozen_argument(value) for value in args), frozen)))
+
+        return step
 
     def take(self, frame: pl.LazyFrame, space: tuple[Domain, Metric]) -> pl.LazyFrame:
         """The frame after all steps, as OpenDP's queries take them."""

@@ -20,19 +20,10 @@ from opendp_tree.prediction.partition import LARGEST_SCALE
 
 Floats = npt.NDArray[np.float64]
 NEEDS = {"laplace": "public nodes", "gaussian": "public nodes, and delta or rho"}
-_MORE = 1 + 2.0**-40  # what a scale gains until exact maps agree with floats
 
 
-def noise_candidates(facts: TreeFacts, budget: Budget, alpha: float) -> list[Candidate]:
-    """Laplace and Gaussian noise, each as it is and with least squares."""
-    return [
-        _candidate(facts, budget, alpha, noise=noise, consistent=consistent)
-        for noise in ("laplace", "gaussian")
-        for consistent in (False, True)
-    ]
-
-
-def _candidate(facts: TreeFacts, budget: Budget, alpha: float, *, noise: str, consistent: bool) -> Candidate:
+def noise_candidate(facts: TreeFacts, budget: Budget, alpha: float, *, noise: str, consistent: bool) -> Candidate:
+    """Noise on every node, as it is or with least squares."""
     name = f"{noise}, least squares" if consistent else noise
     no = partial(Candidate.infeasible, name, needs=NEEDS[noise])
     if not facts.public:
@@ -61,9 +52,9 @@ def _candidate(facts: TreeFacts, budget: Budget, alpha: float, *, noise: str, co
 
     def build(domain: Domain, metric: Metric, options: ReleaseOptions) -> Measurement:
         make = make_tree_laplace if noise == "laplace" else make_tree_gaussian
-        at = scale
-        while True:
-            made = make(
+
+        def made(at: float) -> Measurement:
+            return make(
                 domain,
                 metric,
                 at,
@@ -74,9 +65,8 @@ def _candidate(facts: TreeFacts, budget: Budget, alpha: float, *, noise: str, co
                 nonnegative=options.nonnegative,
                 integers=options.integers,
             )
-            if budget.covers(budget.convert(made)):
-                return made
-            at *= _MORE
+
+        return budget.fit(made, scale)
 
     return Candidate(
         name,

@@ -22,7 +22,6 @@ from opendp_tree.prediction.partition_curve import partition_rmse
 from opendp_tree.prediction.pruned import pruned_rmse, shown_chance, worst_pruned_rmse
 
 Floats = npt.NDArray[np.float64]
-_MORE = 1 + 2.0**-40
 _SHARES = (0.1, 0.3)  # of delta for the threshold; the rest turns Gaussian noise into epsilon
 _OFTEN = 0.95
 NEEDS = "nothing but the depth; delta above 0"
@@ -47,9 +46,8 @@ def pruned_candidate(facts: TreeFacts, budget: Budget, alpha: float, *, noise: s
     scales, thresholds = pruning.scales, pruning.thresholds
 
     def build(domain: Domain, metric: Metric, options: ReleaseOptions) -> Measurement:
-        at = scale
-        while True:
-            made = make_pruned_descent(
+        def made(at: float) -> Measurement:
+            return make_pruned_descent(
                 domain,
                 metric,
                 at,
@@ -59,9 +57,8 @@ def pruned_candidate(facts: TreeFacts, budget: Budget, alpha: float, *, noise: s
                 noise=noise,
                 confidence=options.confidence,
             )
-            if budget.covers(budget.convert(made)):
-                return made
-            at *= _MORE
+
+        return budget.fit(made, scale)
 
     return Candidate(
         name,

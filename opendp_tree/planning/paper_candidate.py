@@ -45,12 +45,11 @@ def paper_candidate(facts: TreeFacts, budget: Budget, alpha: float) -> Candidate
         estimator = make_multiplicative_estimator(
             domain, metric, alpha=alpha, epsilon=epsilon, delta=delta, eta=eta, tree=options.tree
         )
-        at = scale
-        while True:
-            clipped = make_clipped_estimator(domain, metric, at, estimator=estimator, radius=radius, tree=options.tree)
-            if budget.covers(clipped):
-                break
-            at *= 1 + 2.0**-40
+
+        def made(at: float) -> Measurement:
+            return make_clipped_estimator(domain, metric, at, estimator=estimator, radius=radius, tree=options.tree)
+
+        clipped = budget.fit(made, scale)
         tree = CountSpace.of(domain).leaf_tree(options.tree)
         statement = PrivacyStatement("clipped_estimator", "", 1, {}, parameters)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +15,7 @@ from opendp_tree.open_tree import OpenTree
 from opendp_tree.planning.budget import Budget
 from opendp_tree.planning.candidate import Candidate
 from opendp_tree.planning.lower_bounds import error_lower_bound
-from opendp_tree.planning.noise_candidates import noise_candidates
+from opendp_tree.planning.noise_candidates import noise_candidate
 from opendp_tree.planning.open_candidates import partition_candidate, pruned_candidate
 from opendp_tree.planning.paper_candidate import paper_candidate
 from opendp_tree.planning.tree_facts import TreeFacts
@@ -26,6 +27,16 @@ if TYPE_CHECKING:
 __all__ = ["Plan", "plan"]
 
 Floats = npt.NDArray[np.float64]
+CANDIDATES: dict[str, Callable[[TreeFacts, Budget, float], Candidate]] = {
+    "laplace": partial(noise_candidate, noise="laplace", consistent=False),
+    "laplace, least squares": partial(noise_candidate, noise="laplace", consistent=True),
+    "gaussian": partial(noise_candidate, noise="gaussian", consistent=False),
+    "gaussian, least squares": partial(noise_candidate, noise="gaussian", consistent=True),
+    "pruned laplace": partial(pruned_candidate, noise="laplace"),
+    "pruned gaussian": partial(pruned_candidate, noise="gaussian"),
+    "partition": partition_candidate,
+    "paper": paper_candidate,
+}
 
 
 @dataclass(frozen=True)
@@ -160,7 +171,7 @@ def plan(
 
     >>> found = plan(12, epsilon=1.0, delta=1e-6, alpha=0.1, nodes="open")
     >>> found.best.name, round(found.best.error)
-    ('partition', 24)
+    ('partition', 23)
     >>> print(found.describe().splitlines()[0])
     A tree of depth 12 with nodes that nobody has listed, epsilon 1 and delta 1e-06, alpha 0.1.
     """
@@ -174,13 +185,19 @@ def plan(
 def plan_for(facts: TreeFacts, budget: Budget, alpha: float, aim: str) -> Plan:
     """The plan for checked arguments. Facts may be used again for other budgets, which saves solving the tree anew."""
     found = [
-        *noise_candidates(facts, budget, alpha),
-        pruned_candidate(facts, budget, alpha, noise="laplace"),
-        pruned_candidate(facts, budget, alpha, noise="gaussian"),
-        partition_candidate(facts, budget, alpha),
-        paper_candidate(facts, budget, alpha),
+        _guarded(name, lambda make=make: make(facts, budget, alpha))  # type: ignore[misc]
+        for name, make in CANDIDATES.items()
     ]
     return Plan(facts, budget, alpha, aim, tuple(sorted(found, key=lambda each: _rank(each, aim))))
+
+
+def _guarded(name: str, make: Callable[[], Candidate]) -> Candidate:
+    try:
+        return make()
+    except (ArithmeticError, MemoryError, ValueError):
+        return Candidate.infeasible(
+            name, reason="this depth and budget are beyond what can be computed", needs="a budget that is less extreme"
+        )
 
 
 def _rank(candidate: Candidate, aim: str) -> tuple[bool, float, float, bool]:

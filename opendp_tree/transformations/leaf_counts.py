@@ -177,6 +177,8 @@ def _read_unit(metric: Metric, kinds: dict[str, str]) -> tuple[str | None, bool]
         name = column_name(metric.identifier)
         if name not in kinds:
             raise ValueError(f"input_metric ({metric}) must have a column of input_domain as its identifier")
+        if kinds[name].startswith("Object"):
+            raise ValueError(f"input_metric ({metric}): Polars cannot tell the objects of its identifier apart")
         return name, isinstance(metric, ChangeOneIdDistance)
     raise ValueError(
         f"input_metric ({metric}) must be symmetric_distance, insert_delete_distance, change_one_distance, "
@@ -219,6 +221,8 @@ def _read_tree(key: Key, tree: Tree | None, other: Path | None, kinds: dict[str,
         raise TypeError(f"tree ({type(tree).__name__}) must be a Tree, whose nodes are public")
     if tree.labels is None:
         raise ValueError("tree must have labels. Hint: Tree.from_paths")
+    if key.kind in ("bits", "ip") and min(key.stride, key.width) > 63:
+        raise ValueError(f"by: stride ({key.stride}) must be at most 63 for a public tree, whose labels are int64")
     place = -1
     if other is not None:
         places = np.flatnonzero(tree.count([other])) if isinstance(other, tuple) else ()

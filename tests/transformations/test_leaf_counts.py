@@ -346,7 +346,30 @@ def test_polars_does_not_get_to_quote_values(tmp_path):
     path = tmp_path / "frame.csv"
     path.write_text("city\n1\n2\nsecret\n")
     scan = pl.scan_csv(path, schema={"city": pl.Int64})
-    with pytest.raises(OpenDPException, match=r"reading the frame failed .* the details are withheld") as found:
+    with pytest.raises(OpenDPException, match="reading the frame failed; the details are withheld") as found:
         make_leaf_counts(frame_domain({"city": pl.Int64}), ROWS, by="city")(scan)
     assert "secret" not in str(found.value)
     assert "secret" not in repr(found.value.raw_traceback)
+
+
+def test_errors_of_python_functions_in_a_plan_are_withheld():
+    """They may quote values, and so may their type."""
+
+    def fails(series):
+        raise KeyError(f"secret {series.to_list()}")
+
+    frame = pl.LazyFrame({"k": ["a"]}).with_columns(pl.col("k").map_batches(fails, return_dtype=pl.String))
+    counts = make_leaf_counts(frame_domain(frame), ROWS, by="k")
+    with pytest.raises(Exception, match="withheld") as caught:
+        counts(frame)
+    assert "secret" not in str(caught.value)
+    assert "KeyError" not in str(caught.value)
+
+
+def test_what_cannot_be_counted_is_refused_at_construction():
+    tree = Tree.from_paths([(0, 0)])
+    frame = pl.DataFrame({"k": [1], "u": [1]}, schema={"k": pl.Int64, "u": pl.Object})
+    with pytest.raises(ValueError, match="stride"):
+        make_leaf_counts(frame_domain(frame), ROWS, by=Key.bits("k", width=128, stride=64), tree=tree)
+    with pytest.raises(ValueError, match="identifier"):
+        make_leaf_counts(frame_domain(frame), dp.symmetric_id_distance("u"), by="k", rows_per_unit=1)
