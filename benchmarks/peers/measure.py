@@ -60,18 +60,16 @@ def _watch(command: Sequence[str], folder: str, environment: dict[str, str], err
     process = subprocess.Popen(
         command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True
     )
-    peak, deadline, code = 0, time.monotonic() + TIMEOUT, None
-    while time.monotonic() < deadline:
+    peak, deadline, ended = 0, time.monotonic() + TIMEOUT, False
+    while not ended and time.monotonic() < deadline:
         peak = max(peak, _session_memory(process.pid))
-        try:
-            code = process.wait(timeout=0.05)
-            break
-        except subprocess.TimeoutExpired:
-            continue
+        time.sleep(0.05)
+        # Not reaped yet, so that its number is still its own when the rest of its session is ended below.
+        ended = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)  # the session that was started above: engines may outlive their script
-    process.wait()
-    return peak, code
+    code = process.wait()
+    return peak, code if ended else None
 
 
 def _session_memory(session: int) -> int:
