@@ -49,7 +49,7 @@ class Progress:
 
 @contextmanager
 def silenced() -> Iterator[None]:
-    """Nothing reaches standard error. Polars writes there, row counts too, when a damaged file makes it panic."""
+    """Nothing reaches standard error: Polars writes there, row counts too, when damaged files make it panic."""
     try:
         kept = os.dup(2)
     except OSError:  # it is closed: silent already
