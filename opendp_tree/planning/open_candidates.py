@@ -19,6 +19,7 @@ from opendp_tree.planning.noise_candidates import base_scale
 from opendp_tree.planning.tree_facts import TreeFacts
 from opendp_tree.prediction.partition import LARGEST_SCALE, plan_partition, unmarked_chance
 from opendp_tree.prediction.partition_curve import partition_rmse
+from opendp_tree.prediction.partition_error import MOST_CELLS
 from opendp_tree.prediction.pruned import pruned_rmse, shown_chance, worst_pruned_rmse
 
 Floats = npt.NDArray[np.float64]
@@ -104,8 +105,14 @@ def partition_candidate(facts: TreeFacts, budget: Budget, alpha: float) -> Candi
     if one is None:
         return no(reason="OpenDP converts no (epsilon, delta) into rho")
     epsilon, delta = one
+    cells = MOST_CELLS if facts.tree is None else min(MOST_CELLS, facts.tree.leaf_count)
+    reason = "only heavy parts of the tree get noise, once on every path"
+    if alpha == 0:  # nothing is forgiven, so noise adds up for as long as cells do
+        reason += f"; alpha is 0, so this is for at most {cells:,} of them below a node"
     try:
-        planned = plan_partition(depth=facts.depth, epsilon=epsilon, delta=delta, alpha=alpha, public=facts.public)
+        planned = plan_partition(
+            depth=facts.depth, epsilon=epsilon, delta=delta, alpha=alpha, public=facts.public, most_cells=cells
+        )
         plan = planned.fitted(epsilon=Fraction(epsilon), delta=Fraction(delta))
     except ValueError:
         return no(reason=f"epsilon and delta are too small for a partition of depth {facts.depth}")
@@ -125,7 +132,7 @@ def partition_candidate(facts: TreeFacts, budget: Budget, alpha: float) -> Candi
     return Candidate(
         "partition",
         True,
-        "only heavy parts of the tree get noise, once on every path",
+        reason,
         plan.error,
         False,
         "epsilon and delta",

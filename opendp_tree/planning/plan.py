@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -193,11 +194,15 @@ def plan_for(facts: TreeFacts, budget: Budget, alpha: float, aim: str) -> Plan:
 
 def _guarded(name: str, make: Callable[[], Candidate]) -> Candidate:
     try:
-        return make()
+        with np.errstate(all="ignore"):
+            found = make()
     except (ArithmeticError, MemoryError, ValueError):
-        return Candidate.infeasible(
-            name, reason="this depth and budget are beyond what can be computed", needs="a budget that is less extreme"
-        )
+        found = None
+    if found is not None and (math.isfinite(found.error) or not found.feasible):
+        return found
+    return Candidate.infeasible(
+        name, reason="this depth and budget are beyond what can be computed", needs="a budget that is less extreme"
+    )
 
 
 def _rank(candidate: Candidate, aim: str) -> tuple[bool, float, float, bool]:
