@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: help test test-slow test-browser lint demo bench peers bench-peers clean
+.PHONY: help test test-slow test-browser lint demo bench bench-full peers bench-peers clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -32,8 +32,10 @@ lint: $(READY) ## Check style and types
 demo: $(READY) ## Plan and release public data: the tree, its error next to the truth, a picture
 	$(BIN)/python examples/demo.py
 
-bench: $(READY) ## Measure speed as ratios against OpenDP and NumPy in the same run
+bench: $(READY) ## Measure errors and speed, and write docs/benchmarks: some minutes
 	$(BIN)/python -m benchmarks
+
+bench-full: bench bench-peers ## The same, and the same job by other libraries
 
 peers: $(READY) ## Install what people would use instead, each in an environment of its own under .peers
 	$(BIN)/python -m benchmarks.peers.environments
