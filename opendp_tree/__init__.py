@@ -40,7 +40,7 @@ from opendp_tree.planning.candidate import Candidate
 from opendp_tree.planning.factorization import FactorizationBound, factorization_bound, unbiased_error_lower_bound
 from opendp_tree.planning.inverse import deepest_tree, smallest_epsilon
 from opendp_tree.planning.lower_bounds import ErrorBounds, error_lower_bound, packing_bound
-from opendp_tree.planning.plan import Plan, plan
+from opendp_tree.planning.plan import Plan, plan, plan_depths
 from opendp_tree.plots.level import plot_level
 from opendp_tree.plots.page import write_html
 from opendp_tree.plots.plan import plot_depths, plot_plan
@@ -113,6 +113,7 @@ __all__ = [
     "node_domain",
     "packing_bound",
     "plan",
+    "plan_depths",
     "plan_partition",
     "plot_depths",
     "plot_level",

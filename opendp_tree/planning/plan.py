@@ -25,7 +25,7 @@ from opendp_tree.tree import Tree
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Plan", "plan"]
+__all__ = ["Plan", "plan", "plan_depths"]
 
 Floats = npt.NDArray[np.float64]
 CANDIDATES: dict[str, Callable[[TreeFacts, Budget, float], Candidate]] = {
@@ -177,10 +177,43 @@ def plan(
     A tree of depth 12 with nodes that nobody has listed, epsilon 1 and delta 1e-06, alpha 0.1.
     """
     budget = Budget.of(epsilon=epsilon, delta=delta, rho=rho, d_in=d_in)
+    check_choice(aim, name="aim", choices=("error", "keys"))
+    return plan_for(TreeFacts.of(tree_or_depth, nodes=nodes, levels=levels), budget, _check_alpha(alpha), aim)
+
+
+def plan_depths(
+    depths: Iterable[int],
+    *,
+    epsilon: float | None = None,
+    delta: float = 0.0,
+    rho: float | None = None,
+    alpha: float = 0.1,
+    d_in: int = 1,
+    nodes: str = "open",
+) -> pl.DataFrame:
+    """Every possible mechanism's error against the depth: `depth`, `mechanism`, `error`; `plot_depths` draws it.
+
+    >>> plan_depths([3, 12], epsilon=1.0, nodes="public").filter(mechanism="laplace")["error"].round(1).to_list()
+    [4.2, 17.0]
+    """
+    from opendp_tree.frames.coding import record_frame
+
+    budget = Budget.of(epsilon=epsilon, delta=delta, rho=rho, d_in=d_in)
+    rows = [
+        (depth, each.name, each.error)
+        for depth in depths
+        for each in plan_for(TreeFacts.of(depth, nodes=nodes), budget, _check_alpha(alpha), "error").candidates
+        if each.feasible
+    ]
+    return record_frame(
+        {name: [row[place] for row in rows] for place, name in enumerate(("depth", "mechanism", "error"))}
+    )
+
+
+def _check_alpha(alpha: float) -> float:
     if isinstance(alpha, bool) or not 0 <= alpha < 1:
         raise ValueError(f"alpha ({alpha}) must be at least 0 and below 1")
-    check_choice(aim, name="aim", choices=("error", "keys"))
-    return plan_for(TreeFacts.of(tree_or_depth, nodes=nodes, levels=levels), budget, float(alpha), aim)
+    return float(alpha)
 
 
 def plan_for(facts: TreeFacts, budget: Budget, alpha: float, aim: str) -> Plan:

@@ -4,7 +4,7 @@ import numpy as np
 import opendp.prelude as dp
 import pytest
 
-from opendp_tree import OpenTree, Tree, TreeRelease, leaf_domain, make_tree_gaussian, plan
+from opendp_tree import OpenTree, Tree, TreeRelease, leaf_domain, make_tree_gaussian, plan, plan_depths, plot_plan
 from opendp_tree.measurements.tree_noise import gaussian_variance, laplace_variance
 from opendp_tree.planning.plan import Plan
 
@@ -230,3 +230,22 @@ def test_extreme_budgets_are_planned_or_said_to_be_impossible(budget):
             except ValueError:
                 continue
             assert found.budget.covers(made)
+
+
+def test_errors_by_depth_are_those_of_the_plans():
+    frame = plan_depths([2, 9], epsilon=1.0, delta=1e-6, nodes="public")
+    found = plan(9, epsilon=1.0, delta=1e-6, nodes="public")
+    assert dict(frame.filter(depth=9).select("mechanism", "error").rows()) == {
+        c.name: c.error for c in found.candidates
+    }
+    with pytest.raises(ValueError, match="alpha"):
+        plan_depths([2], epsilon=1.0, alpha=2.0)
+
+
+def test_a_plan_is_drawn_with_the_best_first():
+    found = plan(PUBLIC, epsilon=1.0, delta=1e-6)
+    figure = plot_plan(found)
+    assert figure.data[0].name == f"{found.best.name} (best)"
+    assert len(figure.data) == len(NAMES)
+    for line in figure.data:
+        assert max(line.y) <= found.candidate(line.name.removesuffix(" (best)")).error * 1.02
