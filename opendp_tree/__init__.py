@@ -1,6 +1,9 @@
 """Differentially private counts for every node of a hierarchy, as parts for the OpenDP Library."""
 
-from opendp_tree.context import register
+from opendp_tree.context import FrameContext, FrameQuery, frame_context, register, tree_counts
+from opendp_tree.errors import accuracy, is_accurate, mrmse_alpha, rmse_alpha, smoothed_relative_error
+from opendp_tree.frame_spaces import frame_domain
+from opendp_tree.keys import Key
 from opendp_tree.level_weights import choose_level_weights
 from opendp_tree.measurements.above_threshold import make_above_threshold, then_above_threshold
 from opendp_tree.measurements.clipped_estimator import make_clipped_estimator, then_clipped_estimator
@@ -30,53 +33,80 @@ from opendp_tree.measurements.truncated_laplace import (
     truncated_laplace_radius,
 )
 from opendp_tree.open_tree import OpenTree
-from opendp_tree.planning.partition import PartitionPlan, best_partition, plan_partition
+from opendp_tree.pipeline import release_tree
+from opendp_tree.planning.candidate import Candidate
+from opendp_tree.planning.factorization import FactorizationBound, factorization_bound, unbiased_error_lower_bound
+from opendp_tree.planning.inverse import deepest_tree, smallest_epsilon
+from opendp_tree.planning.lower_bounds import ErrorBounds, error_lower_bound, packing_bound
+from opendp_tree.planning.plan import Plan, plan
 from opendp_tree.plots.level import plot_level
 from opendp_tree.plots.page import write_html
 from opendp_tree.plots.plan import plot_depths, plot_plan
 from opendp_tree.plots.tree import plot_tree
 from opendp_tree.postprocess.consistent import make_consistent, then_consistent
 from opendp_tree.postprocess.ranges import RangeCounts, prefix_counts, range_counts
+from opendp_tree.prediction.partition import PartitionPlan, best_partition, plan_partition
 from opendp_tree.release import PrivacyStatement, TreeRelease
 from opendp_tree.spaces import leaf_domain, node_domain
 from opendp_tree.theorems.classification import Round
 from opendp_tree.theorems.reduction import Ladder
+from opendp_tree.transformations.leaf_counts import make_leaf_counts, then_leaf_counts
 from opendp_tree.transformations.tree_sum import make_tree_sum, then_tree_sum
 from opendp_tree.tree import Tree
+from opendp_tree.tree_counts import make_tree_counts, then_tree_counts
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AccuracyWarning",
+    "Candidate",
+    "ErrorBounds",
+    "FactorizationBound",
+    "FrameContext",
+    "FrameQuery",
+    "Key",
     "Ladder",
     "NodeClasses",
     "OpenTree",
     "PartitionPlan",
+    "Plan",
     "PrivacyStatement",
     "RangeCounts",
     "Round",
     "Tree",
     "TreeRelease",
+    "accuracy",
     "best_partition",
     "choose_level_weights",
+    "deepest_tree",
+    "error_lower_bound",
+    "factorization_bound",
+    "frame_context",
+    "frame_domain",
+    "is_accurate",
     "leaf_domain",
     "make_above_threshold",
     "make_clipped_estimator",
     "make_consistent",
     "make_ladder_estimator",
+    "make_leaf_counts",
     "make_multiplicative_estimator",
     "make_partition_estimator",
     "make_pruned_descent",
     "make_sparse_vector",
     "make_tree_classifier",
+    "make_tree_counts",
     "make_tree_gaussian",
     "make_tree_laplace",
     "make_tree_partition",
     "make_tree_sum",
     "make_truncated_laplace",
     "make_truncated_laplace_profile",
+    "mrmse_alpha",
     "multiplicative_threshold",
     "node_domain",
+    "packing_bound",
+    "plan",
     "plan_partition",
     "plot_depths",
     "plot_level",
@@ -85,21 +115,29 @@ __all__ = [
     "prefix_counts",
     "range_counts",
     "register",
+    "release_tree",
+    "rmse_alpha",
+    "smallest_epsilon",
+    "smoothed_relative_error",
     "then_above_threshold",
     "then_clipped_estimator",
     "then_consistent",
     "then_ladder_estimator",
+    "then_leaf_counts",
     "then_multiplicative_estimator",
     "then_partition_estimator",
     "then_pruned_descent",
     "then_sparse_vector",
     "then_tree_classifier",
+    "then_tree_counts",
     "then_tree_gaussian",
     "then_tree_laplace",
     "then_tree_partition",
     "then_tree_sum",
     "then_truncated_laplace",
     "then_truncated_laplace_profile",
+    "tree_counts",
     "truncated_laplace_radius",
+    "unbiased_error_lower_bound",
     "write_html",
 ]

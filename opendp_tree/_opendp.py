@@ -11,9 +11,20 @@ import numpy.typing as npt
 from opendp._data import fill_bytes
 from opendp._internal import _extrinsic_domain, _make_measurement, _make_transformation, _new_pure_function
 from opendp.extras._utilities import to_then
-from opendp.mod import Domain, Function, Measure, Measurement, Metric, Transformation
+from opendp.mod import Domain, Function, LazyFrameDomain, Measure, Measurement, Metric, Transformation
 
-__all__ = ["extrinsic_domain", "make_function", "make_measurement", "make_transformation", "secure_bytes", "to_then"]
+__all__ = [
+    "extrinsic_domain",
+    "inferred_domain",
+    "is_lazy_method",
+    "lazy_query",
+    "make_function",
+    "make_measurement",
+    "make_transformation",
+    "secure_bytes",
+    "to_then",
+    "total_bound",
+]
 
 Callback = Callable[[Any], Any]
 
@@ -58,3 +69,36 @@ def secure_bytes(count: int) -> npt.NDArray[np.uint8]:
     if count and not fill_bytes(out.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8)), count):
         raise RuntimeError("the secure random number generator failed; nothing was released")
     return out
+
+
+def inferred_domain(frame: Any) -> LazyFrameDomain:
+    """OpenDP's domain of frames of this schema."""
+    from opendp.extras.polars import _lazyframe_domain_from_schema
+
+    found: LazyFrameDomain = _lazyframe_domain_from_schema(frame.collect_schema())
+    return found
+
+
+def lazy_query(frame: Any, space: tuple[Domain, Metric]) -> Any:
+    """A lazy frame with the further methods of OpenDP's queries. Nothing can be released from it."""
+    from opendp.context import Query
+    from opendp.extras.polars import LazyFrameQuery
+    from opendp.measures import max_divergence
+
+    return LazyFrameQuery(frame, Query(chain=space, output_measure=max_divergence()))  # type: ignore[no-untyped-call]
+
+
+def is_lazy_method(name: str) -> bool:
+    """Whether OpenDP's queries of lazy frames have a method of this name."""
+    from opendp.extras.polars import LazyFrameQuery
+
+    return callable(getattr(LazyFrameQuery, name, None))
+
+
+def total_bound(bounds: Any) -> int | None:
+    """How far frames are apart in all, under OpenDP's frame distance; None if no bound says so."""
+    from opendp.metrics import _get_bound
+
+    bound: Any = _get_bound(bounds, [])  # type: ignore[no-untyped-call]
+    found: int | None = bound.per_group
+    return found

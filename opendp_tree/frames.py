@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
 
@@ -27,7 +28,7 @@ def code_columns(keys: Any, count: int) -> Coded:
             if not (dtype in _TEXTS or dtype == pl.Boolean or dtype.is_integer() or dtype.is_temporal()):
                 raise TypeError(f"keys: column {name!r} ({dtype}) must hold texts, integers, truth values or times")
         keys = keys.with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String))
-        coded = [_codes(column, ends=False) for column in keys.iter_columns()]
+        coded = [code_labels(column) for column in keys.iter_columns()]
         return np.column_stack([codes for codes, _ in coded]), tuple(labels for _, labels in coded)
     rows = [row for key in keys if (row := _row(key, count)) is not None]
     codes = np.full((len(rows), count), -1, dtype=np.int64)
@@ -48,7 +49,7 @@ def code_paths(keys: Any, separator: str, count: int) -> tuple[Coded, npt.NDArra
         given = pl.Series([key for key in given.to_list() if type(key) is str and is_text(key)], dtype=pl.String)
     distinct = given.drop_nulls().alias("key").value_counts(name="people")
     parts = distinct["key"].str.strip_prefix(separator).str.strip_suffix(separator).str.split(separator)
-    coded = [_codes(parts.list.get(level, null_on_oob=True), ends=True) for level in range(count)]
+    coded = [code_labels(parts.list.get(level, null_on_oob=True), ends=True) for level in range(count)]
     codes = np.column_stack([codes for codes, _ in coded]), tuple(labels for _, labels in coded)
     return codes, distinct["people"].to_numpy().astype(np.int64)
 
@@ -69,7 +70,12 @@ def decode(labels: Any, codes: npt.NDArray[np.int64]) -> pl.Series:
     return label_series(column.tolist())
 
 
-def _codes(column: pl.Series, *, ends: bool) -> tuple[npt.NDArray[np.int64], pl.Series]:
+def record_frame(columns: Mapping[str, Sequence[Any]]) -> pl.DataFrame:
+    """A frame of plain columns."""
+    return pl.DataFrame(dict(columns), strict=False)
+
+
+def code_labels(column: pl.Series, *, ends: bool = False) -> tuple[npt.NDArray[np.int64], pl.Series]:
     """Codes in the order of the labels; null ends a key (-1), or is a label of its own."""
     labels = column.unique().sort(nulls_last=False)
     if ends:
@@ -82,6 +88,12 @@ def _codes(column: pl.Series, *, ends: bool) -> tuple[npt.NDArray[np.int64], pl.
         maintain_order="left",
     )["code"]
     return codes.fill_null(-1).to_numpy().astype(np.int64), labels
+
+
+def column_name(expression: Any) -> str | None:
+    """The column that an expression is; None if it is anything but a column."""
+    name = expression.meta.output_name(raise_if_undetermined=False)
+    return name if name is not None and expression.meta.eq(pl.col(name)) else None
 
 
 def _row(key: Any, count: int) -> tuple[tuple[str, Any], ...] | None:

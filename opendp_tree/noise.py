@@ -25,7 +25,7 @@ from opendp_tree.theorems.geometric import geometric_digits
 from opendp_tree.theorems.interval import Interval, digits
 from opendp_tree.theorems.tree_partition import FirstTop
 
-__all__ = ["first_top", "gaussian", "geometric", "laplace", "truncated_geometric", "truncated_laplace"]
+__all__ = ["first_top", "gaussian", "geometric", "laplace", "truncated_geometric", "truncated_laplace", "uniform_words"]
 
 Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
@@ -284,3 +284,8 @@ def _settled(words: Words, places: Ints, below: Words, complete: bool) -> npt.ND
 
 def _bytes(count: int) -> npt.NDArray[np.uint8]:
     return secure_bytes(count)
+
+
+def uniform_words(size: int) -> Words:
+    """Uniform 64-bit words."""
+    return _bytes(8 * size).view(np.uint64)

@@ -187,6 +187,18 @@ class SparseCounts:
         occupied = Occupied(levels, np.argmax(differ, axis=1), counts, np.arange(counts.size))
         return cls(tree, occupied, LabelKeys(rows, labels))
 
+    @classmethod
+    def of_words(cls, tree: OpenTree, high: Words, low: Words, people: Ints) -> SparseCounts:
+        """Counts from integers of the tree's width, as high and low words, for `people` each."""
+        high, low = _align(high, low, 128 - tree.width)
+        order = np.argsort(high) if tree.width <= 64 else np.lexsort((low, high))
+        high, low = high[order], low[order]
+        new = np.ones(high.size, dtype=np.bool_)
+        np.logical_or(high[1:] != high[:-1], low[1:] != low[:-1], out=new[1:])
+        firsts = np.flatnonzero(new)
+        counts = range_sums(people[order], firsts, np.append(firsts, high.size)[1:])
+        return _of_sorted_words(tree, BitKeys(high[firsts], low[firsts]), counts)
+
 
 def _sorted_rows(codes: Ints, people: Ints) -> tuple[Ints, Ints]:
     """The distinct rows in lexicographic order, and how many people have each."""
@@ -224,9 +236,13 @@ def _count_bits(tree: OpenTree, keys: Iterable[Any]) -> SparseCounts:
     counts = np.diff(np.append(places, high.size))
     if places.size < high.size:
         high, low = high[places], low[places]
-    found, full = BitKeys(high, low), np.full(counts.size, tree.depth - 1)
-    meets = found[1:].common_bits(found[:-1]) // tree.stride
-    return SparseCounts(tree, Occupied(full, meets, counts, np.arange(counts.size)), found)
+    return _of_sorted_words(tree, BitKeys(high, low), counts)
+
+
+def _of_sorted_words(tree: OpenTree, keys: BitKeys, counts: Ints) -> SparseCounts:
+    meets = keys[1:].common_bits(keys[:-1]) // tree.stride
+    full = np.full(counts.size, tree.depth - 1)
+    return SparseCounts(tree, Occupied(full, meets, counts, np.arange(counts.size)), keys)
 
 
 def _sort_ties(high: Words, low: Words) -> None:

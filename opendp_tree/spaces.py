@@ -126,6 +126,11 @@ def read_occupied(
     return public, lambda data: public.occupied(space.read(data))
 
 
+def tree_of_leaves(input_domain: Domain, tree: Tree | None) -> Tree | OpenTree:
+    """The tree of a domain of leaf counts."""
+    return read_occupied(input_domain, tree)[0]
+
+
 def _check_tree(tree: Tree) -> Tree:
     if not isinstance(tree, Tree):
         raise TypeError(f"tree ({type(tree).__name__}) must be a Tree. Hint: Tree.from_parents or Tree.from_paths")

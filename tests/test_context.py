@@ -1,8 +1,22 @@
+import numpy as np
 import opendp.prelude as dp
+import polars as pl
 import pytest
 from opendp.context import constructors
 
 import opendp_tree as ot
+from opendp_tree import (
+    Tree,
+    frame_context,
+    frame_domain,
+    leaf_domain,
+    make_leaf_counts,
+    register,
+    then_leaf_counts,
+    then_tree_counts,
+    tree_counts,
+)
+from opendp_tree._opendp import make_measurement
 
 TREE = ot.Tree.balanced(branching=2, depth=3)
 
@@ -52,3 +66,111 @@ def test_filters_and_odometers_account(context):
     epsilon, delta = filtered.current_privacy_loss()
     assert epsilon == pytest.approx(0.5, rel=1e-9)
     assert delta == 1e-7
+
+
+VISITS = pl.DataFrame(
+    {
+        "user": [row % 300 for row in range(1300)],
+        "country": ["be"] * 900 + ["lu"] * 400,
+        "city": ["ghent"] * 800 + ["liege"] * 100 + ["lux"] * 400,
+    }
+)
+ROW = dp.unit_of(contributions=1)
+PERSON = dp.unit_of(contributions=1, identifier="user")
+PAIR = dp.loss_of(epsilon=1.0, delta=1e-6)
+
+
+def contexts(unit, loss, **split):
+    """The same budget over the same frame, by OpenDP's own road and by reference."""
+    through = dp.Context.compositor(data=VISITS.lazy(), privacy_unit=unit, privacy_loss=loss, **split)
+    return through, frame_context(VISITS, privacy_unit=unit, privacy_loss=loss, **split)
+
+
+def test_a_budget_is_split_and_kept_on_both_roads():
+    for context in contexts(ROW, PAIR, split_by_weights=[1, 3]):
+        steps = context.query().filter(pl.col("country") != "fr")
+        first = tree_counts(steps, by=["country", "city"]).release()
+        assert first.statement.loss["epsilon"] <= 0.25
+        second = tree_counts(context.query(), by="country").release()
+        assert 0.7 <= second.statement.loss["epsilon"] <= 0.75
+        assert abs(second.estimates[0] - 1300) < 100
+        with pytest.raises(Exception, match=r"exhausted|allowance"):
+            tree_counts(context.query(), by="country").release()
+
+
+def test_identifiers_are_bounded_here_or_by_opendp():
+    for context in contexts(PERSON, PAIR, split_evenly_over=2):
+        ours = tree_counts(context.query(), by="country", rows_per_unit=2).release()
+        theirs = tree_counts(context.query().truncate_per_group(2), by="country").release()
+        for release in (ours, theirs):
+            assert release.statement.d_in == 2
+            assert "at most 2 rows" in release.statement.unit
+            assert abs(release.estimates[0] - 600) < 150
+
+
+def test_an_unbounded_identifier_is_refused_and_costs_nothing():
+    for context in contexts(PERSON, PAIR, split_evenly_over=1):
+        with pytest.raises(Exception, match=r"rows_per_unit|not recognized"):
+            tree_counts(context.query(), by="country")
+        assert tree_counts(context.query(), by="country", rows_per_unit=1).release() is not None
+
+
+def test_filters_and_other_measures_work():
+    for context in contexts(ROW, PAIR):
+        release = tree_counts(context.query(epsilon=0.3, delta=1e-7), by="country").release()
+        assert release.statement.loss["epsilon"] <= 0.3
+    tree = Tree.from_paths([("be",), ("lu",)])
+    for context in contexts(ROW, dp.loss_of(rho=0.1), split_evenly_over=1):
+        release = tree_counts(context.query(), by="country", tree=tree).release()
+        assert set(release.statement.loss) == {"rho"}
+        assert release.estimates.size == 3
+    for context in contexts(ROW, dp.loss_of(epsilon=1.0), split_evenly_over=1):
+        assert tree_counts(context.query(), by="country", tree=tree).release().statement.loss == {"epsilon": 1.0}
+
+
+def test_a_release_is_a_measurement_like_any_other():
+    space = frame_domain(VISITS), dp.symmetric_distance()
+    counts = space >> then_leaf_counts(by="country") >> then_tree_counts(epsilon=0.2, delta=1e-7)
+    odometer = dp.c.make_fully_adaptive_composition(*space, dp.approximate(dp.max_divergence()))
+    queryable = odometer(VISITS)
+    assert queryable(counts).estimates.size == 3
+    assert queryable.privacy_loss(1) == counts.map(1)
+
+
+def test_tree_counts_becomes_a_method_of_all_queries():
+    register()
+    register()
+    for context in contexts(ROW, PAIR, split_evenly_over=1):
+        assert context.query().filter(pl.col("user") > 9).tree_counts(by="country").release().estimates.size == 3
+    counts = dp.Context.compositor(
+        data=np.array([40, 500]),
+        domain=leaf_domain(Tree.from_paths([("be",), ("lu",)])),
+        privacy_unit=dp.unit_of(l1=1, U="i64"),
+        privacy_loss=dp.loss_of(epsilon=1.0),
+        split_evenly_over=1,
+    )
+    assert counts.query().tree_counts().release().estimates.size == 3
+
+
+def test_wrong_queries_are_refused():
+    (context,) = contexts(ROW, PAIR, split_evenly_over=1)[:1]
+    with pytest.raises(ValueError, match="by"):
+        tree_counts(context.query())
+    with pytest.raises(TypeError, match="query"):
+        tree_counts(VISITS, by="country")
+    by_reference = contexts(ROW, PAIR, split_evenly_over=1)[1]
+    with pytest.raises(AttributeError, match="fly"):
+        by_reference.query().fly()
+    assert by_reference.current_privacy_loss() is not None
+
+
+def test_frames_by_reference_are_not_copied():
+    frame = VISITS.lazy()
+    seen = []
+    space = frame_domain(VISITS), dp.symmetric_distance()
+    counts = make_leaf_counts(*space, by="country")
+    context = frame_context(frame, privacy_unit=ROW, privacy_loss=PAIR, split_evenly_over=1)
+    spy = make_measurement(*space, dp.approximate(dp.max_divergence()), seen.append, lambda d_in: (0.5, 1e-7))
+    context.context(spy)
+    assert seen[0] is frame
+    assert counts.map(1) == 1

@@ -222,3 +222,20 @@ def test_an_empty_tree_has_an_estimate():
 def test_the_slack_of_the_ladder_is_small_enough():
     """Where erratum 9 cannot bite."""
     assert all(ladder_slack(Fraction(percent, 100)) < Fraction(1, 11) for percent in range(1, 100))
+
+
+# 14. Leaves.
+
+
+def test_a_complete_binary_tree_has_half_the_printed_leaves():
+    assert [Tree.balanced(branching=2, depth=depth).leaf_count for depth in (1, 2, 5)] == [1, 2, 16]
+
+
+# 15. The median.
+
+
+def test_a_median_errs_only_if_half_of_its_copies_do():
+    """Printed: if fewer than half do. Eleven copies, of which up to five err as far as they like."""
+    for wrong in range(12):
+        far = np.sort(np.array([0.0] * (11 - wrong) + [100.0] * wrong))
+        assert (np.median(far) > 1) == (wrong / 11 >= 1 / 2)

@@ -23,8 +23,8 @@ from opendp_tree.occupied import Occupied
 from opendp_tree.open_cells import cell_keys
 from opendp_tree.open_nodes import OpenNodes
 from opendp_tree.open_tree import OpenTree, SparseCounts
-from opendp_tree.planning.partition import PartitionPlan, plan_partition
 from opendp_tree.postprocess.cell_intervals import noise_bounds, residual_bounds
+from opendp_tree.prediction.partition import PartitionPlan, plan_partition
 from opendp_tree.release import PrivacyStatement, TreeRelease
 from opendp_tree.spaces import check_metric, read_occupied
 from opendp_tree.theorems.interval import Interval, exp, round_up

@@ -27,6 +27,7 @@ def make_tree_laplace(
     *,
     tree: Tree | None = None,
     weights: Sequence[float] | None = None,
+    consistent: bool = True,
     confidence: float = 0.95,
     nonnegative: bool = False,
     integers: bool = False,
@@ -37,7 +38,8 @@ def make_tree_laplace(
     Proof: docs/proofs/tree_noise.md.
 
     `weights`, one for each level from the root's down, say how the privacy loss is shared: a level of weight w gets
-    noise of scale/w; weight 0 leaves it out. The other options are those of `make_consistent`.
+    noise of scale/w; weight 0 leaves it out. The other options are those of `make_consistent`. With
+    `consistent=False` there is no least squares, and the noisy counts are released as they are.
 
     `input_domain` is `leaf_domain(tree)`, or a vector of i64 with the tree as an argument. A scale of 0 adds no noise
     and promises nothing. The cost is the noise, and two passes over the nodes.
@@ -57,7 +59,16 @@ def make_tree_laplace(
     """
     assert_features("contrib")
     options = {"confidence": confidence, "nonnegative": nonnegative, "integers": integers}
-    work = TreeNoise.of(input_domain, input_metric, noise="laplace", scale=scale, tree=tree, weights=weights, **options)
+    work = TreeNoise.of(
+        input_domain,
+        input_metric,
+        noise="laplace",
+        scale=scale,
+        tree=tree,
+        weights=weights,
+        consistent=consistent,
+        **options,
+    )
     exact = [Fraction(level) for level in work.measured]
 
     def privacy_map(d_in: int | float) -> float:

@@ -20,6 +20,7 @@ from opendp_tree.least_squares import LARGEST_VARIANCE, LEAST_VARIANCE
 from opendp_tree.postprocess.consistent import Consistency
 from opendp_tree.release import PrivacyStatement, TreeRelease
 from opendp_tree.spaces import CountSpace, check_metric
+from opendp_tree.theorems.consistent import gaussian_multiplier
 from opendp_tree.tree import Tree
 
 Ints = npt.NDArray[np.int64]
@@ -35,6 +36,7 @@ class TreeNoise:
     noise: str
     scales: tuple[float, ...]
     """One for each level; `inf` where nothing is measured, 0 where no noise is added."""
+    consistent: bool
     options: dict[str, Any]
 
     @classmethod
@@ -47,6 +49,7 @@ class TreeNoise:
         scale: float,
         tree: Tree | None,
         weights: Sequence[float] | None,
+        consistent: bool,
         **options: Any,
     ) -> TreeNoise:
         """Checks all arguments. A level of weight w gets w parts of the privacy loss."""
@@ -55,8 +58,12 @@ class TreeNoise:
         check_metric(input_metric, l1_distance)
         check_scale(scale)
         shares = check_weights(weights, found.depth)
+        if not isinstance(consistent, bool):
+            raise TypeError(f"consistent ({consistent!r}) must be True or False")
+        if not consistent and 0 in shares:
+            raise ValueError("weights must be positive without least squares. Hint: consistent=True")
         scales = level_scales(noise, float(scale), shares)
-        made = cls(space, found, noise, scales, options)
+        made = cls(space, found, noise, scales, consistent, options)
         # The estimator of a large tree takes a second, so it is made when first needed, but not its errors.
         Consistency.of(Tree.from_parents([-1]), [1.0], noise=noise, **options)
         if math.inf in scales and 0 not in scales:
@@ -91,9 +98,21 @@ class TreeNoise:
             if 0 in self.scales:  # no noise, no promise: nothing to estimate
                 exact = counts.astype(np.float64)
                 return TreeRelease(self.tree, exact, exact, exact, float(self.options["confidence"]), statement())
-            return self.consistency.release(self._noisy(counts, draw), statement())
+            noisy = self._noisy(counts, draw)
+            return self.consistency.release(noisy, statement()) if self.consistent else self._raw(noisy, statement())
 
         return release
+
+    def _raw(self, noisy: Ints, statement: PrivacyStatement) -> TreeRelease:
+        """Noisy counts as they are, and what a single noise stays within."""
+        confidence = float(self.options["confidence"])
+        bounds = [single_bound(self.noise, scale, confidence) for scale in self.scales]
+        reach = np.array(bounds, dtype=np.float64)[self.tree.node_levels]
+        estimates = noisy.astype(np.float64)
+        lower, upper = estimates - reach, estimates + reach
+        if self.options["nonnegative"]:
+            estimates, lower, upper = (np.maximum(part, 0.0) for part in (estimates, lower, upper))
+        return TreeRelease(self.tree, estimates, lower, upper, confidence, statement)
 
     def _noisy(self, counts: Ints, draw: Draw) -> Ints:
         """Counts with noise on the measured levels, and 0 on the others: no exact count leaves here."""
@@ -145,6 +164,19 @@ def gaussian_variance(scale: float) -> float:
     9.0
     """
     return scale * scale
+
+
+def single_bound(noise: str, scale: float, confidence: float) -> int:
+    """What one noise stays within with at least this probability.
+
+    >>> [single_bound(noise, 3.0, 0.95) for noise in ("laplace", "gaussian")]
+    [9, 6]
+    """
+    if noise == "gaussian":
+        return math.floor(gaussian_multiplier(confidence, least_scale=scale, measured=1) * scale)
+    # P(|z| > b) = 2 q**(b + 1) / (1 + q) for q = exp(-1/scale)
+    beyond = math.log(2 / ((1 + math.exp(-1 / scale)) * (1 - confidence)))
+    return max(0, math.ceil(scale * beyond * (1 + 1e-12) - 1 + 1e-9))
 
 
 def one_or_all(values: Sequence[int | float]) -> str:

@@ -1,1 +1,1 @@
-"""What a mechanism's error will be, before any data is touched. Floats: nothing here bears on privacy."""
+"""Choosing a mechanism before anything is spent."""

@@ -177,3 +177,22 @@ def sqrt_up(value: Fraction) -> float:
     upper = round_up(Fraction(root, 1 << (shift // 2)))
     below = math.nextafter(upper, 0.0)
     return below if below > 0 and Fraction(below) ** 2 >= value else upper
+
+
+def round_down(value: int | Fraction | Interval) -> float:
+    """The largest float that is not above the value; for an interval, not above its lower end.
+
+    >>> round_down(Fraction(1, 3)) < Fraction(1, 3), round_down(Fraction(1, 2))
+    (True, 0.5)
+    """
+    return 0.0 - round_up(0 - value)
+
+
+def sqrt_down(value: Fraction) -> float:
+    """The largest float that is not above the square root.
+
+    >>> sqrt_down(Fraction(4)), Fraction(sqrt_down(Fraction(2))) ** 2 < 2
+    (2.0, True)
+    """
+    upper = sqrt_up(value)
+    return upper if Fraction(upper) ** 2 <= value else math.nextafter(upper, 0.0)

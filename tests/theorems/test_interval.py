@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opendp_tree.theorems.interval import Interval, digits, exp, geometric_sum, round_up, sqrt_up
+from opendp_tree.theorems.interval import (
+    Interval,
+    digits,
+    exp,
+    geometric_sum,
+    round_down,
+    round_up,
+    sqrt_down,
+    sqrt_up,
+)
 
 rationals = st.fractions(min_value=-(10**9), max_value=10**9, max_denominator=10**12)
 positive = st.fractions(min_value=Fraction(1, 10**12), max_value=10**12)
@@ -106,3 +115,21 @@ def test_sqrt_up_is_the_least_float_not_below(x):
 @given(st.integers(0, 2**26))
 def test_sqrt_up_is_exact_on_squares(n):
     assert sqrt_up(Fraction(n * n)) == n
+
+
+@given(st.fractions())
+def test_round_down_is_the_largest_float_not_above(x):
+    down = round_down(x)
+    assert Fraction(down) <= x < Fraction(math.nextafter(down, math.inf))
+
+
+def test_round_down_takes_the_lower_end_and_knows_the_largest_float():
+    assert Fraction(round_down(exp(1))) <= Fraction(exp(1).lo)
+    assert round_down(Fraction(10) ** 400) == math.nextafter(math.inf, 0)
+    assert round_down(Fraction(1, 10**400)) == 0
+
+
+@given(st.fractions(min_value=0, max_value=10**30))
+def test_sqrt_down_is_the_largest_float_not_above(x):
+    down = sqrt_down(x)
+    assert Fraction(down) ** 2 <= x < Fraction(math.nextafter(down, math.inf)) ** 2

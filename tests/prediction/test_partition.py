@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opendp_tree import best_partition, noise, plan_partition
-from opendp_tree.planning.partition import laplace_excess, normal_excess, unmarked_chance
+from opendp_tree.prediction.partition import laplace_excess, normal_excess, unmarked_chance
 from opendp_tree.theorems.group_privacy import group_delta
 from opendp_tree.theorems.interval import exp
 from opendp_tree.theorems.tree_partition import (

@@ -120,7 +120,7 @@ def laplace_excess(shift: Floats, slack: Floats, scale: float) -> Floats:
     return near + far
 
 
-def normal_excess(shift: Floats, slack: Floats, deviation: float) -> Floats:
+def normal_excess(shift: Floats, slack: Floats, deviation: float | Floats) -> Floats:
     """The same for normal noise, which stands for the sum of many cells' noise."""
 
     def upper(edge: Floats) -> Floats:

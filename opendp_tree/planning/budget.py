@@ -1,0 +1,131 @@
+"""What may be spent: a privacy budget in the terms of one of OpenDP's measures, and what each noise can make of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+from opendp.combinators import make_approximate, make_fix_delta, make_pureDP_to_zCDP, make_zCDP_to_approxDP
+from opendp.measures import approximate, max_divergence, zero_concentrated_divergence
+from opendp.mod import Measure, Measurement
+
+from opendp_tree.arguments import check_integer, check_positive, check_probability
+from opendp_tree.theorems.interval import exp, geometric_sum, round_up
+
+__all__ = ["Budget", "zcdp_epsilon", "zcdp_rho"]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A loss that must not be exceeded at distance `d_in`: epsilon and delta, or rho and delta."""
+
+    epsilon: float | None
+    delta: float
+    rho: float | None
+    d_in: int
+
+    @classmethod
+    def of(cls, *, epsilon: float | None, delta: float, rho: float | None, d_in: int) -> Budget:
+        """Checks the arguments: exactly one of epsilon and rho."""
+        if (epsilon is None) == (rho is None):
+            raise ValueError("exactly one of epsilon and rho must be given")
+        for name, value in (("epsilon", epsilon), ("rho", rho)):
+            if value is not None:
+                check_positive(value, name=name)
+        if isinstance(delta, bool) or delta != 0:
+            check_probability(delta, name="delta")
+        check_integer(d_in, name="d_in", least=1)
+        return cls(None if epsilon is None else float(epsilon), float(delta), None if rho is None else float(rho), d_in)
+
+    @property
+    def pure_epsilon(self) -> float:
+        """The epsilon that pure noise may spend: a pure loss of epsilon is a rho of epsilon**2 / 2."""
+        return self.epsilon if self.epsilon is not None else math.sqrt(2 * (self.rho or 0.0)) * (1 - 2.0**-50)
+
+    def gaussian_rho(self, delta: float) -> float:
+        """The rho that Gaussian noise may spend, if this much of delta goes into turning it to epsilon."""
+        return self.rho if self.rho is not None else zcdp_rho(self.pure_epsilon, delta)
+
+    @property
+    def one_person(self) -> tuple[float, float] | None:
+        """The epsilon and delta at distance 1 that group privacy turns into this budget; None where none does."""
+        if self.epsilon is None or self.delta == 0:
+            return None
+        one = -round_up(-Fraction(self.epsilon) / self.d_in)  # rounded down
+        return one, -round_up(-Fraction(self.delta) / Fraction(geometric_sum(exp(one), self.d_in).hi))
+
+    @property
+    def measure(self) -> Measure:
+        """OpenDP's measure for this budget."""
+        pure: Measure = max_divergence() if self.rho is None else zero_concentrated_divergence()
+        return approximate(pure) if self.delta else pure
+
+    @property
+    def loss(self) -> float | tuple[float, float]:
+        """The budget as OpenDP writes a loss of this measure."""
+        spent = self.epsilon if self.rho is None else self.rho
+        assert spent is not None
+        return (spent, self.delta) if self.delta else spent
+
+    def covers(self, measurement: Measurement) -> bool:
+        """Whether a measurement of this budget's measure stays within it."""
+        spent = measurement.map(self.d_in)  # type: ignore[no-untyped-call]
+        if isinstance(self.loss, tuple):
+            return bool(spent[0] <= self.loss[0] and spent[1] <= self.loss[1])
+        return bool(spent <= self.loss)
+
+    def convert(self, measurement: Measurement) -> Measurement:
+        """The measurement in terms of this budget's measure, by OpenDP's own conversions."""
+        found = measurement.output_measure
+        if found == self.measure:
+            return measurement
+        if found == max_divergence():
+            made = measurement if self.rho is None else make_pureDP_to_zCDP(measurement)
+            return make_approximate(made) if self.delta else made
+        if self.rho is None:
+            return make_fix_delta(make_zCDP_to_approxDP(measurement), delta=self.delta)
+        return make_approximate(measurement)
+
+    def statement(self, measurement: Measurement) -> tuple[str, dict[str, float]]:
+        """The measure's name, and what the measurement loses at distance `d_in`."""
+        spent = measurement.map(self.d_in)  # type: ignore[no-untyped-call]
+        name, kind = ("max_divergence()", "epsilon") if self.rho is None else ("zero_concentrated_divergence()", "rho")
+        if not self.delta:
+            return name, {kind: spent}
+        return f"approximate({name})", {kind: spent[0], "delta": spent[1]}
+
+
+def zcdp_epsilon(rho: float, delta: float) -> float:
+    """The epsilon of rho-zCDP at a delta, as OpenDP converts it (Canonne, Kamath and Steinke 2020), in floats.
+
+    >>> round(zcdp_epsilon(0.25, 1e-6), 4)
+    3.5423
+    """
+    return max(0.0, -_largest(lambda order: -rho * order - _conversion(order, delta)))
+
+
+@lru_cache(maxsize=1024)
+def zcdp_rho(epsilon: float, delta: float) -> float:
+    """The largest rho whose epsilon at this delta is at most that, in floats.
+
+    >>> round(zcdp_epsilon(zcdp_rho(1.0, 1e-6), 1e-6), 9)
+    1.0
+    """
+    return max(0.0, _largest(lambda order: (epsilon - _conversion(order, delta)) / order))
+
+
+def _conversion(order: float, delta: float) -> float:
+    """What an order of Renyi divergence adds to its own loss, order * rho, in epsilon."""
+    return (math.log(1 / delta) - math.log(order)) / (order - 1) + math.log1p(-1 / order)
+
+
+def _largest(value: Callable[[float], float]) -> float:
+    """The largest value over all orders above 1, for what rises and then falls."""
+    low, high = -12.0, 40.0  # in the logarithm of order - 1
+    for _ in range(90):
+        left, right = low + (high - low) * 0.382, low + (high - low) * 0.618
+        low, high = (low, right) if value(1 + math.exp(left)) > value(1 + math.exp(right)) else (left, high)
+    return value(1 + math.exp((low + high) / 2))

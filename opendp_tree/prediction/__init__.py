@@ -1,0 +1,1 @@
+"""What mechanisms are predicted to err by, and the parameters that make it least."""

@@ -1,0 +1,194 @@
+"""Packing: what no private mechanism can do on a tree, in numbers that are rounded down.
+
+Many inputs, each a heap of people on one leaf, must be told apart level by level; privacy says that hardly anything
+about the leaf may be told. Proof: docs/proofs/packing.md.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from opendp_tree.theorems.group_privacy import group_delta
+from opendp_tree.theorems.interval import Interval, exp, sqrt_down
+
+_ONE, _NONE = Interval.of(1), Interval.of(0)
+_HUGE = 10**5
+"""Beyond this many units of epsilon nothing is hidden; what is left of a bound is below the smallest float."""
+
+
+def information_limits(
+    steps: int, *, epsilon: Fraction | None = None, delta: Fraction = Fraction(0), rho: Fraction | None = None
+) -> tuple[Interval, Interval]:
+    """How far apart the laws of releases can be after a number of steps of the budget: in nats, but for a lost mass.
+
+    Pure: y tanh(y / 2) with y = steps * epsilon. With delta: y, and what group privacy makes of delta. zCDP:
+    steps**2 * rho.
+
+    >>> nats, lost = information_limits(2, epsilon=Fraction(1), delta=Fraction(1, 100))
+    >>> float(nats.hi), round(float(lost.hi), 4)
+    (2.0, 0.0372)
+    """
+    if rho is not None:
+        return Interval.of(steps**2 * rho), _NONE
+    if epsilon is None:
+        raise ValueError("epsilon or rho must be given")
+    if steps * epsilon > _HUGE:
+        return Interval.of(steps * epsilon), _NONE if delta == 0 else _ONE
+    if delta:
+        return Interval.of(steps * epsilon), group_delta(Interval.of(delta), ratio=exp(epsilon), k=steps)
+    grown = exp(steps * epsilon)
+    return Interval.of(steps * epsilon) * ((grown - 1) / (grown + 1)), _NONE
+
+
+def two_point_risk(
+    steps: int, *, epsilon: Fraction | None = None, delta: Fraction = Fraction(0), rho: Fraction | None = None
+) -> Fraction:
+    """A lower bound on the mean squared error, in units of the distance squared, of telling two counts apart.
+
+    The counts lie this many steps of the budget apart, and the error is that of the worse one.
+
+    >>> float(two_point_risk(1, epsilon=Fraction(1))) <= math.e / (1 + math.e) ** 2
+    True
+    """
+    nats, lost = information_limits(steps, epsilon=epsilon, delta=delta, rho=rho)
+    if lost.hi >= 1 or nats.hi > _HUGE:
+        return Fraction(0)
+    if rho is not None:
+        return Fraction(((0 - nats).exp() / 4).lo)
+    chance = 1 / (1 + exp(steps * (epsilon or 0)))
+    return Fraction(((1 - lost) * chance * (1 - chance)).lo)
+
+
+def entropy_needed(*, levels: int, branching: int, nats: Interval, lost: Interval) -> Fraction:
+    """A lower bound, in nats, on how uncertain the child that a heap lies under must stay at each level on average.
+
+    >>> none = Interval.of(0)
+    >>> float(entropy_needed(levels=10, branching=2, nats=none, lost=none)) <= math.log(2)
+    True
+    """
+    if levels == 0 or lost.hi >= 1:
+        return Fraction(0)
+    kept = 1 - lost
+    left = Interval.of(branching).ln() * levels + kept.ln() - nats
+    return Fraction((kept * left / levels).lo) if left.lo > 0 else Fraction(0)
+
+
+def level_entropy(eta: Fraction, *, branching: int) -> Interval:
+    """The entropy of one child among `branching` that is right with chance 1 - eta, all others being equally likely.
+
+    >>> round(float(level_entropy(Fraction(1, 2), branching=2).hi), 6)
+    0.693147
+    """
+    if eta == 0:
+        return _NONE
+    wrong, right = Interval.of(eta), Interval.of(1 - eta)
+    return wrong * (Interval.of((branching - 1) / eta).ln()) - right * right.ln()
+
+
+def level_risk(eta: Fraction, *, branching: int) -> Fraction:
+    """The mean squared error per child of that law's own mean: the least that leaves this entropy.
+
+    >>> level_risk(Fraction(1, 2), branching=2)
+    Fraction(1, 4)
+    """
+    return (1 - (1 - eta) ** 2 - eta**2 / (branching - 1)) / branching
+
+
+def risk_needed(entropy: Fraction, *, branching: int) -> Fraction:
+    """A lower bound on the mean squared error per child, in units of the heap squared, that leaves this entropy.
+
+    >>> float(risk_needed(Fraction(1, 2), branching=2)) < 0.16
+    True
+    """
+    if entropy <= 0:
+        return Fraction(0)
+    on_curve = level_risk(least_failure(entropy, branching=branching), branching=branching)
+    if branching == 2:
+        return on_curve
+    # From the law that is right with chance 1 - 1/k to the uniform one, the largest entropy follows a straight line.
+    slope = Interval.of(branching - 1).ln() * (branching - 1) / (branching - 2)
+    missing = (Interval.of(branching).ln() - Interval.of(entropy)) / slope
+    on_line = Fraction((Interval.of(1 - Fraction(1, branching)) - missing).lo) / branching
+    return max(on_curve, on_line)
+
+
+def least_failure(entropy: Fraction, *, branching: int = 2) -> Fraction:
+    """A chance of failure, at most 1/branching, whose `level_entropy` is surely not above this, and nearly equal.
+
+    >>> eta = least_failure(Fraction(1, 2))
+    >>> level_entropy(eta, branching=2).hi <= 0.5, round(float(eta), 4)
+    (True, 0.1997)
+    """
+    goal, low, high = float(entropy), 0.0, 1 / branching
+    for _ in range(200):
+        middle = (low + high) / 2
+        found = middle * (math.log(branching - 1) - math.log(middle)) - (1 - middle) * math.log1p(-middle)
+        low, high = (middle, high) if found <= goal else (low, middle)
+    for bits in range(50, 0, -1):
+        eta = Fraction(low) * (1 - Fraction(1, 2**bits))
+        if level_entropy(eta, branching=branching).hi <= entropy:
+            return eta
+    return Fraction(0)
+
+
+def packing_rmse(
+    steps: int,
+    *,
+    levels: int,
+    branching: int = 2,
+    alpha: Fraction = Fraction(0),
+    epsilon: Fraction | None = None,
+    delta: Fraction = Fraction(0),
+    rho: Fraction | None = None,
+    d_in: int = 1,
+) -> float:
+    """A lower bound on the alpha-mRMSE of every mechanism within the budget at distance `d_in`, rounded down.
+
+    For trees that contain a complete one with `levels` levels below the root. Any number of `steps` gives a bound; some
+    are better than others.
+
+    >>> packing_rmse(10, levels=32, epsilon=Fraction(1)) > 3.2
+    True
+    """
+    nats, lost = information_limits(steps, epsilon=epsilon, delta=delta, rho=rho)
+    entropy = entropy_needed(levels=levels, branching=branching, nats=nats, lost=lost)
+    two_point = two_point_risk(steps, epsilon=epsilon, delta=delta, rho=rho)
+    risk = max(two_point, risk_needed(entropy, branching=branching))
+    return sqrt_down(risk * ((1 - alpha) * steps * d_in) ** 2)
+
+
+def accuracy_is_impossible(
+    steps: int,
+    *,
+    levels: int,
+    eta: Fraction,
+    epsilon: Fraction | None = None,
+    delta: Fraction = Fraction(0),
+    rho: Fraction | None = None,
+) -> bool:
+    """Whether no mechanism can tell, at every node with chance 1 - eta, a heap of this many steps from nobody.
+
+    >>> one = Fraction(1)
+    >>> [accuracy_is_impossible(steps, levels=32, eta=one / 10, epsilon=one) for steps in (11, 12)]
+    [True, False]
+    """
+    if 2 * eta >= 1:
+        return False
+    nats, lost = information_limits(steps, epsilon=epsilon, delta=delta, rho=rho)
+    if level_entropy(eta, branching=2).hi < entropy_needed(levels=levels, branching=2, nats=nats, lost=lost):
+        return True
+    if rho is not None:  # the divergence of the answer "heavy", which is right with chance 1 - eta in both inputs
+        return bool((Interval.of((1 - eta) / eta).ln() * Interval.of(1 - 2 * eta)).lo > nats.hi)
+    if steps * (epsilon or 0) > _HUGE:
+        return False
+    return bool((Interval.of(eta) * (1 + exp(steps * (epsilon or 0)))).hi < (1 - lost).lo)
+
+
+def packing_threshold(steps: int, *, alpha: Fraction, d_in: int = 1) -> Fraction:
+    """The threshold tau that (alpha, eta)-accuracy needs at least, where a heap of this many steps cannot be told.
+
+    >>> packing_threshold(10, alpha=Fraction(1, 10))
+    Fraction(50, 1)
+    """
+    return steps * d_in / (alpha * max(Fraction(2), 1 / (1 - alpha)))

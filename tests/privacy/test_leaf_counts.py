@@ -1,0 +1,238 @@
+"""Neighbouring frames: leaf counts never move further than the map says, and wrong variants do.
+
+Which rows of a person are kept is drawn at random, so two frames are compared under the same draws: a draw is a
+function of the person, the leaf and a seed, whatever else the frame holds.
+"""
+
+import hashlib
+from itertools import combinations_with_replacement, permutations
+
+import numpy as np
+import opendp.prelude as dp
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from opendp_tree import Key, Tree, frame_counts, frame_domain, make_leaf_counts
+from opendp_tree.theorems.leaf_counts import leaf_counts_l1, per_person
+from tests.frame_truth import as_paths
+
+SCHEMA = {"id": pl.Int64, "a": pl.String, "b": pl.Int64}
+TREE = Tree.from_paths([("x", 0), ("x", 1), ("y",), ("(other)",)])
+KEYS = {
+    "open": {"by": ["a", "b"]},
+    "open, no nulls": {"by": ["a", "b"], "nulls": "drop"},
+    "public": {"by": ["a", "b"], "tree": TREE},
+    "public, other": {"by": ["a", "b"], "tree": TREE, "other": ("(other)",)},
+    "bits": {"by": Key.bits("b", width=2)},
+}
+BOUNDS = [
+    {"rows_per_unit": 1},
+    {"rows_per_unit": 2},
+    {"leaves_per_unit": 1},
+    {"leaves_per_unit": 2, "rows_per_leaf": 2},
+    {"rows_per_unit": 3, "leaves_per_unit": 2, "rows_per_leaf": 2},
+]
+
+
+def draws(seed, *, public=False):
+    """By person and leaf: in a public tree its place, in an open one its labels, as its place depends on others."""
+
+    def draw(pairs):
+        content = ["unit", "leaf"] if public else pl.exclude("people", "row", "leaf")
+        words = [
+            int.from_bytes(hashlib.sha256(repr((seed, *row)).encode()).digest()[:8], "big")
+            for row in pairs.select(content).rows()
+        ]
+        return np.array(words, dtype=np.uint64)
+
+    return draw
+
+
+def counts(count, rows):
+    found = count(pl.DataFrame(rows, schema=SCHEMA, orient="row"))
+    return dict(enumerate(found.tolist())) if isinstance(found, np.ndarray) else as_paths(found)
+
+
+def moved(count, rows, others):
+    one, two = counts(count, rows), counts(count, others)
+    return sum(abs(one.get(leaf, 0) - two.get(leaf, 0)) for leaf in one.keys() | two.keys())
+
+
+def broken(count, pairs):
+    """Whether leaf counts of some pair move further than the map says at the pair's distance."""
+    return any(moved(count, rows, others) > count.map(distance) for rows, others, distance in pairs)
+
+
+def make(metric, options):
+    return make_leaf_counts(frame_domain(SCHEMA), metric, **options)
+
+
+ROW = st.tuples(
+    st.sampled_from([1, 2, 3, None]), st.sampled_from(["x", "y", "z", None]), st.integers(-1, 2) | st.none()
+)
+ROWS = st.lists(ROW, max_size=12)
+
+
+def changed(rows, place, row):
+    return [*rows[:place], row, *rows[place + 1 :]]
+
+
+@pytest.mark.parametrize("kind", sorted(KEYS))
+def test_rows_added_removed_or_changed_move_counts_no_further_than_the_map(kind):
+    one, ordered = make(dp.symmetric_distance(), KEYS[kind]), make(dp.insert_delete_distance(), KEYS[kind])
+    swapped, hamming = make(dp.change_one_distance(), KEYS[kind]), make(dp.hamming_distance(), KEYS[kind])
+
+    @settings(max_examples=30)
+    @given(ROWS, st.lists(ROW, max_size=3), st.randoms())
+    def check(rows, more, random):
+        mixed = random.sample([*rows, *more], len(rows) + len(more))
+        assert not broken(one, [(rows, mixed, len(more)), (mixed, rows, len(more))])
+        assert not broken(ordered, [(rows, [*rows[:2], *more, *rows[2:]], len(more))])
+        others = [*more, *rows[len(more) :]][: len(rows)]
+        differ = sum(old != new for old, new in zip(rows, others, strict=True))
+        assert not broken(swapped, [(rows, random.sample(others, len(others)), differ)])
+        assert not broken(hamming, [(rows, others, differ)])
+
+    check()
+
+
+def without(rows, people):
+    return [row for row in rows if row[0] not in people]
+
+
+@pytest.mark.parametrize("limits", BOUNDS, ids=str)
+@pytest.mark.parametrize("kind", sorted(KEYS))
+def test_people_added_removed_or_exchanged_move_counts_no_further_than_the_map(kind, limits, monkeypatch):
+    options = {**KEYS[kind], **limits}
+    count, swap = make(dp.symmetric_id_distance("id"), options), make(dp.change_one_id_distance("id"), options)
+
+    @settings(max_examples=15)
+    @given(ROWS, st.sets(st.sampled_from([1, 2, 3, None]), max_size=2), ROWS, st.randoms(), st.integers(0, 99))
+    def check(rows, people, more, random, seed):
+        monkeypatch.setattr(frame_counts, "_draws", draws(seed, public="tree" in options))
+        fewer = without(rows, people)
+        assert not broken(count, [(random.sample(rows, len(rows)), fewer, len({row[0] for row in rows} & people))])
+        exchanged = [*fewer, *((9, *row[1:]) for row in more)]
+        gone, came = len({row[0] for row in rows} & people), len({row[0] for row in exchanged} & {9})
+        assert not broken(swap, [(rows, exchanged, -(-(gone + came) // 2))])
+        assert not broken(count, [(rows, exchanged, gone + came)])
+
+    check()
+
+
+def test_rows_without_an_identifier_are_left_out():
+    count = make(dp.symmetric_id_distance("id"), {"by": "a", "rows_per_unit": 9})
+    assert counts(count, [(None, "x", 0), (1, "x", 0), (None, "y", 0)]) == {("x",): 1}
+
+
+def test_what_is_kept_of_a_person_is_drawn_evenly():
+    """Chance of a false alarm below 1e-9: 3,000 people keep one of two leaves each; 6.2 standard deviations."""
+    rows = [(person, label, 0) for person in range(3_000) for label in ("x", "y")]
+    for order in (rows, rows[::-1]):
+        found = counts(make(dp.symmetric_id_distance("id"), {"by": "a", "leaves_per_unit": 1}), order)
+        assert sum(found.values()) == 3_000
+        assert abs(found["x",] - 1_500) < 6.2 * (3_000 / 4) ** 0.5
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=5), st.integers(1, 9), st.integers(1, 4), st.integers(1, 4))
+def test_as_much_is_kept_as_the_limits_allow(sizes, rows, leaves, rows_per_leaf):
+    given_rows = [(1, str(leaf), 0) for leaf, size in enumerate(sizes) for _ in range(size)]
+    only_rows = counts(make(dp.symmetric_id_distance("id"), {"by": "a", "rows_per_unit": rows}), given_rows)
+    assert sum(only_rows.values()) == min(rows, sum(sizes))
+    options = {"by": "a", "leaves_per_unit": leaves, "rows_per_leaf": rows_per_leaf}
+    found = counts(make(dp.symmetric_id_distance("id"), options), given_rows)
+    assert len(found) == min(leaves, len(sizes))
+    assert all(count == min(rows_per_leaf, sizes[int(leaf)]) for (leaf,), count in found.items())
+    both = counts(make(dp.symmetric_id_distance("id"), {**options, "rows_per_unit": rows}), given_rows)
+    assert sum(both.values()) <= per_person(rows=rows, leaves=leaves, rows_per_leaf=rows_per_leaf)
+
+
+def small_pairs():
+    """Frames of one person in every order, and with all rows of another person, or of nobody known."""
+    leaves = [("x", 0), ("y", 0), ("w", 0)]
+    for size in (1, 2, 3):
+        for own in combinations_with_replacement(leaves, size):
+            rows = [(1, *leaf) for leaf in own]
+            for order in permutations(rows):
+                yield rows, list(order), 0
+            for person in (2, None):
+                for more in ([("w", 0)], [("x", 0)] * 3, leaves):
+                    yield rows, [*((person, *leaf) for leaf in more), *rows], 1
+
+
+PAIRS = list(small_pairs())
+PEOPLE = dp.symmetric_id_distance("id")
+TWO_LEAVES = {"by": "a", "leaves_per_unit": 2}
+TWO_ROWS = {"by": "a", "rows_per_unit": 2}
+
+
+@pytest.mark.parametrize("options", [TWO_LEAVES, TWO_ROWS], ids=str)
+@pytest.mark.parametrize("seed", range(3))
+def test_small_pairs_hold(options, seed, monkeypatch):
+    monkeypatch.setattr(frame_counts, "_draws", draws(seed))
+    assert not broken(make(PEOPLE, options), PAIRS)
+
+
+def test_mutant_first_rows_of_the_frame_is_rejected(monkeypatch):
+    """The first k rows of each person in the order of the frame: a permutation of the rows changes the counts."""
+    grouped = frame_counts.group_rows
+
+    def first_rows(frame, key, unit):
+        return grouped(frame.filter(pl.int_range(pl.len()).over(unit) < 2), key, unit)
+
+    monkeypatch.setattr(frame_counts, "_draws", draws(0))
+    monkeypatch.setattr(frame_counts, "group_rows", first_rows)
+    assert broken(make(PEOPLE, TWO_ROWS), PAIRS)
+
+
+def test_mutant_draws_by_the_place_of_a_leaf_among_all_is_rejected(monkeypatch):
+    """A hash of codes instead of labels: another person's label moves the codes, and with them what others keep."""
+    monkeypatch.setattr(frame_counts, "_draws", lambda pairs: (pairs["leaf"].to_numpy() % 2).astype(np.uint64))
+    assert broken(make(PEOPLE, {"by": "a", "leaves_per_unit": 1}), PAIRS)
+
+
+@pytest.mark.parametrize("forgotten", ["rows_per_leaf", "leaves", "rows"])
+def test_mutants_that_forget_a_bound_are_rejected(forgotten, monkeypatch):
+    truncate = frame_counts.truncate
+    many = {"rows_per_leaf": 99, "leaves": 99, "rows": None}[forgotten]
+    options = TWO_ROWS if forgotten == "rows" else {"by": "a", "leaves_per_unit": 1}
+
+    def forgetful(units, leaves, rows, given_draws, limits):
+        if forgotten == "rows":
+            return rows
+        values = {"rows": limits.rows, "leaves": limits.leaves, "rows_per_leaf": limits.rows_per_leaf, forgotten: many}
+        return truncate(units, leaves, rows, given_draws, type(limits)(**values))
+
+    monkeypatch.setattr(frame_counts, "_draws", draws(0))
+    monkeypatch.setattr(frame_counts, "truncate", forgetful)
+    assert broken(make(PEOPLE, options), PAIRS)
+
+
+def test_mutant_that_takes_each_row_without_identifier_for_a_person_is_rejected(monkeypatch):
+    grouped = frame_counts.group_rows
+
+    def own_numbers(frame, key, unit):
+        number = pl.int_range(pl.len(), dtype=pl.Int64) + 1000
+        return grouped(frame.with_columns(pl.col(unit).fill_null(number)), key, unit)
+
+    monkeypatch.setattr(frame_counts, "_draws", draws(0))
+    monkeypatch.setattr(frame_counts, "group_rows", own_numbers)
+    assert broken(make(PEOPLE, TWO_ROWS), PAIRS)
+
+
+def test_mutant_one_unit_for_a_change_is_rejected():
+    """Without the factor 2 the map is too small, for rows and for people."""
+    rows, others = [(1, "x", 0)], [(1, "y", 0)]
+    assert moved(make(dp.change_one_distance(), {"by": "a"}), rows, others) > leaf_counts_l1(1)
+    swap = make(dp.change_one_id_distance("id"), TWO_ROWS)
+    assert moved(swap, rows * 2, [(2, "y", 0)] * 2) > leaf_counts_l1(1, per_unit=2)
+    assert moved(swap, rows * 2, [(2, "y", 0)] * 2) == leaf_counts_l1(1, per_unit=2, changed=True) == swap.map(1)
+
+
+def test_maps_are_reached():
+    assert moved(make(dp.symmetric_distance(), {"by": "a"}), [], [(1, "x", 0)] * 4) == 4
+    limits = {"leaves_per_unit": 2, "rows_per_leaf": 2}
+    count = make(PEOPLE, {"by": "a", **limits})
+    assert moved(count, [], [(1, label, 0) for label in "xxxyyy"]) == count.map(1) == 4

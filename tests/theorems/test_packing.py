@@ -1,0 +1,269 @@
+"""The packing bound against the best there is: exact laws for two inputs, linear programs for tiny trees."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+from opendp_tree.theorems.interval import Interval, exp
+from opendp_tree.theorems.packing import (
+    accuracy_is_impossible,
+    entropy_needed,
+    information_limits,
+    least_failure,
+    level_entropy,
+    level_risk,
+    packing_rmse,
+    packing_threshold,
+    risk_needed,
+    two_point_risk,
+)
+
+ONE = Fraction(1)
+EPSILONS = [Fraction(1, 100), Fraction(1, 2), ONE, Fraction(5)]
+
+
+def best_risk(heap, *, leaves, epsilon, delta=0.0):
+    """The least worst mean squared error, by linear programming, of any private mechanism on a root with some leaves.
+
+    The inputs are 0 to `heap` people, all under one leaf, so that every private mechanism for all inputs is among
+    those that are optimised over; but outputs are on a grid, which can only make the best one worse.
+    """
+    inputs = [(0, 0)] + [(leaf, size) for leaf in range(leaves) for size in range(1, heap + 1)]
+    grid = [heap * step / 6 for step in range(7)]
+    outputs = list(itertools.product(grid, repeat=leaves if leaves > 1 else 1))
+    many, width = len(outputs), len(inputs) * len(outputs)
+    pairs = [
+        (a, b)
+        for a, (leaf, size) in enumerate(inputs)
+        for b, (other, more) in enumerate(inputs)
+        if abs(size - more) == 1 and (leaf == other or 0 in (size, more))
+    ]
+    slack = len(pairs) * many if delta else 0
+    rows, limits = [], []
+    for place, (a, b) in enumerate(pairs):
+        for o in range(many):
+            row = np.zeros(width + slack + 1)
+            row[a * many + o], row[b * many + o] = 1, -math.exp(epsilon)
+            if delta:
+                row[width + place * many + o] = -1
+            rows.append(row)
+            limits.append(0)
+        if delta:
+            row = np.zeros(width + slack + 1)
+            row[width + place * many : width + (place + 1) * many] = 1
+            rows.append(row)
+            limits.append(delta)
+    for a, (leaf, size) in enumerate(inputs):
+        for node in range(leaves):
+            row = np.zeros(width + slack + 1)
+            count = size if node == leaf else 0
+            row[a * many : (a + 1) * many] = [(output[node] - count) ** 2 for output in outputs]
+            row[-1] = -1
+            rows.append(row)
+            limits.append(0)
+    sums = np.zeros((len(inputs), width + slack + 1))
+    for a in range(len(inputs)):
+        sums[a, a * many : (a + 1) * many] = 1
+    goal = np.zeros(width + slack + 1)
+    goal[-1] = 1
+    found = linprog(goal, A_ub=np.array(rows), b_ub=limits, A_eq=sums, b_eq=np.ones(len(inputs)))
+    assert found.success
+    return found.fun
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize("steps", [1, 3])
+@pytest.mark.parametrize("delta", [Fraction(0), Fraction(1, 50)])
+def test_randomised_response_reaches_the_two_point_bound(epsilon, steps, delta):
+    """With chance `lost` the truth, else a lie with chance c; estimated by the posterior mean."""
+    lost = information_limits(steps, epsilon=epsilon, delta=delta)[1]
+    lie = 1 / (1 + exp(steps * epsilon))
+    squared = (1 - lost) * (lie * (1 - lie) ** 2 + (1 - lie) * lie**2)
+    bound = two_point_risk(steps, epsilon=epsilon, delta=delta)
+    if lost.hi >= 1:
+        assert bound == 0
+    else:
+        assert bound <= squared.hi
+        assert bound >= Fraction(squared.lo) * (1 - Fraction(1, 10**30))
+        assert bound * Fraction(1001, 1000) > squared.hi  # so a slightly larger constant is refuted
+
+
+@pytest.mark.parametrize("rho", [0.01, 0.5, 2.0])
+@pytest.mark.parametrize("steps", [1, 2, 5])
+def test_gaussian_noise_stays_above_the_two_point_bound_of_zcdp(rho, steps):
+    deviation = 1 / math.sqrt(2 * rho)
+    z = np.linspace(-12 * deviation, steps + 12 * deviation, 200_001)
+    low, high = (
+        np.exp(-(((z - centre) / deviation) ** 2) / 2) / deviation / math.sqrt(2 * math.pi) for centre in (0, steps)
+    )
+    mean = high / (low + high)
+    risk = (z[1] - z[0]) * max((low * mean**2).sum(), (high * (1 - mean) ** 2).sum())
+    bound = float(two_point_risk(steps, rho=Fraction(rho)))
+    assert bound <= risk
+    if steps**2 * rho < 0.1:
+        assert bound > 0.9 * risk
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 0.7, 2.0])
+@pytest.mark.parametrize("delta", [0.0, 0.05])
+def test_no_mechanism_for_one_count_beats_it(epsilon, delta):
+    for heap in (1, 2, 4):
+        bound = packing_rmse(heap, levels=0, epsilon=Fraction(epsilon), delta=Fraction(delta))
+        assert bound**2 <= best_risk(heap, leaves=1, epsilon=epsilon, delta=delta) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("epsilon", [0.2, 1.0])
+@pytest.mark.parametrize("delta", [0.0, 0.05])
+def test_no_mechanism_for_two_leaves_beats_it(epsilon, delta):
+    for heap in (1, 2):
+        bound = packing_rmse(heap, levels=1, epsilon=Fraction(epsilon), delta=Fraction(delta))
+        best = best_risk(heap, leaves=2, epsilon=epsilon, delta=delta)
+        assert bound**2 <= best * (1 + 1e-9)
+
+
+def test_mutants_exceed_what_is_achievable():
+    """One step as if it were none, delta not grown with the group, twice the error: each is beaten by a mechanism."""
+    best = best_risk(2, leaves=1, epsilon=1.0, delta=0.1)
+    honest = float(two_point_risk(2, epsilon=ONE, delta=Fraction(1, 10)))
+    no_group = (1 - 0.1) * math.e**2 / (1 + math.e**2) ** 2
+    one_step = (1 - 0.1 * (1 + math.e)) * math.e / (1 + math.e) ** 2
+    assert 4 * honest <= best * (1 + 1e-9)
+    for mutant in (no_group, one_step, 4 * honest):
+        assert 4 * mutant > best
+
+
+def entropy(law):
+    return -sum(p * math.log(p) for p in law if p > 0)
+
+
+@pytest.mark.parametrize("branching", [2, 3, 4, 8, 12])
+def test_errors_leave_no_more_entropy_than_claimed(branching):
+    """Laws of a child, random and symmetric, alone and mixed: none leaves its entropy at less than the least risk."""
+    rng = np.random.default_rng(branching)
+    laws = [rng.dirichlet(np.full(branching, spread)) for spread in (0.05, 0.3, 1.0, 5.0) for _ in range(8)]
+    sure, uniform = np.eye(branching)[0], np.full(branching, 1 / branching)
+    laws += [(1 - w) * sure + w * uniform for w in np.linspace(0.0, 1.0, 15)]
+    points = [(1 - float(law @ law), entropy(law)) for law in laws]
+    for (risk, left), (other, more) in itertools.product(points[::6], points):
+        for share in (0.0, 0.4):
+            mean_risk, mean_left = share * risk + (1 - share) * other, share * left + (1 - share) * more
+            needed = float(risk_needed(Fraction(mean_left), branching=branching))
+            assert needed * branching <= mean_risk * (1 + 1e-9) + 1e-12
+
+
+@pytest.mark.parametrize("branching", [2, 3, 8])
+def test_the_level_bound_is_met_by_the_symmetric_law(branching):
+    for percent in (1, 5, 10):
+        eta = Fraction(percent, 100)
+        left = Fraction(level_entropy(eta, branching=branching).lo)
+        met = level_risk(eta, branching=branching)
+        assert met * (1 - Fraction(1, 10**9)) < risk_needed(left, branching=branching) <= met
+    almost = Fraction(Interval.of(branching).ln().lo)
+    assert float(risk_needed(almost, branching=branching)) * branching == pytest.approx(1 - 1 / branching, rel=1e-5)
+
+
+@pytest.mark.parametrize("branching", [3, 8, 12])
+def test_curve_and_line_meet_where_the_best_law_changes(branching):
+    eta = Fraction(1, branching)
+    left = Fraction(level_entropy(eta, branching=branching).lo)
+    above = risk_needed(left * Fraction(1001, 1000), branching=branching)
+    assert 0 < above - level_risk(eta, branching=branching) < Fraction(1, 100)
+
+
+def test_mutant_entropy_of_two_for_many_children_is_rejected():
+    """As if a wrong child were always the same one: the law that is wrong with chance 0.05 has less risk than that."""
+    eta, branching = Fraction(1, 20), 8
+    left = Fraction(level_entropy(eta, branching=branching).lo)
+    mutant = least_failure(left, branching=2)
+    assert level_risk(mutant, branching=branching) > level_risk(eta, branching=branching)
+
+
+@pytest.mark.parametrize("levels", [1, 3, 8])
+@pytest.mark.parametrize("closeness", [0.5, 2.0, 4.0])
+def test_randomised_response_on_leaves_stays_above(levels, closeness):
+    """The right leaf with as much chance as closeness to the uniform law allows; each node by its posterior mean."""
+    leaves = 2**levels
+    right = min(math.exp(closeness) / leaves, 1 - (leaves - 1) / leaves * math.exp(-closeness))
+    wrong = (1 - right) / (leaves - 1)
+    worst = 0.0
+    for level in range(1, levels + 1):
+        under = 2 ** (levels - level)
+        # The posterior chance that the heap lies under a node, if the release is a leaf under it or not.
+        inside, outside = right + (under - 1) * wrong, under * wrong
+        squared = inside * (1 - inside) ** 2 + (1 - inside) * (1 - outside) ** 2
+        squared_empty = (under * wrong) * inside**2 + (1 - under * wrong) * outside**2
+        worst = max(worst, squared, squared_empty)
+    nats = Interval.of(Fraction(closeness * math.tanh(closeness / 2)))
+    entropy_left = entropy_needed(levels=levels, branching=2, nats=nats, lost=Interval.of(0))
+    assert float(risk_needed(entropy_left, branching=2)) <= worst
+
+
+@pytest.mark.parametrize("budget", [{"epsilon": ONE}, {"epsilon": ONE, "delta": Fraction(1e-6)}, {"rho": ONE / 2}])
+def test_the_bound_grows_with_depth_and_falls_with_alpha(budget):
+    for steps in (1, 3, 8):
+        errors = [packing_rmse(steps, levels=levels, **budget) for levels in (0, 1, 4, 16, 64, 256)]
+        assert errors == sorted(errors)
+        whole, half = (packing_rmse(steps, levels=64, alpha=alpha, **budget) for alpha in (Fraction(0), ONE / 2))
+        assert half == pytest.approx(whole / 2)
+        assert packing_rmse(steps, levels=64, d_in=7, **budget) == pytest.approx(7 * whole)
+
+
+def test_more_budget_allows_smaller_errors():
+    for levels in (0, 5, 50):
+        pure = [packing_rmse(4, levels=levels, epsilon=epsilon) for epsilon in EPSILONS]
+        assert pure == sorted(pure, reverse=True)
+        deltas = [Fraction(0), Fraction(1, 10**9), Fraction(1, 1000), Fraction(1, 2)]
+        approximate = [packing_rmse(4, levels=levels, epsilon=ONE, delta=delta) for delta in deltas]
+        assert approximate == sorted(approximate, reverse=True)
+        assert approximate[-1] == 0
+
+
+def test_limits_are_those_of_the_extreme_laws():
+    nats, lost = information_limits(3, epsilon=Fraction(1, 2))
+    assert float(nats.hi) == pytest.approx(1.5 * math.tanh(0.75))
+    assert lost.hi == 0
+    nats, lost = information_limits(3, epsilon=Fraction(1, 2), delta=Fraction(1, 100))
+    assert float(lost.hi) == pytest.approx(0.01 * (1 + math.exp(0.5) + math.e))
+    assert float(information_limits(3, rho=Fraction(1, 4))[0].hi) == 2.25
+    with pytest.raises(ValueError, match="epsilon or rho must be given"):
+        information_limits(1)
+
+
+@pytest.mark.parametrize("eta", [Fraction(1, 100), Fraction(1, 4), Fraction(49, 100)])
+def test_accuracy_on_one_count_is_what_randomised_response_allows(eta):
+    """At the least epsilon for which a lie has chance eta it is possible, and below it is not."""
+    enough = math.log((1 - float(eta)) / float(eta))
+    for steps in (1, 4):
+        assert not accuracy_is_impossible(steps, levels=0, eta=eta, epsilon=Fraction(enough / steps * 1.0001))
+        assert accuracy_is_impossible(steps, levels=0, eta=eta, epsilon=Fraction(enough / steps * 0.9999))
+
+
+def test_accuracy_is_impossible_for_small_heaps_first():
+    for budget in ({"epsilon": ONE}, {"epsilon": ONE, "delta": Fraction(1e-6)}, {"rho": ONE / 10}):
+        answers = [accuracy_is_impossible(steps, levels=40, eta=ONE / 10, **budget) for steps in range(1, 60)]
+        assert answers == sorted(answers, reverse=True)
+        assert answers[0]
+        assert not answers[-1]
+    assert not accuracy_is_impossible(1, levels=40, eta=ONE / 2, epsilon=Fraction(1, 1000))
+    assert not accuracy_is_impossible(1, levels=40, eta=Fraction(3, 4), rho=Fraction(1, 1000))
+    assert not accuracy_is_impossible(1, levels=0, eta=ONE / 10, epsilon=Fraction(10**6))
+
+
+def test_heaps_above_the_threshold_are_told_from_nobody():
+    """The threshold's algebra, by brute force: the heaps that separate are those whose threshold is above tau."""
+    for alpha, tau in itertools.product([ONE / 10, ONE / 2, ONE * 9 / 10], [Fraction(1), Fraction(7), Fraction(100)]):
+        for m in range(1, 1200):
+            assert (m - alpha * max(m, tau) > alpha * tau) == (packing_threshold(m, alpha=alpha) > tau)
+    assert packing_threshold(10, alpha=ONE / 2, d_in=3) == 30
+
+
+def test_extremes_give_no_bound_instead_of_failing():
+    assert packing_rmse(1, levels=5, epsilon=Fraction(10**7)) == 0
+    assert packing_rmse(10**15, levels=5, epsilon=ONE, delta=Fraction(1e-6)) == 0
+    assert packing_rmse(10**15, levels=5, epsilon=ONE) == 0
+    assert packing_rmse(1, levels=10**12, epsilon=Fraction(1e-300)) == pytest.approx(0.5)
+    assert risk_needed(Fraction(1, 10**100), branching=2) == 0

@@ -1,0 +1,352 @@
+from datetime import date, datetime, timedelta
+
+import numpy as np
+import opendp.prelude as dp
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from opendp.mod import OpenDPException
+
+from opendp_tree import Key, Tree, frame_domain, leaf_domain, make_leaf_counts, then_leaf_counts
+from tests.frame_truth import as_paths, open_counts, public_counts
+
+ROWS = dp.symmetric_distance()
+TEXTS = st.sampled_from(["a", "b", "", "ä", "日本", "a/b", "🙂", "\x00"])
+DAYS = st.dates(date(1, 1, 1), date(9999, 12, 31)) | st.sampled_from([date(2024, 2, 29), date(1970, 1, 1)])
+INSTANTS = st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31, 23))
+PATHS = st.lists(st.sampled_from(["a", "b", "", "é"]), max_size=5).map("/".join)
+IPV4 = st.ip_addresses(v=4).map(str) | st.sampled_from(["1.2.3", "1.2.3.04", "1.2.3.256", " 1.2.3.4", "", "x", "::1"])
+IPV6 = (
+    st.ip_addresses(v=6).map(str)
+    | st.ip_addresses(v=6).map(lambda found: found.exploded.upper())
+    | st.lists(st.sampled_from(["", "0", "1", "ab", "FFFF", "12345", "g", "1.2.3.4"]), max_size=10).map(":".join)
+    | st.sampled_from(
+        ["::", "1::", "::1.2.3.4", "::ffff:10.0.0.1", "1:2:3:4:5:6:7::", "fe80::1%eth0", ":::", "1::2::3"]
+    )
+)
+INTEGERS = {
+    kind: st.integers(*bounds)
+    for kind, bounds in (
+        (pl.Int8, (-128, 127)),
+        (pl.UInt32, (0, 2**32 - 1)),
+        (pl.Int64, (-(2**63), 2**63 - 1)),
+        (pl.UInt64, (0, 2**64 - 1)),
+        (pl.UInt128, (0, 2**128 - 1)),
+        (pl.Int128, (-(2**127), 2**127 - 1)),
+    )
+}
+COLUMNS = {
+    "texts": (pl.String, TEXTS),
+    "categories": (pl.Categorical, TEXTS),
+    "enums": (pl.Enum(["x", "y", "b"]), st.sampled_from(["x", "y", "b"])),
+    "truths": (pl.Boolean, st.booleans()),
+    "days": (pl.Date, DAYS),
+    **{str(kind).lower(): (kind, values | st.integers(0, 3)) for kind, values in INTEGERS.items()},
+}
+SINGLE = {
+    "path": (pl.String, PATHS, Key.path("k", depth=4)),
+    "path, two letters": (pl.String, PATHS, Key.path("k", separator="/b", depth=3)),
+    "path, categories": (pl.Categorical, PATHS, Key.path("k", depth=3)),
+    "ip 4": (pl.String, IPV4, Key.ip("k")),
+    "ip 6": (pl.String, IPV6, Key.ip("k", version=6, stride=16)),
+    "ip 6, odd": (pl.Categorical, IPV6, Key.ip("k", version=6, stride=9)),
+    "ip 4, numbers": (pl.UInt32, INTEGERS[pl.UInt32], Key.ip("k")),
+    "date": (pl.Date, DAYS, Key.date("k")),
+    "month and day": (pl.Date, DAYS, Key.date("k", parts=("month", "day"))),
+    "hour, ms": (pl.Datetime("ms"), INSTANTS, Key.date("k", parts=("year", "month", "day", "hour"))),
+    "hour, us": (pl.Datetime("us"), INSTANTS, Key.date("k", parts=("month", "hour"))),
+    "day, us": (pl.Datetime("us"), INSTANTS, Key.date("k")),
+    "day, ns": (pl.Datetime("ns"), st.datetimes(datetime(1700, 1, 1), datetime(2200, 1, 1)), Key.date("k")),
+    **{
+        f"bits, {str(kind).lower()}, {width}": (
+            kind,
+            values | st.integers(0, 9),
+            Key.bits("k", width=width, stride=stride),
+        )
+        for kind, values in INTEGERS.items()
+        for width, stride in ((1, 1), (5, 2), (64, 16), (100, 13), (128, 32))
+    },
+}
+
+
+def columns(values):
+    """Lists of values with nulls: none, one, few, many alike."""
+    return st.lists(values | st.none(), max_size=12).flatmap(
+        lambda some: st.sampled_from([some, some * 3, some[:1] * 20])
+    )
+
+
+def both(frame):
+    """A frame as each domain takes it."""
+    yield frame_domain(frame), frame
+    yield frame_domain(frame), frame.lazy()
+    supported = (pl.Enum, pl.Int128, pl.UInt128, pl.Int8)
+    if not any(dtype in supported for dtype in frame.dtypes):
+        yield dp.domain_of(frame.lazy(), infer=True), frame.lazy()
+
+
+def check_open(frame, key):
+    for domain, data in both(frame):
+        assert as_paths(make_leaf_counts(domain, ROWS, by=key)(data)) == open_counts(frame, key)
+        found = make_leaf_counts(domain, ROWS, by=key, nulls="drop")(data)
+        assert as_paths(found) == open_counts(frame, key, drop=True)
+
+
+@given(st.data())
+def test_columns_count_as_a_plain_group_by(data):
+    kinds = data.draw(st.lists(st.sampled_from(sorted(COLUMNS)), min_size=1, max_size=3))
+    rows = data.draw(columns(st.tuples(*(COLUMNS[kind][1] | st.none() for kind in kinds)).map(list)))
+    rows = [row or [None] * len(kinds) for row in rows]
+    frame = pl.DataFrame(
+        {f"c{place}": [row[place] for row in rows] for place in range(len(kinds))},
+        schema={f"c{place}": COLUMNS[kind][0] for place, kind in enumerate(kinds)},
+    )
+    check_open(frame, frame.columns)
+    counts = make_leaf_counts(frame_domain(frame), ROWS, by=frame.columns)(frame)
+    assert counts.occupied.counts.sum() == frame.height
+
+
+@pytest.mark.parametrize("kind", sorted(SINGLE))
+def test_keys_of_one_column_count_as_a_plain_group_by(kind):
+    dtype, values, key = SINGLE[kind]
+
+    @settings(max_examples=25)
+    @given(columns(values))
+    def check(column):
+        check_open(pl.DataFrame({"k": column}, schema={"k": dtype}), key)
+
+    check()
+
+
+@pytest.mark.parametrize("kind", sorted(SINGLE))
+def test_public_trees_count_the_leaf_that_a_key_leads_to_or_through(kind):
+    dtype, values, key = SINGLE[kind]
+    if key.stride > 63:
+        return
+
+    @settings(max_examples=15)
+    @given(columns(values), st.data())
+    def check(column, data):
+        frame = pl.DataFrame({"k": column}, schema={"k": dtype})
+        seen = sorted(open_counts(frame, key) or {("none",): 1}, key=repr)
+        cut = [path[: data.draw(st.integers(1, len(path)))] for path in data.draw(st.lists(st.sampled_from(seen)))]
+        cut = [path for path in dict.fromkeys(cut) if not any(path[: len(up)] == up != path for up in cut)]
+        cut = [path for path in cut if path != ("(other)",)]
+        tree = Tree.from_paths([*cut, ("(other)",)])
+        for drop in (False, True):
+            for other in (None, ("(other)",)):
+                for domain, given_data in both(frame):
+                    count = make_leaf_counts(
+                        domain, ROWS, by=key, tree=tree, other=other, nulls="drop" if drop else "label"
+                    )
+                    expected = public_counts(frame, key, tree, drop=drop, other=other)
+                    assert count(given_data).tolist() == expected
+
+    check()
+
+
+@given(st.data())
+def test_public_trees_of_columns(data):
+    kinds = data.draw(st.lists(st.sampled_from(sorted(COLUMNS)), min_size=1, max_size=3))
+    rows = data.draw(st.lists(st.tuples(*(COLUMNS[kind][1] | st.none() for kind in kinds)), max_size=12))
+    schema = {f"c{place}": COLUMNS[kind][0] for place, kind in enumerate(kinds)}
+    frame = pl.DataFrame({name: [row[place] for row in rows] for place, name in enumerate(schema)}, schema=schema)
+    cut = [row[: data.draw(st.integers(1, len(row)))] for row in rows[::2]]
+    cut = [path for path in dict.fromkeys(cut) if not any(path[: len(up)] == up != path for up in cut)]
+    tree = Tree.from_paths([*(path for path in cut if path[0] != "(other)"), ("(other)",)])
+    for domain, given_data in both(frame):
+        count = make_leaf_counts(domain, ROWS, by=frame.columns, tree=tree, other=("(other)",))
+        assert count(given_data).tolist() == public_counts(frame, frame.columns, tree, other=("(other)",))
+        assert count(given_data).sum() == frame.height
+        assert count.output_domain == leaf_domain(tree)
+
+
+def test_labels_of_another_type_are_no_labels():
+    """1, True and "1" are three labels."""
+    tree = Tree.from_paths([(1,), (True,), ("1",), (None,)])
+    for values, expected in (([1, None], [1, 0, 0, 1]), ([True], [0, 1, 0, 0]), (["1"], [0, 0, 1, 0])):
+        frame = pl.DataFrame({"k": values})
+        assert make_leaf_counts(frame_domain(frame), ROWS, by="k", tree=tree)(frame).tolist() == expected
+
+
+def test_times_are_read_by_the_clock_of_their_zone():
+    start = datetime(2024, 3, 30, 21)
+    hours = pl.Series("k", [start + timedelta(hours=place) for place in range(12)], dtype=pl.Datetime("us"))
+    frame = hours.dt.replace_time_zone("UTC").dt.convert_time_zone("Europe/Berlin").to_frame()
+    key = Key.date("k", parts=("day", "hour"))
+    found = as_paths(make_leaf_counts(frame_domain(frame), ROWS, by=key)(frame))
+    assert found == open_counts(frame, key)
+    assert (31, 2) not in found  # the hour that was skipped
+
+
+@pytest.mark.parametrize("unit", ["ms", "us", "ns"])
+@pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
+def test_instants_beyond_the_calendar_count_as_null(unit, zone):
+    ends = [2**63 - 1, -(2**63) + 1, -(2**63), 10**14]
+    frame = pl.DataFrame({"k": pl.Series([*ends, 0], dtype=pl.Int64).cast(pl.Datetime(unit, zone))})
+    found = as_paths(make_leaf_counts(frame_domain(frame), ROWS, by=Key.date("k", parts=("year",)))(frame))
+    assert found[1970,] >= 1
+    assert found[None,] >= 3
+    assert sum(found.values()) == 5
+    days = pl.DataFrame({"k": pl.Series([2**31 - 1, -(2**31), 0], dtype=pl.Int32).cast(pl.Date)})
+    found = as_paths(make_leaf_counts(frame_domain(days), ROWS, by=Key.date("k", parts=("year",)))(days))
+    assert found == {(None,): 2, (1970,): 1}
+
+
+def test_columns_may_have_any_name():
+    frame = pl.DataFrame({"people": ["a"], "key_0": ["b"], "unit": ["c"], "len": ["e"], "leaf": [1]})
+    for domain, data in both(frame):
+        for unit in frame.columns:
+            count = make_leaf_counts(domain, dp.symmetric_id_distance(unit), by=frame.columns, rows_per_unit=1)
+            assert as_paths(count(data)) == {("a", "b", "c", "e", 1): 1}
+
+
+def test_scans_count_as_frames_do(tmp_path):
+    frame = pl.DataFrame({"a": ["x", "y", "x", None], "b": [1, 2, 1, None]})
+    frame.write_parquet(tmp_path / "frame.parquet")
+    frame.write_csv(tmp_path / "frame.csv")
+    for scan in (pl.scan_parquet(tmp_path / "frame.parquet"), pl.scan_csv(tmp_path / "frame.csv")):
+        for domain in (frame_domain(frame), dp.domain_of(scan, infer=True)):
+            assert as_paths(make_leaf_counts(domain, ROWS, by=["a", "b"])(scan)) == open_counts(frame, ["a", "b"])
+
+
+@pytest.mark.slow
+def test_a_million_distinct_keys():
+    numbers = np.random.default_rng(1).permutation(10**6)
+    frame = pl.DataFrame({"a": numbers // 1000, "b": numbers}).with_columns(pl.all().cast(pl.String))
+    counts = make_leaf_counts(frame_domain(frame), ROWS, by=["a", "b"])(frame)
+    assert counts.occupied.counts.size == 10**6
+    assert (counts.occupied.counts == 1).all()
+    found = as_paths(counts)
+    assert set(found) == set(frame.rows())
+
+
+DOMAIN = dp.lazyframe_domain(
+    [
+        dp.series_domain("city", dp.option_domain(dp.atom_domain(T="String"))),
+        dp.series_domain("id", dp.atom_domain(T="i64")),
+        dp.series_domain("age", dp.atom_domain(T="f64")),
+        dp.series_domain("day", dp.atom_domain(T="NaiveDate")),
+    ]
+)
+FRAMES = frame_domain({"city": pl.String, "id": pl.Int64, "age": pl.Float64, "day": pl.Date})
+PEOPLE = dp.symmetric_id_distance("id")
+TREE = Tree.from_paths([("ghent",), ("liege",)])
+
+
+@pytest.mark.parametrize("domain", [DOMAIN, FRAMES], ids=["lazyframe_domain", "frame_domain"])
+def test_maps_of_all_metrics(domain):
+    bounds = [dp.polars.Bound(per_group=3), dp.polars.Bound(by=[pl.col("city")], per_group=1, num_groups=1)]
+    people = {"rows_per_unit": 5}
+    for metric, options, d_in, expected in (
+        (dp.symmetric_distance(), {}, 3, 3),
+        (dp.insert_delete_distance(), {}, 3, 3),
+        (dp.change_one_distance(), {}, 3, 6),
+        (dp.hamming_distance(), {}, 3, 6),
+        (dp.symmetric_id_distance("id"), people, 3, 15),
+        (dp.symmetric_id_distance("id"), {"leaves_per_unit": 4}, 3, 12),
+        (dp.symmetric_id_distance("id"), {"leaves_per_unit": 4, "rows_per_leaf": 2}, 3, 24),
+        (dp.symmetric_id_distance("id"), {**people, "leaves_per_unit": 4, "rows_per_leaf": 2}, 3, 15),
+        (dp.change_one_id_distance("id"), people, 3, 30),
+        (dp.frame_distance(dp.symmetric_distance()), {}, bounds, 3),
+        (dp.frame_distance(dp.insert_delete_distance()), {}, bounds, 3),
+        (dp.frame_distance(dp.symmetric_id_distance("id")), people, bounds, 15),
+    ):
+        count = make_leaf_counts(domain, metric, by="city", **options)
+        assert count.map(d_in) == expected
+        assert count.map(0 if isinstance(d_in, int) else [dp.polars.Bound(per_group=0)]) == 0
+        assert count.output_metric == dp.l1_distance(T="i64")
+        frame = pl.LazyFrame({"city": ["ghent"], "id": [1], "age": [0.5], "day": [date(2024, 1, 1)]})
+        assert as_paths(count(frame)) == {("ghent",): 1}
+
+
+def test_a_frame_distance_must_bound_the_whole_frame():
+    """Bounds by columns may be stale once a column was redefined (OpenDP issue 2949), so they are not used."""
+    count = make_leaf_counts(DOMAIN, dp.frame_distance(dp.symmetric_distance()), by="city")
+    with pytest.raises(OpenDPException, match=r"d_in must bound the whole frame. Hint: a Bound without `by`"):
+        count.map([dp.polars.Bound(by=[pl.col("city")], per_group=1, num_groups=1)])
+
+
+def test_opendps_own_truncation_is_respected():
+    """What make_stable_lazyframe makes of people is a bound on rows."""
+    space = DOMAIN, dp.symmetric_id_distance("id")
+    plan = pl.LazyFrame(schema={"city": pl.String, "id": pl.Int64, "age": pl.Float64, "day": pl.Date})
+    truncated = dp.t.make_stable_lazyframe(
+        *space,
+        plan.filter(pl.int_range(pl.len()).over("id") < 2),
+        MO="FrameDistance<SymmetricDistance>",
+    )
+    count = truncated >> then_leaf_counts(by="city")
+    assert count.map(1) == 2
+    frame = pl.LazyFrame(
+        {"city": ["a", "a", "a", "b"], "id": [1, 1, 1, 2], "age": [0.0] * 4, "day": [date(2024, 1, 1)] * 4}
+    )
+    assert as_paths(count(frame)) == {("a",): 2, ("b",): 1}
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"by": "town"}, ValueError, "by: there is no column 'town'"),
+        ({"by": "age"}, ValueError, r"by: column 'age' \(.*\) must hold one of: text, integer"),
+        ({"by": 7}, TypeError, r"by \(int\) must be a Key, a column's name, or a list of names"),
+        ({"by": []}, ValueError, "names must hold at least one column"),
+        ({"by": Key.path("id", depth=2)}, ValueError, r"by: column 'id' \(integer\) must hold one of: text"),
+        ({"by": Key.bits("city", width=8)}, ValueError, r"by: column 'city' \(text\) must hold one of: integer"),
+        ({"by": Key.ip("day")}, ValueError, r"by: column 'day' \(date\) must hold one of: text, integer"),
+        ({"by": Key.date("day", parts=("hour",))}, ValueError, r"by: column 'day' \(date\) must hold one of: datetime"),
+        ({"nulls": "other"}, ValueError, r"nulls \('other'\) must be one of 'label', 'drop'"),
+        ({"by": Key.bits("id", width=8), "nulls": "label"}, ValueError, r"nulls \('label'\) must be 'drop'"),
+        ({"other": ("x",)}, ValueError, "other needs a public tree"),
+        ({"tree": TREE, "other": ("x",)}, ValueError, r"other \(\('x',\)\) must be the path of a leaf of tree"),
+        ({"tree": "x"}, TypeError, r"tree \(str\) must be a Tree"),
+        ({"tree": Tree.from_parents([-1, 0])}, ValueError, "tree must have labels. Hint"),
+        ({"rows_per_unit": 1}, ValueError, "rows_per_unit needs an input_metric with an identifier"),
+        ({"leaves_per_unit": 1}, ValueError, "leaves_per_unit needs an input_metric with an identifier"),
+        ({"metric": PEOPLE}, ValueError, "rows_per_unit or leaves_per_unit must be given"),
+        ({"metric": PEOPLE, "rows_per_unit": 0}, ValueError, r"rows_per_unit \(0\) must be an integer from 1"),
+        ({"metric": PEOPLE, "leaves_per_unit": 1.5}, TypeError, r"leaves_per_unit \(1.5\) must be an integer"),
+        ({"metric": PEOPLE, "rows_per_unit": 1, "rows_per_leaf": 2}, ValueError, "rows_per_leaf needs leaves_per_unit"),
+        (
+            {"metric": dp.symmetric_id_distance(pl.col("id") + 1), "rows_per_unit": 1},
+            ValueError,
+            r"input_metric \(.*\) must have a column of input_domain as its identifier",
+        ),
+        ({"metric": dp.symmetric_id_distance("who"), "rows_per_unit": 1}, ValueError, "must have a column of input_d"),
+        ({"metric": dp.l1_distance(T="i64"), "domain": FRAMES}, ValueError, r"input_metric \(.*\) must be symmetric"),
+        (
+            {"domain": leaf_domain(TREE)},
+            ValueError,
+            r"input_domain \(.*\) must be a lazyframe_domain or a frame_domain",
+        ),
+    ],
+)
+def test_wrong_arguments_are_named(options, error, message):
+    options = {"by": "city", "metric": ROWS, **options}
+    domains = [options.pop("domain")] if "domain" in options else [DOMAIN, FRAMES]
+    for domain in domains:
+        with pytest.raises(error, match=message):
+            make_leaf_counts(domain, options["metric"], **{k: v for k, v in options.items() if k != "metric"})
+
+
+def test_data_that_does_not_fit_the_schema_is_an_error_that_names_no_value():
+    for domain in (DOMAIN, FRAMES):
+        count = make_leaf_counts(domain, ROWS, by="city")
+        with pytest.raises(OpenDPException, match="column 'city' must hold text, as input_domain says, found integer"):
+            count(pl.LazyFrame({"city": [123456]}))
+        with pytest.raises(OpenDPException, match=r"column 'city' must hold text, .*, found no such column"):
+            count(pl.LazyFrame({"town": ["ghent"]}))
+    for data in ([1], None, {"city": ["x"]}):
+        with pytest.raises(OpenDPException, match="the data must be a Polars LazyFrame or DataFrame"):
+            make_leaf_counts(FRAMES, ROWS, by="city")(data)
+
+
+def test_polars_does_not_get_to_quote_values(tmp_path):
+    path = tmp_path / "frame.csv"
+    path.write_text("city\n1\n2\nsecret\n")
+    scan = pl.scan_csv(path, schema={"city": pl.Int64})
+    with pytest.raises(OpenDPException, match=r"reading the frame failed .* the details are withheld") as found:
+        make_leaf_counts(frame_domain({"city": pl.Int64}), ROWS, by="city")(scan)
+    assert "secret" not in str(found.value)
+    assert "secret" not in repr(found.value.raw_traceback)
