@@ -1,11 +1,9 @@
 """Releases and plans to draw."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import polars as pl
 
-from opendp_tree import PrivacyStatement, Tree, TreeRelease
+from opendp_tree import PrivacyStatement, Tree, TreeRelease, plan
 
 STATEMENT = PrivacyStatement("tree_laplace", "max_divergence", 1, {"epsilon": 1.0}, {})
 NAMES = ("region", "county", "city")
@@ -42,30 +40,9 @@ def release(shape=(8, 6, 4), *, label=label, noise=10.0, total=2e5, hide=True, *
     return TreeRelease(tree, noisy, noisy - 3 * noise, noisy + 3 * noise, 0.95, STATEMENT, shown=shown, **more)
 
 
-def candidate(name, feasible=True, reason=""):
-    return SimpleNamespace(name=name, feasible=feasible, reason=reason)
-
-
-def plan(best="gaussian, least squares"):
-    """What a planner gives, as far as pictures ask."""
-    weights = np.geomspace(1, 1e6, 40)
-    errors = {
-        "partition": np.minimum(weights, 30) / 2,
-        "gaussian": np.full(40, 14.0),
-        "laplace": np.full(40, 60.0),
-        "laplace, least squares": np.full(40, 40.0),
-        "gaussian, least squares": np.full(40, 11.0),
-        "pruned laplace": np.minimum(weights, 90),
-        "pruned gaussian": np.minimum(weights, 45),
-    }
-    curves = pl.concat(
-        [pl.DataFrame({"mechanism": [name] * 40, "weight": weights, "error": error}) for name, error in errors.items()]
-    )
-    candidates = {name: candidate(name) for name in errors}
-    candidates["paper"] = candidate("paper", False, "its threshold is above any count; <b>more</b> budget would do")
-    return SimpleNamespace(
-        curves=lambda: curves, candidates=tuple(candidates.values()), best=candidates[best] if best else None
-    )
+def mechanisms(nodes="public"):
+    """A plan in which some mechanisms are possible."""
+    return plan(8, epsilon=1.0, delta=1e-6, alpha=0.1, nodes=nodes)
 
 
 def depths():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,36 +14,47 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
     import polars as pl
 
+    from opendp_tree.planning.plan import Plan
+
 __all__ = ["plot_depths", "plot_plan"]
 
+LEAST = 0.01
+"""Errors below a hundredth of a person are all alike."""
+TOO_LARGE = 100.0
+"""A mechanism that many times worse than the best would flatten all other lines."""
 
-def plot_plan(plan: Any, *, title: str | None = None) -> go.Figure:
+
+def plot_plan(plan: Plan, *, title: str | None = None) -> go.Figure:
     """The error of each mechanism of a plan against a node's weight, on log axes.
 
-    `plan` is what `plan(...)` gives, or anything with its `candidates`, `best` and `curves()`. The best mechanism has
-    the thick line; those that are not possible are named below with the reason.
+    The best mechanism has the thick line. Named below instead of drawn: those that are not possible, with the reason,
+    and those whose error is everywhere more than 100 times the best one's.
 
     Needs Plotly: `pip install 'opendp-tree[plot]'`.
 
-    >>> from types import SimpleNamespace as Plan
-    >>> import polars as pl
-    >>> from opendp_tree import plot_plan
-    >>> curves = pl.DataFrame({"mechanism": ["a", "a", "b", "b"], "weight": [1, 10] * 2, "error": [3.0, 3.0, 1.0, 2.0]})
-    >>> a, b = (Plan(name=name, feasible=True, reason="") for name in "ab")
-    >>> [line.name for line in plot_plan(Plan(candidates=(b, a), best=b, curves=lambda: curves)).data]
-    ['b (best)', 'a']
+    >>> from opendp_tree import plan, plot_plan
+    >>> figure = plot_plan(plan(6, epsilon=1.0, delta=1e-6, nodes="open"))
+    >>> [line.name for line in figure.data]
+    ['partition (best)', 'pruned gaussian', 'pruned laplace']
     """
-    possible = [candidate for candidate in plan.candidates if candidate.feasible]
-    footer = [f"Not possible: {each.name} ({each.reason})." for each in plan.candidates if not each.feasible]
-    best = None if plan.best is None else plan.best.name
+    best, curves = plan.best, plan.curves()
+    possible = [each for each in plan.candidates if each.feasible]
+    beyond = [each for each in possible if _least(curves, each.name) > TOO_LARGE * best.error]
+    reasons: dict[str, list[str]] = {}
+    for each in plan.candidates:
+        if not each.feasible:
+            reasons.setdefault(each.reason, []).append(each.name)
+    footer = [f"Too large to draw: {each.name}, {each.error:.3g}." for each in beyond]
+    footer += [f"Not possible ({reason}): {'; '.join(names)}." for reason, names in reasons.items()]
+    subtitle = f"Best: {best.name}. No node's error is predicted to exceed {best.error:.3g}."
     return _lines(
-        plan.curves(),
+        curves,
         "weight",
-        names=[candidate.name for candidate in possible],
-        best=best,
+        bounds={each.name: each.bound for each in possible if each not in beyond},
+        best=best.name if best.feasible else None,
         title=title or "Error before any data is touched",
-        subtitle=f"Best: {best}." if best else "No mechanism is possible.",
-        horizontal="true count of a node",
+        subtitle=subtitle if best.feasible else "No mechanism is possible.",
+        axes=("true count of a node", f"predicted α-RMSE, α = {plan.alpha:g}"),
         footer=footer,
     )
 
@@ -64,63 +76,71 @@ def plot_depths(frame: pl.DataFrame, *, title: str | None = None) -> go.Figure:
     return _lines(
         frame,
         "depth",
-        names=frame["mechanism"].unique(maintain_order=True).to_list(),
+        bounds=dict.fromkeys(frame["mechanism"].unique(maintain_order=True).to_list(), False),
         best=None,
         title=title or "Error against depth",
         subtitle="Lower is better.",
-        horizontal="levels of the tree",
+        axes=("levels of the tree", "error"),
         footer=[],
     )
+
+
+def _least(frame: pl.DataFrame, name: str) -> float:
+    return float(frame.filter(frame["mechanism"] == name)["error"].to_numpy().min(initial=np.inf))
 
 
 def _lines(
     frame: pl.DataFrame,
     across: str,
     *,
-    names: list[str],
+    bounds: Mapping[str, bool],
     best: str | None,
     title: str,
     subtitle: str,
-    horizontal: str,
-    footer: list[str],
+    axes: tuple[str, str],
+    footer: Sequence[str],
 ) -> go.Figure:
     go = graph_objects()
-    traces = [_line(go, frame, across, name, place, best) for place, name in enumerate(_best_first(names, best))]
+    traces = []
+    at: list[float] = []
+    height: list[float] = []
+    for place, (name, bound) in enumerate(bounds.items()):
+        rows = frame.filter(frame["mechanism"] == name).sort(across)
+        x, y = (rows[column].cast(float).to_numpy().copy() for column in (across, "error"))
+        y[~(np.isfinite(y) & (y > 0))] = np.nan  # a log axis has no place for these: the line breaks
+        seen = (x > 0) & (y >= LEAST)
+        at += x[seen].tolist()
+        height += y[seen].tolist()
+        says = f"<b>{as_text(str(name))}</b><br>{across} %{{x:,.4~g}}<br>error {'at most ' * bound}%{{y:,.3~g}}"
+        traces.append(
+            go.Scatter(
+                x=x[x > 0],
+                y=y[x > 0],
+                name=as_text(f"{name} (best)" if name == best else str(name)),
+                mode="lines+markers" if across == "depth" else "lines",
+                line={
+                    **{"color": LINES[place % len(LINES)], "dash": DASHES[place % len(DASHES)]},
+                    "width": 4 if name == best else 2,
+                },
+                hovertemplate=f"{says}<extra></extra>",
+            )
+        )
     look = layout(title=title, subtitle=subtitle, footer=footer, below=100)
-    look["xaxis"] = _log_axis(horizontal, frame[across].to_list())
-    look["yaxis"] = _log_axis("error", frame["error"].to_list())
+    look["xaxis"] = _log_axis(axes[0], at, spare=0.03 if across == "depth" else 0)
+    look["yaxis"] = _log_axis(axes[1], height, spare=0.05)
     look["legend"] = {"orientation": "h", "x": 0, "xanchor": "left", "y": -0.13, "yanchor": "top"}
+    look["showlegend"] = True
     return go.Figure(traces, look)
 
 
-def _best_first(names: list[str], best: str | None) -> list[str]:
-    return sorted(names, key=lambda name: name != best)
-
-
-def _line(go: Any, frame: pl.DataFrame, across: str, name: str, place: int, best: str | None) -> Any:
-    rows = frame.filter(frame["mechanism"] == name).sort(across)
-    at, error = (rows[column].cast(float).to_numpy().copy() for column in (across, "error"))
-    error[~(np.isfinite(error) & (error > 0))] = np.nan  # a log axis has no place for these: the line breaks
-    return go.Scatter(
-        x=at[at > 0],
-        y=error[at > 0],
-        name=as_text(f"{name} (best)" if name == best else name),
-        mode="lines+markers" if across == "depth" else "lines",
-        line={
-            **{"color": LINES[place % len(LINES)], "dash": DASHES[place % len(DASHES)]},
-            "width": 4 if name == best else 2,
-        },
-        hovertemplate=f"<b>{as_text(name)}</b><br>{across} %{{x:,.4~g}}<br>error %{{y:,.3~g}}<extra></extra>",
-    )
-
-
-def _log_axis(title: str, values: list[float]) -> dict[str, Any]:
+def _log_axis(title: str, values: Sequence[float], *, spare: float) -> dict[str, Any]:
     """A log axis with a tick at each power of ten, and at twice and five times it if there are few of those."""
-    drawn = [value for value in values if value is not None and 0 < value < np.inf] or [1.0]
-    first, last = math.floor(math.log10(min(drawn))), math.ceil(math.log10(max(drawn)))
-    steps = (1, 2, 5) if last - first <= 3 else (1,)
-    ticks = [step * 10.0**power for power in range(first, last + 1) for step in steps]
-    return axis(title, type="log", tickvals=ticks, ticktext=[_short(tick) for tick in ticks])
+    low, high = (math.log10(end(values, default=1.0)) for end in (min, max))
+    edge = max(spare * (high - low), 0.02)
+    steps = (1, 2, 5) if high - low <= 2.5 else (1,)
+    ticks = [step * 10.0**power for power in range(math.floor(low), math.ceil(high) + 1) for step in steps]
+    texts = [_short(tick) for tick in ticks]
+    return axis(title, type="log", range=[low - edge, high + edge], tickvals=ticks, ticktext=texts)
 
 
 def _short(value: float) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from opendp_tree import plot_depths, plot_level, plot_plan, plot_tree, write_html
 from tests.browser.conftest import until
-from tests.pictures import HOSTILE, depths, plan, release
+from tests.pictures import HOSTILE, depths, mechanisms, release
 
 pytestmark = pytest.mark.browser
 SIZES = pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
@@ -24,13 +24,14 @@ PICTURES = {
     **{kind: (lambda kind=kind: plot_tree(release(), kind=kind), SECTORS) for kind in HIERARCHIES},
     "level": (lambda: plot_level(release(), 2), BARS),
     "level of a few": (lambda: plot_level(release(), 1), BARS),
-    "plan": (lambda: plot_plan(plan()), LINES),
+    "plan": (lambda: plot_plan(mechanisms()), LINES),
+    "plan for open nodes": (lambda: plot_plan(mechanisms("open")), LINES),
     "depths": (lambda: plot_depths(depths()), LINES),
 }
 HOVERS = {
     **dict.fromkeys(HIERARCHIES, r"estimate [\d,]+95 % interval [\d,]+ to [\d,]+ \(±[\d.]+ %\)"),
     **dict.fromkeys(("level", "level of a few"), r"region \d.*estimate [\d,]+95 % interval [\d,]+ to [\d,]+"),
-    "plan": r"gaussian, least squaresweight [\d,.]+error 11",
+    **dict.fromkeys(("plan", "plan for open nodes"), r"\wweight [\d,.]+error (at most )?[\d.]+"),
     "depths": r"laplacedepth \d+error \d+",
 }
 TEXTS = """() => [...document.querySelectorAll("h1, header p, footer p, #picture text")].map(node => {

@@ -1,37 +1,64 @@
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import pytest
 
-from opendp_tree import plot_depths, plot_plan
+from opendp_tree import Candidate, plan, plot_depths, plot_plan
+from opendp_tree.plots.plan import LEAST
 from opendp_tree.plots.style import FOOTER
-from tests.pictures import candidate, depths, plan
+from tests.pictures import depths, mechanisms
+
+
+def footer_of(figure):
+    (text,) = [note.text for note in figure.layout.annotations if note.name == FOOTER]
+    return text.replace(" <br>", " ").split("<br>")
 
 
 def test_each_possible_mechanism_has_a_line_and_the_best_stands_out():
-    figure = plot_plan(plan())
+    given = mechanisms("open")
+    figure = plot_plan(given)
     best, *others = figure.data
-    assert best.name == "gaussian, least squares (best)"
-    assert [line.name for line in others] == [
-        each.name for each in plan().candidates if each.feasible and each.name != "gaussian, least squares"
-    ]
+    assert best.name == f"{given.best.name} (best)"
+    assert [line.name for line in others] == [each.name for each in given.candidates[1:] if each.feasible]
     assert best.line.width > max(line.line.width for line in others)
     assert (figure.layout.xaxis.type, figure.layout.yaxis.type) == ("log", "log")
-    assert set(best.y) == {11.0}
+    assert list(best.x) == list(dict.fromkeys(given.curves()["weight"]))
+    assert best.y == pytest.approx(given.best.error_at(best.x))
 
 
-def test_impossible_mechanisms_are_named_with_their_reason_as_text():
-    (footer,) = [note.text for note in plot_plan(plan()).layout.annotations if note.name == FOOTER]
-    assert footer == (
-        "Not possible: paper (its threshold is above any count; &lt;b&gt;more&lt;/b&gt; budget would do)."
-    )
+def test_impossible_mechanisms_are_named_with_their_reason():
+    given = mechanisms("open")
+    lines = footer_of(plot_plan(given))
+    assert "Not possible (noise on every node needs to know every node): " in lines[0]
+    for each in given.candidates:
+        assert any(each.name in line and each.reason in line for line in lines) != each.feasible
 
 
-def test_a_plan_without_a_best_says_so():
-    nothing = plan(best=None)
-    nothing.candidates = (candidate("laplace", False, "no budget"),)
-    figure = plot_plan(nothing)
+def test_reasons_are_text():
+    broken = Candidate.infeasible("paper", reason="<b>more</b> budget", needs="")
+    given = mechanisms("open")
+    figure = plot_plan(replace(given, candidates=(given.best, broken)))
+    assert footer_of(figure) == ["Not possible (&lt;b&gt;more&lt;/b&gt; budget): paper."]
+
+
+def test_far_worse_mechanisms_are_named_and_the_axes_hold_what_matters():
+    given = mechanisms()
+    figure = plot_plan(given)
+    paper = given.candidate("paper")
+    assert paper.error > 100 * given.best.error
+    assert footer_of(figure) == [f"Too large to draw: paper, {paper.error:.3g}."]
+    assert "paper" not in [line.name for line in figure.data]
+    low, high = figure.layout.yaxis.range
+    assert 10**low > LEAST / 2
+    assert 10**high == pytest.approx(max(np.nanmax(line.y) for line in figure.data), rel=1)
+
+
+def test_a_plan_in_which_nothing_is_possible_says_so():
+    figure = plot_plan(plan(6, epsilon=1.0, nodes="open"))
     assert figure.data == ()
     assert figure.layout.title.subtitle.text == "No mechanism is possible."
+    assert len(footer_of(figure)) > 1
 
 
 def test_values_that_a_log_axis_lacks_break_the_line():
