@@ -246,6 +246,6 @@ def test_a_plan_is_drawn_with_the_best_first():
     found = plan(PUBLIC, epsilon=1.0, delta=1e-6)
     figure = plot_plan(found)
     assert figure.data[0].name == f"{found.best.name} (best)"
-    assert len(figure.data) == len(NAMES)
+    assert {line.name.removesuffix(" (best)") for line in figure.data} == NAMES - {"paper"}  # far off: named below
     for line in figure.data:
         assert max(line.y) <= found.candidate(line.name.removesuffix(" (best)")).error * 1.02
