@@ -70,7 +70,7 @@ def public_tree(depth: int) -> Tree:
     parents, level = [np.array([-1])], np.array([0])
     size = 1
     for below in range(1, depth):
-        branching = 40 if below == 1 else 2 if below <= 6 else 1
+        branching = 40 if below == 1 else 2 if below <= 3 else 1
         main = np.repeat(level, branching)
         # A comb: each node of the spine has a leaf beside the next one.
         aside = level if branching == 1 else level[:0]
@@ -93,7 +93,8 @@ def measure(setting: Setting, candidate: Candidate, copies: int) -> Measured:
         tree = public_tree(setting.depth)
         empty = level_battery(tree, np.zeros(tree.leaf_count, dtype=np.int64))
         made = candidate.make(leaf_domain(tree))
-        return measured_error(made, by_kind(empty), alpha=setting.alpha, repeats=max(60, 2 * copies // tree.leaf_count))
+        # The root is one node, and may be the worst: only many runs tell.
+        return measured_error(made, by_kind(empty), alpha=setting.alpha, repeats=copies // 6)
     bad = battery(
         setting.depth + ("pruned" in candidate.name),  # the root is heavy: a whole chain hangs below it
         alpha=setting.alpha,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from opendp_tree.arguments import check_choice, check_integer
 from opendp_tree.least_squares import LeastSquares, TreeLayout
@@ -13,11 +14,13 @@ from opendp_tree.level_weights import choose_level_weights, regular_level_weight
 from opendp_tree.open_tree import OpenTree
 from opendp_tree.tree import Tree
 
+Floats = npt.NDArray[np.float64]
 Weights = tuple[float, ...] | None
 """One for each level, or None for equal ones."""
 
 DEEPEST = 2**20
 _SEARCHED = 1_000  # nodes times levels up to which weights are searched for on the tree itself
+_BALANCED, _ROUNDS, _STEP = 50_000, 12, 0.25  # nodes up to which weights are balanced, how often, how boldly
 _UNWANTED = 0.05  # the weight of a level whose error does not count: it is released all the same
 
 
@@ -86,9 +89,12 @@ class TreeFacts:
         wanted = slice(None) if self.levels is None else np.isin(tree.node_levels, self.levels)
         power = 1 if noise == "gaussian" else 2
 
-        def worst(weights: Weights) -> float:
+        def solved(weights: Weights) -> Floats:
             by_level = np.ones(self.depth) if weights is None else np.array(weights) ** -power
-            return float(LeastSquares.of(layout, by_level[tree.node_levels]).variances[wanted].max())
+            return LeastSquares.of(layout, by_level[tree.node_levels]).variances
+
+        def worst(weights: Weights) -> float:
+            return float(solved(weights)[wanted].max())
 
         tries: list[Weights] = [self.base_weights]
         if self.base_weights is None and self.depth > 1:
@@ -96,8 +102,26 @@ class TreeFacts:
             if tree.node_count * tree.depth <= _SEARCHED:
                 tries.append(choose_level_weights(tree, noise=noise))
         errors = [worst(weights) for weights in tries]
-        best = int(np.argmin(errors))
-        return tries[best], errors[best] ** 0.5
+        error, best = min(zip(errors, range(len(tries)), strict=True))
+        weights = tries[best]
+        if self.base_weights is None and self.depth > 1 and tree.node_count <= _BALANCED:
+            weights, error = _balance(tree, weights, error, solved)
+        return weights, error**0.5
+
+
+def _balance(tree: Tree, weights: Weights, error: float, solved: Callable[[Weights], Floats]) -> tuple[Weights, float]:
+    """Weights moved from the levels that err least to those that err most, for as long as that helps."""
+    here, best = weights or (1.0,) * tree.depth, weights
+    firsts = np.cumsum([0, *(level.size for level in tree.levels[:-1])])
+    order = np.concatenate(tree.levels)
+    for _ in range(_ROUNDS):
+        by_level = np.maximum.reduceat(solved(here)[order], firsts)
+        raw = np.array(here) * (by_level / by_level.max()) ** _STEP
+        here = tuple((raw * raw.size / raw.sum()).tolist())
+        found = float(solved(here).max())
+        if found < error:
+            best, error = here, found
+    return best, error
 
 
 def _check_levels(levels: Iterable[int] | None, depth: int) -> tuple[int, ...] | None:
