@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: help test test-slow test-browser lint demo bench clean
+.PHONY: help test test-slow test-browser lint demo bench bench-full peers bench-peers clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -29,11 +29,20 @@ lint: $(READY) ## Check style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-demo: $(READY) ## Count a small tree privately: a chain, its privacy map, a release
+demo: $(READY) ## Plan and release public data: the tree, its error next to the truth, a picture
 	$(BIN)/python examples/demo.py
 
-bench: $(READY) ## Measure speed as ratios against OpenDP and NumPy in the same run
+bench: $(READY) ## Measure errors and speed, and write docs/benchmarks: some minutes
 	$(BIN)/python -m benchmarks
 
-clean: ## Remove the virtual environment and caches
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+bench-full: bench bench-peers ## The same, and the same job by other libraries
+
+peers: $(READY) ## Install what people would use instead, each in an environment of its own under .peers
+	$(BIN)/python -m benchmarks.peers.environments
+
+bench-peers: $(READY) ## Do the same job with all of them, and write docs/benchmarks/peers.md
+	-$(MAKE) peers
+	$(BIN)/python -m benchmarks.peers
+
+clean: ## Remove the virtual environments and caches
+	rm -rf $(VENV) .peers .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,9 +1,11 @@
 """Differentially private counts for every node of a hierarchy, as parts for the OpenDP Library."""
 
 from opendp_tree.context import FrameContext, FrameQuery, frame_context, register, tree_counts
+from opendp_tree.data.flights import example_flights
 from opendp_tree.errors import accuracy, is_accurate, mrmse_alpha, rmse_alpha, smoothed_relative_error
-from opendp_tree.frame_spaces import frame_domain
+from opendp_tree.frames.spaces import frame_domain
 from opendp_tree.keys import Key
+from opendp_tree.ledger import BudgetError, Ledger, LedgerError
 from opendp_tree.level_weights import choose_level_weights
 from opendp_tree.measurements.above_threshold import make_above_threshold, then_above_threshold
 from opendp_tree.measurements.clipped_estimator import make_clipped_estimator, then_clipped_estimator
@@ -38,7 +40,7 @@ from opendp_tree.planning.candidate import Candidate
 from opendp_tree.planning.factorization import FactorizationBound, factorization_bound, unbiased_error_lower_bound
 from opendp_tree.planning.inverse import deepest_tree, smallest_epsilon
 from opendp_tree.planning.lower_bounds import ErrorBounds, error_lower_bound, packing_bound
-from opendp_tree.planning.plan import Plan, plan
+from opendp_tree.planning.plan import Plan, plan, plan_depths
 from opendp_tree.plots.level import plot_level
 from opendp_tree.plots.page import write_html
 from opendp_tree.plots.plan import plot_depths, plot_plan
@@ -59,6 +61,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AccuracyWarning",
+    "BudgetError",
     "Candidate",
     "ErrorBounds",
     "FactorizationBound",
@@ -66,6 +69,8 @@ __all__ = [
     "FrameQuery",
     "Key",
     "Ladder",
+    "Ledger",
+    "LedgerError",
     "NodeClasses",
     "OpenTree",
     "PartitionPlan",
@@ -80,6 +85,7 @@ __all__ = [
     "choose_level_weights",
     "deepest_tree",
     "error_lower_bound",
+    "example_flights",
     "factorization_bound",
     "frame_context",
     "frame_domain",
@@ -107,6 +113,7 @@ __all__ = [
     "node_domain",
     "packing_bound",
     "plan",
+    "plan_depths",
     "plan_partition",
     "plot_depths",
     "plot_level",

@@ -16,7 +16,6 @@ from opendp.mod import Domain, Function, LazyFrameDomain, Measure, Measurement, 
 __all__ = [
     "extrinsic_domain",
     "inferred_domain",
-    "is_lazy_method",
     "lazy_query",
     "make_function",
     "make_measurement",
@@ -86,13 +85,6 @@ def lazy_query(frame: Any, space: tuple[Domain, Metric]) -> Any:
     from opendp.measures import max_divergence
 
     return LazyFrameQuery(frame, Query(chain=space, output_measure=max_divergence()))  # type: ignore[no-untyped-call]
-
-
-def is_lazy_method(name: str) -> bool:
-    """Whether OpenDP's queries of lazy frames have a method of this name."""
-    from opendp.extras.polars import LazyFrameQuery
-
-    return callable(getattr(LazyFrameQuery, name, None))
 
 
 def total_bound(bounds: Any) -> int | None:

@@ -39,7 +39,7 @@ class CellKeys:
 
     def to_frame(self) -> pl.DataFrame:
         """A row a cell: its level, and its prefix or labels."""
-        from opendp_tree.frame_nodes import label_frame, prefix_frame
+        from opendp_tree.frames.nodes import label_frame, prefix_frame
 
         if self.words is None:
             return label_frame(self.tree, self.levels, self.columns)
@@ -50,7 +50,7 @@ class CellKeys:
         parents = nested_parents(levels, rows)
         if self.words is not None:
             return OpenNodes(levels, parents, words=self.words[rows].first(self.tree.bits_at(levels)))
-        from opendp_tree.frames import decode
+        from opendp_tree.frames.coding import decode
 
         labels = tuple(decode(column, rows[levels == level]) for level, column in enumerate(self.columns, start=1))
         return OpenNodes(levels, parents, labels)
@@ -66,7 +66,7 @@ def cell_keys(counts: SparseCounts, places: Ints, levels: Ints) -> tuple[CellKey
         common = words[1:].common_bits(words[:-1]) // tree.stride
         meets = np.minimum(common, np.minimum(levels[1:], levels[:-1]))
         return CellKeys(tree, levels, meets, words, ()), order
-    from opendp_tree.frames import decode
+    from opendp_tree.frames.coding import decode
 
     codes = np.where(np.arange(tree.depth - 1) < levels[:, None], keys.codes[places], -1)
     order = np.lexsort(codes.T[::-1])

@@ -113,10 +113,10 @@ class OpenTree:
             raise TypeError("keys must be a collection of keys, found one string. Hint: pass [key]")
         if self.kind == "bits":
             return _count_bits(self, keys)
-        from opendp_tree.frames import code_columns, code_paths
+        from opendp_tree.frames.coding import code_columns, code_paths
 
         if self.kind == "columns":
-            return SparseCounts.of_labels(self, *code_columns(keys, self.depth - 1))
+            return SparseCounts.of_labels(self, *code_columns(keys, self.names))
         coded, people = code_paths(keys, self.separator, self.depth - 1)
         return SparseCounts.of_labels(self, *coded, people=people)
 
@@ -188,15 +188,36 @@ class SparseCounts:
         return cls(tree, occupied, LabelKeys(rows, labels))
 
     @classmethod
+    def of_sorted(
+        cls, tree: OpenTree, new: npt.NDArray[np.bool_], lengths: Ints, labels: tuple[Any, ...], people: Ints
+    ) -> SparseCounts:
+        """Counts from rows of labels that are in order, for `people` each.
+
+        `new[i, level]` says that row i differs from the row before at that level or above; a key has `lengths` labels.
+        A label's code is the first row of its node, where the label stands.
+        """
+        firsts = np.flatnonzero(new[:, -1])
+        rows = np.arange(len(new))
+        codes = np.empty((firsts.size, new.shape[1]), dtype=np.int64)
+        for level in range(new.shape[1]):
+            codes[:, level] = np.maximum.accumulate(np.where(new[:, level], rows, 0))[firsts]
+        levels = lengths[firsts]
+        codes[np.arange(new.shape[1]) >= levels[:, None]] = -1
+        meets = np.argmax(new[firsts[1:]], axis=1)
+        counts = range_sums(people, firsts, np.append(firsts, len(new))[1:])
+        return cls(tree, Occupied(levels, meets, counts, np.arange(counts.size)), LabelKeys(codes, labels))
+
+    @classmethod
     def of_words(cls, tree: OpenTree, high: Words, low: Words, people: Ints) -> SparseCounts:
         """Counts from integers of the tree's width, as high and low words, for `people` each."""
         high, low = _align(high, low, 128 - tree.width)
-        order = np.argsort(high) if tree.width <= 64 else np.lexsort((low, high))
-        high, low = high[order], low[order]
+        if not (high[1:] > high[:-1]).all():  # else they are in order, as after a sorted group-by
+            order = np.argsort(high) if tree.width <= 64 else np.lexsort((low, high))
+            high, low, people = high[order], low[order], people[order]
         new = np.ones(high.size, dtype=np.bool_)
         np.logical_or(high[1:] != high[:-1], low[1:] != low[:-1], out=new[1:])
         firsts = np.flatnonzero(new)
-        counts = range_sums(people[order], firsts, np.append(firsts, high.size)[1:])
+        counts = range_sums(people, firsts, np.append(firsts, high.size)[1:])
         return _of_sorted_words(tree, BitKeys(high[firsts], low[firsts]), counts)
 
 

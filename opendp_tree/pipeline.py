@@ -10,7 +10,7 @@ from opendp.metrics import symmetric_distance, symmetric_id_distance
 from opendp.mod import Domain, Measurement, Metric, Transformation, assert_features
 
 from opendp_tree._opendp import make_function
-from opendp_tree.frame_spaces import frame_domain
+from opendp_tree.frames.spaces import frame_domain
 from opendp_tree.keys import Key
 from opendp_tree.release import TreeRelease
 from opendp_tree.transformations.leaf_counts import make_leaf_counts

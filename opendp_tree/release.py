@@ -128,7 +128,7 @@ class TreeRelease:
          (2, 'be', 'ghent', 'be / ghent', 70.0),
          (2, 'be', '(other)', 'be / (other)', 20.0)]
         """
-        from opendp_tree.frame_nodes import open_rows, public_rows, release_frame
+        from opendp_tree.frames.nodes import open_rows, public_rows, release_frame
 
         if isinstance(self.tree, Tree):
             rows, order = public_rows(self.tree)

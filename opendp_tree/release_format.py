@@ -166,7 +166,7 @@ def write_nodes(tree: OpenTree, nodes: OpenNodes) -> dict[str, Any]:
     """The nodes of an open tree: each one's parent, and its own label or its prefix in hexadecimal digits."""
     parents = {"parents": nodes.parents.tolist()}
     if nodes.words is None:
-        from opendp_tree.frame_labels import write_labels
+        from opendp_tree.frames.labels import write_labels
 
         return {**parents, "labels": [write_labels(labels) for labels in nodes.labels]}
     high, low = (word.tolist() for word in nodes.words.to_the_right(tree.width))
@@ -186,7 +186,7 @@ def read_nodes(tree: OpenTree, described: Mapping[str, Any]) -> OpenNodes:
         return OpenNodes(
             levels, parents, words=_read_prefixes(tree, part(described, "prefixes", list), levels, parents)
         )
-    from opendp_tree.frame_labels import read_labels
+    from opendp_tree.frames.labels import read_labels
 
     found = part(described, "labels", list)
     if len(found) != tree.depth - 1 or not all(isinstance(labels, dict) for labels in found):

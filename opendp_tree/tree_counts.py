@@ -8,23 +8,13 @@ from opendp.mod import Domain, Measurement, Metric, assert_features
 
 from opendp_tree._opendp import to_then
 from opendp_tree.arguments import check_choice
-from opendp_tree.planning.plan import plan
+from opendp_tree.planning.plan import CANDIDATES, plan
 from opendp_tree.spaces import tree_of_leaves
 from opendp_tree.tree import Tree
 
 __all__ = ["make_tree_counts", "then_tree_counts"]
 
-METHODS = (
-    "auto",
-    "laplace",
-    "laplace, least squares",
-    "gaussian",
-    "gaussian, least squares",
-    "pruned laplace",
-    "pruned gaussian",
-    "partition",
-    "paper",
-)
+METHODS = ("auto", *CANDIDATES)
 
 
 def make_tree_counts(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,29 +23,53 @@ class Limits:
     rows_per_leaf: int = 1
 
 
-def truncate(units: Ints, leaves: Ints, rows: Ints, draws: Words, limits: Limits) -> Ints:
+def truncate(rows: Ints, starts: Ints, limits: Limits, draw: Callable[[Ints], Words]) -> Ints:
     """How many of its rows each pair of a person and a leaf keeps.
 
-    No pair occurs twice. A person's leaves are taken in the order of their draws, the first `limits.leaves` of them,
-    each with at most `limits.rows_per_leaf` rows, until `limits.rows` rows are kept. So what is kept of a person is a
-    function of that person's own counts and draws alone.
+    Pairs come person by person, each person's from one of `starts` on. A person's leaves are put in a uniformly random
+    order. Of them the first `limits.leaves` are kept, each with at most `limits.rows_per_leaf` rows, until there are
+    `limits.rows` rows. So what is kept of a person depends on that person's own counts and order alone. `draw` gives
+    uniform words for the pairs at given places, new ones at each call.
 
-    >>> two = np.array([7, 7, 8]), np.array([0, 1, 1]), np.array([4, 4, 4])
-    >>> truncate(*two, np.array([5, 3, 9], dtype=np.uint64), Limits(rows=5, leaves=None))
+    >>> words = np.array([5, 3, 9], dtype=np.uint64)
+    >>> truncate(np.array([4, 4, 4]), np.array([0, 2]), Limits(rows=5, leaves=None), lambda places: words[places])
     array([1, 4, 4])
     """
-    kept = rows.copy()
+    kept = rows if limits.leaves is None else np.minimum(rows, limits.rows_per_leaf)
+    sizes = np.diff(np.append(starts, rows.size))
+    crowded = np.zeros(sizes.size, dtype=np.bool_)
     if limits.leaves is not None:
-        np.minimum(kept, limits.rows_per_leaf, out=kept)
-    order = np.lexsort((leaves, draws, units))
-    starts = np.flatnonzero(np.concatenate(([True], units[order][1:] != units[order][:-1]))) if units.size else units
-    sizes = np.diff(np.append(starts, units.size))
+        crowded |= sizes > limits.leaves
+    if limits.rows is not None and rows.size:
+        crowded |= np.add.reduceat(kept, starts) > limits.rows
+    if not crowded.any():
+        return kept
+    places = np.flatnonzero(np.repeat(crowded, sizes))
+    sizes = sizes[crowded]
+    places = places[_shuffled(sizes, lambda: draw(places))]
+    starts = np.cumsum(sizes) - sizes
+    ordered = kept[places]
     if limits.leaves is not None:
-        place = np.arange(units.size) - np.repeat(starts, sizes)
-        kept[order[place >= limits.leaves]] = 0
+        ordered[np.arange(places.size) - np.repeat(starts, sizes) >= limits.leaves] = 0
     if limits.rows is not None:
-        ordered = kept[order]
         before = np.cumsum(ordered) - ordered
         before -= np.repeat(before[starts], sizes)
-        kept[order] = np.clip(limits.rows - before, 0, ordered)
+        ordered = np.clip(limits.rows - before, 0, ordered)
+    kept = kept.copy()
+    kept[places] = ordered
     return kept
+
+
+def _shuffled(sizes: Ints, draw: Callable[[], Words]) -> Ints:
+    """A uniformly random order within each run of `sizes` places. Equal words say nothing of the order: draw again."""
+    persons = np.repeat(np.arange(sizes.size), sizes)
+    # Mostly the person and the first bits of the draw, in one word, tell all apart: one sort instead of two.
+    bits = np.uint64(sizes.size.bit_length())
+    joined = persons.astype(np.uint64) << (np.uint64(64) - bits) | draw() >> bits
+    order = np.argsort(joined)
+    tied = joined[order][1:] == joined[order][:-1]
+    while tied.any():
+        words = draw()
+        order = np.lexsort((words, persons))
+        tied = (words[order][1:] == words[order][:-1]) & (persons[1:] == persons[:-1])
+    return order

@@ -78,5 +78,6 @@ def as_paths(counts):
             codes = counts.keys.codes[place].tolist()
             path = tuple(labels[code] for labels, code in zip(counts.keys.labels, codes, strict=True) if code >= 0)
         assert path not in found
+        assert count > 0
         found[path] = count
     return found

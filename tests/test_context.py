@@ -105,7 +105,7 @@ def test_identifiers_are_bounded_here_or_by_opendp():
         for release in (ours, theirs):
             assert release.statement.d_in == 2
             assert "at most 2 rows" in release.statement.unit
-            assert abs(release.estimates[0] - 600) < 150
+            assert abs(release.estimates[0] - 600) < 500
 
 
 def test_an_unbounded_identifier_is_refused_and_costs_nothing():

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from opendp_tree import OpenTree
 from opendp_tree.arguments import RESERVED
+from opendp_tree.open_tree import SparseCounts
 
 
 def common_bits(a, b, width):
@@ -159,3 +160,19 @@ def test_how_nodes_are_shown_is_no_part_of_a_tree():
 def test_wrong_arguments_are_named(make, error, message):
     with pytest.raises(error, match=message):
         make()
+
+
+@given(
+    st.sampled_from([(8, 3), (64, 16), (100, 7), (128, 1)]), st.lists(st.integers(0, 255), max_size=20), st.booleans()
+)
+def test_words_with_people_count_as_keys_that_repeat(shape, keys, ordered):
+    tree = OpenTree.bits(*shape)
+    large = [key << (shape[0] - 8) for key in (sorted(keys) if ordered else keys)]
+    words = np.array([(key >> 64, key % 2**64) for key in large], dtype=np.uint64).reshape(-1, 2)
+    people = np.arange(1, len(keys) + 1)
+    found = SparseCounts.of_words(tree, words[:, 0], words[:, 1], people)
+    expected = tree.count([key for key, times in zip(large, people.tolist(), strict=True) for _ in range(times)])
+    for name in ("levels", "meets", "counts"):
+        assert getattr(found.occupied, name).tolist() == getattr(expected.occupied, name).tolist()
+    assert found.keys.high.tolist() == expected.keys.high.tolist()
+    assert found.keys.low.tolist() == expected.keys.low.tolist()

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opendp_tree import OpenTree, PrivacyStatement, Tree, TreeRelease
-from tests.test_frame_nodes import release_of
+from tests.frames.test_nodes import release_of
 
 STATEMENT = PrivacyStatement("m", "d", 1, {"epsilon": math.inf}, {"a": -math.inf, "b": "inf", "c": None, "d": 2})
 

@@ -14,7 +14,7 @@ from opendp.mod import Domain, Measurement, Metric, assert_features
 
 from opendp_tree import noise, saturate
 from opendp_tree._opendp import make_measurement, to_then
-from opendp_tree.arguments import check_integer, check_positive, check_probability, check_scale, read_distance
+from opendp_tree.arguments import check_integer, check_probability, check_scale, read_distance
 from opendp_tree.spaces import CountSpace, check_metric
 from opendp_tree.theorems.clipping import clipping_delta, clipping_epsilon
 from opendp_tree.theorems.interval import Interval, exp, round_up
@@ -104,19 +104,6 @@ def _radius(q: Interval, depth: int, *, radius: int | None, delta: float | None)
     if radius is not None:
         return check_integer(radius, name="radius", least=0)
     assert delta is not None
-    return _smallest(q, depth, delta)
-
-
-def clipping_radius(scale: float, *, delta: float, depth: int) -> int:
-    """The radius that `make_clipped_estimator` takes for this delta.
-
-    >>> clipping_radius(3.0, delta=1e-6, depth=3)
-    40
-    """
-    return _smallest(exp(-1 / check_positive(scale, name="scale")), check_integer(depth, name="depth", least=1), delta)
-
-
-def _smallest(q: Interval, depth: int, delta: float) -> int:
     promised = check_probability(delta, name="delta")
     return check_integer(
         smallest_radius(lambda reach: clipping_delta(q, radius=reach, d_in=1, depth=depth).hi <= promised),

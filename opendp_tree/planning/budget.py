@@ -10,12 +10,16 @@ from functools import lru_cache
 
 from opendp.combinators import make_approximate, make_fix_delta, make_pureDP_to_zCDP, make_zCDP_to_approxDP
 from opendp.measures import approximate, max_divergence, zero_concentrated_divergence
-from opendp.mod import Measure, Measurement
+from opendp.mod import Measure, Measurement, OpenDPException
 
 from opendp_tree.arguments import check_integer, check_positive, check_probability
 from opendp_tree.theorems.interval import exp, geometric_sum, round_up
 
 __all__ = ["Budget", "zcdp_epsilon", "zcdp_rho"]
+
+
+EPSILONS, RHOS, LEAST_DELTA, LARGEST_DISTANCE = (1e-9, 1e3), (1e-15, 1e5), 1e-50, 10**6
+"""What can be planned for. Beyond, floats give out, and nothing is gained."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +36,13 @@ class Budget:
         """Checks the arguments: exactly one of epsilon and rho."""
         if (epsilon is None) == (rho is None):
             raise ValueError("exactly one of epsilon and rho must be given")
-        for name, value in (("epsilon", epsilon), ("rho", rho)):
-            if value is not None:
-                check_positive(value, name=name)
-        if isinstance(delta, bool) or delta != 0:
-            check_probability(delta, name="delta")
-        check_integer(d_in, name="d_in", least=1)
+        for name, value, (low, high) in (("epsilon", epsilon, EPSILONS), ("rho", rho, RHOS)):
+            if value is not None and not low <= check_positive(value, name=name) <= high:
+                raise ValueError(f"{name} ({value}) must be from {low:g} to {high:g}")
+        if (isinstance(delta, bool) or delta != 0) and check_probability(delta, name="delta") < LEAST_DELTA:
+            raise ValueError(f"delta ({delta}) must be 0 or at least {LEAST_DELTA:g}")
+        if check_integer(d_in, name="d_in", least=1) > LARGEST_DISTANCE:
+            raise ValueError(f"d_in ({d_in}) must be at most {LARGEST_DISTANCE}")
         return cls(None if epsilon is None else float(epsilon), float(delta), None if rho is None else float(rho), d_in)
 
     @property
@@ -88,6 +93,19 @@ class Budget:
         if self.rho is None:
             return make_fix_delta(make_zCDP_to_approxDP(measurement), delta=self.delta)
         return make_approximate(measurement)
+
+    def fit(self, made: Callable[[float], Measurement], scale: float) -> Measurement:
+        """The measurement of this scale, or of one larger by as little as makes its exact loss fit the budget."""
+        more = 2.0**-40
+        while more < 1:
+            found = made(scale)
+            try:
+                if self.covers(self.convert(found)):
+                    return found
+            except OpenDPException:  # an overflow on the way from one measure to another
+                break
+            scale, more = scale * (1 + more), 2 * more
+        raise ValueError(f"no noise of a scale near {scale:g} fits the budget {self.loss}")
 
     def statement(self, measurement: Measurement) -> tuple[str, dict[str, float]]:
         """The measure's name, and what the measurement loses at distance `d_in`."""

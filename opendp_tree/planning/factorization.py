@@ -123,7 +123,8 @@ def certified_nuclear_norm(matrix: Floats) -> float:
 def _search(incidence: Floats) -> tuple[float, float]:
     """A certified lower bound on gamma_2, and the value of a factorization, by multiplicative steps on the weights."""
     height, width = incidence.shape
-    nodes, leaves = np.full(height, 1 / height), np.full(width, 1 / width)
+    nodes: Floats = np.full(height, 1 / height)
+    leaves: Floats = np.full(width, 1 / width)
     upper, best, chosen = math.inf, 0.0, (nodes, leaves)
     for _ in range(_MOST_ROUNDS):
         weighted = _weighted(incidence, nodes, leaves)

@@ -7,16 +7,13 @@ from collections.abc import Iterable
 
 from opendp_tree.arguments import check_positive
 from opendp_tree.open_tree import OpenTree
-from opendp_tree.planning.budget import Budget
+from opendp_tree.planning.budget import EPSILONS, Budget
 from opendp_tree.planning.plan import Plan, plan, plan_for
-from opendp_tree.planning.tree_facts import TreeFacts
+from opendp_tree.planning.tree_facts import DEEPEST, TreeFacts
 from opendp_tree.tree import Tree
 
 __all__ = ["deepest_tree", "smallest_epsilon"]
 
-_LARGEST_EPSILON = 1e4
-_DEEPEST = 2**20
-_SMALLEST_EPSILON = 1e-9
 _DIGITS = 1e-3
 
 
@@ -32,7 +29,7 @@ def smallest_epsilon(
 ) -> Plan | None:
     """The plan of the smallest epsilon whose best mechanism is predicted to err by at most `error`.
 
-    None if no epsilon up to 10,000 does. The epsilon is `found.budget.epsilon`, to a thousandth of itself.
+    None if no epsilon up to 1,000 does. The epsilon is `found.budget.epsilon`, to a thousandth of itself.
 
     >>> found = smallest_epsilon(4, error=10.0, alpha=0.1, nodes="public")
     >>> round(found.budget.epsilon, 3), found.best.name
@@ -48,12 +45,12 @@ def smallest_epsilon(
     found = at(1.0)
     if found.best.error > wanted:
         while found.best.error > wanted:
-            if high > _LARGEST_EPSILON:
+            if high == EPSILONS[1]:
                 return None
-            low, high = high, 4 * high
+            low, high = high, min(4 * high, EPSILONS[1])
             found = at(high)
     else:
-        while (tried := at(low / 4)).best.error <= wanted and low > _SMALLEST_EPSILON:
+        while (tried := at(low / 4)).best.error <= wanted and low / 16 >= EPSILONS[0]:
             found, low, high = tried, low / 4, low / 4
         low /= 4
     while high > low * (1 + _DIGITS):
@@ -90,9 +87,9 @@ def deepest_tree(
     found, low, high = at(1), 1, 2
     if found.best.error > wanted:
         return None
-    while high <= _DEEPEST and (tried := at(high)).best.error <= wanted:
+    while high <= DEEPEST and (tried := at(high)).best.error <= wanted:
         found, low, high = tried, high, 2 * high
-    high = min(high, _DEEPEST + 1)
+    high = min(high, DEEPEST + 1)
     while high - low > 1:
         middle = (low + high) // 2
         tried = at(middle)

@@ -67,8 +67,8 @@ def error_lower_bound(
     """The smallest worst-case alpha-mRMSE that any mechanism can have within a budget at distance `d_in`.
 
     For a given tree; or, with a depth, for every tree that contains a complete tree of that depth with `branching`
-    children at each inner node: for `branching=2`, all trees that branch everywhere. The budget is `epsilon`, with
-    `delta` if there is one, or `rho` (zCDP). "Worst case" is over all leaf counts from 0 on, and over all nodes.
+    children at each inner node. Ragged trees are easier than their depth says: give the tree. The budget is `epsilon`,
+    with `delta` if there is one, or `rho` (zCDP). "Worst case" is over all leaf counts from 0 on, and over all nodes.
     Proof: docs/proofs/packing.md.
 
     >>> round(error_lower_bound(33, epsilon=1.0), 2), round(error_lower_bound(33, epsilon=1.0, delta=1e-6), 2)
@@ -81,6 +81,7 @@ def error_lower_bound(
     d_in = check_integer(d_in, name="d_in", least=1)
     best = 0.0
     for arity, depth in _packings(tree, check_integer(branching, name="branching", least=1)):
+        # Heaps are counts, which end below 2**62.
         steps, found = _best_steps(budget, levels=depth - 1, branching=arity, most=LIMIT // d_in)
         if found * d_in * float(1 - forgiven) > best:
             exact = packing_rmse(steps, levels=depth - 1, branching=arity, alpha=forgiven, d_in=d_in, **budget)

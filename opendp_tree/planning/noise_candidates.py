@@ -15,23 +15,15 @@ from opendp_tree.measurements.tree_noise import gaussian_variance, laplace_varia
 from opendp_tree.planning.budget import Budget
 from opendp_tree.planning.candidate import Candidate, ReleaseOptions
 from opendp_tree.planning.tree_facts import TreeFacts
-from opendp_tree.prediction.partition import LARGEST_SCALE, laplace_excess, normal_excess
+from opendp_tree.prediction.excess import laplace_excess, normal_excess
+from opendp_tree.prediction.partition import LARGEST_SCALE
 
 Floats = npt.NDArray[np.float64]
 NEEDS = {"laplace": "public nodes", "gaussian": "public nodes, and delta or rho"}
-_MORE = 1 + 2.0**-40  # what a scale gains until exact maps agree with floats
 
 
-def noise_candidates(facts: TreeFacts, budget: Budget, alpha: float) -> list[Candidate]:
-    """Laplace and Gaussian noise, each as it is and with least squares."""
-    return [
-        _candidate(facts, budget, alpha, noise=noise, consistent=consistent)
-        for noise in ("laplace", "gaussian")
-        for consistent in (False, True)
-    ]
-
-
-def _candidate(facts: TreeFacts, budget: Budget, alpha: float, *, noise: str, consistent: bool) -> Candidate:
+def noise_candidate(facts: TreeFacts, budget: Budget, alpha: float, *, noise: str, consistent: bool) -> Candidate:
+    """Noise on every node, as it is or with least squares."""
     name = f"{noise}, least squares" if consistent else noise
     no = partial(Candidate.infeasible, name, needs=NEEDS[noise])
     if not facts.public:
@@ -43,7 +35,8 @@ def _candidate(facts: TreeFacts, budget: Budget, alpha: float, *, noise: str, co
         return no(reason="the budget is so small that noise of its scale cannot be drawn")
     variance = laplace_variance if noise == "laplace" else gaussian_variance
     weights = facts.base_weights
-    error = math.sqrt(variance(scale / facts.wanted_weight ** (1.0 if noise == "laplace" else 0.5)))
+    widest = scale / facts.wanted_weight ** (1.0 if noise == "laplace" else 0.5)
+    error = math.sqrt(variance(widest))
     bound, reason = False, "every node is public and gets noise of its own"
     if consistent:
         solved = facts.least_squares(noise)
@@ -54,14 +47,14 @@ def _candidate(facts: TreeFacts, budget: Budget, alpha: float, *, noise: str, co
 
     def curve(at: Floats) -> Floats:
         if noise == "laplace" and not consistent:
-            return np.sqrt(laplace_excess(np.zeros_like(at), alpha * at, error / math.sqrt(2)))
-        return np.sqrt(normal_excess(np.zeros_like(at), alpha * at, max(error, 1e-9)))
+            return np.sqrt(2 * laplace_excess(alpha * at, widest))
+        return np.sqrt(2 * normal_excess(alpha * at, np.full_like(at, max(error, 1e-9))))
 
     def build(domain: Domain, metric: Metric, options: ReleaseOptions) -> Measurement:
         make = make_tree_laplace if noise == "laplace" else make_tree_gaussian
-        at = scale
-        while True:
-            made = make(
+
+        def made(at: float) -> Measurement:
+            return make(
                 domain,
                 metric,
                 at,
@@ -72,9 +65,8 @@ def _candidate(facts: TreeFacts, budget: Budget, alpha: float, *, noise: str, co
                 nonnegative=options.nonnegative,
                 integers=options.integers,
             )
-            if budget.covers(budget.convert(made)):
-                return made
-            at *= _MORE
+
+        return budget.fit(made, scale)
 
     return Candidate(
         name,

@@ -19,11 +19,11 @@ from opendp_tree.planning.noise_candidates import base_scale
 from opendp_tree.planning.tree_facts import TreeFacts
 from opendp_tree.prediction.partition import LARGEST_SCALE, plan_partition, unmarked_chance
 from opendp_tree.prediction.partition_curve import partition_rmse
+from opendp_tree.prediction.partition_error import MOST_CELLS
 from opendp_tree.prediction.pruned import pruned_rmse, shown_chance, worst_pruned_rmse
 
 Floats = npt.NDArray[np.float64]
-_MORE = 1 + 2.0**-40
-_SHARES = (0.1, 0.25, 0.5)  # of delta for the threshold; the rest turns Gaussian noise into epsilon
+_SHARES = (0.1, 0.3)  # of delta for the threshold; the rest turns Gaussian noise into epsilon
 _OFTEN = 0.95
 NEEDS = "nothing but the depth; delta above 0"
 
@@ -47,9 +47,8 @@ def pruned_candidate(facts: TreeFacts, budget: Budget, alpha: float, *, noise: s
     scales, thresholds = pruning.scales, pruning.thresholds
 
     def build(domain: Domain, metric: Metric, options: ReleaseOptions) -> Measurement:
-        at = scale
-        while True:
-            made = make_pruned_descent(
+        def made(at: float) -> Measurement:
+            return make_pruned_descent(
                 domain,
                 metric,
                 at,
@@ -59,9 +58,8 @@ def pruned_candidate(facts: TreeFacts, budget: Budget, alpha: float, *, noise: s
                 noise=noise,
                 confidence=options.confidence,
             )
-            if budget.covers(budget.convert(made)):
-                return made
-            at *= _MORE
+
+        return budget.fit(made, scale)
 
     return Candidate(
         name,
@@ -107,8 +105,14 @@ def partition_candidate(facts: TreeFacts, budget: Budget, alpha: float) -> Candi
     if one is None:
         return no(reason="OpenDP converts no (epsilon, delta) into rho")
     epsilon, delta = one
+    cells = MOST_CELLS if facts.tree is None else min(MOST_CELLS, facts.tree.leaf_count)
+    reason = "only heavy parts of the tree get noise, once on every path"
+    if alpha == 0:  # nothing is forgiven, so noise adds up for as long as cells do
+        reason += f"; alpha is 0, so this is for at most {cells:,} of them below a node"
     try:
-        planned = plan_partition(depth=facts.depth, epsilon=epsilon, delta=delta, alpha=alpha, public=facts.public)
+        planned = plan_partition(
+            depth=facts.depth, epsilon=epsilon, delta=delta, alpha=alpha, public=facts.public, most_cells=cells
+        )
         plan = planned.fitted(epsilon=Fraction(epsilon), delta=Fraction(delta))
     except ValueError:
         return no(reason=f"epsilon and delta are too small for a partition of depth {facts.depth}")
@@ -128,7 +132,7 @@ def partition_candidate(facts: TreeFacts, budget: Budget, alpha: float) -> Candi
     return Candidate(
         "partition",
         True,
-        "only heavy parts of the tree get noise, once on every path",
+        reason,
         plan.error,
         False,
         "epsilon and delta",

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from opendp.mod import Domain, Measurement, Metric
 
 from opendp_tree._opendp import make_function
-from opendp_tree.measurements.clipped_estimator import clipping_radius, make_clipped_estimator
+from opendp_tree.measurements.clipped_estimator import make_clipped_estimator
 from opendp_tree.measurements.multiplicative_estimator import make_multiplicative_estimator, multiplicative_threshold
 from opendp_tree.planning.budget import Budget
 from opendp_tree.planning.candidate import Candidate, ReleaseOptions
@@ -23,7 +23,7 @@ from opendp_tree.theorems.clipping import clipped_mrmse
 Floats = npt.NDArray[np.float64]
 NEEDS = "public nodes, delta above 0, alpha above 0"
 _CLIPPING = 0.5  # the share of epsilon and delta for the intervals that bound the error
-_ETAS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-6)
+_ETAS = (1e-1, 1e-3, 1e-6)
 
 
 def paper_candidate(facts: TreeFacts, budget: Budget, alpha: float) -> Candidate:
@@ -38,19 +38,18 @@ def paper_candidate(facts: TreeFacts, budget: Budget, alpha: float) -> Candidate
         return no(reason="its error is relative: alpha must be above 0")
     epsilon, delta = (part * (1 - _CLIPPING) for part in one)
     scale = facts.depth / epsilon
-    radius = clipping_radius(scale, delta=delta, depth=facts.depth)
+    radius = _radius(scale, delta, facts.depth)
     error, eta, tau = min(_error(facts.depth, epsilon, delta, alpha, eta, radius) for eta in _ETAS)
 
     def build(domain: Domain, metric: Metric, options: ReleaseOptions) -> Measurement:
         estimator = make_multiplicative_estimator(
             domain, metric, alpha=alpha, epsilon=epsilon, delta=delta, eta=eta, tree=options.tree
         )
-        at = scale
-        while True:
-            clipped = make_clipped_estimator(domain, metric, at, estimator=estimator, radius=radius, tree=options.tree)
-            if budget.covers(clipped):
-                break
-            at *= 1 + 2.0**-40
+
+        def made(at: float) -> Measurement:
+            return make_clipped_estimator(domain, metric, at, estimator=estimator, radius=radius, tree=options.tree)
+
+        clipped = budget.fit(made, scale)
         tree = CountSpace.of(domain).leaf_tree(options.tree)
         statement = PrivacyStatement("clipped_estimator", "", 1, {}, parameters)
 
@@ -76,6 +75,12 @@ def paper_candidate(facts: TreeFacts, budget: Budget, alpha: float) -> Candidate
         build,
         budget,
     )
+
+
+def _radius(scale: float, delta: float, depth: int) -> int:
+    """A radius that suffices for delta: on each level P(noise = radius) is at most its share of it."""
+    most = depth * -math.expm1(-1 / scale) / ((1 + math.exp(-1 / scale)) * delta)
+    return max(1, math.ceil(scale * math.log(max(most, 1.0)))) + 1
 
 
 def _error(

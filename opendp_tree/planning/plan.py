@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +16,7 @@ from opendp_tree.open_tree import OpenTree
 from opendp_tree.planning.budget import Budget
 from opendp_tree.planning.candidate import Candidate
 from opendp_tree.planning.lower_bounds import error_lower_bound
-from opendp_tree.planning.noise_candidates import noise_candidates
+from opendp_tree.planning.noise_candidates import noise_candidate
 from opendp_tree.planning.open_candidates import partition_candidate, pruned_candidate
 from opendp_tree.planning.paper_candidate import paper_candidate
 from opendp_tree.planning.tree_facts import TreeFacts
@@ -23,9 +25,19 @@ from opendp_tree.tree import Tree
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Plan", "plan"]
+__all__ = ["Plan", "plan", "plan_depths"]
 
 Floats = npt.NDArray[np.float64]
+CANDIDATES: dict[str, Callable[[TreeFacts, Budget, float], Candidate]] = {
+    "laplace": partial(noise_candidate, noise="laplace", consistent=False),
+    "laplace, least squares": partial(noise_candidate, noise="laplace", consistent=True),
+    "gaussian": partial(noise_candidate, noise="gaussian", consistent=False),
+    "gaussian, least squares": partial(noise_candidate, noise="gaussian", consistent=True),
+    "pruned laplace": partial(pruned_candidate, noise="laplace"),
+    "pruned gaussian": partial(pruned_candidate, noise="gaussian"),
+    "partition": partition_candidate,
+    "paper": paper_candidate,
+}
 
 
 @dataclass(frozen=True)
@@ -73,7 +85,7 @@ class Plan:
         >>> plan(6, epsilon=1.0, delta=1e-6, alpha=0.1, nodes="open").to_frame()["mechanism"].to_list()[0]
         'partition'
         """
-        from opendp_tree.frames import record_frame
+        from opendp_tree.frames.coding import record_frame
 
         return record_frame(
             {
@@ -93,7 +105,7 @@ class Plan:
 
         Without `weights`, from 1 to where even the worst mechanism's noise is forgiven.
         """
-        from opendp_tree.frames import record_frame
+        from opendp_tree.frames.coding import record_frame
 
         possible = [each for each in self.candidates if each.feasible]
         at = self._weights(possible) if weights is None else np.asarray(weights, dtype=np.float64)
@@ -160,27 +172,70 @@ def plan(
 
     >>> found = plan(12, epsilon=1.0, delta=1e-6, alpha=0.1, nodes="open")
     >>> found.best.name, round(found.best.error)
-    ('partition', 24)
+    ('partition', 23)
     >>> print(found.describe().splitlines()[0])
     A tree of depth 12 with nodes that nobody has listed, epsilon 1 and delta 1e-06, alpha 0.1.
     """
     budget = Budget.of(epsilon=epsilon, delta=delta, rho=rho, d_in=d_in)
+    check_choice(aim, name="aim", choices=("error", "keys"))
+    return plan_for(TreeFacts.of(tree_or_depth, nodes=nodes, levels=levels), budget, _check_alpha(alpha), aim)
+
+
+def plan_depths(
+    depths: Iterable[int],
+    *,
+    epsilon: float | None = None,
+    delta: float = 0.0,
+    rho: float | None = None,
+    alpha: float = 0.1,
+    d_in: int = 1,
+    nodes: str = "open",
+) -> pl.DataFrame:
+    """Every possible mechanism's error against the depth: `depth`, `mechanism`, `error`; `plot_depths` draws it.
+
+    >>> plan_depths([3, 12], epsilon=1.0, nodes="public").filter(mechanism="laplace")["error"].round(1).to_list()
+    [4.2, 17.0]
+    """
+    from opendp_tree.frames.coding import record_frame
+
+    budget = Budget.of(epsilon=epsilon, delta=delta, rho=rho, d_in=d_in)
+    rows = [
+        (depth, each.name, each.error)
+        for depth in depths
+        for each in plan_for(TreeFacts.of(depth, nodes=nodes), budget, _check_alpha(alpha), "error").candidates
+        if each.feasible
+    ]
+    return record_frame(
+        {name: [row[place] for row in rows] for place, name in enumerate(("depth", "mechanism", "error"))}
+    )
+
+
+def _check_alpha(alpha: float) -> float:
     if isinstance(alpha, bool) or not 0 <= alpha < 1:
         raise ValueError(f"alpha ({alpha}) must be at least 0 and below 1")
-    check_choice(aim, name="aim", choices=("error", "keys"))
-    return plan_for(TreeFacts.of(tree_or_depth, nodes=nodes, levels=levels), budget, float(alpha), aim)
+    return float(alpha)
 
 
 def plan_for(facts: TreeFacts, budget: Budget, alpha: float, aim: str) -> Plan:
     """The plan for checked arguments. Facts may be used again for other budgets, which saves solving the tree anew."""
     found = [
-        *noise_candidates(facts, budget, alpha),
-        pruned_candidate(facts, budget, alpha, noise="laplace"),
-        pruned_candidate(facts, budget, alpha, noise="gaussian"),
-        partition_candidate(facts, budget, alpha),
-        paper_candidate(facts, budget, alpha),
+        _guarded(name, lambda make=make: make(facts, budget, alpha))  # type: ignore[misc]
+        for name, make in CANDIDATES.items()
     ]
     return Plan(facts, budget, alpha, aim, tuple(sorted(found, key=lambda each: _rank(each, aim))))
+
+
+def _guarded(name: str, make: Callable[[], Candidate]) -> Candidate:
+    try:
+        with np.errstate(all="ignore"):
+            found = make()
+    except (ArithmeticError, MemoryError, ValueError):
+        found = None
+    if found is not None and (math.isfinite(found.error) or not found.feasible):
+        return found
+    return Candidate.infeasible(
+        name, reason="this depth and budget are beyond what can be computed", needs="a budget that is less extreme"
+    )
 
 
 def _rank(candidate: Candidate, aim: str) -> tuple[bool, float, float, bool]:

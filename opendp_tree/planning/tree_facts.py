@@ -16,6 +16,7 @@ from opendp_tree.tree import Tree
 Weights = tuple[float, ...] | None
 """One for each level, or None for equal ones."""
 
+DEEPEST = 2**20
 _SEARCHED = 1_000  # nodes times levels up to which weights are searched for on the tree itself
 _UNWANTED = 0.05  # the weight of a level whose error does not count: it is released all the same
 
@@ -46,6 +47,8 @@ class TreeFacts:
                 raise ValueError("nodes ('public') must be 'open' for an OpenTree. Hint: pass a Tree, or a depth")
         else:
             depth = check_integer(tree_or_depth, name="tree_or_depth", least=1)
+            if depth > DEEPEST:
+                raise ValueError(f"tree_or_depth ({depth}) must be at most 2**20")
             if nodes is None:
                 raise ValueError("nodes must be 'public' or 'open', because a depth alone does not tell")
         public = nodes == "public" or (nodes is None and tree is not None)

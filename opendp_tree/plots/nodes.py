@@ -187,7 +187,7 @@ def _label(path: str, parent: str) -> str:
 def _parents(release: TreeRelease, other: Bools) -> Ints:
     """For each row of the frame its parent's row, or -1. Rows "(other)" follow their siblings."""
     if isinstance(release.tree, Tree):
-        from opendp_tree.frame_nodes import public_rows
+        from opendp_tree.frames.nodes import public_rows
 
         above = public_rows(release.tree)[0].parents
     else:

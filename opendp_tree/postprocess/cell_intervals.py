@@ -55,8 +55,10 @@ def _bound(cells: int, scale: float, radius: int | None, chance: float) -> int:
 
 def _chernoff(cells: int, scale: float, chance: float) -> int:
     """A bound that the sum exceeds with at most this chance, by its moment generating function: sound, not exact."""
-    q, rates = math.exp(-1 / scale), np.linspace(0.002, 0.998, 499) / scale
-    moments = 2 * math.log(-math.expm1(-1 / scale)) - np.log1p(-q * np.exp(rates)) - np.log1p(-q * np.exp(-rates))
+    rates = np.linspace(0.002, 0.998, 499) / scale
+    moments = 2 * math.log(-math.expm1(-1 / scale)) - sum(
+        np.log1p(-np.exp(sign * rates - 1 / scale)) for sign in (1, -1)
+    )
     return math.ceil(float(((math.log(1 / chance) + cells * moments) / rates).min()))
 
 

@@ -8,12 +8,12 @@ from fractions import Fraction
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from opendp_tree.prediction.excess import Floats
+from opendp_tree.prediction.partition_error import MOST_CELLS, Settings, largest_errors, unmarked, worst_mean_square
 from opendp_tree.theorems.interval import exp, geometric_sum, round_up
 from opendp_tree.theorems.tree_partition import PartitionShape, partition_delta, partition_epsilon
 
-Floats = npt.NDArray[np.float64]
 Aim = Literal["rmse", "largest"]
 
 LARGEST_SCALE = 2.0**50
@@ -65,7 +65,7 @@ def best_partition(
 
     >>> scale, shape = best_partition(depth=33, epsilon=1.0, delta=1e-6)
     >>> shape
-    PartitionShape(depth=33, threshold=28, radius=21, margin=6)
+    PartitionShape(depth=33, threshold=27, radius=22, margin=6)
     """
     one = Fraction(epsilon) / d_in
     share = Fraction(delta) / Fraction(geometric_sum(exp(one), d_in).hi)
@@ -91,114 +91,95 @@ def unmarked_chance(scale: float, shape: PartitionShape, residuals: Floats) -> F
     >>> unmarked_chance(1.0, PartitionShape(depth=3, threshold=9, radius=5, margin=2), np.array([0.0, 3.0])).tolist()
     [1.0, 1.0]
     """
-    needed = shape.threshold - residuals
-    quiet, quieter = -math.expm1(-1 / scale), -math.expm1(-2 / scale)  # 1 - q and 1 - q**2
-
-    def power(exponent: Floats | float) -> Floats:
-        return np.exp(-np.asarray(exponent) / scale)
-
-    # The chance that noise z and a token of at most z - needed come together, summed over z in closed form.
-    whole = -math.expm1(-(shape.radius + 1) / scale) / quiet
-    short = np.maximum(needed, 1)
-    some = (power(short) - power(shape.radius + 1)) / quiet - (
-        power(1 + short) - power(2 * shape.radius + 3 - short)
-    ) / quieter
-    most = whole - power(1 - np.minimum(needed, 0)) * -math.expm1(-2 * (shape.radius + 1) / scale) / quieter
-    marked: Floats = np.where(needed > shape.radius, 0.0, np.where(needed >= 1, some, most) / whole)
-    return 1 - marked.clip(0, 1)
+    return unmarked(one_setting(scale, shape, 1.0, 0.0), residuals)
 
 
-def laplace_excess(shift: Floats, slack: Floats, scale: float) -> Floats:
-    """E[max(|Z - shift| - slack, 0)**2] for Laplace noise Z, shift and slack not negative."""
-    over = slack - shift
-    near = np.where(
-        over >= 0,
-        scale**2 * np.exp(-np.maximum(over, 0) / scale),
-        over**2 + 2 * scale**2 - scale**2 * np.exp(np.minimum(over, 0) / scale),
-    )
-    far: Floats = scale**2 * np.exp(-(slack + shift) / scale)
-    return near + far
+def worst_rmse(
+    scale: float,
+    shape: PartitionShape,
+    count_scale: float,
+    *,
+    alpha: float,
+    fill: float,
+    most_cells: int = MOST_CELLS,
+) -> float:
+    """The largest alpha-RMSE of any node: without a cell, with one, or with up to `most_cells`.
 
-
-def normal_excess(shift: Floats, slack: Floats, deviation: float | Floats) -> Floats:
-    """The same for normal noise, which stands for the sum of many cells' noise."""
-
-    def upper(edge: Floats) -> Floats:
-        at = edge / deviation
-        tail = _normal_tail(at)
-        second: Floats = (edge**2 + deviation**2) * tail - edge * deviation * np.exp(-(at**2) / 2) / math.sqrt(
-            2 * math.pi
-        )
-        return second
-
-    return upper(slack + shift) + upper(slack - shift)
-
-
-def _normal_tail(at: Floats) -> Floats:
-    """The chance that a standard normal number exceeds each value, to seven digits (Abramowitz and Stegun 7.1.26)."""
-    size = np.abs(at) / math.sqrt(2)
-    t = 1 / (1 + 0.3275911 * size)
-    series = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))))
-    upper = 0.5 * series * np.exp(-(size**2))
-    return np.where(at >= 0, upper, 1 - upper)
-
-
-def worst_rmse(scale: float, shape: PartitionShape, count_scale: float, *, alpha: float, fill: float) -> float:
-    """The largest alpha-RMSE of any node: without a cell, with one, or with many.
-
-    A node whose residual stays unmarked errs by that residual; one that is or holds cells, by their noise. Cells are
-    taken to hold the carrier level, below which few are marked.
+    A node whose residual stays unmarked errs by that residual; one that is or holds cells, by their noise.
     """
-    residuals: Floats = np.linspace(0.0, shape.threshold + 12 * scale, 200, dtype=np.float64)
-    unmarked = unmarked_chance(scale, shape, residuals)
-    suppressed = np.maximum(np.abs(residuals - fill) - alpha * residuals, 0) ** 2
-    marked = laplace_excess(np.zeros_like(residuals), alpha * residuals, count_scale)
-    worst = float((unmarked * suppressed + (1 - unmarked) * marked).max())
-    cells = 1
-    while cells <= 2**14:
-        slack = alpha * (cells * shape.carrier + residuals)
-        if cells == 1:
-            here = laplace_excess(np.abs(residuals - fill), slack, count_scale)
-        else:
-            here = normal_excess(np.abs(residuals - fill), slack, count_scale * math.sqrt(2 * cells))
-        more = normal_excess(np.zeros_like(residuals), slack, count_scale * math.sqrt(2 * (cells + 1)))
-        found = float((unmarked * here + (1 - unmarked) * more).max())
-        worst = max(worst, found)
-        if found < worst / 16:
-            break
-        cells *= 2
-    return math.sqrt(worst)
+    at = one_setting(scale, shape, count_scale, fill)
+    return math.sqrt(worst_mean_square(at, alpha=alpha, most_cells=most_cells).item())
 
 
 def largest_error(
     scale: float, shape: PartitionShape, count_scale: float, *, alpha: float, fill: float, nodes: int
 ) -> float:
     """The largest alpha-error to be expected over this many nodes: what a node exceeds with chance 1/nodes."""
-    residual = shape.threshold + scale * math.log(nodes)
-    suppressed = (1 - alpha) * residual - fill
-    noise = count_scale * math.log(nodes) - alpha * shape.carrier
-    both = noise / 2 + (1 - alpha) * (shape.threshold + scale * math.log(nodes) / 2) - fill
-    return max(suppressed, noise + fill, both, fill)
+    return largest_errors(one_setting(scale, shape, count_scale, fill), alpha=alpha, nodes=nodes).item()
 
 
-def shape_for(scale: float, *, depth: int, noise_epsilon: float, delta: float, share: float) -> PartitionShape | None:
-    """The least shape for a scale whose noise below the carrier level costs at most `noise_epsilon`.
+def one_setting(scale: float, shape: PartitionShape, count_scale: float, fill: float) -> Settings:
+    """The parameters of one partition as arrays of size 1."""
+    values = (scale, shape.threshold, shape.radius, shape.margin, count_scale, fill)
+    return Settings(shape.depth, *(np.array([value], dtype=np.float64) for value in values))
 
-    `share` of delta goes to noise at its end, the rest to carriers that meet; None if nothing fits.
+
+@dataclass(frozen=True)
+class _Budget:
+    """What a plan may spend at distance 1, and how a split of it becomes parameters."""
+
+    depth: int
+    epsilon: float
+    delta: float
+    public: bool
+    count_share: float | None
+
+    def settings(self, splits: Floats) -> Settings:
+        """For each row of shares: of epsilon for the partition, of that for noise below the carrier level, and the
+        estimate of what is unmarked as a share of the threshold. What whole numbers leave of epsilon, counts get.
+        """
+        part, quiet, filled = splits.T
+        part = part if self.count_share is None else np.full_like(part, 1 - self.count_share)
+        scale = 1 / (part * self.epsilon * (1 - quiet))
+        threshold, radius, margin = shapes_for(
+            scale, depth=self.depth, noise_epsilon=part * self.epsilon * quiet, delta=self.delta
+        )
+        silence = np.log(-np.expm1(-(radius + 1) / scale)) - np.log(-np.expm1(-(margin + 1) / scale))
+        left = self.epsilon - 1 / scale - self.depth * silence
+        count_scale = np.where(self.count_share == 0, 1e-9, 1 / np.maximum(left, 1e-9 * self.epsilon))
+        fill = filled * threshold if self.public else np.zeros_like(threshold)
+        return Settings(self.depth, scale, threshold, radius, margin, count_scale, fill)
+
+
+_SHARES: Floats = np.array([[0.05], [0.1], [0.2], [0.35], [0.5], [0.65], [0.8], [0.9], [0.97]])
+
+
+def shapes_for(scale: Floats, *, depth: int, noise_epsilon: Floats, delta: float) -> tuple[Floats, Floats, Floats]:
+    """Threshold, radius and margin: the least for each scale whose noise below the carrier level costs at most
+    `noise_epsilon`. Of several shares of delta for noise at its end, the rest being for carriers that meet, the one
+    with the lowest threshold is taken.
     """
-    q = math.exp(-1 / scale)
-    if q == 0 or q >= 1:
-        return None
+    q = np.exp(-1 / scale)
     # d * p(R) <= share * delta, with p(R) = q**R (1 - q) / (1 - q**(R + 1))
-    radius = max(1, math.ceil(scale * math.log(max(1.0, (1 - q) * depth / (share * delta) + q))))
+    radius = np.ceil(scale * np.log(np.maximum(1.0, -np.expm1(-1 / scale) * depth / (_SHARES * delta) + q)))
+    radius = np.maximum(radius, 1)
     # d * ln(1/(1 - pi)) <= noise_epsilon, with 1 - pi = (1 - q**(A + 1)) / (1 - q**(R + 1))
-    quiet = math.exp(-noise_epsilon / depth) * -math.expm1(-(radius + 1) / scale)
-    if quiet >= 1:
-        return None
-    margin = min(radius, max(0, math.ceil(-scale * math.log1p(-quiet) - 1 - 1e-9)))
-    meeting = (1 - share) * delta
-    gap = math.ceil(scale * math.log((1 + depth * q ** (margin - 1)) / meeting))
-    return PartitionShape(depth, max(radius + 1, 2 * margin + 1, 2 * margin + gap), radius, margin)
+    quiet = np.exp(-noise_epsilon / depth) * -np.expm1(-(radius + 1) / scale)
+    margin = np.ceil(-scale * np.log1p(-np.minimum(quiet, 1 - 1e-15)) - 1 - 1e-9).clip(0, radius)
+    gap = np.ceil(scale * np.log((1 + depth * np.exp(-(margin - 1) / scale)) / ((1 - _SHARES) * delta)))
+    threshold = np.maximum(np.maximum(radius + 1, 2 * margin + 1), 2 * margin + gap)
+    best = np.argmin(threshold, axis=0)
+    lowest = (np.take_along_axis(array, best[None], axis=0)[0] for array in (threshold, radius, margin))
+    return next(lowest), next(lowest), next(lowest)
+
+
+_LEAST: Floats = np.array([0.2, 0.005, 0.0])
+_MOST: Floats = np.array([0.98, 0.4, 0.9])
+_START: Floats = np.array([0.85, 0.1, 0.4])
+_REACH: Floats = np.array([0.3, 0.15, 0.3])
+# The axes, and points that fill a cube evenly: multiples of powers of the root of x**4 = x + 1.
+_STEPS: Floats = (0.5 + np.arange(1, 151, dtype=np.float64)[:, None] * 1.2207440846057596 ** -np.arange(1.0, 4.0)) % 1
+_CLOUD: Floats = np.concatenate((np.zeros((1, 3)), np.eye(3), -np.eye(3), 2 * _STEPS - 1))
 
 
 def plan_partition(
@@ -211,49 +192,41 @@ def plan_partition(
     aim: Aim = "rmse",
     nodes: int = 10**6,
     count_share: float | None = None,
+    most_cells: int = MOST_CELLS,
 ) -> PartitionPlan:
     """The plan of least predicted error that spends at most (epsilon, delta) at distance 1.
 
     With `aim="rmse"` the error is the worst alpha-RMSE of any node; with "largest" the largest alpha-error to be
     expected over `nodes` nodes. What is left unmarked is estimated as nobody, in public trees as what is best.
-    `count_share` fixes the share of epsilon for the cell counts.
+    `count_share` fixes the share of epsilon for the cell counts. An alpha of 0 forgives no noise, and the more cells a
+    node has below it the more it errs: the plan is then for at most `most_cells`.
 
     >>> plan = plan_partition(depth=33, epsilon=1.0, delta=1e-6, alpha=0.1, public=False)
     >>> plan.shape.radius < plan.shape.threshold < 40, round(plan.error)
-    (True, 26)
+    (True, 25)
     """
-    best: PartitionPlan | None = None
-    epsilon = min(epsilon, 50.0)  # beyond, there is hardly any noise left to plan
-
-    def error_at(spot: list[float]) -> float:
-        nonlocal best
-        part, quiet, share, filled = spot
-        spent = part * epsilon
-        scale, count_scale = 1 / (spent * (1 - quiet)), 1 / (epsilon - spent) if spent < epsilon else 1e-9
-        shape = shape_for(scale, depth=depth, noise_epsilon=spent * quiet, delta=delta, share=share)
-        if shape is None:
-            return math.inf
-        fill = filled * shape.threshold
-        if aim == "rmse":
-            error = worst_rmse(scale, shape, count_scale, alpha=alpha, fill=fill)
-        else:
-            error = largest_error(scale, shape, count_scale, alpha=alpha, fill=fill, nodes=nodes)
-        if best is None or error < best.error:
-            best = PartitionPlan(scale, shape, count_scale, fill, error)
-        return error
-
-    # Share of epsilon for the partition, of that for noise below the carrier level, of delta for noise at its end,
-    # and the estimate of what is unmarked as a share of the threshold; one after the other, in ever smaller steps.
-    spot = [0.85 if count_share is None else 1 - count_share, 0.07, 0.6, 0.4 if public else 0.0]
-    ranges = [(0.2, 0.97, 1.0), (0.005, 0.4, 0.4), (0.05, 0.95, 1.0), (0.0, 0.9, 1.0)]
-    for step in (0.08, 0.03, 0.01):
-        for axis in (0, 1, 2, 3, 0, 1):
-            if (axis == 0 and count_share is not None) or (axis == 3 and not public):
-                continue
-            low, high, unit = ranges[axis]
-            tries = [min(high, max(low, spot[axis] + step * unit * k)) for k in range(-3, 4)]
-            errors = [error_at([*spot[:axis], value, *spot[axis + 1 :]]) for value in tries]
-            spot[axis] = tries[int(np.argmin(errors))]
-    if best is None:
+    budget = _Budget(depth, min(epsilon, 50.0), delta, public, count_share)  # beyond, hardly any noise is left to plan
+    # Whole numbers make many separate valleys, so the best few of them are followed.
+    best: dict[tuple[float, float], tuple[float, Floats]] = {}
+    ranked: list[tuple[float, Floats]] = []
+    centres, reach, cloud = [_START], _REACH, _CLOUD  # a look at all there is, then closer and closer ones at the best
+    for _ in range(7):
+        splits = np.concatenate([centre + reach * cloud for centre in centres]).clip(_LEAST, _MOST)
+        at = budget.settings(splits)
+        errors = (
+            worst_mean_square(at, alpha=alpha, most_cells=most_cells) ** 0.5
+            if aim == "rmse"
+            else largest_errors(at, alpha=alpha, nodes=nodes)
+        )
+        for place in np.argsort(errors)[::-1].tolist():
+            whole = (float(at.threshold[place]), float(at.margin[place]))
+            if errors[place] < best.get(whole, (math.inf,))[0]:
+                best[whole] = float(errors[place]), splits[place]
+        ranked = sorted(best.values(), key=lambda pair: pair[0])
+        centres, reach, cloud = [split for _, split in ranked[:5]], 0.55 * reach, _CLOUD[:11]
+    if not best:
         raise ValueError(f"epsilon ({epsilon}) and delta ({delta}) are too small for a partition of depth {depth}")
-    return best
+    error, split = ranked[0]
+    scale, threshold, radius, margin, count_scale, fill = budget.settings(split[None]).row(0)
+    shape = PartitionShape(depth, int(threshold), int(radius), int(margin))
+    return PartitionPlan(scale, shape, count_scale, fill, error)

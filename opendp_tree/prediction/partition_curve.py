@@ -5,35 +5,37 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
-from opendp_tree.prediction.partition import PartitionPlan, laplace_excess, normal_excess, unmarked_chance
-
-Floats = npt.NDArray[np.float64]
+from opendp_tree.prediction.excess import Floats
+from opendp_tree.prediction.partition import PartitionPlan, one_setting
+from opendp_tree.prediction.partition_error import MOST_CELLS, cell_weight, chain_square, chains, mean_square
 
 
 def partition_rmse(weights: Floats, plan: PartitionPlan, *, alpha: float) -> Floats:
-    """The alpha-RMSE of the worst node of each weight: without a cell, or with as many cells as its weight may hold.
+    """The alpha-RMSE of the worst node of each weight: without a cell, or with as many as its weight may hold.
 
     >>> from opendp_tree import plan_partition
     >>> found = plan_partition(depth=6, epsilon=1.0, delta=1e-6, alpha=0.1, public=False)
     >>> partition_rmse(np.array([1.0, 10.0, 1e6]), found, alpha=0.1).round(1).tolist()
     [0.9, 9.0, 0.0]
     """
-    at = np.asarray(weights, dtype=np.float64)
-    slack = alpha * at
-    alone = unmarked_chance(plan.scale, plan.shape, at)
-    suppressed = np.maximum(np.abs(at - plan.fill) - slack, 0) ** 2
-    worst = alone * suppressed + (1 - alone) * laplace_excess(np.zeros_like(at), slack, plan.count_scale)
-    residuals: Floats = np.linspace(0.0, plan.shape.threshold + 12 * plan.scale, 60, dtype=np.float64)
-    unmarked = unmarked_chance(plan.scale, plan.shape, residuals)
-    for residual, left in zip(residuals.tolist(), unmarked.tolist(), strict=True):
-        cells = np.floor((at - residual) / max(plan.shape.carrier, 1))
-        fits = cells >= 1
-        deviation = plan.count_scale * np.sqrt(2 * np.maximum(cells, 1.0))
-        shift = np.full_like(at, abs(residual - plan.fill))
-        here = left * normal_excess(shift, slack, deviation)
-        more = (1 - left) * normal_excess(np.zeros_like(at), slack, deviation * math.sqrt(2))
-        worst = np.where(fits, np.maximum(worst, here + more), worst)
-    found: Floats = np.sqrt(worst)
+    settings = one_setting(plan.scale, plan.shape, plan.count_scale, plan.fill)
+    at, total = settings.columns(1), np.asarray(weights, dtype=np.float64)[None, :]
+    worst = mean_square(at, np.array([0]), np.zeros_like(total), total, alpha)
+    if plan.shape.depth > 1:
+        leaves, marked = chains(settings)
+        near = np.interp(total, leaves[0], marked[0])
+        inside = (total >= leaves.min()) & (total <= leaves.max())
+        worst = np.where(inside, np.maximum(worst, chain_square(at, total, near, alpha)), worst)
+        lightest = (leaves / marked.clip(1e-9, 1)).min(axis=1, keepdims=True)
+        residuals = [0.0, *np.linspace(0.5, 1.5, 6) * plan.shape.threshold]
+        for power in range(1 + int(math.log2(MOST_CELLS))):
+            cells = np.array([2**power])
+            for residual in residuals:
+                left = np.full_like(total, residual)
+                each = (total - left) / cells
+                possible = each >= cell_weight(at, cells, lightest, left)
+                square = mean_square(at, cells, np.maximum(each, lightest), left, alpha)
+                worst = np.where(possible, np.maximum(worst, square), worst)
+    found: Floats = np.sqrt(worst[0])
     return found

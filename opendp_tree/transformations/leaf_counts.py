@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 from opendp.metrics import (
     change_one_distance,
     hamming_distance,
@@ -25,7 +26,7 @@ from opendp.mod import (
 
 from opendp_tree._opendp import make_transformation, to_then, total_bound
 from opendp_tree.arguments import check_choice, check_integer
-from opendp_tree.frame_spaces import column_kinds
+from opendp_tree.frames.spaces import column_kinds
 from opendp_tree.keys import Key
 from opendp_tree.open_tree import OpenTree
 from opendp_tree.spaces import leaf_domain
@@ -140,7 +141,7 @@ class LeafCounting:
         drop = _read_nulls(nulls, key, tree) == "drop"
         used = dict.fromkeys(key.columns_used if unit is None else (*key.columns_used, unit))
 
-        from opendp_tree.frame_counts import RowCounter
+        from opendp_tree.frames.row_counts import RowCounter
 
         counter = RowCounter(key, {name: kinds[name] for name in used}, drop, unit, limits, lookup, place)
 
@@ -171,11 +172,13 @@ def _read_unit(metric: Metric, kinds: dict[str, str]) -> tuple[str | None, bool]
     if metric in (change_one_distance(), hamming_distance()):
         return None, True
     if isinstance(metric, (SymmetricIdDistance, ChangeOneIdDistance)):
-        from opendp_tree.frames import column_name
+        from opendp_tree.frames.coding import column_name
 
         name = column_name(metric.identifier)
         if name not in kinds:
             raise ValueError(f"input_metric ({metric}) must have a column of input_domain as its identifier")
+        if kinds[name].startswith("Object"):
+            raise ValueError(f"input_metric ({metric}): Polars cannot tell the objects of its identifier apart")
         return name, isinstance(metric, ChangeOneIdDistance)
     raise ValueError(
         f"input_metric ({metric}) must be symmetric_distance, insert_delete_distance, change_one_distance, "
@@ -218,12 +221,14 @@ def _read_tree(key: Key, tree: Tree | None, other: Path | None, kinds: dict[str,
         raise TypeError(f"tree ({type(tree).__name__}) must be a Tree, whose nodes are public")
     if tree.labels is None:
         raise ValueError("tree must have labels. Hint: Tree.from_paths")
+    if key.kind in ("bits", "ip") and min(key.stride, key.width) > 63:
+        raise ValueError(f"by: stride ({key.stride}) must be at most 63 for a public tree, whose labels are int64")
     place = -1
     if other is not None:
-        paths = tree.paths()
-        if tuple(other) not in paths:
-            raise ValueError(f"other ({other!r}) must be the path of a leaf of tree")
-        place = paths.index(tuple(other))
-    from opendp_tree.frame_lookup import Lookup
+        places = np.flatnonzero(tree.count([other])) if isinstance(other, tuple) else ()
+        if len(places) == 0:
+            raise ValueError(f"other ({other!r}) must be the path of a leaf of tree, a tuple of labels")
+        place = int(places[0])
+    from opendp_tree.frames.lookup import Lookup
 
     return Lookup(tree, key.label_kinds(kinds)), place

@@ -32,7 +32,7 @@ HOVERS = {
     **dict.fromkeys(HIERARCHIES, r"estimate [\d,]+95 % interval [\d,]+ to [\d,]+ \(±[\d.]+ %\)"),
     **dict.fromkeys(("level", "level of a few"), r"region \d.*estimate [\d,]+95 % interval [\d,]+ to [\d,]+"),
     **dict.fromkeys(("plan", "plan for open nodes"), r"\wweight [\d,.]+error (at most )?[\d.]+"),
-    "depths": r"laplacedepth \d+error \d+",
+    "depths": r"partitiondepth \d+error [\d.]+",
 }
 TEXTS = """() => [...document.querySelectorAll("h1, header p, footer p, #picture text")].map(node => {
     const box = node.getBoundingClientRect();

@@ -4,7 +4,7 @@ import numpy as np
 import opendp.prelude as dp
 import pytest
 
-from opendp_tree import OpenTree, Tree, TreeRelease, leaf_domain, make_tree_gaussian, plan
+from opendp_tree import OpenTree, Tree, TreeRelease, leaf_domain, make_tree_gaussian, plan, plan_depths, plot_plan
 from opendp_tree.measurements.tree_noise import gaussian_variance, laplace_variance
 from opendp_tree.planning.plan import Plan
 
@@ -175,6 +175,10 @@ def test_a_plan_uses_the_tree_only_if_nodes_are_public():
         ({"tree_or_depth": PUBLIC, "levels": []}, "levels"),
         ({"tree_or_depth": PUBLIC, "levels": [4]}, "levels"),
         ({"tree_or_depth": PUBLIC, "aim": "fame"}, "aim"),
+        ({"tree_or_depth": PUBLIC, "epsilon": 1e300}, "epsilon"),
+        ({"tree_or_depth": PUBLIC, "delta": 1e-300}, "delta"),
+        ({"tree_or_depth": PUBLIC, "d_in": 10**9}, "d_in"),
+        ({"tree_or_depth": 10**12, "nodes": "open"}, "tree_or_depth"),
     ],
 )
 def test_bad_arguments_are_refused_by_name(arguments, named):
@@ -199,3 +203,49 @@ def test_raw_noise_is_released_as_it_is():
     assert release.fit is None
     sums = PUBLIC.sum_nodes(np.where(np.isin(np.arange(PUBLIC.node_count), PUBLIC.leaves), release.estimates, 0))
     assert (sums != release.estimates).any()
+
+
+@pytest.mark.parametrize(
+    "budget",
+    [
+        {"epsilon": 1.0, "delta": 1e-50},
+        {"epsilon": 1e-9, "delta": 1e-50, "d_in": 7},
+        {"epsilon": 1e3, "delta": 0.5, "d_in": 10**6},
+        {"epsilon": 1e3, "delta": 1e-50, "d_in": 2},
+        {"epsilon": 1.0, "delta": 0.9999},
+        {"epsilon": 203.33, "delta": 1e-12, "d_in": 1000},
+        {"rho": 1e-15},
+        {"rho": 1e5, "delta": 0.5},
+    ],
+    ids=str,
+)
+def test_extreme_budgets_are_planned_or_said_to_be_impossible(budget):
+    tree = Tree.balanced(branching=2, depth=3)
+    found = plan(tree, **budget)
+    for candidate in found.candidates:
+        assert candidate.reason
+        if candidate.feasible and candidate.name != "paper":
+            try:
+                made = candidate.make(leaf_domain(tree))
+            except ValueError:
+                continue
+            assert found.budget.covers(made)
+
+
+def test_errors_by_depth_are_those_of_the_plans():
+    frame = plan_depths([2, 9], epsilon=1.0, delta=1e-6, nodes="public")
+    found = plan(9, epsilon=1.0, delta=1e-6, nodes="public")
+    assert dict(frame.filter(depth=9).select("mechanism", "error").rows()) == {
+        c.name: c.error for c in found.candidates
+    }
+    with pytest.raises(ValueError, match="alpha"):
+        plan_depths([2], epsilon=1.0, alpha=2.0)
+
+
+def test_a_plan_is_drawn_with_the_best_first():
+    found = plan(PUBLIC, epsilon=1.0, delta=1e-6)
+    figure = plot_plan(found)
+    assert figure.data[0].name == f"{found.best.name} (best)"
+    assert len(figure.data) == len(NAMES)
+    for line in figure.data:
+        assert max(line.y) <= found.candidate(line.name.removesuffix(" (best)")).error * 1.02

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opendp_tree import best_partition, noise, plan_partition
-from opendp_tree.prediction.partition import laplace_excess, normal_excess, unmarked_chance
+from opendp_tree import best_partition, plan_partition
+from opendp_tree.prediction.partition import unmarked_chance
 from opendp_tree.theorems.group_privacy import group_delta
 from opendp_tree.theorems.interval import exp
 from opendp_tree.theorems.tree_partition import (
@@ -23,19 +23,6 @@ def test_unmarked_chance_is_the_theorems():
     for residual in range(4, 9):
         exact = 1 - top_chance(exp(Fraction(-1, 2)), radius=5, missing=9 - residual)
         assert unmarked_chance(2.0, shape, np.array([float(residual)]))[0] == pytest.approx(float(exact.hi), rel=1e-12)
-
-
-@pytest.mark.parametrize("shift", [0.0, 3.0, 20.0])
-@pytest.mark.parametrize("slack", [0.0, 5.0, 30.0])
-def test_excesses_are_what_simulation_finds(shift, slack):
-    """Six standard errors of the mean over a million draws: a false alarm in 5e8 runs."""
-    drawn = noise.laplace(1000.0, 1_000_000) / 100  # Laplace of scale 10, fine enough to count as real
-    found = np.maximum(np.abs(drawn - shift) - slack, 0) ** 2
-    one = np.array([shift]), np.array([slack])
-    assert abs(found.mean() - laplace_excess(*one, 10.0)[0]) < 6 * found.std() / 1000
-    normal = np.random.default_rng(3).normal(0, 10, 1_000_000)
-    found = np.maximum(np.abs(normal - shift) - slack, 0) ** 2
-    assert abs(found.mean() - normal_excess(*one, 10.0)[0]) < 6 * found.std() / 1000
 
 
 @settings(max_examples=25)
@@ -57,7 +44,7 @@ def test_fitted_plans_keep_to_their_budget(depth, epsilon, delta, alpha, public,
     assert fitted.shape.threshold - plan.shape.threshold <= 2
 
 
-@pytest.mark.parametrize(("depth", "error"), [(3, 21), (6, 23), (12, 24), (33, 26), (129, 29), (1025, 33)])
+@pytest.mark.parametrize(("depth", "error"), [(3, 20), (6, 22), (12, 23), (33, 25), (129, 28), (1025, 32)])
 def test_predicted_errors_of_open_trees_are_as_small_as_is_known(depth, error):
     """Worst alpha-RMSE at epsilon 1, delta 1e-6, alpha 0.1, as coarse optimisation found it before."""
     plan = plan_partition(depth=depth, epsilon=1.0, delta=1e-6, alpha=0.1, public=False)
@@ -82,3 +69,11 @@ def test_best_partition_keeps_to_its_budget(d_in):
     assert delta.hi <= Fraction(1e-6)
     assert epsilon.hi * d_in > 0.999999
     assert math.isfinite(scale)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1e-300, 1e-9, 0.999])
+@pytest.mark.parametrize("epsilon", [1e-6, 1.0, 1e3])
+def test_extreme_wishes_have_plans(alpha, epsilon):
+    for public in (False, True):
+        plan = plan_partition(depth=5, epsilon=epsilon, delta=1e-6, alpha=alpha, public=public)
+        assert 0 <= plan.error < math.inf

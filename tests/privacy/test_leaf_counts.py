@@ -14,9 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opendp_tree import Key, Tree, frame_counts, frame_domain, make_leaf_counts
+from opendp_tree import Key, Tree, frame_domain, make_leaf_counts
+from opendp_tree.frames import row_counts
+from opendp_tree.frames.row_counts import RowCounter
 from opendp_tree.theorems.leaf_counts import leaf_counts_l1, per_person
-from tests.frame_truth import as_paths
+from tests.frame_truth import as_paths, path_of
 
 SCHEMA = {"id": pl.Int64, "a": pl.String, "b": pl.Int64}
 TREE = Tree.from_paths([("x", 0), ("x", 1), ("y",), ("(other)",)])
@@ -26,6 +28,8 @@ KEYS = {
     "public": {"by": ["a", "b"], "tree": TREE},
     "public, other": {"by": ["a", "b"], "tree": TREE, "other": ("(other)",)},
     "bits": {"by": Key.bits("b", width=2)},
+    "path": {"by": Key.path("a", depth=3)},
+    "path, no nulls": {"by": Key.path("a", depth=2), "nulls": "drop"},
 }
 BOUNDS = [
     {"rows_per_unit": 1},
@@ -36,18 +40,31 @@ BOUNDS = [
 ]
 
 
-def draws(seed, *, public=False):
-    """By person and leaf: in a public tree its place, in an open one its labels, as its place depends on others."""
+def draws(seed):
+    """By person and leaf."""
 
-    def draw(pairs):
-        content = ["unit", "leaf"] if public else pl.exclude("people", "row", "leaf")
+    def draw(pairs, places):
         words = [
             int.from_bytes(hashlib.sha256(repr((seed, *row)).encode()).digest()[:8], "big")
-            for row in pairs.select(content).rows()
+            for row in pairs.drop("people")[places].rows()
         ]
         return np.array(words, dtype=np.uint64)
 
     return draw
+
+
+def by_content(leaves):
+    """Numbers of leaves that depend on their labels alone, so that draws can."""
+
+    def numbered(counter, groups):
+        found = leaves(counter, groups)
+        named = groups.rename({f"key_{place}": name for place, name in enumerate(counter.key.columns_used)})
+        paths = [path_of(row, counter.key) for row in named.iter_rows(named=True)]
+        numbers = [int.from_bytes(hashlib.sha256(repr(path).encode()).digest()[:7], "big") for path in paths]
+        assert len(set(zip(found.tolist(), numbers, strict=True))) == len(set(found.tolist())) == len(set(numbers))
+        return np.where(found < 0, -1, np.array(numbers, dtype=np.int64))
+
+    return numbered
 
 
 def counts(count, rows):
@@ -70,7 +87,9 @@ def make(metric, options):
 
 
 ROW = st.tuples(
-    st.sampled_from([1, 2, 3, None]), st.sampled_from(["x", "y", "z", None]), st.integers(-1, 2) | st.none()
+    st.sampled_from([1, 2, 3, None]),
+    st.sampled_from(["x", "y", "z", "x/y", "/x", "x/y/z", None]),
+    st.integers(-1, 2) | st.none(),
 )
 ROWS = st.lists(ROW, max_size=12)
 
@@ -107,11 +126,12 @@ def without(rows, people):
 def test_people_added_removed_or_exchanged_move_counts_no_further_than_the_map(kind, limits, monkeypatch):
     options = {**KEYS[kind], **limits}
     count, swap = make(dp.symmetric_id_distance("id"), options), make(dp.change_one_id_distance("id"), options)
+    monkeypatch.setattr(RowCounter, "_open_leaves", by_content(RowCounter._open_leaves))
 
     @settings(max_examples=15)
     @given(ROWS, st.sets(st.sampled_from([1, 2, 3, None]), max_size=2), ROWS, st.randoms(), st.integers(0, 99))
     def check(rows, people, more, random, seed):
-        monkeypatch.setattr(frame_counts, "_draws", draws(seed, public="tree" in options))
+        monkeypatch.setattr(row_counts, "_draws", draws(seed))
         fewer = without(rows, people)
         assert not broken(count, [(random.sample(rows, len(rows)), fewer, len({row[0] for row in rows} & people))])
         exchanged = [*fewer, *((9, *row[1:]) for row in more)]
@@ -171,54 +191,56 @@ TWO_ROWS = {"by": "a", "rows_per_unit": 2}
 @pytest.mark.parametrize("options", [TWO_LEAVES, TWO_ROWS], ids=str)
 @pytest.mark.parametrize("seed", range(3))
 def test_small_pairs_hold(options, seed, monkeypatch):
-    monkeypatch.setattr(frame_counts, "_draws", draws(seed))
+    monkeypatch.setattr(row_counts, "_draws", draws(seed))
     assert not broken(make(PEOPLE, options), PAIRS)
 
 
 def test_mutant_first_rows_of_the_frame_is_rejected(monkeypatch):
     """The first k rows of each person in the order of the frame: a permutation of the rows changes the counts."""
-    grouped = frame_counts.group_rows
+    grouped = row_counts.group_rows
 
     def first_rows(frame, key, unit):
         return grouped(frame.filter(pl.int_range(pl.len()).over(unit) < 2), key, unit)
 
-    monkeypatch.setattr(frame_counts, "_draws", draws(0))
-    monkeypatch.setattr(frame_counts, "group_rows", first_rows)
+    monkeypatch.setattr(row_counts, "_draws", draws(0))
+    monkeypatch.setattr(row_counts, "group_rows", first_rows)
     assert broken(make(PEOPLE, TWO_ROWS), PAIRS)
 
 
 def test_mutant_draws_by_the_place_of_a_leaf_among_all_is_rejected(monkeypatch):
     """A hash of codes instead of labels: another person's label moves the codes, and with them what others keep."""
-    monkeypatch.setattr(frame_counts, "_draws", lambda pairs: (pairs["leaf"].to_numpy() % 2).astype(np.uint64))
+
+    def by_rank(pairs, places):
+        return np.array([0, 2, 1, 3], dtype=np.uint64)[pairs["key_0"].rank("dense").to_numpy()[places]] << np.uint64(60)
+
+    monkeypatch.setattr(row_counts, "_draws", by_rank)
     assert broken(make(PEOPLE, {"by": "a", "leaves_per_unit": 1}), PAIRS)
 
 
 @pytest.mark.parametrize("forgotten", ["rows_per_leaf", "leaves", "rows"])
 def test_mutants_that_forget_a_bound_are_rejected(forgotten, monkeypatch):
-    truncate = frame_counts.truncate
+    truncate = row_counts.truncate
     many = {"rows_per_leaf": 99, "leaves": 99, "rows": None}[forgotten]
     options = TWO_ROWS if forgotten == "rows" else {"by": "a", "leaves_per_unit": 1}
 
-    def forgetful(units, leaves, rows, given_draws, limits):
-        if forgotten == "rows":
-            return rows
+    def forgetful(rows, starts, limits, draw):
         values = {"rows": limits.rows, "leaves": limits.leaves, "rows_per_leaf": limits.rows_per_leaf, forgotten: many}
-        return truncate(units, leaves, rows, given_draws, type(limits)(**values))
+        return truncate(rows, starts, type(limits)(**values), draw)
 
-    monkeypatch.setattr(frame_counts, "_draws", draws(0))
-    monkeypatch.setattr(frame_counts, "truncate", forgetful)
+    monkeypatch.setattr(row_counts, "_draws", draws(0))
+    monkeypatch.setattr(row_counts, "truncate", forgetful)
     assert broken(make(PEOPLE, options), PAIRS)
 
 
 def test_mutant_that_takes_each_row_without_identifier_for_a_person_is_rejected(monkeypatch):
-    grouped = frame_counts.group_rows
+    grouped = row_counts.group_rows
 
     def own_numbers(frame, key, unit):
         number = pl.int_range(pl.len(), dtype=pl.Int64) + 1000
         return grouped(frame.with_columns(pl.col(unit).fill_null(number)), key, unit)
 
-    monkeypatch.setattr(frame_counts, "_draws", draws(0))
-    monkeypatch.setattr(frame_counts, "group_rows", own_numbers)
+    monkeypatch.setattr(row_counts, "_draws", draws(0))
+    monkeypatch.setattr(row_counts, "group_rows", own_numbers)
     assert broken(make(PEOPLE, TWO_ROWS), PAIRS)
 
 

@@ -1,0 +1,26 @@
+"""opendp-tree on the public tree, by the planner's choice; the three levels are those that the others release."""
+
+import job
+
+# user code
+import opendp.prelude as dp
+import polars as pl
+
+from opendp_tree import Tree, release_tree
+
+# end
+job.ready()
+# user code
+dp.enable_features("contrib")
+release = release_tree(
+    pl.scan_parquet(job.ROWS),
+    by=["state", "county", "city"],
+    tree=Tree.from_paths(pl.read_parquet(job.KEYS).rows()),
+    levels=[1, 2, 3],
+    nonnegative=True,
+    epsilon=1.0,
+    delta=1e-6,
+)
+table = release.to_frame()
+# end
+job.save(*job.by_level(table))

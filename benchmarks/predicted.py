@@ -1,0 +1,161 @@
+"""Predicted against measured: the worst alpha-RMSE of any node, for every mechanism.
+
+Asserts what it claims: predictions within 10 % of what is measured and four standard errors, bounds not below it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import opendp.prelude as dp
+
+from benchmarks.cascade import gaussian_deviation
+from benchmarks.timing import best_of, print_table
+from benchmarks.worst_case import (
+    FEWEST,
+    MOST_CELLS,
+    Measured,
+    battery,
+    level_battery,
+    measured_error,
+    partition_battery,
+)
+from opendp_tree import (
+    Tree,
+    leaf_domain,
+    make_multiplicative_estimator,
+    make_partition_estimator,
+    make_pruned_descent,
+    make_tree_gaussian,
+    make_tree_laplace,
+    multiplicative_threshold,
+    noise,
+    plan_partition,
+)
+from opendp_tree.least_squares import LeastSquares
+from opendp_tree.measurements.pruned_descent import Pruning
+from opendp_tree.measurements.tree_noise import laplace_variance
+from opendp_tree.prediction.pruned import worst_pruned_rmse
+
+METRIC = dp.l1_distance(T="i64")
+ETA = 0.01
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a user knows before choosing a mechanism."""
+
+    depth: int
+    epsilon: float
+    delta: float
+    alpha: float
+
+    def __str__(self) -> str:
+        return f"{self.depth} | {self.epsilon:g} | {self.delta:g} | {self.alpha:g}"
+
+
+SETTINGS = (
+    Setting(3, 1.0, 1e-6, 0.1),
+    Setting(3, 0.1, 1e-9, 0.05),
+    Setting(3, 2.0, 1e-5, 0.5),
+    Setting(6, 1.0, 1e-6, 0.0),
+    Setting(6, 0.5, 1e-6, 0.1),
+    Setting(6, 2.0, 1e-9, 0.5),
+    Setting(12, 1.0, 1e-6, 0.1),
+    Setting(12, 0.1, 1e-5, 0.5),
+    Setting(12, 2.0, 1e-9, 0.05),
+    Setting(33, 1.0, 1e-6, 0.1),
+    Setting(33, 0.5, 1e-5, 0.5),
+    Setting(33, 2.0, 1e-6, 0.05),
+)
+
+
+def run() -> None:
+    dp.enable_features("contrib")
+    rows = []
+    for setting in SETTINGS:
+        for name, predicted, measured, bound in every(setting):
+            low, high = 0.9 * measured.error - 4 * measured.deviation, 1.1 * measured.error + 4 * measured.deviation
+            assert low <= predicted <= (math.inf if bound else high), f"{name} at {setting}: {predicted} for {measured}"
+            figures = (f"{predicted:.4g}{' (bound)' if bound else ''}", f"{measured.error:.4g}")
+            ratios = (f"{100 * measured.deviation / measured.error:.1f} %", f"{predicted / measured.error:.3f}")
+            rows.append((*str(setting).split(" | "), name, *figures, *ratios, measured.situation))
+    header = ("depth", "epsilon", "delta", "alpha", "mechanism", "predicted", "measured", "standard error", "ratio")
+    print_table((*header, "worst situation found"), rows)
+    print(f"\nWith alpha = 0 the partition's error grows with the cells below a node; here up to {MOST_CELLS} of them.")
+    seconds = best_of(5, lambda: plan_partition(depth=33, epsilon=1.0, delta=1e-6, alpha=0.1, public=True))
+    print(f"Planning a partition takes {1000 * seconds:.0f} ms.")
+
+
+def every(setting: Setting) -> Iterator[tuple[str, float, Measured, bool]]:
+    """For each mechanism its name, the error predicted and measured, and whether the prediction is but a bound."""
+    yield from everywhere(setting)
+    for law in ("laplace", "gaussian"):
+        yield f"pruned {law}", *pruned(setting, law), False
+    for kind in ("open", "public"):
+        yield f"partition, {kind}", *partition(setting, open=kind == "open"), False
+    if setting.depth <= 6 and setting.alpha >= 0.5:
+        yield "paper", *paper(setting), True
+
+
+def scales(setting: Setting) -> dict[str, float]:
+    """Of noise on every node: epsilon or delta split evenly over the levels."""
+    deviation = gaussian_deviation(setting.epsilon, setting.delta, math.sqrt(setting.depth))
+    return {"laplace": setting.depth / setting.epsilon, "gaussian": deviation}
+
+
+def everywhere(setting: Setting) -> Iterator[tuple[str, float, Measured, bool]]:
+    """Noise on every node of a tree alike everywhere, at most some ten thousand nodes. Empty nodes err most."""
+    branching = {3: 60, 6: 5, 12: 2}.get(setting.depth, 1)
+    tree = Tree.balanced(branching=branching, depth=setting.depth)
+    empty = level_battery(tree, np.zeros(tree.leaf_count, dtype=np.int64))
+    repeats = max(30, 4000 // tree.leaf_count)
+    makers = {"laplace": (noise.laplace, make_tree_laplace), "gaussian": (noise.gaussian, make_tree_gaussian)}
+    for law, scale in scales(setting).items():
+        draw, make = makers[law]
+        # A discrete Gaussian's variance falls short of its scale's square by less than shows.
+        variance = laplace_variance(scale) if law == "laplace" else scale**2
+
+        def plain(counts: np.ndarray, draw=draw, scale=scale) -> np.ndarray:
+            return tree.sum(counts) + draw(scale, tree.node_count)
+
+        yield law, math.sqrt(variance), measured_error(plain, empty, alpha=setting.alpha, repeats=repeats), False
+        fitted = LeastSquares.of(tree, np.full(tree.node_count, variance)).variances
+        # The root is one node: at many runs it would count, at few its chance would decide.
+        fitted = fitted[np.bincount(tree.node_levels)[tree.node_levels] * repeats >= FEWEST]
+        found = measured_error(make(leaf_domain(tree), METRIC, scale), empty, alpha=setting.alpha, repeats=repeats)
+        yield f"{law}, least squares", math.sqrt(fitted.max()), found, False
+
+
+def pruned(setting: Setting, law: str) -> tuple[float, Measured]:
+    """A chain of all levels, root and all, hangs below a heavy root: so the tree is one deeper."""
+    scale = scales(setting)[law]
+    pruning = Pruning.of(noise=law, scales=[scale] * setting.depth, threshold=None, delta=setting.delta, d_in=1)
+    threshold = pruning.thresholds[0]
+    predicted = worst_pruned_rmse(noise=law, scales=pruning.scales, thresholds=pruning.thresholds, alpha=setting.alpha)
+    chains = battery(setting.depth + 1, alpha=setting.alpha, open=True, threshold=threshold, spread=scale)
+    descent = make_pruned_descent(leaf_domain(chains.tree), METRIC, scale, threshold=threshold, noise=law)
+    return predicted, measured_error(descent, chains, alpha=setting.alpha)
+
+
+def partition(setting: Setting, *, open: bool) -> tuple[float, Measured]:
+    """A release of an open tree is that of a public one whose unmarked nodes are estimated as nobody."""
+    budget = {"epsilon": setting.epsilon, "delta": setting.delta}
+    plan = plan_partition(depth=setting.depth, alpha=setting.alpha, public=not open, most_cells=MOST_CELLS, **budget)
+    fitted = plan.fitted(epsilon=Fraction(setting.epsilon), delta=Fraction(setting.delta))
+    bad = partition_battery(fitted, alpha=setting.alpha, open=open)
+    estimator = make_partition_estimator(leaf_domain(bad.tree), METRIC, alpha=setting.alpha, plan=fitted, **budget)
+    return plan.error, measured_error(estimator, bad, alpha=setting.alpha, repeats=2)
+
+
+def paper(setting: Setting) -> tuple[float, Measured]:
+    """Nodes below alpha * tau_min are estimated as that, all others within alpha of the truth; but for chance `ETA`."""
+    budget = {"alpha": setting.alpha, "epsilon": setting.epsilon, "delta": setting.delta, "eta": ETA}
+    bound = setting.alpha * multiplicative_threshold(depth=setting.depth, **budget)
+    bad = battery(setting.depth, alpha=setting.alpha, open=False, threshold=int(bound), spread=bound / 4, copies=400)
+    estimator = make_multiplicative_estimator(leaf_domain(bad.tree), METRIC, **budget)
+    return bound, measured_error(estimator, bad, alpha=setting.alpha)

@@ -1,0 +1,191 @@
+"""The arguments of the command line."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
+from typing import NoReturn
+
+from opendp_tree.cli.terminal import CommandError, Exit
+
+__all__ = ["build_parser", "float_below"]
+
+METHODS = {
+    name.replace(", ", "-").replace(" ", "-"): name
+    for name in (
+        "auto",
+        "laplace",
+        "laplace, least squares",
+        "gaussian",
+        "gaussian, least squares",
+        "pruned laplace",
+        "pruned gaussian",
+        "partition",
+        "paper",
+    )
+}
+"""Mechanisms by names that need no quotes."""
+INPUTS = ("parquet", "csv", "ndjson")
+OUTPUTS = (*INPUTS, "json")
+SMALLEST, LARGEST = 1e-12, 1e3
+"""Losses beyond these promise everything or nothing, and overflow what is computed from them."""
+DEEPEST = 1_000_000
+PARTS = ("year", "month", "day", "hour")
+
+
+class Parser(argparse.ArgumentParser):
+    """Raises instead of printing two lines."""
+
+    def error(self, message: str) -> NoReturn:
+        """An error in the arguments."""
+        raise CommandError(Exit.USAGE, f"{message}. Hint: {self.prog} --help")
+
+
+def float_below(amount: Fraction) -> float:
+    """The nearest float that is no larger: a budget of 0.1 is a tenth, and the float 0.1 is more.
+
+    >>> float_below(Fraction("0.1")), float_below(Fraction("0.5"))
+    (0.09999999999999999, 0.5)
+    """
+    near = float(amount)
+    return near if Fraction(near) <= amount else math.nextafter(near, -math.inf)
+
+
+def positive(text: str) -> Fraction:
+    """A positive number, exactly as written."""
+    amount = _decimal(text)
+    if amount <= 0:
+        raise argparse.ArgumentTypeError(f"{text} must be a positive number")
+    if not SMALLEST <= amount <= LARGEST:
+        raise argparse.ArgumentTypeError(f"{text} must be from {SMALLEST:g} to {LARGEST:g}")
+    return Fraction(amount)
+
+
+def share(text: str) -> Fraction:
+    """A number from 0 to below 1, exactly as written."""
+    amount = _decimal(text)
+    if not (amount == 0 or 1e-300 <= amount < 1):
+        raise argparse.ArgumentTypeError(f"{text} must be at least 0 and below 1")
+    return Fraction(amount)
+
+
+def count(text: str) -> int:
+    """An integer from 1."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 18 and int(text) >= 1):
+        raise argparse.ArgumentTypeError(f"{text} must be a whole number, 1 or more")
+    return int(text)
+
+
+def levels(text: str) -> int:
+    """The depth of a tree."""
+    if count(text) > DEEPEST:
+        raise argparse.ArgumentTypeError(f"{text} must be at most {DEEPEST}")
+    return int(text)
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Names with commas between them."""
+    found = tuple(name.strip() for name in text.split(","))
+    if not all(found) or len(set(found)) < len(found):
+        raise argparse.ArgumentTypeError(f"{text} must be different names with commas between them")
+    return found
+
+
+def date_parts(text: str) -> tuple[str, ...]:
+    """Parts of dates, from the coarsest."""
+    found = names(text)
+    if not set(found) <= set(PARTS) or list(found) != sorted(found, key=PARTS.index):
+        raise argparse.ArgumentTypeError(f"{text} must be some of {','.join(PARTS)}, in this order")
+    return found
+
+
+def _decimal(text: str) -> Decimal:
+    try:
+        amount = Decimal(text)
+    except InvalidOperation:
+        amount = Decimal("nan")
+    if not amount.is_finite():
+        raise argparse.ArgumentTypeError(f"{text} must be a number")
+    return amount
+
+
+def build_parser(version: str) -> Parser:
+    """The whole command line."""
+    parser = Parser(
+        prog="opendp-tree",
+        description="Differentially private counts for every node of a hierarchy.",
+        epilog="Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 the ledger refuses, 4 no mechanism can do this.",
+    )
+    parser.add_argument("--version", action="version", version=f"opendp-tree {version}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="plan | release | demo")
+    _add_plan(commands.add_parser("plan", help="the error of every mechanism, before anything is spent"))
+    _add_release(commands.add_parser("release", help="count the rows of a file, privately"))
+    _add_demo(commands.add_parser("demo", help="plan and release public data, with the error next to the truth"))
+    return parser
+
+
+def _add_plan(parser: argparse.ArgumentParser) -> None:
+    parser.description = "The error of every mechanism for a hierarchy and a budget. No row is read."
+    parser.add_argument("file", nargs="?", metavar="FILE", help="a file whose columns are the hierarchy")
+    _add_hierarchy(parser, depth="levels of the tree, with its root; for --path, as far as paths count")
+    _add_budget(parser)
+    parser.add_argument("--rows-per-unit", type=count, metavar="K", help="rows that one person may have (1)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _add_release(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Count the rows of a file at every node of a hierarchy, within a privacy budget."
+    parser.add_argument("file", metavar="FILE", help="a Parquet, CSV or NDJSON file, one row a record")
+    _add_hierarchy(parser, depth="for --path: levels of the tree, with its root (4)")
+    _add_budget(parser)
+    parser.add_argument("--method", choices=METHODS, default="auto", help="the mechanism (auto)")
+    parser.add_argument("--confidence", type=share, default=Fraction("0.95"), metavar="C", help="of intervals (0.95)")
+    unit = parser.add_argument_group("whose privacy")
+    unit.add_argument("--unit", metavar="COLUMN", help="protect all rows with the same value here, not single rows")
+    unit.add_argument("--rows-per-unit", type=count, metavar="K", help="count at most K rows of each")
+    unit.add_argument("--leaves-per-unit", type=count, metavar="G", help="count each in at most G leaves")
+    out = parser.add_argument_group("output")
+    out.add_argument("-o", "--output", required=True, metavar="OUT", help=".parquet, .csv, .json, .ndjson, or - (CSV)")
+    out.add_argument("--output-format", choices=OUTPUTS, help="whatever the ending of OUT says")
+    out.add_argument("--plot", metavar="HTML", help="draw the release, too")
+    out.add_argument("--quiet", action="store_true", help="show no progress and no summary")
+    book = parser.add_argument_group("ledger")
+    book.add_argument("--ledger", metavar="LEDGER", help="count this release there, or refuse it")
+    book.add_argument("--total-epsilon", type=positive, metavar="E", help="begin the ledger with this total")
+    book.add_argument("--total-delta", type=share, metavar="D", help="and this one (0)")
+    book.add_argument("--dataset", metavar="NAME", help="the data set that the ledger is for")
+
+
+def _add_demo(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Plan and release the flights that left New York City in 2013, next to the truth."
+    parser.add_argument("--epsilon", type=positive, default=Fraction(1), metavar="E", help="the budget (1)")
+    parser.add_argument("--delta", type=share, default=Fraction("1e-6"), metavar="D", help="the budget's delta (1e-6)")
+    parser.add_argument("--plot", default="flights.html", metavar="HTML", help="the picture (flights.html)")
+
+
+def _add_hierarchy(parser: argparse.ArgumentParser, *, depth: str) -> None:
+    group = parser.add_argument_group("hierarchy")
+    kinds = group.add_mutually_exclusive_group()
+    kinds.add_argument("--by", type=names, metavar="A,B,C", help="one column a level, from the coarsest")
+    kinds.add_argument("--path", metavar="COLUMN", help="a column of paths, such as a/b/c")
+    kinds.add_argument("--ip", metavar="COLUMN", help="a column of IP addresses")
+    kinds.add_argument("--date", metavar="COLUMN", help="a column of dates or times")
+    group.add_argument("--depth", type=levels, metavar="N", help=depth)
+    group.add_argument("--separator", metavar="TEXT", help="for --path: what is between labels (/)")
+    group.add_argument("--ip-version", type=int, choices=(4, 6), help="for --ip (4)")
+    group.add_argument("--stride", type=count, metavar="BITS", help="for --ip: bits a level (8; for IPv6 16)")
+    group.add_argument("--parts", type=date_parts, metavar="PARTS", help="for --date (year,month,day; also hour)")
+    group.add_argument("--nodes", choices=("public", "open"), help="whether all nodes are known (open)")
+    group.add_argument("--tree", metavar="FILE", help="for public nodes: a file with the same columns that lists them")
+    group.add_argument("--format", choices=INPUTS, help="of FILE, whatever its ending says")
+
+
+def _add_budget(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("budget")
+    group.add_argument("--epsilon", type=positive, required=True, metavar="E", help="the privacy loss")
+    group.add_argument("--delta", type=share, default=Fraction(0), metavar="D", help="the chance of more (0)")
+    group.add_argument(
+        "--alpha", type=share, default=Fraction("0.1"), metavar="A", help="relative error forgiven (0.1)"
+    )

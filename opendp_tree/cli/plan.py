@@ -1,0 +1,67 @@
+"""`opendp-tree plan`: the error of every mechanism."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+
+from opendp_tree.cli.parser import float_below
+from opendp_tree.cli.source import open_source
+from opendp_tree.cli.terminal import CommandError, Exit, table
+from opendp_tree.open_tree import OpenTree
+from opendp_tree.planning.plan import Plan, plan
+from opendp_tree.tree import Tree
+
+__all__ = ["describe_plan", "run_plan"]
+
+
+def run_plan(options: argparse.Namespace) -> Exit:
+    """Print a plan; infeasible if nothing is possible."""
+    found = _plan(options)
+    if options.json:
+        records = [{name: _finite(value) for name, value in row.items()} for row in found.to_frame().to_dicts()]
+        print(json.dumps({"depth": found.facts.depth, "best": found.best.name, "candidates": records}, indent=1))
+    else:
+        print(describe_plan(found))
+    return Exit.OK if found.best.feasible else Exit.INFEASIBLE
+
+
+def _plan(options: argparse.Namespace) -> Plan:
+    subject: Tree | OpenTree | int
+    nodes = None
+    if options.file is None:
+        if options.depth is None or options.path:
+            raise CommandError(Exit.USAGE, "a hierarchy is missing. Hint: --depth N, or FILE --by A,B,C")
+        subject, nodes = options.depth, options.nodes or "open"
+    else:
+        subject = open_source(options).hierarchy
+    return plan(
+        subject,
+        epsilon=float_below(options.epsilon),
+        delta=float_below(options.delta),
+        alpha=float(options.alpha),
+        d_in=options.rows_per_unit or 1,
+        nodes=nodes,
+    )
+
+
+def describe_plan(found: Plan) -> str:
+    """A sentence, a table, and what it means."""
+    first, *_ = found.describe().splitlines()
+    rows: list[list[object]] = [
+        [each.name, ("<= " if each.bound else "") + f"{each.error:.3g}", _shown(each.shown_from), each.reason]
+        if each.feasible
+        else [each.name, "-", "-", f"not possible: {each.reason}"]
+        for each in found.candidates
+    ]
+    return f"{first}\n\n{table(['mechanism', 'error', 'shows from', ''], rows)}"
+
+
+def _shown(weight: float) -> str:
+    return "all nodes" if weight == 0 else f"{weight:.0f} rows"
+
+
+def _finite(value: object) -> object:
+    """JSON has no infinity."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value

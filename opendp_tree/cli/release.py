@@ -1,0 +1,201 @@
+"""`opendp-tree release`: everything is checked, then counted in the ledger, then released, then written."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from contextlib import ExitStack
+from fractions import Fraction
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from opendp.metrics import symmetric_distance, symmetric_id_distance
+from opendp.mod import Measurement
+
+from opendp_tree.cli.parser import METHODS, OUTPUTS, float_below
+from opendp_tree.cli.source import Source, open_source
+from opendp_tree.cli.terminal import CommandError, Exit, Progress, silenced, table
+from opendp_tree.files import PendingFile
+from opendp_tree.frames.spaces import frame_domain
+from opendp_tree.ledger import Ledger
+from opendp_tree.pipeline import then_release, unit_words
+from opendp_tree.release import TreeRelease
+from opendp_tree.transformations.leaf_counts import make_leaf_counts
+
+__all__ = ["run_release"]
+
+
+def run_release(options: argparse.Namespace) -> Exit:
+    """Release the counts of a file."""
+    progress = Progress(quiet=options.quiet)
+    form = _check_arguments(options)
+    progress.step("planning")
+    source = open_source(options, unit=options.unit)
+    measurement = build_measurement(options, source)
+    with ExitStack() as files:
+        output = None if options.output == "-" else files.enter_context(PendingFile(options.output))
+        if options.plot is not None:
+            files.enter_context(PendingFile(options.plot))
+        ledger, entry = None, 0
+        if options.ledger is not None:
+            progress.step("checking the file")
+            _check_readable(options.file, source)
+            ledger = _open_ledger(options)
+            entry = ledger.reserve({"epsilon": options.epsilon, "delta": options.delta}, _note(options, source))
+        progress.step("counting")
+        try:
+            with silenced():
+                release: TreeRelease = measurement(source.frame)
+            content = _encode(release, form)
+            if output is None:
+                sys.stdout.buffer.write(content)
+                sys.stdout.buffer.flush()
+            else:
+                output.commit(content)
+        except BrokenPipeError:
+            raise
+        except Exception as error:
+            spent = "" if ledger is None else f", but its cost stays counted in {options.ledger}"
+            # Only the kind of error: its message may hold data.
+            raise CommandError(
+                Exit.FAILURE,
+                f"the release failed ({_kind(error)}){spent}. Hint: can {options.file} be read and {options.output} "
+                "be written in full?",
+            ) from None
+        if ledger is not None:
+            ledger.finish(entry, {} if release.statement is None else release.statement.to_dict())
+    if options.plot is not None:
+        progress.step("drawing")
+        _draw(release, options.plot)
+    progress.end(_summary(release) if progress.shown else "")
+    return Exit.OK
+
+
+def build_measurement(options: argparse.Namespace, source: Source) -> Measurement:
+    """From the frame to the release, within the budget for one row or one unit."""
+    metric = symmetric_distance() if options.unit is None else symmetric_id_distance(options.unit)
+    try:
+        counts = make_leaf_counts(
+            frame_domain(source.frame),
+            metric,
+            by=source.key,
+            tree=source.tree,
+            rows_per_unit=options.rows_per_unit,
+            leaves_per_unit=options.leaves_per_unit,
+        )
+    except (TypeError, ValueError) as error:  # about columns and arguments: no row has been read
+        raise CommandError(Exit.USAGE, f"{_sentence(error)} Hint: opendp-tree release --help") from None
+    most = counts.map(1)  # type: ignore[no-untyped-call]
+    try:
+        return then_release(
+            counts,
+            most,
+            unit_words(options.unit, most),
+            epsilon=float_below(options.epsilon),
+            delta=float_below(options.delta),
+            alpha=float(options.alpha),
+            method=METHODS[options.method],
+            confidence=float(options.confidence),
+        )
+    except ValueError as error:
+        raise CommandError(
+            Exit.INFEASIBLE, f"{_sentence(error)} Hint: opendp-tree plan shows what is possible"
+        ) from None
+
+
+def _check_arguments(options: argparse.Namespace) -> str:
+    """What the parser cannot check, and the format of the output."""
+    if (options.rows_per_unit or options.leaves_per_unit) and options.unit is None:
+        raise CommandError(Exit.USAGE, "--rows-per-unit and --leaves-per-unit need a unit. Hint: --unit COLUMN")
+    if options.unit is not None and not (options.rows_per_unit or options.leaves_per_unit):
+        raise CommandError(Exit.USAGE, "--unit needs a bound. Hint: --rows-per-unit K, or --leaves-per-unit G")
+    if options.confidence == 0:
+        raise CommandError(Exit.USAGE, "--confidence must be above 0. Hint: 0.95")
+    if options.ledger is None and (options.total_epsilon or options.total_delta is not None or options.dataset):
+        raise CommandError(Exit.USAGE, "a total or a data set is for a ledger. Hint: --ledger LEDGER")
+    if options.total_delta is not None and options.total_epsilon is None:
+        raise CommandError(Exit.USAGE, "--total-delta goes with --total-epsilon. Hint: state both")
+    writes, reads = (
+        [os.path.realpath(name) for name in names if name not in (None, "-")]
+        for names in ((options.output, options.plot, options.ledger), (options.file, options.tree))
+    )
+    if len(set(writes)) < len(writes) or set(writes) & set(reads):
+        raise CommandError(Exit.USAGE, "a file is named twice. Hint: output, picture, ledger and input must differ")
+    if options.plot is not None and find_spec("plotly") is None:
+        raise CommandError(Exit.FAILURE, "--plot needs Plotly. Hint: pip install 'opendp-tree[plot]'")
+    return _output_format(options)
+
+
+def _output_format(options: argparse.Namespace) -> str:
+    ending = Path(options.output).suffix.lower().removeprefix(".")
+    form = options.output_format or (
+        "csv" if options.output == "-" else {"jsonl": "ndjson", "pq": "parquet"}.get(ending, ending)
+    )
+    if form not in OUTPUTS:
+        raise CommandError(
+            Exit.USAGE, f"{options.output} has an unknown ending. Hint: --output-format {'|'.join(OUTPUTS)}"
+        )
+    return str(form)
+
+
+def _check_readable(name: str, source: Source) -> None:
+    """Read the file once before budget is spent on it."""
+    from opendp_tree.frames.files import FRAME_ERRORS, read_all
+
+    try:
+        with silenced():
+            read_all(source.frame)
+    except FRAME_ERRORS:
+        raise CommandError(
+            Exit.FAILURE, f"{name} is damaged or not in UTF-8; nothing was spent. Hint: mend it"
+        ) from None
+
+
+def _open_ledger(options: argparse.Namespace) -> Ledger:
+    total = None
+    if options.total_epsilon is not None:
+        total = {"epsilon": options.total_epsilon, "delta": options.total_delta or Fraction(0)}
+    unit = "one row" if options.unit is None else f"one value of {options.unit}"
+    return Ledger.open(options.ledger, total=total, unit=unit, dataset=options.dataset)
+
+
+def _note(options: argparse.Namespace, source: Source) -> dict[str, Any]:
+    return {"file": Path(options.file).name, "columns": source.key.columns_used, "output": Path(options.output).name}
+
+
+def _encode(release: TreeRelease, form: str) -> bytes:
+    if form == "json":
+        return release.to_json().encode()
+    from opendp_tree.frames.files import frame_bytes
+
+    return frame_bytes(release.to_frame(), file_format=form)
+
+
+def _draw(release: TreeRelease, path: str) -> None:
+    from opendp_tree.plots.page import write_html
+    from opendp_tree.plots.tree import plot_tree
+
+    write_html(plot_tree(release), path)
+
+
+def _summary(release: TreeRelease) -> str:
+    """What came out, for the terminal."""
+    from opendp_tree.frames.tables import level_rows
+
+    names = ("all", *(release.tree.names or ()))
+    rows = [
+        [names[level] if level < len(names) else str(level), shown, largest, half]
+        for level, shown, largest, half in level_rows(release.to_frame())
+    ]
+    return f"{table(['level', 'nodes', 'largest', 'within'], rows)}\n\n{release.describe()}"
+
+
+def _kind(error: Exception) -> str:
+    return error.strerror or "OSError" if isinstance(error, OSError) else type(error).__name__
+
+
+def _sentence(error: Exception) -> str:
+    """The error's first sentence, without its hint: hints of Python calls do not help here."""
+    return str(error).splitlines()[0].split(" Hint:")[0].rstrip(".") + "."

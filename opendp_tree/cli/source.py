@@ -1,0 +1,120 @@
+"""What is to be counted, from the arguments: a file, a hierarchy, and whose privacy. Reads no row of the data."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from opendp_tree.cli.terminal import CommandError, Exit, silenced
+from opendp_tree.keys import Key
+from opendp_tree.open_tree import OpenTree
+from opendp_tree.tree import Tree
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["Source", "open_source", "read_key"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Rows, where each belongs, and the nodes if they are known."""
+
+    frame: pl.LazyFrame
+    key: Key
+    tree: Tree | None
+
+    @property
+    def hierarchy(self) -> Tree | OpenTree:
+        """The tree that rows are counted in."""
+        return self.key.open_tree() if self.tree is None else self.tree
+
+
+_BELONGS = {"separator": "path", "ip_version": "ip", "stride": "ip", "parts": "date"}
+
+
+def read_key(options: argparse.Namespace) -> Key:
+    """The hierarchy that the arguments describe."""
+    kind = next((kind for kind in ("by", "path", "ip", "date") if getattr(options, kind) is not None), None)
+    if kind is None:
+        raise CommandError(Exit.USAGE, "a hierarchy is missing. Hint: --by A,B,C or --path, --ip, --date COLUMN")
+    belongs = {**_BELONGS, "depth": "path"}
+    for name, owner in belongs.items():
+        if getattr(options, name) is not None and owner != kind:
+            raise CommandError(Exit.USAGE, f"--{name.replace('_', '-')} goes with --{owner}. Hint: leave it out")
+    try:
+        if kind == "by":
+            return Key.columns(*options.by)
+        if kind == "path":
+            return Key.path(options.path, separator=options.separator or "/", depth=options.depth or 4)
+        if kind == "ip":
+            version = options.ip_version or 4
+            return Key.ip(options.ip, version=version, stride=options.stride or (8 if version == 4 else 16))
+        return Key.date(options.date, parts=options.parts or ("year", "month", "day"))
+    except ValueError as error:  # about arguments: no data has been read
+        raise CommandError(Exit.USAGE, f"{error}. Hint: opendp-tree {options.command} --help") from None
+
+
+def open_source(options: argparse.Namespace, *, unit: str | None = None) -> Source:
+    """The file, with all that can be checked before its rows are read."""
+    key = read_key(options)
+    frame = _scan(options.file, options.format, (*key.columns_used, *([unit] if unit else [])))
+    if key.kind == "date":
+        from opendp_tree.frames.files import with_times
+
+        frame = with_times(frame, key.columns_used[0], hours="hour" in key.parts)
+    if options.nodes == "public" and options.tree is None:
+        raise CommandError(Exit.USAGE, "public nodes must be listed. Hint: --tree FILE, or leave out --nodes public")
+    if options.nodes == "open" and options.tree is not None:
+        raise CommandError(Exit.USAGE, "--tree lists public nodes. Hint: --nodes public")
+    return Source(frame, key, None if options.tree is None else _read_tree(options, key, frame))
+
+
+def _read_tree(options: argparse.Namespace, key: Key, frame: pl.LazyFrame) -> Tree:
+    """The public tree that a file lists, one leaf a row."""
+    from opendp_tree.frames.files import FRAME_ERRORS, read_paths
+
+    if key.kind not in ("columns", "path"):
+        raise CommandError(Exit.USAGE, "--tree goes with --by or --path. Hint: leave it out")
+    listed = _scan(options.tree, None, key.columns_used)
+    try:
+        with silenced():
+            paths = read_paths(listed, key.columns_used, like=frame, separator=key.separator, depth=key.depth)
+    except FRAME_ERRORS:
+        raise CommandError(Exit.FAILURE, f"{options.tree} cannot be read. Hint: is it damaged?") from None
+    if not paths:
+        raise CommandError(Exit.FAILURE, f"{options.tree} lists no nodes. Hint: one leaf a row")
+    try:
+        return Tree.from_paths(paths, names=key.columns_used if key.kind == "columns" else None)
+    except (TypeError, ValueError):
+        raise CommandError(Exit.FAILURE, f"{options.tree} lists no tree. Hint: one leaf a row, each once") from None
+
+
+def _scan(name: str, given: str | None, columns: tuple[str, ...]) -> pl.LazyFrame:
+    """A file with the columns, or a failure that says what is wrong."""
+    from opendp_tree.frames.files import FORMATS, FRAME_ERRORS, file_format, scan_file
+
+    path = Path(name)
+    if not path.is_file():
+        raise CommandError(Exit.FAILURE, f"there is no file {name}. Hint: check the name")
+    form = given or file_format(path)
+    if form is None:
+        raise CommandError(Exit.USAGE, f"{name} has an unknown ending. Hint: --format, or one of {' '.join(FORMATS)}")
+    if path.stat().st_size == 0:
+        raise CommandError(Exit.FAILURE, f"{name} is empty. Hint: even a file without rows must name its columns")
+    try:
+        with silenced():
+            frame = scan_file(path, file_format=form)
+            found = frame.collect_schema().names()
+    except FRAME_ERRORS:
+        raise CommandError(
+            Exit.FAILURE, f"{name} cannot be read as {form}, in UTF-8. Hint: --format, or convert it"
+        ) from None
+    for column in columns:
+        if column not in found:
+            # Which columns there are is not said: without a heading, they would be the first row.
+            hint = "the first line of a CSV file must name its columns" if form == "csv" else "check the name"
+            raise CommandError(Exit.USAGE, f"{name} has no column {column}. Hint: {hint}")
+    return frame.select(list(dict.fromkeys(columns)))

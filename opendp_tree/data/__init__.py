@@ -1,0 +1,1 @@
+"""Public data to try things on, with their sources beside them."""

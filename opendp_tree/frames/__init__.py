@@ -1,0 +1,1 @@
+"""Polars enters and leaves here, and nowhere else."""

@@ -1,0 +1,76 @@
+"""Addresses as texts to numbers, a whole column at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+Words = npt.NDArray[np.uint64]
+Bools = npt.NDArray[np.bool_]
+_BYTE = "(?:[0-9]|[1-9][0-9]|1[0-9][0-9]|2[0-4][0-9]|25[0-5])"
+_IPV4 = rf"^{_BYTE}\.{_BYTE}\.{_BYTE}\.{_BYTE}$"
+_IPV6 = r"^[0-9A-Fa-f:.]{2,45}$"
+_GROUPS = 8
+
+
+def read_ipv4(texts: pl.Series) -> tuple[Words, Bools]:
+    """Each IPv4 address as a number, and which texts are such addresses; leading zeros are not allowed.
+
+    >>> read_ipv4(pl.Series(["10.0.0.1", "10.0.0.256", "010.0.0.1", None]))
+    (array([167772161,         0,         0,         0], dtype=uint64), array([ True, False, False, False]))
+    """
+    valid = texts.str.contains(_IPV4).fill_null(False).to_numpy()
+    numbers = np.zeros(texts.len(), dtype=np.uint64)
+    parts = texts.filter(pl.Series(valid)).str.split(".").explode().str.to_integer(dtype=pl.UInt64)
+    octets = parts.to_numpy().reshape(-1, 4) if valid.any() else np.zeros((0, 4), dtype=np.uint64)
+    numbers[valid] = octets @ np.array([2**24, 2**16, 2**8, 1], dtype=np.uint64)
+    return numbers, valid
+
+
+def read_ipv6(texts: pl.Series) -> tuple[Words, Words, Bools]:
+    """Each IPv6 address as high and low words, and which texts are such addresses.
+
+    "::" may stand for one or more groups of zeros, once, and the last two groups may be an IPv4 address. A zone makes
+    the text no address.
+
+    >>> [words.tolist() for words in read_ipv6(pl.Series(["::1", "1::", "::1.2.3.4", ":::", "1::2::3"]))]
+    [[0, 281474976710656, 0, 0, 0], [1, 0, 16909060, 0, 0], [True, True, True, False, False]]
+    """
+    frame = pl.DataFrame({"text": texts}).with_columns(ok=pl.col("text").str.contains(_IPV6).fill_null(False))
+    frame = frame.with_columns(text=pl.when("ok").then("text").otherwise(pl.lit("")))
+    # An IPv4 address at the end stands for two groups, which are filled in last.
+    number, is_ipv4 = read_ipv4(frame["text"].str.extract(r"([^:]*\.[^:]*)$"))
+    without = pl.col("text").str.replace(r"[^:]*$", "0:0")
+    frame = frame.with_columns(text=pl.when(pl.Series(is_ipv4)).then(without).otherwise("text"))
+    groups = np.zeros((texts.len(), _GROUPS), dtype=np.uint64)
+    sides = frame["text"].str.split("::")
+    count = sides.list.len().to_numpy()
+    left, left_count, left_ok = _groups(sides.list.get(0, null_on_oob=True))
+    right, right_count, right_ok = _groups(sides.list.get(1, null_on_oob=True))
+    total = left_count + right_count
+    fits = np.where(count == 1, total == _GROUPS, (count == 2) & (total < _GROUPS))
+    valid = frame["ok"].to_numpy() & left_ok & right_ok & fits
+    for values, counts, from_right in ((left, left_count, False), (right, right_count, True)):
+        rows = np.repeat(np.arange(counts.size), counts)
+        place = np.arange(rows.size) - np.repeat(np.cumsum(counts) - counts, counts)
+        place += (_GROUPS - counts[rows]) if from_right else 0
+        kept = valid[rows]
+        groups[rows[kept], place[kept]] = values[kept]
+    ends = is_ipv4 & valid
+    groups[ends, 6], groups[ends, 7] = number[ends] >> np.uint64(16), number[ends] & np.uint64(2**16 - 1)
+    weights = np.array([2**48, 2**32, 2**16, 1], dtype=np.uint64)
+    return groups[:, :4] @ weights, groups[:, 4:] @ weights, valid
+
+
+def _groups(side: pl.Series) -> tuple[Words, npt.NDArray[np.int64], Bools]:
+    """The groups on one side of "::" of all texts, how many each text has, and whether all of these are hexadecimal."""
+    empty = (side == "").fill_null(True)
+    lists = pl.select(pl.when(~empty).then(side.str.split(":"))).to_series()
+    counts = lists.list.len().fill_null(0).to_numpy().astype(np.int64)
+    flat = lists.filter(~empty).explode()
+    good = flat.str.contains("^[0-9A-Fa-f]{1,4}$")
+    values = pl.select(pl.when(good).then(flat).otherwise(pl.lit("0"))).to_series().str.to_integer(base=16)
+    bad = np.zeros(counts.size, dtype=np.bool_)
+    bad[np.repeat(np.arange(counts.size), counts)[~good.to_numpy()]] = True
+    return values.to_numpy().astype(np.uint64), counts, ~bad

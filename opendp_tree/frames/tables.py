@@ -1,0 +1,86 @@
+"""Releases as small tables for people: by level, and next to the truth where it is known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+__all__ = ["error_rows", "level_rows", "nested_rows", "with_truth"]
+
+
+def level_rows(frame: pl.DataFrame) -> list[tuple[int, int, float, float]]:
+    """For each level: how many nodes are shown, their largest estimate, and half of their median interval.
+
+    The frame is that of `TreeRelease.to_frame`.
+
+    >>> frame = pl.DataFrame({"level": [0, 1, 1], "estimate": [9.0, 6.0, 3.0], "other": [False, False, True]})
+    >>> level_rows(frame.with_columns(lower=pl.col("estimate") - 2, upper=pl.col("estimate") + 2, shown=True))
+    [(0, 1, 9.0, 2.0), (1, 1, 6.0, 2.0)]
+    """
+    return (
+        frame.filter(pl.col("shown") & ~pl.col("other"))
+        .group_by("level")
+        .agg(
+            pl.len(),
+            pl.col("estimate").max(),
+            half=((pl.col("upper") - pl.col("lower")) / 2).median(),
+        )
+        .sort("level")
+        .rows()
+    )
+
+
+def with_truth(frame: pl.DataFrame, rows: pl.LazyFrame, by: Sequence[str]) -> pl.DataFrame:
+    """The shown nodes with `truth`, the number of rows at each, and `error`.
+
+    Only for data that are public.
+    """
+    levels = [
+        rows.group_by(by[:level]).agg(pl.len().alias("truth")).with_columns(pl.lit(level, pl.Int64).alias("level"))
+        for level in range(1, len(by) + 1)
+    ]
+    root = rows.select(pl.len().alias("truth"), pl.lit(0, pl.Int64).alias("level"))
+    truth = pl.concat([root, *levels], how="diagonal").collect()
+    shown = frame.filter(pl.col("shown") & ~pl.col("other"))
+    joined = shown.join(truth, on=["level", *by], how="left", nulls_equal=True, maintain_order="left")
+    return joined.with_columns(pl.col("truth").fill_null(0)).with_columns(error=pl.col("estimate") - pl.col("truth"))
+
+
+def nested_rows(frame: pl.DataFrame, by: Sequence[str], *, most: int) -> list[tuple[str, float, float, int, float]]:
+    """The `most` largest children of each node, and of each of those, under one another.
+
+    For each: the indented label, the estimate, half of its interval, the truth and the error. The frame is that of
+    `with_truth`.
+    """
+    half = (pl.col("upper") - pl.col("lower")) / 2
+    rows = frame.sort("estimate", descending=True).select("level", *by, "estimate", half, "truth", "error").rows()
+    children: dict[tuple[object, ...], list[tuple[object, ...]]] = {}
+    found: dict[tuple[object, ...], tuple[float, float, int, float]] = {}
+    for level, *labels, estimate, width, truth, error in rows:
+        path = tuple(labels[:level])
+        found[path] = estimate, width, truth, error
+        if path:
+            children.setdefault(path[:-1], []).append(path)
+    lines = []
+    waiting: list[tuple[object, ...]] = [()]
+    while waiting:
+        path = waiting.pop()
+        if path in found:
+            lines.append(("  " * len(path) + (str(path[-1]) if path else "all"), *found[path]))
+        waiting.extend(reversed(children.get(path, [])[:most]))
+    return lines
+
+
+def error_rows(frame: pl.DataFrame) -> list[tuple[int, int, float, float]]:
+    """For each level: the nodes shown, the root of their mean squared error, the largest error.
+
+    The frame is that of `with_truth`.
+    """
+    error = pl.col("error")
+    return (
+        frame.group_by("level")
+        .agg(pl.len(), error.pow(2).mean().sqrt(), error.abs().max().alias("largest"))
+        .sort("level")
+        .rows()
+    )

@@ -1,0 +1,61 @@
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opendp_tree.cli.parser import METHODS, build_parser, float_below
+from opendp_tree.cli.terminal import CommandError, Exit
+from opendp_tree.tree_counts import METHODS as NAMES
+
+
+@given(st.decimals(min_value="1e-12", max_value="1e6", allow_nan=False, allow_infinity=False))
+def test_floats_below_are_below_and_nearest(amount):
+    exact = Fraction(amount)
+    below = float_below(exact)
+    assert Fraction(below) <= exact
+    assert abs(Fraction(below) - exact) <= exact * Fraction(1, 2**52)
+
+
+def test_amounts_are_read_as_written():
+    options = build_parser("1").parse_args(["plan", "--depth", "3", "--epsilon", "0.1", "--delta", "1e-6"])
+    assert (options.epsilon, options.delta) == (Fraction(1, 10), Fraction(1, 10**6))
+
+
+def test_every_method_has_a_name_without_spaces():
+    assert tuple(METHODS.values()) == NAMES
+    assert all(" " not in name for name in METHODS)
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ("plan --depth 3", "--epsilon"),
+        ("plan --depth 3 --epsilon 0", "0 must be a positive number"),
+        ("plan --depth 3 --epsilon -1", "-1 must be a positive number"),
+        ("plan --depth 3 --epsilon nan", "nan must be a number"),
+        ("plan --depth 3 --epsilon inf", "inf must be a number"),
+        ("plan --depth 3 --epsilon 1e999999", "1e999999 must be from 1e-12 to 1000"),
+        ("plan --depth 3 --epsilon 1e-300", "1e-300 must be from 1e-12 to 1000"),
+        ("plan --depth 1000001 --epsilon 1", "1000001 must be at most 1000000"),
+        ("plan --depth 3 --epsilon one", "one must be a number"),
+        ("plan --depth 3 --epsilon 1 --delta 1", "1 must be at least 0 and below 1"),
+        ("plan --depth 3 --epsilon 1 --delta -0.1", "must be at least 0 and below 1"),
+        ("plan --depth 0 --epsilon 1", "0 must be a whole number, 1 or more"),
+        ("plan --depth ² --epsilon 1", "must be a whole number"),
+        ("plan f --by a,,b --epsilon 1", "must be different names with commas"),
+        ("plan f --by a,a --epsilon 1", "must be different names with commas"),
+        ("plan f --by a --ip b --epsilon 1", "not allowed with"),
+        ("plan f --date a --parts month,year --epsilon 1", "must be some of year,month,day,hour"),
+        ("release f --by a --epsilon 1", "-o/--output"),
+        ("release f --by a --epsilon 1 -o x.csv --method magic", "invalid choice"),
+        ("", "required"),
+        ("fly", "invalid choice"),
+    ],
+)
+def test_wrong_arguments_are_named(words, complaint):
+    with pytest.raises(CommandError) as caught:
+        build_parser("1").parse_args(words.split())
+    assert caught.value.code is Exit.USAGE
+    assert complaint in str(caught.value)
+    assert ". Hint: opendp-tree" in str(caught.value)

@@ -1,0 +1,363 @@
+"""Releases end to end. What is about files and processes runs in processes of its own."""
+
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+
+import polars as pl
+import pytest
+
+from opendp_tree import Ledger, TreeRelease
+from opendp_tree.cli import main
+from tests.cli.helpers import BUDGET, ENVIRONMENT, ROWS, command, spawn, write_rows
+
+FAR = 300
+"""No estimate here is so wrong: the noise has scales below 10."""
+
+
+def read(path):
+    form = path.suffix[1:]
+    if form == "json":
+        return TreeRelease.from_json(path.read_text()).to_frame()
+    if form == "csv":
+        return pl.read_csv(path, schema_overrides={"shown": pl.Boolean, "other": pl.Boolean})
+    return {"parquet": pl.read_parquet, "ndjson": pl.read_ndjson}[form](path)
+
+
+def estimates(path):
+    frame = read(path).filter(~pl.col("other") & pl.col("shown"))
+    # CSV has no empty text that is not null
+    return {place or "": estimate for place, estimate in frame.select("path", "estimate").rows()}
+
+
+def near(found, truth):
+    return found.keys() == truth.keys() and all(abs(found[place] - truth[place]) < FAR for place in truth)
+
+
+TRUTH = {"": 5000, "north": 3000, "south": 2000, "north / aä": 2000, "north / b": 1000, "south / c": 2000}
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv", "ndjson"])
+def test_every_format_in_and_out(tmp_path, form):
+    source = write_rows(tmp_path, form)
+    for ending in ("parquet", "csv", "json", "ndjson"):
+        out = tmp_path / f"out.{ending}"
+        assert main(["release", source, "--by", "region,city", *BUDGET, "-o", str(out)]) == 0
+        assert near(estimates(out), TRUTH)
+
+
+KEYS = [
+    (["--path", "url"], {"": 5000, "shop": 4000, "about": 1000, "shop / books": 4000}),
+    (["--path", "url", "--separator", "/", "--depth", "2"], {"": 5000, "shop": 4000, "about": 1000}),
+    (["--date", "day"], {"": 5000, "2023": 1000, "2024": 4000, "2023 / 1": 1000, "2024 / 5": 4000}),
+    (["--date", "day", "--parts", "month,hour"], {"": 5000, "1": 1000, "5": 4000, "1 / 23": 1000, "5 / 8": 4000}),
+    (["--by", "region", "--unit", "person", "--rows-per-unit", "2"], {"": 5000, "north": 3000, "south": 2000}),
+    (["--by", "region", "--unit", "person", "--leaves-per-unit", "2"], {"": 4500, "north": 2500, "south": 2000}),
+    (["--by", "region", "--unit", "person", "--rows-per-unit", "1"], {"": 2500}),
+]
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv"])
+@pytest.mark.parametrize(("words", "truth"), KEYS)
+def test_every_kind_of_hierarchy(tmp_path, form, words, truth):
+    out = tmp_path / "out.ndjson"
+    assert main(["release", write_rows(tmp_path, form), *words, *BUDGET, "-o", str(out)]) == 0
+    found = estimates(out)
+    assert near({place: found.get(place, -FAR) for place in truth}, truth)
+
+
+def test_addresses(tmp_path):
+    source, out = write_rows(tmp_path), tmp_path / "out.csv"
+    assert main(["release", source, "--ip", "address", *BUDGET, "-o", str(out)]) == 0
+    found = estimates(out)
+    assert abs(found["10.0.0.0/8"] - 4000) < FAR
+    assert abs(found["192.168.1.1/32"] - 1000) < FAR
+    words = ["--ip", "address6", "--ip-version", "6", "--stride", "32"]
+    assert main(["release", source, *words, *BUDGET, "-o", str(out)]) == 0
+    assert abs(estimates(out)["2001:db8::/32"] - 4000) < FAR
+
+
+def test_public_nodes_are_listed_by_a_file(tmp_path):
+    listed, out = tmp_path / "nodes.csv", tmp_path / "out.parquet"
+    listed.write_text("region,city\nnorth,aä\nnorth,b\nsouth,c\nsouth,nowhere\nwest,\n")
+    words = ["release", write_rows(tmp_path), "--by", "region,city", "--nodes", "public", "--tree", str(listed)]
+    assert main([*words, "--epsilon", "1", "-o", str(out)]) == 0  # no delta is needed
+    assert near(estimates(out), {**TRUTH, "south / nowhere": 0, "west": 0})
+    listed.write_text("url\nshop/books\nabout\n")
+    words = ["release", write_rows(tmp_path), "--path", "url", "--tree", str(listed)]
+    assert main([*words, "--epsilon", "1", "-o", str(out)]) == 0
+    assert near(estimates(out), {"": 5000, "shop": 4000, "shop / books": 4000, "about": 1000})
+
+
+def test_labels_of_a_list_are_read_as_the_data_have_them(tmp_path):
+    listed, out = tmp_path / "nodes.csv", tmp_path / "out.parquet"
+    listed.write_text("month\n1\n2\n")
+    source = write_rows(tmp_path, frame=pl.DataFrame({"month": pl.Series([1] * 900 + [2] * 500, dtype=pl.Int8)}))
+    assert main(["release", source, "--by", "month", "--tree", str(listed), "--epsilon", "1", "-o", str(out)]) == 0
+    assert near(estimates(out), {"": 1400, "1": 900, "2": 500})
+
+
+def test_a_file_without_rows_is_no_error(tmp_path):
+    out = tmp_path / "out.csv"
+    for form in ("parquet", "csv"):
+        assert main(["release", write_rows(tmp_path, form, ROWS[:0]), "--by", "region", *BUDGET, "-o", str(out)]) == 0
+        assert estimates(out).keys() <= {""}
+
+
+def test_what_came_out_says_what_it_cost(tmp_path):
+    out = tmp_path / "out.json"
+    words = ["--unit", "person", "--rows-per-unit", "2", "--epsilon", "0.1", "--delta", "1e-6"]
+    assert main(["release", write_rows(tmp_path), "--by", "region", *words, "-o", str(out)]) == 0
+    statement = TreeRelease.from_json(out.read_text()).statement
+    assert 0.09 < statement.loss["epsilon"] <= 0.1
+    assert statement.loss["delta"] <= 1e-6
+
+
+BAD = "x\udcff".encode("utf-8", "surrogateescape")
+
+
+def failures(folder):
+    """Arguments after `release`, the exit code, and what the error says."""
+    rows = write_rows(folder)
+    contents = {
+        "empty.csv": b"",
+        "empty.parquet": b"",
+        "latin.csv": b"region,city\nnorth,secret" + BAD + b"\n",
+        "latin.ndjson": b'{"region": "secret' + BAD + b'"}\n',
+        "headless.csv": b"secret,values\n1,2\n",
+        "quotes.csv": b'region,city\nnorth,"secret\n',
+        "cut.parquet": (folder / "rows.parquet").read_bytes()[:-200],
+        "notes.txt": b"secret",
+        "nothing.csv": b"region,city\n",
+    }
+    at = {name: str(folder / name) for name in contents}
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
+    by, out = ["--by", "region,city"], ["-o", str(folder / "out.csv")]
+    usual = [*by, *BUDGET, *out]
+    return [
+        ([str(folder / "missing.csv"), *usual], 1, "there is no file"),
+        ([str(folder), *usual], 1, "there is no file"),
+        ([at["empty.csv"], *usual], 1, "is empty"),
+        ([at["empty.parquet"], *usual], 1, "is empty"),
+        ([at["latin.csv"], *usual], 1, "UTF-8|release failed"),
+        ([at["latin.ndjson"], "--by", "region", *BUDGET, *out], 1, "UTF-8|release failed"),
+        ([at["quotes.csv"], *usual], 1, "release failed"),
+        ([at["cut.parquet"], *usual], 1, "cannot be read as parquet"),
+        ([at["notes.txt"], *usual], 2, "unknown ending"),
+        ([at["headless.csv"], *usual], 2, "has no column region"),
+        ([rows, "--by", "region,town", *BUDGET, *out], 2, "has no column town"),
+        ([rows, "--by", "region", "--unit", "who", "--rows-per-unit", "1", *BUDGET, *out], 2, "has no column who"),
+        ([rows, "--by", "region", "--unit", "person", *BUDGET, *out], 2, "--unit needs a bound"),
+        ([rows, "--by", "region", "--rows-per-unit", "3", *BUDGET, *out], 2, "need a unit"),
+        ([rows, *BUDGET, *out], 2, "a hierarchy is missing"),
+        ([rows, *by, "--stride", "8", *BUDGET, *out], 2, "--stride goes with --ip"),
+        ([rows, *by, "--depth", "8", *BUDGET, *out], 2, "--depth goes with --path"),
+        ([rows, *by, "--nodes", "public", *BUDGET, *out], 2, "must be listed"),
+        ([rows, *by, "--nodes", "open", "--tree", rows, *BUDGET, *out], 2, "--tree lists public nodes"),
+        ([rows, *by, "--tree", at["nothing.csv"], *BUDGET, *out], 1, "lists no nodes"),
+        ([rows, "--ip", "address", "--tree", rows, *BUDGET, *out], 2, "--tree goes with"),
+        ([rows, *by, "--epsilon", "0", *out], 2, "must be a positive number"),
+        ([rows, *by, "--epsilon", "1", "--delta", "1", *out], 2, "below 1"),
+        ([rows, *by, "--epsilon", "1", *out], 4, "nothing is possible"),
+        ([rows, *by, *BUDGET, "--method", "laplace", *out], 4, "not possible"),
+        ([rows, *by, *BUDGET, "--confidence", "0", *out], 2, "--confidence must be above 0"),
+        ([rows, *by, *BUDGET, "-o", str(folder / "out.xls")], 2, "unknown ending"),
+        ([rows, *by, *BUDGET, "-o", str(folder / "no" / "out.csv")], 1, "No such file or directory"),
+        ([rows, *by, *BUDGET, "-o", "/dev/null", "--output-format", "csv"], 1, "not a regular file"),
+        ([rows, *by, *BUDGET, "-o", rows], 2, "a file is named twice"),
+        ([rows, *usual, "--total-epsilon", "1"], 2, "for a ledger"),
+        ([rows, *usual, "--dataset", "x"], 2, "for a ledger"),
+        ([rows, *usual, "--ledger", str(folder / "new"), "--total-delta", "0"], 2, "goes with --total-epsilon"),
+        ([rows, *usual, "--ledger", str(folder / "new")], 1, "no ledger at"),
+        ([rows, *usual, "--ledger", at["notes.txt"]], 1, "does not begin as a ledger"),
+    ]
+
+
+def test_failures_are_one_line_with_a_hint_and_no_data_and_leave_nothing(tmp_path, capsys):
+    cases = failures(tmp_path)
+    before = sorted(os.listdir(tmp_path))
+    for words, code, complaint in cases:
+        assert main(["release", *words]) == code, words
+        printed = capsys.readouterr()
+        assert printed.out == ""
+        assert re.fullmatch(r"opendp-tree: [^\n]*\. Hint: [^\n]*\n", printed.err), printed.err
+        assert re.search(complaint, printed.err), printed.err
+        assert "secret" not in printed.err
+        assert sorted(os.listdir(tmp_path)) == before, words
+
+
+def test_what_polars_writes_when_it_panics_is_not_shown(tmp_path, capfd, monkeypatch):
+    def panic(frame):
+        os.write(2, b"thread panicked: secret\n")
+        raise RuntimeError("secret")
+
+    monkeypatch.setattr("opendp_tree.cli.release.build_measurement", lambda *_: panic)
+    out = tmp_path / "out.csv"
+    assert main(["release", write_rows(tmp_path), "--by", "region", *BUDGET, "-o", str(out)]) == 1
+    assert re.fullmatch(r"opendp-tree: the release failed \(RuntimeError\)\. Hint: .*\n", capfd.readouterr().err)
+
+
+def test_damaged_files_cost_nothing(tmp_path, capsys):
+    failures(tmp_path)
+    book = tmp_path / "ledger"
+    Ledger.open(book, total={"epsilon": 1}, unit="one row")
+    before = book.read_bytes()
+    for name in ("latin.csv", "quotes.csv", "cut.parquet", "empty.csv"):
+        words = ["release", str(tmp_path / name), "--by", "region,city", "--epsilon", "1", "--ledger", str(book)]
+        assert main([*words, "--tree", write_rows(tmp_path), "-o", str(tmp_path / "out.csv")]) == 1
+        assert "secret" not in capsys.readouterr().err
+    assert book.read_bytes() == before
+
+
+def test_a_ledger_counts_exactly_and_refuses_with_a_code_of_its_own(tmp_path, capsys):
+    source, out, book = write_rows(tmp_path), tmp_path / "out.csv", tmp_path / "ledger"
+    words = ["release", source, "--by", "region", "--epsilon", "0.1", "--delta", "1e-7", "-o", str(out)]
+    words += ["--ledger", str(book), "--dataset", "rows"]
+    assert main([*words, "--total-epsilon", "0.3", "--total-delta", "1e-6"]) == 0
+    assert main(words) == 0
+    assert main(words) == 0  # three tenths are 0.3, though the float 0.1 is more than a tenth
+    released = out.read_bytes()
+    assert main(words) == 3
+    assert re.search(r"only epsilon 0, .* are left\. Hint: ask for less epsilon\n", capsys.readouterr().err)
+    assert out.read_bytes() == released
+    header, *records = map(json.loads, book.read_text().splitlines())
+    assert (header["unit"], header["dataset"]) == ("one row", "rows")
+    assert [record["state"] for record in records] == ["reserved", "done"] * 3
+    assert all(record["statement"]["loss"]["epsilon"] <= 0.1 for record in records[1::2])
+    assert records[0]["note"] == {"file": "rows.parquet", "columns": ["region"], "output": "out.csv"}
+    assert main([*words, "--unit", "person", "--rows-per-unit", "2"]) == 1
+    assert "is for unit 'one row', not 'one value of person'" in capsys.readouterr().err
+
+
+def test_a_release_that_fails_stays_counted(tmp_path, capsys, monkeypatch):
+    source, out, book = write_rows(tmp_path), tmp_path / "out.csv", tmp_path / "ledger"
+    replace = os.replace
+
+    def full(*paths):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    words = ["release", source, "--by", "region", *BUDGET, "-o", str(out)]
+    assert main([*words, "--ledger", str(book), "--total-epsilon", "1", "--total-delta", "1e-6"]) == 1
+    assert "No space left on device), but its cost stays counted" in capsys.readouterr().err
+    monkeypatch.setattr(os, "replace", replace)
+    assert Ledger.open(book).left()["epsilon"] == 0
+    assert sorted(os.listdir(tmp_path)) == ["ledger", "rows.parquet"]
+
+
+def test_a_picture_goes_with_the_release_or_nothing_is_released(tmp_path, capsys, monkeypatch):
+    source, out, picture = write_rows(tmp_path), tmp_path / "out.csv", tmp_path / "out.html"
+    words = ["release", source, "--by", "region,city", *BUDGET, "-o", str(out), "--plot"]
+    assert main([*words, str(tmp_path / "no" / "out.html")]) == 1
+    assert "No such file or directory" in capsys.readouterr().err
+    with monkeypatch.context() as patch:
+        patch.setattr("opendp_tree.cli.release.find_spec", lambda name: None)
+        assert main([*words, str(picture)]) == 1
+    assert "Hint: pip install 'opendp-tree[plot]'" in capsys.readouterr().err
+    assert sorted(os.listdir(tmp_path)) == ["rows.parquet"]
+    assert main([*words, str(picture)]) == 0
+    assert sorted(os.listdir(tmp_path)) == ["out.csv", "out.html", "rows.parquet"]
+    assert "Plotly.newPlot" in picture.read_text()
+
+
+def test_standard_output_is_the_release_and_nothing_else(tmp_path):
+    source = write_rows(tmp_path)
+    done = spawn("release", source, "--by", "region,city", *BUDGET, "-o", "-")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert pl.read_csv(io.StringIO(done.stdout))["level"].to_list()[0] == 0
+    closed = subprocess.Popen(
+        command("release", source, "--by", "region,city", *BUDGET, "-o", "-"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=ENVIRONMENT,
+    )
+    closed.stdout.close()
+    assert closed.wait(timeout=60) == 1
+    assert closed.stderr.read() == b""
+    closed.stderr.close()
+
+
+def on_a_terminal(words):
+    """The exit code and what a terminal would show of standard error."""
+    ours, theirs = os.openpty()
+    process = subprocess.Popen(command(*words), stdout=subprocess.PIPE, stderr=theirs, env=ENVIRONMENT)
+    os.close(theirs)
+    shown = b""
+    while True:
+        try:
+            more = os.read(ours, 4096)
+        except OSError:  # Linux says so at the end
+            break
+        if not more:
+            break
+        shown += more
+    os.close(ours)
+    process.stdout.close()
+    return process.wait(timeout=60), shown.decode()
+
+
+def test_a_terminal_sees_progress_and_a_summary_unless_it_is_quiet(tmp_path):
+    words = ["release", write_rows(tmp_path), "--by", "region,city", *BUDGET, "-o", tmp_path / "out.csv"]
+    code, shown = on_a_terminal(words)
+    assert code == 0
+    assert "counting ..." in shown
+    last = shown.split("\033[K")[-1]
+    assert re.search(r"^level +nodes +largest +within\s+all +1 +[45],\d\d\d", last)
+    assert "Privacy: epsilon" in last
+    assert on_a_terminal([*words, "--quiet"]) == (0, "")
+
+
+def test_two_processes_cannot_both_have_the_last_of_a_budget(tmp_path):
+    source, book = write_rows(tmp_path), tmp_path / "ledger"
+    words = ["release", source, "--by", "region", *BUDGET, "--ledger", book]
+    words += ["--total-epsilon", "1", "--total-delta", "1e-6"]
+    running = [
+        subprocess.Popen(command(*words, "-o", tmp_path / f"out{number}.csv"), stderr=subprocess.PIPE, env=ENVIRONMENT)
+        for number in range(2)
+    ]
+    codes = []
+    for process in running:
+        assert b"Traceback" not in process.communicate(timeout=120)[1]
+        codes.append(process.returncode)
+    assert sorted(codes) == [0, 3]
+    assert len(list(tmp_path.glob("out*.csv"))) == 1
+    assert Ledger.open(book).left() == {"epsilon": 0, "delta": 0}
+
+
+def kill_at(moments, folder):
+    """Kill releases at these shares of the time that one takes; which exit codes there were."""
+    source, out, book = write_rows(folder), folder / "out.parquet", folder / "ledger"
+    words = ["release", source, "--by", "region,city", "--epsilon", "0.5", "--delta", "1e-7", "-o", out]
+    words += ["--ledger", book, "--total-epsilon", "100", "--total-delta", "1e-4"]
+    start = time.monotonic()
+    assert spawn(*words).returncode == 0
+    whole = time.monotonic() - start
+    codes, releases, previous = set(), 1, out.read_bytes()
+    for moment in moments:
+        process = subprocess.Popen(command(*words), stderr=subprocess.PIPE, env=ENVIRONMENT)
+        time.sleep(whole * moment)
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=60)
+        codes.add(process.returncode)
+        found = out.read_bytes()
+        releases += found != previous
+        previous = found
+        assert near(estimates(out), TRUTH)
+        assert 2 * (100 - Ledger.open(book).left()["epsilon"]) >= releases
+    assert spawn(*words).returncode == 0
+    return codes
+
+
+def test_killed_half_way_output_and_ledger_are_whole_or_untouched(tmp_path):
+    assert -signal.SIGKILL in kill_at([0.1, 0.7, 0.9, 1.0], tmp_path)
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_output_and_ledger_are_whole_or_untouched(tmp_path):
+    # It writes in the last part of its time.
+    assert -signal.SIGKILL in kill_at([0.1, *(0.7 + 0.01 * step for step in range(50))], tmp_path)

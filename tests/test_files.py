@@ -1,0 +1,67 @@
+import os
+
+import pytest
+
+from opendp_tree.files import PendingFile
+
+
+def test_a_file_takes_its_place_only_when_complete(tmp_path):
+    target = tmp_path / "out"
+    target.write_text("old")
+    with PendingFile(target) as pending:
+        assert target.read_text() == "old"
+        pending.commit(b"new")
+        assert target.read_text() == "new"
+    assert os.listdir(tmp_path) == ["out"]
+
+
+def test_without_commit_nothing_changes(tmp_path):
+    with PendingFile(tmp_path / "out"):
+        pass
+    with pytest.raises(KeyError), PendingFile(tmp_path / "out"):
+        raise KeyError
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_failed_commit_leaves_the_target_and_nothing_beside_it(tmp_path, monkeypatch):
+    target = tmp_path / "out"
+    target.write_text("old")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    for step in ("write", "fsync", "replace"):
+        with monkeypatch.context() as patch, PendingFile(target) as pending:
+            patch.setattr(os, step, full)
+            with pytest.raises(OSError, match="No space"):
+                pending.commit(b"new")
+        assert os.listdir(tmp_path) == ["out"]
+        assert target.read_text() == "old"
+
+
+def test_a_target_that_cannot_be_written_fails_before_anything_else(tmp_path):
+    with pytest.raises(FileNotFoundError) as caught:
+        PendingFile(tmp_path / "no" / "out")
+    assert caught.value.filename == str(tmp_path / "no" / "out")
+    for place in (tmp_path, "/dev/null"):
+        with pytest.raises(OSError, match="not a regular file"):
+            PendingFile(place)
+
+
+def test_links_stay_and_leftovers_of_a_killed_process_are_stepped_over(tmp_path):
+    real, link = tmp_path / "real", tmp_path / "link"
+    link.symlink_to(real)
+    left = tmp_path / f".real.{os.getpid()}-0.part"
+    left.touch()
+    with PendingFile(link) as pending:
+        pending.commit(b"content")
+    assert link.is_symlink()
+    assert real.read_bytes() == b"content"
+    assert left.exists()
+
+
+def test_modes_follow_the_mask_as_for_any_new_file(tmp_path):
+    (tmp_path / "plain").touch()
+    with PendingFile(tmp_path / "out") as pending:
+        pending.commit(b"")
+    assert (tmp_path / "out").stat().st_mode == (tmp_path / "plain").stat().st_mode
