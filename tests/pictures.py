@@ -1,9 +1,8 @@
 """Releases and plans to draw."""
 
 import numpy as np
-import polars as pl
 
-from opendp_tree import PrivacyStatement, Tree, TreeRelease, plan
+from opendp_tree import PrivacyStatement, Tree, TreeRelease, plan, plan_depths
 
 STATEMENT = PrivacyStatement("tree_laplace", "max_divergence", 1, {"epsilon": 1.0}, {})
 NAMES = ("region", "county", "city")
@@ -46,8 +45,4 @@ def mechanisms(nodes="public"):
 
 
 def depths():
-    depth = np.array([2, 4, 8, 16, 32, 64, 128])
-    errors = {"laplace": 2.0 * depth, "gaussian": 3.5 * np.sqrt(depth), "partition": 6 * (1 + np.log2(depth))}
-    return pl.concat(
-        [pl.DataFrame({"depth": depth, "mechanism": [name] * 7, "error": error}) for name, error in errors.items()]
-    )
+    return plan_depths([2, 4, 8, 16, 32, 64, 128], epsilon=1.0, delta=1e-6, alpha=0.1, nodes="open")

@@ -46,14 +46,13 @@ def plot_plan(plan: Plan, *, title: str | None = None) -> go.Figure:
             reasons.setdefault(each.reason, []).append(each.name)
     footer = [f"Too large to draw: {each.name}, {each.error:.3g}." for each in beyond]
     footer += [f"Not possible ({reason}): {'; '.join(names)}." for reason, names in reasons.items()]
-    subtitle = f"Best: {best.name}. No node's error is predicted to exceed {best.error:.3g}."
     return _lines(
         curves,
         "weight",
         bounds={each.name: each.bound for each in possible if each not in beyond},
         best=best.name if best.feasible else None,
         title=title or "Error before any data is touched",
-        subtitle=subtitle if best.feasible else "No mechanism is possible.",
+        subtitle=f"Best: {best.name}. Lower is better." if best.feasible else "No mechanism is possible.",
         axes=("true count of a node", f"predicted α-RMSE, α = {plan.alpha:g}"),
         footer=footer,
     )

@@ -32,7 +32,7 @@ HOVERS = {
     **dict.fromkeys(HIERARCHIES, r"estimate [\d,]+95 % interval [\d,]+ to [\d,]+ \(±[\d.]+ %\)"),
     **dict.fromkeys(("level", "level of a few"), r"region \d.*estimate [\d,]+95 % interval [\d,]+ to [\d,]+"),
     **dict.fromkeys(("plan", "plan for open nodes"), r"\wweight [\d,.]+error (at most )?[\d.]+"),
-    "depths": r"laplacedepth \d+error \d+",
+    "depths": r"partitiondepth \d+error [\d.]+",
 }
 TEXTS = """() => [...document.querySelectorAll("h1, header p, footer p, #picture text")].map(node => {
     const box = node.getBoundingClientRect();
@@ -42,9 +42,9 @@ BOX = """selector => {
     const box = document.querySelector(selector).getBoundingClientRect();
     return [box.left, box.right, box.top, box.bottom];
 }"""
-POINT = """([selector, number]) => {  // half-way along a mark's outline
+POINT = """([selector, number, most]) => {  // half-way along a mark's outline, or where a line begins
     const path = document.querySelectorAll(selector)[number].querySelector("path");
-    const at = path.getPointAtLength(path.getTotalLength() / 2), matrix = path.getScreenCTM();
+    const at = path.getPointAtLength(Math.min(path.getTotalLength() / 2, most)), matrix = path.getScreenCTM();
     return [at.x * matrix.a + matrix.e, at.y * matrix.d + matrix.f];
 }"""
 OVERHANG = """() => [...document.querySelectorAll("#picture .slice")].map(sector => {
@@ -59,7 +59,7 @@ def middle(page, selector, number):
     """A place on a mark: sectors of a ring have their middle in the ring, which a box does not know."""
     sectors = page.locator(selector)
     if page.locator("#picture .sunburstlayer .slice").count() or selector == LINES:
-        return page.evaluate(POINT, [selector, number])
+        return page.evaluate(POINT, [selector, number, 1 if selector == LINES else 1e9])
     box = sectors.nth(number).locator("path").first.bounding_box()
     return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
 
