@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
-import resource
 import time
+import tracemalloc
 
 import numpy as np
 import opendp.prelude as dp
@@ -41,11 +41,12 @@ def release(people: int, leaves: int, stride: int) -> tuple[float, float, float,
     keys = pool[(leaves * rng.random(people) ** 3).astype(np.int64)]
     tree = OpenTree.bits(64, stride=stride)
     made = make_tree_counts(leaf_domain(tree), dp.l1_distance(T="i64"), epsilon=1.0, delta=1e-6)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     start = time.perf_counter()
     counts = tree.count(keys)
     counted = time.perf_counter()
     found = made(counts)
     end = time.perf_counter()
-    memory = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    tracemalloc.start()  # once more, because tracing takes time
+    made(tree.count(keys))
+    memory = tracemalloc.get_traced_memory()[1] / 2**20
     return counted - start, end - counted, memory, tree.depth, found.estimates.size
