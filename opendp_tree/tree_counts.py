@@ -50,11 +50,11 @@ def make_tree_counts(
     >>> dp.enable_features("contrib")
     >>> tree = Tree.from_paths([("be", "ghent"), ("be", "liege"), ("lu",)])
     >>> counts = (leaf_domain(tree), dp.l1_distance(T="i64")) >> then_tree_counts(epsilon=1.0)
-    >>> counts.map(1)
-    1.0
+    >>> 0.999 < counts.map(1) <= 1.0
+    True
     >>> release = counts(tree.count(["ghent"] * 700 + ["lu"] * 100))
-    >>> release.statement.mechanism, release.statement.loss
-    ('tree_laplace', {'epsilon': 1.0})
+    >>> release.statement.mechanism, release.statement.loss == {"epsilon": counts.map(1)}
+    ('tree_laplace', True)
     """
     assert_features("contrib")
     check_choice(method, name="method", choices=METHODS)

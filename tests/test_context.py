@@ -125,7 +125,7 @@ def test_filters_and_other_measures_work():
         assert set(release.statement.loss) == {"rho"}
         assert release.estimates.size == 3
     for context in contexts(ROW, dp.loss_of(epsilon=1.0), split_evenly_over=1):
-        assert tree_counts(context.query(), by="country", tree=tree).release().statement.loss == {"epsilon": 1.0}
+        assert tree_counts(context.query(), by="country", tree=tree).release().statement.loss["epsilon"] <= 1.0
 
 
 def test_a_release_is_a_measurement_like_any_other():

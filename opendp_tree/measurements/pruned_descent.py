@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -130,6 +131,7 @@ def level_delta(noise: str, scale: Fraction, threshold: int, d_in: int) -> float
     return max(round_up(at_once), min(round_up(apart), round_up(one * d_in)))
 
 
+@lru_cache(maxsize=256)
 def lowest_threshold(noise: str, scale: Fraction, delta: Fraction, d_in: int) -> int:
     """The lowest threshold whose delta is at most that, and at which Laplace noise costs its shift and no more."""
     if scale == 0:

@@ -116,11 +116,10 @@ def _balance(tree: Tree, weights: Weights, error: float, solved: Callable[[Weigh
     order = np.concatenate(tree.levels)
     for _ in range(_ROUNDS):
         by_level = np.maximum.reduceat(solved(here)[order], firsts)
+        if by_level.max() < error:
+            best, error = here, float(by_level.max())
         raw = np.array(here) * (by_level / by_level.max()) ** _STEP
         here = tuple((raw * raw.size / raw.sum()).tolist())
-        found = float(solved(here).max())
-        if found < error:
-            best, error = here, found
     return best, error
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -182,6 +183,7 @@ _STEPS: Floats = (0.5 + np.arange(1, 151, dtype=np.float64)[:, None] * 1.2207440
 _CLOUD: Floats = np.concatenate((np.zeros((1, 3)), np.eye(3), -np.eye(3), 2 * _STEPS - 1))
 
 
+@lru_cache(maxsize=256)
 def plan_partition(
     *,
     depth: int,
