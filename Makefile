@@ -18,7 +18,7 @@ test: $(READY) lint ## Check style and types, then run all tests and documented 
 	$(BIN)/python -m pytest -q -n 2
 
 test-slow: $(READY) ## Run the large statistical and scale tests
-	$(BIN)/python -m pytest -q -m slow tests
+	$(BIN)/python -m pytest -q -n 2 -m slow tests
 
 test-browser: $(READY) ## Look at the pictures in a real browser; installs Chromium if there is none
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[browser]'
