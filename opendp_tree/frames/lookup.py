@@ -55,7 +55,7 @@ class Lookup:
 
     def leaves(self, keys: Labels) -> Ints:
         """The place among the leaves of each key's leaf: the one that its labels lead to, or lead through; else -1."""
-        nodes = np.full(keys.lengths.size, self.tree.root)
+        nodes: Ints = np.full(keys.lengths.size, self.tree.root)
         leaves: Ints = self.leaf_numbers[nodes]
         for level, (edges, column) in enumerate(zip(self.levels, keys.columns, strict=False)):
             nodes = np.where(keys.lengths > level, edges.descend(nodes, column), -1)
