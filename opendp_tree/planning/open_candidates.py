@@ -12,7 +12,7 @@ import numpy.typing as npt
 from opendp.mod import Domain, Measurement, Metric
 
 from opendp_tree.measurements.partition_estimator import make_partition_estimator
-from opendp_tree.measurements.pruned_descent import Pruning, make_pruned_descent
+from opendp_tree.measurements.pruned_descent import make_pruned_descent
 from opendp_tree.planning.budget import Budget
 from opendp_tree.planning.candidate import Candidate, ReleaseOptions
 from opendp_tree.planning.noise_candidates import base_scale
@@ -43,8 +43,8 @@ def pruned_candidate(facts: TreeFacts, budget: Budget, alpha: float, *, noise: s
     )
     if found is None:
         return no(reason="the budget is so small that noise of its scale cannot be drawn")
-    error, scale, delta, pruning = found
-    scales, thresholds = pruning.scales, pruning.thresholds
+    error, scale, delta, threshold = found
+    scales, thresholds = (scale,) * facts.depth, (threshold,) * facts.depth
 
     def build(domain: Domain, metric: Metric, options: ReleaseOptions) -> Measurement:
         def made(at: float) -> Measurement:
@@ -69,9 +69,8 @@ def pruned_candidate(facts: TreeFacts, budget: Budget, alpha: float, *, noise: s
         False,
         "epsilon and delta" if noise == "laplace" else "zCDP and delta",
         NEEDS,
-        {"scale": scale, "threshold": max(thresholds), "threshold_delta": delta},
-        # All levels are alike.
-        _shown_from(lambda at: shown_chance(thresholds[0] - at, noise, scale) ** facts.depth, thresholds[0]),
+        {"scale": scale, "threshold": threshold, "threshold_delta": delta},
+        _shown_from(lambda at: shown_chance(threshold - at, noise, scale) ** facts.depth, threshold),
         lambda at: pruned_rmse(at, noise=noise, scales=scales, thresholds=thresholds, alpha=alpha),
         build,
         budget,
@@ -80,8 +79,8 @@ def pruned_candidate(facts: TreeFacts, budget: Budget, alpha: float, *, noise: s
 
 def _pruning(
     facts: TreeFacts, budget: Budget, alpha: float, noise: str, share: float
-) -> tuple[float, float, float, Pruning] | None:
-    """The error, the scale, delta for the threshold, and the thresholds, for one way to split delta."""
+) -> tuple[float, float, float, int] | None:
+    """The error, the scale, delta for the threshold, and the threshold of all levels, for one way to split delta."""
     if noise == "laplace" or budget.rho is not None:
         delta, scale = budget.delta, base_scale(facts.depth, budget, noise)
         if share != _SHARES[0]:  # nothing to split
@@ -91,9 +90,27 @@ def _pruning(
         scale = budget.d_in * math.sqrt(facts.depth / (2 * budget.gaussian_rho(budget.delta - delta)))
     if scale > LARGEST_SCALE:
         return None
-    pruning = Pruning.of(noise=noise, scales=[scale] * facts.depth, threshold=None, delta=delta, d_in=budget.d_in)
-    error = worst_pruned_rmse(noise=noise, scales=pruning.scales, thresholds=pruning.thresholds, alpha=alpha)
-    return error, scale, delta, pruning
+    threshold = _threshold(noise, scale, delta, budget.d_in)
+    levels = facts.depth
+    error = worst_pruned_rmse(noise=noise, scales=(scale,) * levels, thresholds=(threshold,) * levels, alpha=alpha)
+    return error, scale, delta, threshold
+
+
+def _threshold(noise: str, scale: float, delta: float, d_in: int) -> int:
+    """The threshold that `make_pruned_descent` finds for delta exactly, in floats: a prediction needs no more."""
+
+    def enough(threshold: int) -> bool:
+        one, together = shown_chance(np.array([threshold - 1.0, threshold - float(d_in)]), noise, scale).tolist()
+        hides = noise == "gaussian" or one <= -math.expm1(-1 / scale)
+        return hides and together <= delta and -math.expm1(d_in * math.log1p(-min(one, 0.5))) <= delta
+
+    low, high = 0, 1
+    while not enough(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
 
 
 def partition_candidate(facts: TreeFacts, budget: Budget, alpha: float) -> Candidate:

@@ -249,3 +249,13 @@ def test_a_plan_is_drawn_with_the_best_first():
     assert {line.name.removesuffix(" (best)") for line in figure.data} == NAMES - {"paper"}  # far off: named below
     for line in figure.data:
         assert max(line.y) <= found.candidate(line.name.removesuffix(" (best)")).error * 1.02
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+@pytest.mark.parametrize(
+    "budget", [{"epsilon": 1.0, "delta": 1e-6}, {"epsilon": 0.2, "delta": 1e-9, "d_in": 3}], ids=str
+)
+def test_predicted_thresholds_are_those_that_are_made(noise, budget):
+    found = plan(OPEN, **budget).candidate(f"pruned {noise}")
+    made = found.make(leaf_domain(OPEN))(data_of(OPEN))
+    assert abs(int(made.statement.parameters["thresholds"]) - found.parameters["threshold"]) <= 1
