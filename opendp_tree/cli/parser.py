@@ -9,23 +9,11 @@ from fractions import Fraction
 from typing import NoReturn
 
 from opendp_tree.cli.terminal import CommandError, Exit
+from opendp_tree.tree_counts import METHODS as NAMES
 
 __all__ = ["build_parser", "float_below"]
 
-METHODS = {
-    name.replace(", ", "-").replace(" ", "-"): name
-    for name in (
-        "auto",
-        "laplace",
-        "laplace, least squares",
-        "gaussian",
-        "gaussian, least squares",
-        "pruned laplace",
-        "pruned gaussian",
-        "partition",
-        "paper",
-    )
-}
+METHODS = {name.replace(", ", "-").replace(" ", "-"): name for name in NAMES}
 """Mechanisms by names that need no quotes."""
 INPUTS = ("parquet", "csv", "ndjson")
 OUTPUTS = (*INPUTS, "json")
