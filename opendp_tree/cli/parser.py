@@ -9,6 +9,8 @@ from fractions import Fraction
 from typing import NoReturn
 
 from opendp_tree.cli.terminal import CommandError, Exit
+from opendp_tree.planning.budget import EPSILONS
+from opendp_tree.planning.tree_facts import DEEPEST
 from opendp_tree.tree_counts import METHODS as NAMES
 
 __all__ = ["build_parser", "float_below"]
@@ -17,9 +19,7 @@ METHODS = {name.replace(", ", "-").replace(" ", "-"): name for name in NAMES}
 """Mechanisms by names that need no quotes."""
 INPUTS = ("parquet", "csv", "ndjson")
 OUTPUTS = (*INPUTS, "json")
-SMALLEST, LARGEST = 1e-12, 1e3
-"""Losses beyond these promise everything or nothing, and overflow what is computed from them."""
-DEEPEST = 1_000_000
+SMALLEST, LARGEST = EPSILONS
 PARTS = ("year", "month", "day", "hour")
 
 
