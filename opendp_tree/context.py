@@ -8,26 +8,26 @@ from typing import TYPE_CHECKING, Any, Literal
 from opendp.measures import approximate, max_divergence, zero_concentrated_divergence
 from opendp.mod import Measure, Metric, Transformation, assert_features
 
-from opendp_tree.frames.spaces import frame_domain
-from opendp_tree.frames.steps import STEPS, FrameSteps, stable_leaf_counts
-from opendp_tree.keys import Key
 from opendp_tree.measurements.above_threshold import make_above_threshold
-from opendp_tree.measurements.clipped_estimator import make_clipped_estimator
-from opendp_tree.measurements.ladder_estimator import make_ladder_estimator
-from opendp_tree.measurements.multiplicative_estimator import make_multiplicative_estimator
 from opendp_tree.measurements.partition_estimator import make_partition_estimator
 from opendp_tree.measurements.pruned_descent import make_pruned_descent
 from opendp_tree.measurements.sparse_vector import make_sparse_vector
-from opendp_tree.measurements.tree_classifier import make_tree_classifier
 from opendp_tree.measurements.tree_gaussian import make_tree_gaussian
 from opendp_tree.measurements.tree_laplace import make_tree_laplace
 from opendp_tree.measurements.tree_partition import make_tree_partition
+from opendp_tree.measurements.tree_sum import make_tree_sum
 from opendp_tree.measurements.truncated_laplace import make_truncated_laplace, make_truncated_laplace_profile
+from opendp_tree.paper.clipped_estimator import make_clipped_estimator
+from opendp_tree.paper.ladder_estimator import make_ladder_estimator
+from opendp_tree.paper.multiplicative_estimator import make_multiplicative_estimator
+from opendp_tree.paper.tree_classifier import make_tree_classifier
 from opendp_tree.pipeline import then_release
-from opendp_tree.spaces import tree_of_leaves
-from opendp_tree.transformations.leaf_counts import make_leaf_counts
-from opendp_tree.transformations.tree_sum import make_tree_sum
-from opendp_tree.tree import Path, Tree
+from opendp_tree.rows.frame_domain import frame_domain
+from opendp_tree.rows.key import Key
+from opendp_tree.rows.leaf_counts import make_leaf_counts
+from opendp_tree.rows.steps import STEPS, FrameSteps, stable_leaf_counts
+from opendp_tree.trees.domains import tree_of_leaves
+from opendp_tree.trees.tree import Path, Tree
 
 if TYPE_CHECKING:
     import polars as pl

@@ -10,8 +10,8 @@ from typing import NoReturn
 
 from opendp_tree.cli.terminal import CommandError, Exit
 from opendp_tree.planning.budget import EPSILONS
+from opendp_tree.planning.tree_counts import METHODS as NAMES
 from opendp_tree.planning.tree_facts import DEEPEST
-from opendp_tree.tree_counts import METHODS as NAMES
 
 __all__ = ["build_parser", "float_below"]
 

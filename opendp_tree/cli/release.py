@@ -14,15 +14,15 @@ from typing import Any
 from opendp.metrics import symmetric_distance, symmetric_id_distance
 from opendp.mod import Measurement
 
+from opendp_tree._files import PendingFile
 from opendp_tree.cli.parser import METHODS, OUTPUTS, float_below
 from opendp_tree.cli.source import Source, open_source
 from opendp_tree.cli.terminal import CommandError, Exit, Progress, silenced, table
-from opendp_tree.files import PendingFile
-from opendp_tree.frames.spaces import frame_domain
 from opendp_tree.ledger import Ledger
 from opendp_tree.pipeline import then_release, unit_words
-from opendp_tree.release import TreeRelease
-from opendp_tree.transformations.leaf_counts import make_leaf_counts
+from opendp_tree.releases.release import TreeRelease
+from opendp_tree.rows.frame_domain import frame_domain
+from opendp_tree.rows.leaf_counts import make_leaf_counts
 
 __all__ = ["run_release"]
 
@@ -142,7 +142,7 @@ def _output_format(options: argparse.Namespace) -> str:
 
 def _check_readable(name: str, source: Source) -> None:
     """Read the file once before budget is spent on it."""
-    from opendp_tree.frames.files import FRAME_ERRORS, read_all
+    from opendp_tree.rows.files import FRAME_ERRORS, read_all
 
     try:
         with silenced():
@@ -168,7 +168,7 @@ def _note(options: argparse.Namespace, source: Source) -> dict[str, Any]:
 def _encode(release: TreeRelease, form: str) -> bytes:
     if form == "json":
         return release.to_json().encode()
-    from opendp_tree.frames.files import frame_bytes
+    from opendp_tree.rows.files import frame_bytes
 
     return frame_bytes(release.to_frame(), file_format=form)
 
@@ -182,7 +182,7 @@ def _draw(release: TreeRelease, path: str) -> None:
 
 def _summary(release: TreeRelease) -> str:
     """What came out, for the terminal."""
-    from opendp_tree.frames.tables import level_rows
+    from opendp_tree.releases.tables import level_rows
 
     names = ("all", *(release.tree.names or ()))
     rows = [

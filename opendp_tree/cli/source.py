@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opendp_tree.cli.terminal import CommandError, Exit, silenced
-from opendp_tree.keys import Key
-from opendp_tree.open_tree import OpenTree
-from opendp_tree.tree import Tree
+from opendp_tree.rows.key import Key
+from opendp_tree.trees.open_tree import OpenTree
+from opendp_tree.trees.tree import Tree
 
 if TYPE_CHECKING:
     import polars as pl
@@ -62,7 +62,7 @@ def open_source(options: argparse.Namespace, *, unit: str | None = None) -> Sour
     key = read_key(options)
     frame = _scan(options.file, options.format, (*key.columns_used, *([unit] if unit else [])))
     if key.kind == "date":
-        from opendp_tree.frames.files import with_times
+        from opendp_tree.rows.files import with_times
 
         frame = with_times(frame, key.columns_used[0], hours="hour" in key.parts)
     if options.nodes == "public" and options.tree is None:
@@ -74,7 +74,7 @@ def open_source(options: argparse.Namespace, *, unit: str | None = None) -> Sour
 
 def _read_tree(options: argparse.Namespace, key: Key, frame: pl.LazyFrame) -> Tree:
     """The public tree that a file lists, one leaf a row."""
-    from opendp_tree.frames.files import FRAME_ERRORS, read_paths
+    from opendp_tree.rows.files import FRAME_ERRORS, read_paths
 
     if key.kind not in ("columns", "path"):
         raise CommandError(Exit.USAGE, "--tree goes with --by or --path. Hint: leave it out")
@@ -94,7 +94,7 @@ def _read_tree(options: argparse.Namespace, key: Key, frame: pl.LazyFrame) -> Tr
 
 def _scan(name: str, given: str | None, columns: tuple[str, ...]) -> pl.LazyFrame:
     """A file with the columns, or a failure that says what is wrong."""
-    from opendp_tree.frames.files import FORMATS, FRAME_ERRORS, file_format, scan_file
+    from opendp_tree.rows.files import FORMATS, FRAME_ERRORS, file_format, scan_file
 
     path = Path(name)
     if not path.is_file():

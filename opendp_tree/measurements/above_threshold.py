@@ -8,10 +8,10 @@ from opendp.measures import max_divergence
 from opendp.metrics import linf_distance
 from opendp.mod import Domain, Measurement, Metric, assert_features
 
+from opendp_tree._arguments import read_distance
 from opendp_tree._opendp import make_measurement, to_then
-from opendp_tree.arguments import read_distance
 from opendp_tree.measurements.sparse_vector import Calibration, SparseVector
-from opendp_tree.spaces import CountSpace, check_metric, is_metric
+from opendp_tree.trees.domains import CountSpace, check_metric, is_metric
 
 __all__ = ["make_above_threshold", "then_above_threshold"]
 

@@ -14,23 +14,23 @@ from opendp.metrics import l1_distance
 from opendp.mod import Domain, Measurement, Metric, assert_features
 
 from opendp_tree import noise, saturate
+from opendp_tree._arguments import check_choice, check_integer, check_probability, check_scale, read_distance
 from opendp_tree._opendp import make_measurement, to_then
-from opendp_tree.arguments import check_choice, check_integer, check_probability, check_scale, read_distance
+from opendp_tree.measurements.cell_intervals import noise_bounds, residual_bounds
+from opendp_tree.measurements.partition_plan import PartitionPlan, plan_partition
 from opendp_tree.measurements.partition_walk import Cells, PartitionWalk
 from opendp_tree.measurements.tree_partition import partition_group_delta
 from opendp_tree.measurements.truncated_laplace import truncated_laplace_radius
-from opendp_tree.occupied import Occupied
-from opendp_tree.open_cells import cell_keys
-from opendp_tree.open_nodes import OpenNodes
-from opendp_tree.open_tree import OpenTree, SparseCounts
-from opendp_tree.postprocess.cell_intervals import noise_bounds, residual_bounds
-from opendp_tree.prediction.partition import PartitionPlan, plan_partition
-from opendp_tree.release import PrivacyStatement, TreeRelease
-from opendp_tree.spaces import check_metric, read_occupied
+from opendp_tree.releases.release import PrivacyStatement, TreeRelease
 from opendp_tree.theorems.interval import Interval, exp, round_up
 from opendp_tree.theorems.tree_partition import capping_delta, partition_epsilon
 from opendp_tree.theorems.truncated_laplace import smallest_radius, truncated_laplace_delta
-from opendp_tree.tree import Tree
+from opendp_tree.trees.domains import check_metric, read_occupied
+from opendp_tree.trees.occupied import Occupied
+from opendp_tree.trees.open_cells import cell_keys
+from opendp_tree.trees.open_nodes import OpenNodes
+from opendp_tree.trees.open_tree import OpenTree, SparseCounts
+from opendp_tree.trees.tree import Tree
 
 __all__ = ["make_partition_estimator", "then_partition_estimator"]
 

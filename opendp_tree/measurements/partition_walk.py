@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from opendp_tree import noise, saturate
-from opendp_tree.occupied import Occupied
 from opendp_tree.theorems.tree_partition import PartitionShape
+from opendp_tree.trees.occupied import Occupied
 
 Ints = npt.NDArray[np.int64]
 

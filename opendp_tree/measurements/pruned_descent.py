@@ -17,14 +17,11 @@ from opendp.mod import Domain, ExtrinsicDomain, Measurement, Metric, assert_feat
 
 from opendp_tree import noise as noises
 from opendp_tree import saturate
+from opendp_tree._arguments import check_choice, check_integer, check_probability, check_scale, read_distance
 from opendp_tree._opendp import make_measurement, to_then
-from opendp_tree.arguments import check_choice, check_integer, check_probability, check_scale, read_distance
+from opendp_tree.measurements.pruned_intervals import PrunedIntervals
 from opendp_tree.measurements.tree_noise import check_weights, level_scales, one_or_all
-from opendp_tree.open_cells import cell_keys
-from opendp_tree.open_tree import OpenTree, SparseCounts
-from opendp_tree.postprocess.pruned_intervals import PrunedIntervals
-from opendp_tree.release import PrivacyStatement, TreeRelease
-from opendp_tree.spaces import CountSpace, SparseLeafCounts, check_metric, sparse_reader
+from opendp_tree.releases.release import PrivacyStatement, TreeRelease
 from opendp_tree.theorems.interval import round_up
 from opendp_tree.theorems.pruned_descent import (
     hides_for_a_shift,
@@ -34,7 +31,10 @@ from opendp_tree.theorems.pruned_descent import (
 )
 from opendp_tree.theorems.tree_noise import tree_gaussian_rho
 from opendp_tree.theorems.truncated_laplace import smallest_radius
-from opendp_tree.tree import Tree
+from opendp_tree.trees.domains import CountSpace, SparseLeafCounts, check_metric, sparse_reader
+from opendp_tree.trees.open_cells import cell_keys
+from opendp_tree.trees.open_tree import OpenTree, SparseCounts
+from opendp_tree.trees.tree import Tree
 
 __all__ = ["make_pruned_descent", "then_pruned_descent"]
 

@@ -15,12 +15,12 @@ from opendp.metrics import absolute_distance, l1_distance
 from opendp.mod import AtomDomain, Domain, Measurement, Metric, Transformation, assert_features
 
 from opendp_tree import noise, saturate
+from opendp_tree._arguments import check_choice, check_integer, check_scale, read_distance
 from opendp_tree._opendp import make_measurement, to_then
-from opendp_tree.arguments import check_choice, check_integer, check_scale, read_distance
-from opendp_tree.spaces import INTEGER_TYPES, CountSpace, is_metric
 from opendp_tree.theorems.interval import round_up
 from opendp_tree.theorems.sparse_vector import sparse_vector_epsilon
-from opendp_tree.tree import Tree
+from opendp_tree.trees.domains import INTEGER_TYPES, CountSpace, is_metric
+from opendp_tree.trees.tree import Tree
 
 __all__ = ["Calibration", "make_sparse_vector", "then_sparse_vector"]
 

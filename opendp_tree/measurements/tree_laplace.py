@@ -10,12 +10,12 @@ from opendp.measures import max_divergence
 from opendp.mod import Domain, Measurement, Metric, assert_features
 
 from opendp_tree import noise
+from opendp_tree._arguments import read_distance
 from opendp_tree._opendp import make_measurement, to_then
-from opendp_tree.arguments import read_distance
 from opendp_tree.measurements.tree_noise import TreeNoise, statement_of
 from opendp_tree.theorems.interval import round_up
 from opendp_tree.theorems.tree_noise import tree_laplace_epsilon
-from opendp_tree.tree import Tree
+from opendp_tree.trees.tree import Tree
 
 __all__ = ["make_tree_laplace", "then_tree_laplace"]
 

@@ -15,13 +15,13 @@ from opendp.metrics import l1_distance
 from opendp.mod import Domain, Metric
 
 from opendp_tree import saturate
-from opendp_tree.arguments import check_scale
-from opendp_tree.least_squares import LARGEST_VARIANCE, LEAST_VARIANCE
+from opendp_tree._arguments import check_scale
 from opendp_tree.postprocess.consistent import Consistency
-from opendp_tree.release import PrivacyStatement, TreeRelease
-from opendp_tree.spaces import CountSpace, check_metric
+from opendp_tree.releases.release import PrivacyStatement, TreeRelease
 from opendp_tree.theorems.consistent import gaussian_multiplier
-from opendp_tree.tree import Tree
+from opendp_tree.trees.domains import CountSpace, check_metric
+from opendp_tree.trees.least_squares import LARGEST_VARIANCE, LEAST_VARIANCE
+from opendp_tree.trees.tree import Tree
 
 Ints = npt.NDArray[np.int64]
 Draw = Callable[[float, int], Ints]

@@ -13,12 +13,9 @@ from opendp.metrics import l1_distance
 from opendp.mod import Domain, Measurement, Metric, assert_features
 
 from opendp_tree import noise
+from opendp_tree._arguments import check_integer, check_scale, read_distance
 from opendp_tree._opendp import make_measurement, to_then
-from opendp_tree.arguments import check_integer, check_scale, read_distance
 from opendp_tree.measurements.partition_walk import PartitionWalk
-from opendp_tree.open_cells import cell_keys
-from opendp_tree.open_tree import SparseCounts
-from opendp_tree.spaces import check_metric, read_occupied
 from opendp_tree.theorems.group_privacy import group_delta
 from opendp_tree.theorems.interval import Interval, exp, round_up
 from opendp_tree.theorems.tree_partition import (
@@ -26,7 +23,10 @@ from opendp_tree.theorems.tree_partition import (
     partition_delta,
     partition_epsilon,
 )
-from opendp_tree.tree import Tree
+from opendp_tree.trees.domains import check_metric, read_occupied
+from opendp_tree.trees.open_cells import cell_keys
+from opendp_tree.trees.open_tree import SparseCounts
+from opendp_tree.trees.tree import Tree
 
 __all__ = ["make_tree_partition", "then_tree_partition"]
 
@@ -75,10 +75,12 @@ def make_tree_partition(
         raise ValueError(f"scale ({scale}) must be at most 2**50 to draw tokens")
 
     def function(data: Any) -> Any:
+        from opendp_tree.releases.frame import cell_frame
+
         counts = read(data)
         if isinstance(counts, SparseCounts):
             cells = PartitionWalk(counts.occupied, float(scale), shape, None).run()
-            return cell_keys(counts, cells.places, cells.levels)[0].to_frame()
+            return cell_frame(cell_keys(counts, cells.places, cells.levels)[0])
         assert isinstance(found, Tree)
         cells = PartitionWalk(counts, float(scale), shape, None).run()
         return np.sort(found.ancestors_at(counts.names[cells.places], cells.levels))

@@ -11,15 +11,15 @@ from opendp.metrics import absolute_distance, l1_distance
 from opendp.mod import Domain, Measurement, Metric, assert_features
 
 from opendp_tree import noise, saturate
+from opendp_tree._arguments import check_integer, check_probability, check_scale, read_distance
 from opendp_tree._opendp import make_measurement, to_then
-from opendp_tree.arguments import check_integer, check_probability, check_scale, read_distance
-from opendp_tree.spaces import CountSpace, check_metric
 from opendp_tree.theorems.interval import exp, round_up
 from opendp_tree.theorems.truncated_laplace import (
     smallest_radius,
     truncated_laplace_delta,
     truncated_laplace_profile,
 )
+from opendp_tree.trees.domains import CountSpace, check_metric
 
 __all__ = [
     "make_truncated_laplace",

@@ -11,14 +11,14 @@ import numpy.typing as npt
 from opendp.mod import Domain, Measurement, Metric
 
 from opendp_tree._opendp import make_function
-from opendp_tree.measurements.clipped_estimator import make_clipped_estimator
-from opendp_tree.measurements.multiplicative_estimator import make_multiplicative_estimator, multiplicative_threshold
+from opendp_tree.paper.clipped_estimator import make_clipped_estimator
+from opendp_tree.paper.multiplicative_estimator import make_multiplicative_estimator, multiplicative_threshold
 from opendp_tree.planning.budget import Budget
 from opendp_tree.planning.candidate import Candidate, ReleaseOptions
 from opendp_tree.planning.tree_facts import TreeFacts
-from opendp_tree.release import PrivacyStatement, TreeRelease
-from opendp_tree.spaces import CountSpace
+from opendp_tree.releases.release import PrivacyStatement, TreeRelease
 from opendp_tree.theorems.clipping import clipped_mrmse
+from opendp_tree.trees.domains import CountSpace
 
 Floats = npt.NDArray[np.float64]
 NEEDS = "public nodes, delta above 0, alpha above 0"

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from opendp_tree.least_squares import LeastSquares, TreeLayout
-from opendp_tree.release import TreeRelease
-from opendp_tree.tree import Tree
+from opendp_tree.releases.release import TreeRelease
+from opendp_tree.trees.least_squares import LeastSquares, TreeLayout
+from opendp_tree.trees.tree import Tree
 
 __all__ = ["RangeCounts", "prefix_counts", "range_counts"]
 

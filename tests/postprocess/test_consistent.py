@@ -7,8 +7,8 @@ from opendp.mod import OpenDPException
 from scipy import optimize, stats
 
 from opendp_tree import Tree, leaf_domain, make_consistent, noise, then_consistent, then_tree_sum
-from opendp_tree.least_squares import LeastSquares
-from tests.test_least_squares import matrix, random_tree
+from opendp_tree.trees.least_squares import LeastSquares
+from tests.trees.test_least_squares import matrix, random_tree
 
 FALSE_ALARM = 1e-9
 TREE = Tree.from_paths([(f"{a}", f"{b}") for a in range(8) for b in range(5 if a % 2 else 3)] + [("alone",)])
