@@ -19,8 +19,8 @@ from opendp_tree import noise as noises
 from opendp_tree import saturate
 from opendp_tree._arguments import check_choice, check_integer, check_probability, check_scale, read_distance
 from opendp_tree._opendp import make_measurement, to_then
+from opendp_tree.measurements.level_noise import check_weights, level_scales, one_or_all
 from opendp_tree.measurements.pruned_intervals import PrunedIntervals
-from opendp_tree.measurements.tree_noise import check_weights, level_scales, one_or_all
 from opendp_tree.releases.release import PrivacyStatement, TreeRelease
 from opendp_tree.theorems.interval import round_up
 from opendp_tree.theorems.pruned_descent import (

@@ -55,7 +55,7 @@ def make_clipped_estimator(
     >>> dp.enable_features("contrib")
     >>> tree = Tree.balanced(branching=2, depth=3)
     >>> space = leaf_domain(tree), dp.l1_distance(T="i64")
-    >>> noisy = dp.c.make_approximate(space >> then_tree_sum() >> dp.m.then_laplace(3.0))
+    >>> noisy = dp.c.make_approximate(space >> then_tree_sum(carrier="vector") >> dp.m.then_laplace(3.0))
     >>> clipped = space >> then_clipped_estimator(3.0, estimator=noisy, delta=1e-6)
     >>> clipped.map(1)
     (2.0, 8.023835194870559e-07)

@@ -112,7 +112,8 @@ def make_consistent(
     [104.12, 92.25, 72.62, 19.62, 11.88]
     >>> release.fit.estimator.variances.round(2).tolist()
     [1.25, 1.0, 1.25, 1.25, 1.25]
-    >>> noisy = (leaf_domain(tree), dp.l1_distance(T="i64")) >> then_tree_sum() >> dp.m.then_laplace(scale=3.0)
+    >>> sums = (leaf_domain(tree), dp.l1_distance(T="i64")) >> then_tree_sum(carrier="vector")
+    >>> noisy = sums >> dp.m.then_laplace(scale=3.0)
     >>> chain = noisy >> then_consistent(tree, variances=[18.0] * 3, noise="laplace", integers=True)
     >>> estimates = chain(tree.count(["ghent"] * 70 + ["lu"] * 30)).estimates
     >>> chain.map(1), estimates[0] == estimates[2:].sum()

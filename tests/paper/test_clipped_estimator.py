@@ -159,5 +159,5 @@ def test_estimators_must_release_one_number_for_each_node():
 
 
 def test_it_takes_any_opendp_measurement():
-    noisy = dp.c.make_approximate(make_tree_sum(*LEAVES) >> dp.m.then_laplace(3.0))
+    noisy = dp.c.make_approximate(make_tree_sum(*LEAVES, carrier="vector") >> dp.m.then_laplace(3.0))
     assert make_clipped_estimator(*LEAVES, 3.0, estimator=noisy, radius=50).map(1)[0] == 2.0

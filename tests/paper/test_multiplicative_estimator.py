@@ -187,7 +187,7 @@ def test_the_default_tau_min_never_warns():
 
 def gaussian(delta):
     """OpenDP's Gaussian noise on every node, cast to a pair."""
-    noisy = make_tree_sum(*LEAVES, output_metric=dp.l2_distance(T="f64")) >> dp.m.then_gaussian(20.0)
+    noisy = make_tree_sum(*LEAVES, output_metric=dp.l2_distance(T="f64"), carrier="vector") >> dp.m.then_gaussian(20.0)
     return dp.c.make_fix_delta(dp.c.make_zCDP_to_approxDP(noisy), delta)
 
 

@@ -5,7 +5,7 @@ import opendp.prelude as dp
 import pytest
 
 from opendp_tree import OpenTree, Tree, TreeRelease, leaf_domain, make_tree_gaussian, plan, plan_depths, plot_plan
-from opendp_tree.measurements.tree_noise import gaussian_variance, laplace_variance
+from opendp_tree.measurements.level_noise import gaussian_variance, laplace_variance
 from opendp_tree.planning.plan import Plan
 
 NAMES = {
