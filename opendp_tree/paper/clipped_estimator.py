@@ -46,10 +46,27 @@ def make_clipped_estimator(
     `approximate(max_divergence())`: at distance k the estimator's own loss, plus depth * k/scale, plus the exact chance
     that some level shows noise that only one input can show. Proof: docs/proofs/clipping.md.
 
-    `estimator` is a measurement on the same input space with the same output measure (OpenDP's `make_approximate`
-    turns a pure one into that) which releases one number for each node, by node id. Numbers are rounded to integers.
-    Give `radius`, or give `delta` to get the smallest radius whose own delta at distance 1 is at most that.
+    Parameters
+    ----------
+    input_domain
+        `leaf_domain(tree)`, or a vector of i64 with the tree as an argument.
+    input_metric
+        `l1_distance`, of an integer type or f64.
+    scale
+        Of the truncated noise that gives the intervals.
+    estimator
+        A measurement on the same input space and of the same output measure which releases one number for each
+        node, by node id. OpenDP's `make_approximate` turns a pure one into that. Numbers are rounded to
+        integers.
+    radius
+        What that noise never exceeds. Give this or `delta`.
+    delta
+        Takes the smallest radius whose own delta at distance 1 is at most this.
+    tree
+        The tree, where `input_domain` does not carry it.
 
+    Examples
+    --------
     >>> import opendp.prelude as dp
     >>> from opendp_tree import Tree, leaf_domain, then_tree_sum
     >>> dp.enable_features("contrib")

@@ -44,6 +44,19 @@ def make_ladder_estimator(
     estimate is at most `ladder.alpha` times its count above its count, or its count is at most `ladder.base`. This
     takes a connected ladder and rounds whose accuracy is guaranteed, or else there is an `AccuracyWarning`.
 
+    Parameters
+    ----------
+    input_domain
+        `leaf_domain(tree)`, or a vector of i64 with the tree as an argument.
+    input_metric
+        `l1_distance`, of an integer type or f64.
+    ladder
+        The rounds, each with its mass, threshold and budget, and the estimate of what no round finds above.
+    tree
+        The tree, where `input_domain` does not carry it.
+
+    Examples
+    --------
     >>> import opendp.prelude as dp
     >>> from opendp_tree import Ladder, Round, Tree, leaf_domain
     >>> dp.enable_features("contrib")

@@ -72,6 +72,33 @@ def make_tree_classifier(
     `input_domain` is as for `make_tree_sum`. The release is a `NodeClasses`. The cost is a few passes over the nodes
     for each stop: one in the estimators; as many as `mass` allows here, if that many nodes are heavy.
 
+    Parameters
+    ----------
+    input_domain
+        `leaf_domain(tree)`, or a vector of i64 with the tree as an argument.
+    input_metric
+        `l1_distance`, of an integer type or f64.
+    threshold
+        What counts are compared with.
+    mass
+        What no tree of the forest is taken to weigh more than; if one does, accuracy is lost and privacy is
+        not.
+    alpha
+        The relative distance from the threshold at which the answer is right.
+    epsilon
+        What may be spent at distance 1.
+    delta
+        What may be lost at distance 1.
+    eta
+        The probability with which a tree may be classified wrongly.
+    roots
+        The ids of the nodes whose whole subtrees are classified, none below another; by default the tree's
+        root.
+    tree
+        The tree, where `input_domain` does not carry it.
+
+    Examples
+    --------
     >>> import opendp.prelude as dp
     >>> from opendp_tree import Tree, leaf_domain
     >>> dp.enable_features("contrib")

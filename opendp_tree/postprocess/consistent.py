@@ -102,6 +102,26 @@ def make_consistent(
     none in coverage if the true counts are not negative; `integers` rounds so that counts still add up. The cost is two
     passes over the nodes and a few array operations for each level; making it takes a few times that.
 
+    Parameters
+    ----------
+    tree
+        The tree whose nodes the counts are of.
+    variances
+        Of the noise: one for each level from the root's down, or one for each node; `inf` where nothing was
+        measured, and what stands there is not read. For "gaussian" noise the squares of its scales.
+    noise
+        Which law the intervals are for: "gaussian" or "laplace" on the integers, by sound bounds, or "normal",
+        exactly.
+    confidence
+        The probability with which a node's interval holds its count, node by node; 0.95, as people expect.
+    nonnegative
+        Shares every node's count out from the root down so that none is negative, at some cost in bias and none
+        in coverage if true counts are not negative; False, because sums of small counts become biased.
+    integers
+        Rounds so that counts still add up; False, because rounding adds error.
+
+    Examples
+    --------
     >>> import opendp.prelude as dp
     >>> from opendp_tree import Tree, leaf_domain, then_consistent, then_tree_sum
     >>> dp.enable_features("contrib")
