@@ -94,6 +94,6 @@ def partition(counts: SparseCounts, alpha: float, aim: str) -> tuple[np.ndarray,
     plan = plan_partition(
         depth=counts.tree.depth, epsilon=EPSILON, delta=DELTA, alpha=alpha, public=False, aim=aim
     ).fitted(epsilon=Fraction(EPSILON), delta=Fraction(DELTA))
-    cells = PartitionWalk(counts.occupied, plan.scale, plan.shape, None).run()
+    cells = PartitionWalk(counts.occupied, plan.scale, plan.shape).run()
     noisy = saturate.add(cells.residuals, noise.laplace(plan.count_scale, cells.residuals.size))
     return cells.places, cells.levels, noisy

@@ -41,7 +41,8 @@ def make_clipped_estimator(
     Truncated Laplace noise of `scale` on every node gives an interval of 2 * `radius` + 1 integers that holds the
     node's count whatever happens. An estimate outside of it is moved to its nearer end. So no estimate is further
     from the truth than before, and none by more than 2 * `radius`: an estimator that is right with high probability
-    gets a bounded mean squared error. This is the conversion of the paper's lemma on the multiplicative RMSE.
+    gets a bounded mean squared error. This is the conversion of the paper's lemma on the multiplicative RMSE. Counts
+    are of people: a leaf count below 0 is taken as 0, and the truth is the sum of those.
 
     `approximate(max_divergence())`: at distance k the estimator's own loss, plus depth * k/scale, plus the exact chance
     that some level shows noise that only one input can show. Proof: docs/proofs/clipping.md.
@@ -91,7 +92,7 @@ def make_clipped_estimator(
     radius = _radius(q, tree.depth, radius=radius, delta=delta)
 
     def function(data: Any) -> Any:
-        counts = tree.sum(space.read(data))
+        counts = tree.sum(space.read_people(data))
         centres = saturate.add(counts, noise.truncated_laplace(float(scale), radius, counts.size))
         return space.write(_clip(_numbers(estimator(data), tree.node_count), centres, radius))
 

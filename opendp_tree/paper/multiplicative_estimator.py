@@ -59,8 +59,9 @@ def make_multiplicative_estimator(
     or `mass_bound` is a public number that it is known not to exceed, and nothing is spent on it. If it is exceeded
     after all, accuracy is lost and privacy is not.
 
-    Negative counts are allowed and harmless: the estimate is then as for 0. The release is an int64 array by node id
-    (a list from vector domains). A million nodes take seconds; a small `alpha` means many rounds of some milliseconds.
+    A leaf count below 0 is taken as 0, and w is the sum of the leaf counts so taken. The release is an int64 array by
+    node id (a list from vector domains). A million nodes take seconds; a small `alpha` means many rounds of some
+    milliseconds.
 
     Parameters
     ----------
@@ -114,7 +115,7 @@ def make_multiplicative_estimator(
     masses, estimates = ladder.masses, rungs(ladder)
 
     def function(data: Any) -> Any:
-        weights = tree.sum(space.read(data))[order.nodes]
+        weights = tree.sum(space.read_people(data))[order.nodes]
         rounds = len(classifiers)
         if root is not None:
             rounds = min(rounds, bisect.bisect_left(masses, root.upper_bound(int(weights[0]))))

@@ -65,7 +65,8 @@ def make_tree_classifier(
     at least (1 + alpha) * threshold are found above and all of less than (1 - alpha) * threshold are not. This takes
     alpha * threshold of at least the noise's reach; where that fails an `AccuracyWarning` says by how much, and the
     privacy still holds. Never, whatever the noise, is a node found above that weighs less than the threshold minus
-    that reach. A `mass` below `threshold` finds nothing above, draws nothing and costs nothing.
+    that reach. Leaf counts below 0 are taken as 0, and a node weighs the sum of those. A `mass` below `threshold` finds
+    nothing above, draws nothing and costs nothing.
 
     `roots` are the ids of the nodes whose whole subtrees are to be classified, by default the tree's root. None may
     be below another: so no two trees share a leaf, and the forest costs what one tree does.
@@ -131,7 +132,7 @@ def make_tree_classifier(
     forest = order.whole() if roots is None else order.rooted_at(roots)
 
     def function(data: Any) -> NodeClasses:
-        weights = tree.sum(space.read(data))[order.nodes]
+        weights = tree.sum(space.read_people(data))[order.nodes]
         found = forest.members[classify(order, forest, weights, run)]
         above = np.zeros(tree.node_count, dtype=np.bool_)
         above[order.nodes[found]] = True

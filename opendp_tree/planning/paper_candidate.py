@@ -54,9 +54,11 @@ def paper_candidate(facts: TreeFacts, budget: Budget, alpha: float) -> Candidate
         statement = PrivacyStatement("clipped_estimator", "", 1, {}, parameters)
 
         def release(estimates: object) -> TreeRelease:
-            # An estimate is within two radii of the truth, always.
+            # An estimate is within two radii of the truth, always. Floats do not hold all integers beyond 2**53:
+            # outward by more than all roundings.
             found = np.asarray(estimates, dtype=np.float64)
-            return TreeRelease(tree, found, np.maximum(found - 2 * radius, 0), found + 2 * radius, 1.0, statement)
+            reach = 2.0 * radius + np.where(np.abs(found) + radius > 2**51, (np.abs(found) + radius) * 2.0**-50, 0.0)
+            return TreeRelease(tree, found, np.maximum(found - reach, 0), found + reach, 1.0, statement)
 
         return clipped >> make_function(release)
 
