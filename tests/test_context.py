@@ -139,6 +139,21 @@ def test_a_release_is_a_measurement_like_any_other():
     assert queryable.privacy_loss(1) == counts.map(1)
 
 
+def test_steps_that_see_other_rows_or_fail_are_refused_by_both_contexts_and_cost_nothing():
+    codes = pl.col("user").cut([1.0]).to_physical().alias("country")
+    for context in contexts(PERSON, PAIR, split_evenly_over=1):
+        refused = [
+            context.query().filter((pl.col("country") == "be").replace_strict({False: True})),
+            context.query().with_columns(codes),
+            context.query().truncate_per_group(1, None, "first"),
+            context.query().filter(pl.int_range(pl.len()).over("user") < 1),
+        ]
+        for query in refused:
+            with pytest.raises(ValueError, match="must be row-wise and never fail"):
+                tree_counts(query, by="country")
+        assert tree_counts(context.query().truncate_per_group(1), by="country").release() is not None
+
+
 def test_tree_counts_becomes_a_method_of_all_queries():
     register()
     register()
