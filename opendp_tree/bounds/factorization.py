@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 
 from opendp_tree._arguments import check_integer, check_positive
+from opendp_tree._types import Floats
 from opendp_tree.theorems.factorization import balanced_gamma_squared, unbiased_rmse
 from opendp_tree.theorems.interval import sqrt_down, sqrt_up
 from opendp_tree.trees.least_squares import LeastSquares, TreeLayout
@@ -21,7 +21,6 @@ from opendp_tree.trees.tree import Tree
 
 __all__ = ["FactorizationBound", "certified_nuclear_norm", "factorization_bound", "unbiased_error_lower_bound"]
 
-Floats = npt.NDArray[np.float64]
 
 MOST_NODES = 4096
 """Of trees that are not complete; a decomposition takes time with the third power of this."""

@@ -8,7 +8,6 @@ from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 from opendp.measures import approximate, max_divergence
 from opendp.metrics import l1_distance
 from opendp.mod import Domain, Measurement, Metric, assert_features
@@ -16,6 +15,7 @@ from opendp.mod import Domain, Measurement, Metric, assert_features
 from opendp_tree import noise, saturate
 from opendp_tree._arguments import check_choice, check_integer, check_probability, check_scale, read_distance
 from opendp_tree._opendp import make_measurement, to_then
+from opendp_tree._types import Bools, Floats, Ints
 from opendp_tree.measurements.cell_intervals import noise_bounds, residual_bounds
 from opendp_tree.measurements.partition_plan import PartitionPlan, plan_partition
 from opendp_tree.measurements.partition_walk import Cells, PartitionWalk
@@ -33,9 +33,6 @@ from opendp_tree.trees.open_tree import OpenTree, SparseCounts
 from opendp_tree.trees.tree import Tree
 
 __all__ = ["make_partition_estimator", "then_partition_estimator"]
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 
 def make_partition_estimator(
@@ -208,9 +205,7 @@ class _Setting:
         is_cell = keys.levels[firsts] == levels
         return self._release(held, lasts - firsts, is_cell, keys.nodes(firsts, levels))
 
-    def _release(
-        self, held: Ints, number: Ints, is_cell: npt.NDArray[np.bool_], nodes: OpenNodes | None
-    ) -> TreeRelease:
+    def _release(self, held: Ints, number: Ints, is_cell: Bools, nodes: OpenNodes | None) -> TreeRelease:
         lower, upper = self._interval(held.astype(np.float64), number, is_cell)
         # A cell holds at least so many people for sure: an estimate raised to that is no further from the truth.
         least = number * float(self.plan.shape.doubt)
@@ -231,7 +226,7 @@ class _Setting:
             hidden=hidden,
         )
 
-    def _interval(self, held: Floats, number: Ints, is_cell: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
+    def _interval(self, held: Floats, number: Ints, is_cell: Bools) -> tuple[Floats, Floats]:
         plan, miss = self.plan, 1 - self.confidence
         least = number * float(plan.shape.doubt)
         if self.cap is not None:

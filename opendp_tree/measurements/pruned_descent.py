@@ -10,7 +10,6 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from opendp.measures import approximate, max_divergence, zero_concentrated_divergence
 from opendp.metrics import l1_distance
 from opendp.mod import Domain, ExtrinsicDomain, Measurement, Metric, assert_features
@@ -19,6 +18,7 @@ from opendp_tree import noise as noises
 from opendp_tree import saturate
 from opendp_tree._arguments import check_choice, check_integer, check_probability, check_scale, read_distance
 from opendp_tree._opendp import make_measurement, to_then
+from opendp_tree._types import Ints
 from opendp_tree.measurements.pruned_intervals import PrunedIntervals
 from opendp_tree.measurements.tree_noise import check_weights, level_scales, one_or_all
 from opendp_tree.releases.release import PrivacyStatement, TreeRelease
@@ -37,8 +37,6 @@ from opendp_tree.trees.open_tree import OpenTree, SparseCounts
 from opendp_tree.trees.tree import Tree
 
 __all__ = ["make_pruned_descent", "then_pruned_descent"]
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

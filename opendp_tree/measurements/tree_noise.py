@@ -10,12 +10,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from opendp.metrics import l1_distance
 from opendp.mod import Domain, Metric
 
 from opendp_tree import saturate
 from opendp_tree._arguments import check_scale
+from opendp_tree._types import Ints
 from opendp_tree.postprocess.consistent import Consistency
 from opendp_tree.releases.release import PrivacyStatement, TreeRelease
 from opendp_tree.theorems.consistent import gaussian_multiplier
@@ -23,7 +23,6 @@ from opendp_tree.trees.domains import CountSpace, check_metric
 from opendp_tree.trees.least_squares import LARGEST_VARIANCE, LEAST_VARIANCE
 from opendp_tree.trees.tree import Tree
 
-Ints = npt.NDArray[np.int64]
 Draw = Callable[[float, int], Ints]
 
 

@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from opendp_tree._types import Bools, Ints
 from opendp_tree.trees.tree import Tree
-
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 __all__ = ["Forest", "LevelOrder"]
 

@@ -9,13 +9,13 @@ from numbers import Rational
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from opendp.measures import approximate, max_divergence
 from opendp.metrics import l1_distance
 from opendp.mod import Domain, Measurement, Metric, assert_features
 
 from opendp_tree._arguments import check_positive, check_probability, check_scale, read_distance
 from opendp_tree._opendp import make_measurement, to_then
+from opendp_tree._types import Ints
 from opendp_tree.paper.forest import Forest, LevelOrder
 from opendp_tree.paper.tree_classifier import AccuracyWarning, classify, fitting, shortfall
 from opendp_tree.saturate import LIMIT
@@ -26,8 +26,6 @@ from opendp_tree.trees.domains import CountSpace, check_metric
 from opendp_tree.trees.tree import Tree
 
 __all__ = ["make_ladder_estimator", "then_ladder_estimator"]
-
-Ints = npt.NDArray[np.int64]
 
 
 def make_ladder_estimator(

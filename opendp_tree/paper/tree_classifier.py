@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from opendp.measures import approximate, max_divergence
 from opendp.metrics import l1_distance
 from opendp.mod import Domain, Measurement, Metric, assert_features
@@ -17,6 +16,7 @@ from opendp.mod import Domain, Measurement, Metric, assert_features
 from opendp_tree import noise, saturate
 from opendp_tree._arguments import check_positive, check_probability, check_scale, read_distance
 from opendp_tree._opendp import make_measurement, to_then
+from opendp_tree._types import Bools, Ints
 from opendp_tree.paper.forest import Forest, LevelOrder
 from opendp_tree.theorems.classification import Classifier, Round, classification_threshold, classifier
 from opendp_tree.theorems.group_privacy import group_loss
@@ -24,9 +24,6 @@ from opendp_tree.trees.domains import CountSpace, check_metric
 from opendp_tree.trees.tree import Tree
 
 __all__ = ["AccuracyWarning", "NodeClasses", "make_tree_classifier", "then_tree_classifier"]
-
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 
 class AccuracyWarning(UserWarning):

@@ -9,9 +9,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from opendp_tree._arguments import check_choice
+from opendp_tree._types import Floats
 from opendp_tree.bounds.lower_bounds import error_lower_bound
 from opendp_tree.planning.budget import Budget
 from opendp_tree.planning.candidate import Candidate
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Plan", "plan", "plan_depths"]
 
-Floats = npt.NDArray[np.float64]
 CANDIDATES: dict[str, Callable[[TreeFacts, Budget, float], Candidate]] = {
     "laplace": partial(noise_candidate, noise="laplace", consistent=False),
     "laplace, least squares": partial(noise_candidate, noise="laplace", consistent=True),

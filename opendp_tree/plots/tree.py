@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from opendp_tree._arguments import check_choice, check_integer
-from opendp_tree.plots.nodes import Floats, Nodes, own_area, read_nodes
+from opendp_tree._types import Floats
+from opendp_tree.plots.nodes import Nodes, own_area, read_nodes
 from opendp_tree.plots.style import (
     INK,
     MUTED,

@@ -21,7 +21,6 @@ from opendp_tree.trees.tree import Tree
 
 __all__ = ["Consistency", "make_consistent", "then_consistent"]
 
-Floats = npt.NDArray[np.float64]
 NOISES = ("gaussian", "laplace", "normal")
 
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from opendp_tree._types import Floats, Ints
 from opendp_tree.trees.least_squares import Level, TreeLayout
 
 __all__ = ["whole_counts"]
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 
 def whole_counts(layout: TreeLayout, values: Floats) -> Floats:

@@ -8,13 +8,12 @@ it is not that of the whole tree at once. Proof: docs/proofs/consistent.md.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from opendp_tree._types import Floats
 from opendp_tree.trees.least_squares import LeastSquares, Level
 
 __all__ = ["nonnegative_descent"]
 
-Floats = npt.NDArray[np.float64]
 
 _UNKNOWN = 1e12  # a child that was not measured takes the change: as if its variance were this many times the others'
 

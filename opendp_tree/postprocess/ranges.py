@@ -7,14 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from opendp_tree._types import Bools, Floats, Ints
 from opendp_tree.releases.release import TreeRelease
 from opendp_tree.trees.least_squares import LeastSquares, TreeLayout
 from opendp_tree.trees.tree import Tree
 
 __all__ = ["RangeCounts", "prefix_counts", "range_counts"]
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -124,7 +122,7 @@ class _Walk:
             sizes[level.inner] = level.sizes
         return cls(release, tree.root, layout.order, first, last, children, sizes)
 
-    def edges(self, a: int, b: int) -> list[tuple[int, slice, npt.NDArray[np.bool_]]]:
+    def edges(self, a: int, b: int) -> list[tuple[int, slice, Bools]]:
         """From the root down, the nodes that a..b covers in part, their children, and which of these are covered."""
         found = []
         level = [0] if self.first[0] < a or b < self.last[0] else []

@@ -9,15 +9,14 @@ from datetime import date, datetime
 from typing import Any, NoReturn
 
 import numpy as np
-import numpy.typing as npt
 
+from opendp_tree._types import Array, Ints
 from opendp_tree.trees.arrays import node_levels
 from opendp_tree.trees.open_nodes import OpenNodes
 from opendp_tree.trees.open_tree import BitKeys, OpenTree
 from opendp_tree.trees.paths import tagged_label
 from opendp_tree.trees.tree import Label, Tree
 
-Ints = npt.NDArray[np.int64]
 FORMAT, VERSION = "opendp-tree release", 1
 _WORD = 2**64 - 1
 
@@ -80,7 +79,7 @@ def read_number(value: Any, name: str) -> int | float:
     raise ValueError(f'"{name}" must hold numbers, or the texts "inf", "-inf" and "nan"')
 
 
-def write_array(array: npt.NDArray[Any] | None) -> list[Any] | None:
+def write_array(array: Array | None) -> list[Any] | None:
     """Numbers or truth values as a list."""
     if array is None:
         return None
@@ -89,7 +88,7 @@ def write_array(array: npt.NDArray[Any] | None) -> list[Any] | None:
     return values if finite else [write_number(value) for value in values]
 
 
-def read_array(values: list[Any], name: str, kind: type, size: int | None = None) -> npt.NDArray[Any]:
+def read_array(values: list[Any], name: str, kind: type, size: int | None = None) -> Array:
     """A list of numbers (`float`), of integers (`int`) or of truth values (`bool`) as an array."""
     if size is not None and len(values) != size:
         raise ValueError(f'"{name}" must hold {size} entries, one for each node; found {len(values)}')

@@ -10,17 +10,15 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from opendp_tree._types import Array, Ints, Words
 from opendp_tree.trees.label_codes import label_series
 from opendp_tree.trees.open_cells import CellKeys
 from opendp_tree.trees.open_nodes import OpenNodes
 from opendp_tree.trees.open_tree import BitKeys, OpenTree
 from opendp_tree.trees.tree import Tree
 
-Ints = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
 OTHER = "(other)"
 BETWEEN = " / "
 _NULL = "(null)"
@@ -78,7 +76,7 @@ def open_rows(tree: OpenTree, nodes: OpenNodes) -> NodeRows:
 
 
 def release_frame(
-    rows: NodeRows, values: Mapping[str, npt.NDArray[Any]], *, public: bool, certain: bool, other: bool
+    rows: NodeRows, values: Mapping[str, Array], *, public: bool, certain: bool, other: bool
 ) -> pl.DataFrame:
     """One row a node, with `values` (`estimate`, `lower`, `upper`, `shown` among them) as columns.
 
@@ -103,15 +101,13 @@ def release_frame(
     return pl.concat([frame, added])[order]
 
 
-def _unexplained(
-    parents: Ints, values: Mapping[str, npt.NDArray[Any]], *, public: bool
-) -> tuple[Ints, dict[str, npt.NDArray[Any]]]:
+def _unexplained(parents: Ints, values: Mapping[str, Array], *, public: bool) -> tuple[Ints, dict[str, Array]]:
     """The rows whose shown children do not explain all of them, and by how much."""
     shown, size = values["shown"], parents.size
     children = np.flatnonzero(shown & (parents >= 0))
     at = parents[children]
 
-    def children_of(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def children_of(array: Array) -> Array:
         return np.bincount(at, array[children], minlength=size)
 
     number = np.bincount(at, minlength=size)
@@ -133,7 +129,7 @@ def _unexplained(
 
 
 def _other_rows(
-    frame: pl.DataFrame, above: Ints, rest: Mapping[str, npt.NDArray[Any]], *, certain: bool, separator: str
+    frame: pl.DataFrame, above: Ints, rest: Mapping[str, Array], *, certain: bool, separator: str
 ) -> pl.DataFrame:
     """The parents' rows made into rows for the rest. Types stay: where a column holds no texts, it has null there."""
     parents = frame[above]

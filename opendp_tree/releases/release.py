@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from opendp_tree._types import Bools, Floats, Ints
 from opendp_tree.releases import format as form
 from opendp_tree.releases.words import cost_words, error_words, tree_words
 from opendp_tree.trees.least_squares import LeastSquares
@@ -20,10 +20,6 @@ if TYPE_CHECKING:
     import polars as pl
 
 __all__ = ["Fit", "PrivacyStatement", "TreeRelease"]
-
-Bools = npt.NDArray[np.bool_]
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from opendp_tree._types import Floats
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.tree import Tree
 
@@ -50,7 +50,7 @@ def cost_words(statement: Mapping[str, Any] | None) -> str:
     return f"Privacy: {loss} ({measure}) for adding or removing {statement['unit'] or rows}."
 
 
-def error_words(confidence: float, reach: npt.NDArray[np.float64], hidden: float | None) -> list[str]:
+def error_words(confidence: float, reach: Floats, hidden: float | None) -> list[str]:
     r"""How wrong it can be, where `reach` is how far each shown node's interval goes from its estimate.
 
     >>> print(*error_words(1.0, np.array([4.0, 4.0, 9.0]), 30.0), sep="\n")

@@ -5,17 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from opendp_tree._types import Bools, Ints, Words
 from opendp_tree.rows.addresses import read_ipv4, read_ipv6
 from opendp_tree.rows.groups import FIRST_DAY, KEY, LAST_DAY, PEOPLE
 from opendp_tree.rows.key import Key
 from opendp_tree.trees.open_tree import OpenTree, SparseCounts
 
-Ints = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
-Bools = npt.NDArray[np.bool_]
 LENGTH = "length"
 
 

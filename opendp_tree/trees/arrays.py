@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Ints = npt.NDArray[np.int64]
+from opendp_tree._types import Ints
 
 
 def check_parents(parents: Sequence[int] | npt.NDArray[np.integer[Any]]) -> Ints:

@@ -9,12 +9,12 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from opendp.domains import atom_domain, vector_domain
 from opendp.mod import AtomDomain, Domain, ExtrinsicDomain, Metric, VectorDomain
 
 from opendp_tree import saturate
 from opendp_tree._opendp import extrinsic_domain
+from opendp_tree._types import Ints
 from opendp_tree.theorems.interval import round_up
 from opendp_tree.trees.occupied import Occupied
 from opendp_tree.trees.open_tree import OpenTree, SparseCounts
@@ -22,7 +22,6 @@ from opendp_tree.trees.tree import Tree
 
 __all__ = ["CountSpace", "leaf_domain", "node_domain"]
 
-Ints = npt.NDArray[np.int64]
 INTEGER_TYPES = ("i32", "i64", "u32", "u64")
 _INTEGER_DISTANCES = ("i32", "i64", "u32", "u64", "usize")
 

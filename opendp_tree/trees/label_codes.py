@@ -7,15 +7,15 @@ from datetime import date
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from opendp_tree._arguments import is_text
+from opendp_tree._types import Ints
 
 _TEXTS = (pl.String, pl.Categorical, pl.Enum)
 
 
-Coded = tuple[npt.NDArray[np.int64], tuple[Any, ...]]
+Coded = tuple[Ints, tuple[Any, ...]]
 """Rows of codes, one column a level, in which -1 ends a row; and for each level the labels that its codes stand for."""
 
 
@@ -48,7 +48,7 @@ def code_columns(keys: Any, names: Sequence[str]) -> Coded:
     return codes, tuple(labels)
 
 
-def code_paths(keys: Any, separator: str, count: int) -> tuple[Coded, npt.NDArray[np.int64]]:
+def code_paths(keys: Any, separator: str, count: int) -> tuple[Coded, Ints]:
     """Texts, split at a separator, and how often each row of codes occurs; what is no text is left out."""
     given = keys if isinstance(keys, pl.Series) else pl.Series(list(keys), dtype=pl.Object)
     if given.dtype != pl.String:
@@ -60,7 +60,7 @@ def code_paths(keys: Any, separator: str, count: int) -> tuple[Coded, npt.NDArra
     return codes, distinct["people"].to_numpy().astype(np.int64)
 
 
-def decode(labels: Any, codes: npt.NDArray[np.int64]) -> pl.Series:
+def decode(labels: Any, codes: Ints) -> pl.Series:
     """The labels of one level; null where a key ended. Depends on no label but those asked for."""
     asked = codes[codes >= 0]
     # Built anew from values: a slice or a gather of texts would keep the buffers of all others alive. Times go through
@@ -81,7 +81,7 @@ def record_frame(columns: Mapping[str, Sequence[Any]]) -> pl.DataFrame:
     return pl.DataFrame(dict(columns), strict=False)
 
 
-def code_labels(column: pl.Series, *, ends: bool = False) -> tuple[npt.NDArray[np.int64], pl.Series]:
+def code_labels(column: pl.Series, *, ends: bool = False) -> tuple[Ints, pl.Series]:
     """Codes in the order of the labels; null ends a key (-1), or is a label of its own."""
     labels = column.unique().sort(nulls_last=False)
     if ends:

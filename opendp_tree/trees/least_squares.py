@@ -12,12 +12,11 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from opendp_tree._types import Bools, Floats, Ints
 from opendp_tree.trees.tree import Tree
 
 __all__ = ["LeastSquares", "Level", "TreeLayout", "check_variances"]
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 LEAST_VARIANCE, LARGEST_VARIANCE = 1e-100, 1e100
@@ -100,7 +99,7 @@ class LeastSquares:
     """The best linear unbiased estimator for one tree and one set of variances."""
 
     layout: TreeLayout
-    measured: npt.NDArray[np.bool_] | None
+    measured: Bools | None
     """Which places carry a measurement; None if all do."""
     below: Floats
     """At each place the variance of the best estimate from the nodes at and below it."""

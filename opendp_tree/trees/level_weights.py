@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from opendp_tree._arguments import check_choice
+from opendp_tree._types import Floats
 from opendp_tree.trees.least_squares import LeastSquares, TreeLayout
 from opendp_tree.trees.tree import Tree
 
 __all__ = ["choose_level_weights"]
 
-Floats = npt.NDArray[np.float64]
 
 _FIRST_STEP, _LAST_STEP = 0.8, 0.02  # in the logarithm of a weight
 _FURTHEST = 4.0  # no level gets less than a few thousandths of another: its noise would only be drawn in vain

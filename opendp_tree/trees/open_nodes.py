@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from opendp_tree._types import Ints
 from opendp_tree.trees.open_tree import BitKeys
 
 __all__ = ["OpenNodes"]
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

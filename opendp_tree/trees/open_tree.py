@@ -7,16 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from opendp_tree._arguments import check_choice, check_integer, check_names
+from opendp_tree._types import Bools, Ints, Words
 from opendp_tree.saturate import range_sums
 from opendp_tree.trees.occupied import Occupied
 
 __all__ = ["OpenTree", "SparseCounts"]
-
-Ints = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
@@ -164,7 +161,7 @@ class BitKeys:
 class LabelKeys:
     """Sorted keys as rows of codes, one column a level, with the labels that the codes stand for; -1 ends a key."""
 
-    codes: npt.NDArray[np.int64]
+    codes: Ints
     labels: tuple[Any, ...]
 
 
@@ -189,7 +186,7 @@ class SparseCounts:
 
     @classmethod
     def of_sorted(
-        cls, tree: OpenTree, new: npt.NDArray[np.bool_], lengths: Ints, labels: tuple[Any, ...], people: Ints
+        cls, tree: OpenTree, new: Bools, lengths: Ints, labels: tuple[Any, ...], people: Ints
     ) -> SparseCounts:
         """Counts from rows of labels that are in order, for `people` each.
 

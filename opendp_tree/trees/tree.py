@@ -12,11 +12,11 @@ import numpy.typing as npt
 
 from opendp_tree import saturate
 from opendp_tree._arguments import check_names
+from opendp_tree._types import Array, Ints
 from opendp_tree.trees.arrays import check_parents, node_levels, subtree_ranges
 from opendp_tree.trees.occupied import Occupied
 from opendp_tree.trees.paths import Label, Path, read_paths, tagged_label
 
-Ints = npt.NDArray[np.int64]
 __all__ = ["Label", "Path", "Tree"]
 
 
@@ -286,7 +286,7 @@ class Tree:
         """The path of every leaf, in the order of leaf counts."""
         return [self.path(leaf) for leaf in self.leaves.tolist()]
 
-    def draw(self, values: Sequence[object] | npt.NDArray[Any] | None = None, *, max_nodes: int = 60) -> str:
+    def draw(self, values: Sequence[object] | Array | None = None, *, max_nodes: int = 60) -> str:
         """The tree as text, at most `max_nodes` lines, with a value beside each node if given.
 
         >>> print(Tree.balanced(branching=2, depth=2).draw([3, 1, 2]))
