@@ -16,7 +16,7 @@ from opendp_tree._arguments import check_integer, check_positive
 from opendp_tree._types import Floats
 from opendp_tree.theorems.factorization import balanced_gamma_squared, unbiased_rmse
 from opendp_tree.theorems.interval import sqrt_down, sqrt_up
-from opendp_tree.trees.least_squares import LeastSquares, TreeLayout
+from opendp_tree.trees.least_squares import LeastSquares
 from opendp_tree.trees.tree import Tree
 
 __all__ = ["FactorizationBound", "certified_nuclear_norm", "factorization_bound", "unbiased_error_lower_bound"]
@@ -60,7 +60,7 @@ def factorization_bound(tree: Tree) -> FactorizationBound:
     """
     if not isinstance(tree, Tree):
         raise TypeError(f"tree ({type(tree).__name__}) must be a Tree. Hint: Tree.from_parents or Tree.from_paths")
-    variances = LeastSquares.of(TreeLayout.of(tree), np.ones(tree.node_count)).variances
+    variances = LeastSquares.of(tree, np.ones(tree.node_count)).variances
     equal = math.sqrt(tree.depth * float(variances.max()))
     branching = _branching(tree)
     if branching is not None:

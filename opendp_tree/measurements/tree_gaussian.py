@@ -81,7 +81,7 @@ def make_tree_gaussian(
 
     function = work.function(
         noise.gaussian,
-        lambda: statement_of(work, scale=scale, measure="zero_concentrated_divergence", loss={"rho": privacy_map(1)}),
+        lambda: statement_of(work, scale=scale, measure=zero_concentrated_divergence(), loss={"rho": privacy_map(1)}),
     )
     return make_measurement(input_domain, input_metric, zero_concentrated_divergence(), function, privacy_map)
 

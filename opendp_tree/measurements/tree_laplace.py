@@ -79,7 +79,7 @@ def make_tree_laplace(
 
     function = work.function(
         noise.laplace,
-        lambda: statement_of(work, scale=scale, measure="max_divergence", loss={"epsilon": privacy_map(1)}),
+        lambda: statement_of(work, scale=scale, measure=max_divergence(), loss={"epsilon": privacy_map(1)}),
     )
     return make_measurement(input_domain, input_metric, max_divergence(), function, privacy_map)
 

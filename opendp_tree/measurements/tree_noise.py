@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 from opendp.metrics import l1_distance
-from opendp.mod import Domain, Metric
+from opendp.mod import Domain, Measure, Metric
 
 from opendp_tree import saturate
 from opendp_tree._arguments import check_scale
+from opendp_tree._opendp import measure_name
 from opendp_tree._types import Ints
 from opendp_tree.postprocess.consistent import Consistency
 from opendp_tree.releases.release import PrivacyStatement, TreeRelease
@@ -188,10 +189,10 @@ def one_or_all(values: Sequence[int | float]) -> str:
     return ", ".join(f"{value}" for value in shown)
 
 
-def statement_of(noise: TreeNoise, *, scale: float, measure: str, loss: dict[str, float]) -> PrivacyStatement:
+def statement_of(noise: TreeNoise, *, scale: float, measure: Measure, loss: dict[str, float]) -> PrivacyStatement:
     """What a release cost, at distance 1."""
     parameters: dict[str, int | float | str | None] = {
         "scale": float(scale),
         "level_scales": one_or_all(noise.scales),
     }
-    return PrivacyStatement(f"tree_{noise.noise}", measure, 1, loss, parameters)
+    return PrivacyStatement(f"tree_{noise.noise}", measure_name(measure), 1, loss, parameters)

@@ -84,7 +84,7 @@ class Plan:
         >>> plan(6, epsilon=1.0, delta=1e-6, alpha=0.1, nodes="open").to_frame()["mechanism"].to_list()[0]
         'partition'
         """
-        from opendp_tree.trees.label_codes import record_frame
+        from opendp_tree.trees.label_keys import record_frame
 
         return record_frame(
             {
@@ -104,7 +104,7 @@ class Plan:
 
         Without `weights`, from 1 to where even the worst mechanism's noise is forgiven.
         """
-        from opendp_tree.trees.label_codes import record_frame
+        from opendp_tree.trees.label_keys import record_frame
 
         possible = [each for each in self.candidates if each.feasible]
         at = self._weights(possible) if weights is None else np.asarray(weights, dtype=np.float64)
@@ -195,7 +195,7 @@ def plan_depths(
     >>> plan_depths([3, 12], epsilon=1.0, nodes="public").filter(mechanism="laplace")["error"].round(1).to_list()
     [4.2, 17.0]
     """
-    from opendp_tree.trees.label_codes import record_frame
+    from opendp_tree.trees.label_keys import record_frame
 
     budget = Budget.of(epsilon=epsilon, delta=delta, rho=rho, d_in=d_in)
     rows = [

@@ -183,12 +183,8 @@ def _label(path: str, parent: str) -> str:
 
 def _parents(release: TreeRelease, other: Bools) -> Ints:
     """For each row of the frame its parent's row, or -1. Rows "(other)" follow their siblings."""
-    if isinstance(release.tree, Tree):
-        from opendp_tree.releases.frame import public_rows
-
-        above = public_rows(release.tree)[0].parents
-    else:
-        above = release.parents  # the frame keeps the order of an open tree's arrays
+    # The frame keeps the order of an open tree's arrays.
+    above = release.tree.level_order.parents if isinstance(release.tree, Tree) else release.parents
     place = np.append(np.flatnonzero(~other), -1)
     parents = np.empty(other.size, dtype=np.int64)
     parents[~other] = place[above]

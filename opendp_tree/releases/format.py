@@ -12,13 +12,13 @@ import numpy as np
 
 from opendp_tree._types import Array, Ints
 from opendp_tree.trees.arrays import node_levels
-from opendp_tree.trees.open_nodes import OpenNodes
-from opendp_tree.trees.open_tree import BitKeys, OpenTree
+from opendp_tree.trees.bit_keys import BitKeys, words_of
+from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.paths import tagged_label
+from opendp_tree.trees.shown_nodes import ShownNodes
 from opendp_tree.trees.tree import Label, Tree
 
 FORMAT, VERSION = "opendp-tree release", 1
-_WORD = 2**64 - 1
 
 
 def write_text(parts: Mapping[str, Any]) -> str:
@@ -161,19 +161,34 @@ def _read_label(written: Any) -> Label:
         ) from None
 
 
-def write_nodes(tree: OpenTree, nodes: OpenNodes) -> dict[str, Any]:
-    """The nodes of an open tree: each one's parent, and its own label or its prefix in hexadecimal digits."""
+def write_nodes(nodes: ShownNodes) -> dict[str, Any]:
+    """The nodes of an open tree: each one's parent, and its own label or its prefix in hexadecimal digits.
+
+    Parameters
+    ----------
+    nodes
+        The nodes that are shown.
+    """
     parents = {"parents": nodes.parents.tolist()}
     if nodes.words is None:
         from opendp_tree.releases.labels import write_labels
 
         return {**parents, "labels": [write_labels(labels) for labels in nodes.labels]}
-    high, low = (word.tolist() for word in nodes.words.to_the_right(tree.width))
+    assert isinstance(nodes.tree, OpenTree)
+    high, low = (word.tolist() for word in nodes.words.to_the_right(nodes.tree.width))
     return {**parents, "prefixes": [f"{(upper << 64) | lower:x}" for upper, lower in zip(high, low, strict=True)]}
 
 
-def read_nodes(tree: OpenTree, described: Mapping[str, Any]) -> OpenNodes:
-    """The nodes that `write_nodes` wrote, once they are sure to be nodes of the tree."""
+def read_nodes(tree: OpenTree, described: Mapping[str, Any]) -> ShownNodes:
+    """The nodes that `write_nodes` wrote, once they are sure to be nodes of the tree.
+
+    Parameters
+    ----------
+    tree
+        The open tree.
+    described
+        What `write_nodes` gives, as read from JSON.
+    """
     parents = read_array(part(described, "parents", list), "parents", int)
     rising = bool((parents[1:] >= np.maximum(parents[:-1], 0)).all() and (parents < np.arange(parents.size)).all())
     if not rising or (parents.size and parents[0] != -1):
@@ -182,18 +197,17 @@ def read_nodes(tree: OpenTree, described: Mapping[str, Any]) -> OpenNodes:
     if levels.size and levels[-1] >= tree.depth:
         raise ValueError(f'"parents" must not go deeper than the tree, whose depth is {tree.depth}')
     if tree.kind == "bits":
-        return OpenNodes(
-            levels, parents, words=_read_prefixes(tree, part(described, "prefixes", list), levels, parents)
-        )
+        words = _read_prefixes(tree, part(described, "prefixes", list), levels, parents)
+        return ShownNodes(tree, levels, parents, words=words)
     from opendp_tree.releases.labels import read_labels
 
-    found = part(described, "labels", list)
-    if len(found) != tree.depth - 1 or not all(isinstance(labels, dict) for labels in found):
+    columns = part(described, "labels", list)
+    if len(columns) != tree.depth - 1 or not all(isinstance(labels, dict) for labels in columns):
         raise ValueError(f'"labels" must hold {tree.depth - 1} objects, one for each level below the root')
-    series = tuple(read_labels(labels) for labels in found)
+    series = tuple(read_labels(labels) for labels in columns)
     if [labels.len() for labels in series] != np.bincount(levels, minlength=tree.depth)[1:].tolist():
         raise ValueError('"labels" must hold one label for each node of a level')
-    return OpenNodes(levels, parents, series)
+    return ShownNodes(tree, levels, parents, series)
 
 
 def _read_prefixes(tree: OpenTree, texts: list[Any], levels: Ints, parents: Ints) -> BitKeys:
@@ -203,8 +217,7 @@ def _read_prefixes(tree: OpenTree, texts: list[Any], levels: Ints, parents: Ints
         raise ValueError('"prefixes" must be texts of hexadecimal digits') from None
     if len(keys) != levels.size or any(not 0 <= key < 1 << tree.width for key in keys):
         raise ValueError(f'"prefixes" must hold one number of {tree.width} bits for each node')
-    high, low = (np.array(part, dtype=np.uint64) for part in ([k >> 64 for k in keys], [k & _WORD for k in keys]))
-    words = BitKeys.of_integers(high, low, tree.width)
+    words = BitKeys.of_integers(*words_of(keys), tree.width)
     below = np.flatnonzero(parents >= 0)
     inside = words[below].common_bits(words[parents[below]]) >= tree.bits_at(levels[parents[below]])
     exact = words.first(tree.bits_at(levels))

@@ -12,8 +12,8 @@ from opendp_tree._types import Bools, Floats, Ints
 from opendp_tree.releases import format as form
 from opendp_tree.releases.words import cost_words, error_words, tree_words
 from opendp_tree.trees.least_squares import LeastSquares
-from opendp_tree.trees.open_nodes import OpenNodes
 from opendp_tree.trees.open_tree import OpenTree
+from opendp_tree.trees.shown_nodes import ShownNodes
 from opendp_tree.trees.tree import Tree
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class TreeRelease:
     statement: PrivacyStatement | None
     cells: Ints | None = None
     """The number of cells at or below a node, if the mechanism has cells."""
-    nodes: OpenNodes | None = None
+    nodes: ShownNodes | None = None
     """For an open tree: which nodes are shown."""
     fit: Fit | None = None
     """If estimates come from least squares."""
@@ -124,20 +124,19 @@ class TreeRelease:
          (2, 'be', 'ghent', 'be / ghent', 70.0),
          (2, 'be', '(other)', 'be / (other)', 20.0)]
         """
-        from opendp_tree.releases.frame import open_rows, public_rows, release_frame
+        from opendp_tree.releases.frame import release_frame
 
+        nodes, order = self.nodes, np.arange(self.estimates.size)
         if isinstance(self.tree, Tree):
-            rows, order = public_rows(self.tree)
-        else:
-            assert self.nodes is not None
-            rows, order = open_rows(self.tree, self.nodes), np.arange(self.nodes.size)
+            nodes, order = ShownNodes.of_tree(self.tree), self.tree.level_order.nodes
+        assert nodes is not None
         numbers = {"estimate": self.estimates, "lower": self.lower, "upper": self.upper}
         columns: dict[str, Any] = {name: array.astype(np.float64, copy=False) for name, array in numbers.items()}
         if self.cells is not None:
             columns["cells"] = self.cells
         columns["shown"] = np.ones(order.size, dtype=np.bool_) if self.shown is None else self.shown
         values = {name: array[order] for name, array in columns.items()}
-        return release_frame(rows, values, public=self.nodes is None, certain=self.confidence == 1, other=other)
+        return release_frame(nodes, values, certain=self.confidence == 1, other=other)
 
     def to_json(self) -> str:
         """The release as a text that `from_json` reads: docs/release_format.md. All but `fit`."""
@@ -146,9 +145,7 @@ class TreeRelease:
             for name in ("loss", "parameters"):
                 statement[name] = {key: _write_value(value) for key, value in statement[name].items()}
         arrays = {name: form.write_array(getattr(self, name)) for name in ("estimates", "lower", "upper")}
-        nodes = None
-        if isinstance(self.tree, OpenTree) and self.nodes is not None:
-            nodes = form.write_nodes(self.tree, self.nodes)
+        nodes = None if self.nodes is None else form.write_nodes(self.nodes)
         return form.write_text(
             {
                 "statement": statement,
@@ -198,7 +195,7 @@ class TreeRelease:
         """The release in words: what was released, at what cost, and how wrong it can be.
 
         >>> tree = Tree.from_paths([("be", "ghent"), ("lu",)], names=["country", "city"])
-        >>> statement = PrivacyStatement("tree_laplace", "max_divergence", 1, {"epsilon": 1.0}, {})
+        >>> statement = PrivacyStatement("tree_laplace", "max_divergence()", 1, {"epsilon": 1.0}, {})
         >>> noisy = np.array([50.0, 30.0, 30.0, 20.0])
         >>> print(TreeRelease(tree, noisy, noisy - 9, noisy + 9, 0.95, statement).describe())
         Counts of all 4 nodes of a public tree of depth 3 (country / city).

@@ -16,7 +16,7 @@ from opendp_tree.rows.key import Key
 from opendp_tree.rows.key_columns import read_labels, read_words
 from opendp_tree.rows.lookup import Lookup
 from opendp_tree.saturate import range_sums
-from opendp_tree.trees.open_tree import SparseCounts
+from opendp_tree.trees.sparse_counts import SparseCounts
 
 LEAF = "leaf"
 

@@ -10,28 +10,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opendp_tree import OpenTree, Tree, TreeRelease
-from opendp_tree.releases.frame import public_rows
-from opendp_tree.trees.open_cells import cell_keys
+from opendp_tree.releases.node_columns import node_columns
+from opendp_tree.trees.shown_nodes import ShownCells, ShownNodes
 from tests.trees.test_tree import parents
 
 
 def release_of(tree, keys, estimates=None, **options):
     """A release that shows every node of an open tree that holds a key, with its count as the estimate."""
     counts = tree.count(keys)
-    cells, _ = cell_keys(counts, np.arange(counts.occupied.counts.size), counts.occupied.levels)
-    levels, firsts, lasts = cells.shown()
+    cells = ShownCells.of(counts, np.arange(counts.occupied.counts.size), counts.occupied.levels)
     total = np.concatenate(([0], np.cumsum(counts.occupied.counts)))
-    count = (total[lasts] - total[firsts]).astype(float) if estimates is None else np.array(estimates, dtype=float)
+    sums = total[cells.lasts] - total[cells.firsts]
+    count = sums.astype(float) if estimates is None else np.array(estimates, dtype=float)
     settings = {"confidence": 0.9, "statement": None, **options}
-    return TreeRelease(tree, count, count - 1, count + 1, nodes=cells.nodes(firsts, levels), **settings)
+    return TreeRelease(tree, count, count - 1, count + 1, nodes=cells.nodes, **settings)
 
 
 @given(parents())
 def test_rows_of_public_trees_spell_out_every_path(up):
     plain = Tree.from_parents(up)
     tree = Tree(plain.parents.copy(), tuple(None if p < 0 else f"n{i}" for i, p in enumerate(up)))
-    rows, order = public_rows(tree)
-    frame = pl.DataFrame([*rows.places, rows.path]) if rows.places else pl.DataFrame([rows.path])
+    rows, order = ShownNodes.of_tree(tree), tree.level_order.nodes
+    frame = pl.DataFrame(node_columns(rows))
     for node, level, (*labels, path) in zip(order.tolist(), rows.levels.tolist(), frame.rows(), strict=True):
         assert level == tree.node_levels[node] == len(tree.path(node))
         assert [label for label in labels if label is not None] == list(tree.path(node))
@@ -241,9 +241,7 @@ def test_released_frames_carry_no_other_labels_in_their_memory():
     rows += [(f"a private region, number {i}", "x") for i in range(50)] + [("a public label, long enough", "town")] * 9
     counts = tree.count(pl.DataFrame(rows, schema=["one", "two"], orient="row"))
     place = int(np.flatnonzero(counts.occupied.counts == 9)[0])
-    cells, _ = cell_keys(counts, np.array([place]), np.array([2]))
-    levels, firsts, _ = cells.shown()
-    nodes = cells.nodes(firsts, levels)
+    nodes = ShownCells.of(counts, np.array([place]), np.array([2])).nodes
     values = np.array([109.0, 59.0, 9.0])
     release = TreeRelease(tree, values, values, values, 0.9, None, nodes=nodes)
     frame = release.to_frame()

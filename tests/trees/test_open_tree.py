@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from opendp_tree import OpenTree
 from opendp_tree._arguments import RESERVED
-from opendp_tree.trees.open_tree import SparseCounts
+from opendp_tree.trees.sparse_counts import SparseCounts
 
 
 def common_bits(a, b, width):
