@@ -52,7 +52,7 @@ class ShownNodes:
             return cls(tree, levels, parents, words=counts.keys[firsts].first(tree.bits_at(levels)))
         from opendp_tree.trees.label_keys import labels_at
 
-        by_level = _by_level(levels, firsts, tree.depth)
+        by_level = _by_level(levels, counts.keys.rows[firsts], tree.depth)
         labels = tuple(labels_at(own, rows) for own, rows in zip(counts.keys.columns, by_level, strict=True))
         return cls(tree, levels, parents, labels)
 

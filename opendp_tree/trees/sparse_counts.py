@@ -18,13 +18,15 @@ __all__ = ["LabelKeys", "SparseCounts"]
 
 @dataclass(frozen=True)
 class LabelKeys:
-    """Sorted keys as columns of labels, one for each level below the root, with one label for each key.
+    """Sorted keys as rows of columns of labels, one column for each level below the root.
 
     A column is a Polars series; or a list, where labels of one level may have several types. Below a key's own level
     it has null.
     """
 
     columns: tuple[Any, ...]
+    rows: Ints
+    """For each key the row where its labels stand: labels stay where they were read."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,9 @@ class SparseCounts:
         return cls._of(tree, np.full(counts.size, tree.depth - 1), meets, counts, keys)
 
     @classmethod
-    def of_labels(cls, tree: OpenTree, columns: Any, lengths: Ints, people: Ints, *, names: Any = None) -> SparseCounts:
+    def of_labels(
+        cls, tree: OpenTree, columns: Any, lengths: Ints, people: Ints, *, labels: Any = None
+    ) -> SparseCounts:
         """Counts from rows of labels, in any order, which may repeat.
 
         Parameters
@@ -75,18 +79,16 @@ class SparseCounts:
             How many labels each row has.
         people
             How many people each row stands for.
-        names
-            For each level a list that says what its labels are, if `columns` hold places in that list. By default the
-            labels are in the columns.
+        labels
+            The labels themselves, a list for each level, if `columns` only hold numbers that sort as they do. By
+            default the labels are in the columns.
         """
         from opendp_tree.trees.label_keys import sort_labels
 
-        frame, meets, lengths, people = sort_labels(columns, lengths, people)
-        firsts, counts = _merged(meets < len(frame.columns), frame.height, people)
-        keys: list[Any] = (frame if firsts.size == frame.height else frame[firsts]).get_columns()
-        if names is not None:
-            keys = [[None if at is None else own[at] for at in key] for key, own in zip(keys, names, strict=True)]
-        return cls._of(tree, lengths[firsts], meets[firsts[1:] - 1], counts, LabelKeys(tuple(keys)))
+        order, meets = sort_labels(columns)
+        firsts, counts = _merged(meets < len(columns), order.size, people[order])
+        keys = LabelKeys(tuple(columns if labels is None else labels), order[firsts])
+        return cls._of(tree, lengths[keys.rows], meets[firsts[1:] - 1], counts, keys)
 
     @classmethod
     def _of(cls, tree: OpenTree, levels: Ints, meets: Ints, counts: Ints, keys: BitKeys | LabelKeys) -> SparseCounts:

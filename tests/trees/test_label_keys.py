@@ -1,6 +1,8 @@
 import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from opendp_tree import OpenTree
 from opendp_tree.trees.label_keys import count_labels, label_series, labels_at, sort_labels, split_paths
@@ -28,11 +30,17 @@ def test_a_level_without_labels_is_one_of_texts():
 
 def test_rows_are_sorted_with_ends_first_and_share_a_count_of_labels():
     columns = [pl.Series(["b", "a", "a", "a"]), pl.Series(["x", "y", None, "x"])]
-    frame, meets, lengths, people = sort_labels(columns, np.array([2, 2, 1, 2]), np.array([1, 2, 3, 4]))
-    assert frame.rows() == [("a", None), ("a", "x"), ("a", "y"), ("b", "x")]
+    order, meets = sort_labels(columns)
+    assert order.tolist() == [2, 3, 1, 0]
     assert meets.tolist() == [1, 1, 0]
-    assert lengths.tolist() == [1, 2, 2, 2]
-    assert people.tolist() == [3, 4, 2, 1]
+
+
+@given(st.lists(st.tuples(*[st.none() | st.sampled_from("abcé") for _ in range(40)]), max_size=12))
+def test_rows_too_wide_for_one_integer_are_sorted_alike(rows):
+    columns = [pl.Series([row[level] for row in rows], dtype=pl.String) for level in range(40)]
+    order, _ = sort_labels(columns)
+    ordered = [[(label is not None, label or "") for label in rows[row]] for row in order]
+    assert ordered == sorted(ordered)
 
 
 def test_a_null_text_is_one_label():
