@@ -22,12 +22,24 @@ FORMAT, VERSION = "opendp-tree release", 1
 
 
 def write_text(parts: Mapping[str, Any]) -> str:
-    """The parts as one JSON text."""
+    """The parts as one JSON text.
+
+    Parameters
+    ----------
+    parts
+        The fields of the release, as plain data.
+    """
     return json.dumps({"format": FORMAT, "version": VERSION, **parts}, allow_nan=False, separators=(",", ":"))
 
 
 def read_text(text: str) -> dict[str, Any]:
-    """The parts of a JSON text, once it is sure to be a release of this version."""
+    """The parts of a JSON text, once it is sure to be a release of this version.
+
+    Parameters
+    ----------
+    text
+        What `write_text` gives.
+    """
     if not isinstance(text, (str, bytes, bytearray)):
         raise TypeError(f"text ({type(text).__name__}) must be a JSON text")
     try:
@@ -46,7 +58,17 @@ def _refuse(constant: str) -> NoReturn:
 
 
 def part(parts: Mapping[str, Any], name: str, *kinds: type) -> Any:
-    """A field of an object, of one of the types given."""
+    """A field of an object, once it is sure to be there.
+
+    Parameters
+    ----------
+    parts
+        The object.
+    name
+        The field's name.
+    kinds
+        The types that it may have.
+    """
     if name not in parts:
         raise ValueError(f'text must have the field "{name}"')
     if type(parts[name]) not in kinds:
@@ -66,12 +88,26 @@ _JSON = {
 
 
 def write_number(value: float) -> int | float | str:
-    """A number; one that is not finite becomes a text."""
+    """A number as JSON holds it.
+
+    Parameters
+    ----------
+    value
+        Any number; one that is not finite becomes a text.
+    """
     return value if math.isfinite(value) else str(float(value))
 
 
 def read_number(value: Any, name: str) -> int | float:
-    """A number that `write_number` wrote."""
+    """A number that `write_number` wrote.
+
+    Parameters
+    ----------
+    value
+        What JSON gives.
+    name
+        What errors call it.
+    """
     if type(value) in (int, float):
         return value  # type: ignore[no-any-return]
     if value in ("inf", "-inf", "nan"):
@@ -80,7 +116,13 @@ def read_number(value: Any, name: str) -> int | float:
 
 
 def write_array(array: Array | None) -> list[Any] | None:
-    """Numbers or truth values as a list."""
+    """Numbers or truth values as a list.
+
+    Parameters
+    ----------
+    array
+        One-dimensional; None stays None.
+    """
     if array is None:
         return None
     values: list[Any] = array.tolist()
@@ -89,7 +131,19 @@ def write_array(array: Array | None) -> list[Any] | None:
 
 
 def read_array(values: list[Any], name: str, kind: type, size: int | None = None) -> Array:
-    """A list of numbers (`float`), of integers (`int`) or of truth values (`bool`) as an array."""
+    """A list as an array.
+
+    Parameters
+    ----------
+    values
+        The list, as JSON gives it.
+    name
+        What errors call it.
+    kind
+        What it must hold: numbers (`float`), integers (`int`) or truth values (`bool`).
+    size
+        How many entries it must have; by default any number.
+    """
     if size is not None and len(values) != size:
         raise ValueError(f'"{name}" must hold {size} entries, one for each node; found {len(values)}')
     kinds = {type(value) for value in values}
@@ -107,7 +161,13 @@ def read_array(values: list[Any], name: str, kind: type, size: int | None = None
 
 
 def write_tree(tree: Tree | OpenTree) -> dict[str, Any]:
-    """The description of a tree: all of a public one, and how an open one is grown."""
+    """The description of a tree: all of a public one, and how an open one is grown.
+
+    Parameters
+    ----------
+    tree
+        The tree.
+    """
     if isinstance(tree, Tree):
         labels = None if tree.labels is None else [_write_label(label) for label in tree.labels]
         return {"kind": "public", "names": list(tree.names), "parents": tree.parents.tolist(), "labels": labels}
@@ -116,7 +176,13 @@ def write_tree(tree: Tree | OpenTree) -> dict[str, Any]:
 
 
 def read_tree(described: Mapping[str, Any]) -> Tree | OpenTree:
-    """The tree that `write_tree` described."""
+    """The tree that `write_tree` described.
+
+    Parameters
+    ----------
+    described
+        What `write_tree` gives, as read from JSON.
+    """
     names = tuple(part(described, "names", list))
     kind = part(described, "kind", str)
     if kind != "public":

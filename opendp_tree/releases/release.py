@@ -26,8 +26,20 @@ __all__ = ["Fit", "PrivacyStatement", "TreeRelease"]
 class PrivacyStatement:
     """What a release cost, as plain data.
 
-    `loss` is in the terms of `measure`: epsilon, or epsilon and delta, or rho; for inputs at distance `d_in`. `unit`
-    says in words what that distance protects ("one person with at most 5 rows"), where somebody knows.
+    Parameters
+    ----------
+    mechanism
+        The name of the mechanism, such as "tree_laplace".
+    measure
+        OpenDP's privacy measure, as the call that makes it: "approximate(max_divergence())".
+    d_in
+        The distance between inputs that the loss is for.
+    loss
+        In the terms of the measure: `epsilon`, or `epsilon` and `delta`, or `rho` (and `delta`).
+    parameters
+        What the mechanism ran with.
+    unit
+        In words what that distance protects ("one person with at most 5 rows"); by default None: nobody said.
     """
 
     mechanism: str
@@ -46,8 +58,16 @@ class PrivacyStatement:
 class Fit:
     """How least squares came to its estimates, for those who ask for more than nodes.
 
-    `best` are the unconstrained estimates by node id; their errors stay within `multiplier` standard deviations with
-    the release's confidence. `nonnegative` says that true counts are taken not to be negative.
+    Parameters
+    ----------
+    estimator
+        Least squares for the tree and the variances of its noise.
+    multiplier
+        Within how many standard deviations errors stay, with the release's confidence.
+    best
+        The unconstrained estimates, by node id.
+    nonnegative
+        Whether true counts are taken not to be negative.
     """
 
     estimator: LeastSquares
@@ -61,8 +81,28 @@ class TreeRelease:
     """An estimate and an interval for each node.
 
     For a public tree the arrays are by node id; for an open tree they hold the nodes that are shown, in the order of
-    `nodes`. `lower` and `upper` hold a node's true count with probability at least `confidence`, node by node; with
-    `confidence` 1 always. `statement` is None where post-processing cannot know the cost.
+    `nodes`.
+
+    Parameters
+    ----------
+    tree
+        The tree.
+    estimates, lower, upper
+        For each node its estimate, and the interval that holds its true count.
+    confidence
+        The probability, at least, with which a node's interval holds it, node by node; with 1 always.
+    statement
+        What it cost; None where post-processing cannot know.
+    cells
+        The number of cells at or below each node; by default None: the mechanism has no cells.
+    nodes
+        Which nodes are shown, for an open tree, and only there.
+    fit
+        How least squares came to the estimates; by default None: they come from elsewhere.
+    shown
+        For a public tree which nodes are shown; by default None: all.
+    hidden
+        For an open tree, what a node that is not shown holds at most; by default None: nothing is said.
     """
 
     tree: Tree | OpenTree
@@ -72,15 +112,10 @@ class TreeRelease:
     confidence: float
     statement: PrivacyStatement | None
     cells: Ints | None = None
-    """The number of cells at or below a node, if the mechanism has cells."""
     nodes: ShownNodes | None = None
-    """For an open tree: which nodes are shown."""
     fit: Fit | None = None
-    """If estimates come from least squares."""
     shown: Bools | None = None
-    """For a public tree of which a mechanism shows some nodes and hides others; None if it shows all."""
     hidden: float | None = None
-    """For an open tree: what a node that is not shown holds at most, with the same confidence."""
 
     def __post_init__(self) -> None:
         if isinstance(self.tree, OpenTree) != (self.nodes is not None):
@@ -107,10 +142,14 @@ class TreeRelease:
         `level` (the root's is 0); where it is: label columns, `prefix` (and `bits`), or the id `node`; `path`, that in
         one text; `estimate`, `lower`, `upper`; `cells`, if the mechanism has cells; and whether it is `shown`.
 
-        With `other`, each shown node whose shown children do not explain all of its estimate has a row "(other)" after
-        them for the difference, so that rows add up to their parent's; the column `other` tells it from a label of that
-        name. It may be negative: it is a difference of noisy counts. Its `lower` and `upper` are null unless all
-        intervals hold always. Where a label column holds no texts, and for `prefix`, `bits` and `node`, it has null.
+        Parameters
+        ----------
+        other
+            Whether each shown node whose shown children do not explain all of its estimate gets a row "(other)" after
+            them, with the difference, so that rows add up to their parent's. By default they do, because a reader
+            would else miss what is not shown. The column `other` tells such a row from a label of that name. It may be
+            negative: it is a difference of noisy counts. Its `lower` and `upper` are null unless all intervals hold
+            always. Where a label column holds no texts, and for `prefix`, `bits` and `node`, it has null.
 
         >>> import polars as pl
         >>> tree = Tree.from_paths([("be", "ghent"), ("be", "liege"), ("lu",)], names=["country", "city"])
@@ -162,6 +201,11 @@ class TreeRelease:
     @classmethod
     def from_json(cls, text: str) -> TreeRelease:
         """The release of a text that `to_json` wrote, equal in every number and label.
+
+        Parameters
+        ----------
+        text
+            The JSON text.
 
         >>> tree = Tree.from_paths([("be", "ghent"), ("lu",)])
         >>> release = TreeRelease(tree, *np.ones((3, 4)), confidence=0.9, statement=None)

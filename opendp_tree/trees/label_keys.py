@@ -16,7 +16,6 @@ from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.sparse_counts import SparseCounts
 
 _TEXTS = (pl.String, pl.Categorical, pl.Enum)
-_PEOPLE = "people"
 
 
 def count_labels(tree: OpenTree, keys: Any) -> SparseCounts:
@@ -44,10 +43,8 @@ def _count_frame(tree: OpenTree, keys: pl.DataFrame) -> SparseCounts:
     for name, dtype in keys.schema.items():
         if not (dtype in _TEXTS or dtype == pl.Boolean or dtype.is_integer() or dtype.is_temporal()):
             raise TypeError(f"keys: column {name!r} ({dtype}) must hold texts, integers, truth values or times")
-    named = pl.DataFrame([column.alias(str(level)) for level, column in enumerate(keys.iter_columns())])
-    groups = named.with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String)).group_by(named.columns).len(_PEOPLE)
-    people = groups.drop_in_place(_PEOPLE).to_numpy().astype(np.int64)
-    return SparseCounts.of_labels(tree, groups.get_columns(), np.full(people.size, count), people)
+    columns = keys.with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String)).get_columns()
+    return SparseCounts.of_labels(tree, columns, np.full(keys.height, count))
 
 
 def _count_paths(tree: OpenTree, keys: Any) -> SparseCounts:
@@ -55,9 +52,9 @@ def _count_paths(tree: OpenTree, keys: Any) -> SparseCounts:
     given = keys if isinstance(keys, pl.Series) else pl.Series(list(keys), dtype=pl.Object)
     if given.dtype != pl.String:
         given = pl.Series([key for key in given.to_list() if type(key) is str and is_text(key)], dtype=pl.String)
-    distinct = given.drop_nulls().alias("key").value_counts(name=_PEOPLE)
+    distinct = given.drop_nulls().alias("key").value_counts(name="people")
     columns, lengths = split_paths(distinct["key"], tree.separator, tree.depth - 1)
-    return SparseCounts.of_labels(tree, columns, lengths, distinct[_PEOPLE].to_numpy().astype(np.int64))
+    return SparseCounts.of_labels(tree, columns, lengths, distinct["people"].to_numpy().astype(np.int64))
 
 
 def _count_tuples(tree: OpenTree, keys: Any) -> SparseCounts:
@@ -71,7 +68,7 @@ def _count_tuples(tree: OpenTree, keys: Any) -> SparseCounts:
         columns.append(pl.Series([None if tag is None else number[tag] for tag in tags], dtype=pl.Int64))
         labels.append([tag[1] if tag is not None and tag[0] else None for tag in tags])
     lengths = np.array([len(row) for row in rows], dtype=np.int64)
-    return SparseCounts.of_labels(tree, columns, lengths, np.ones_like(lengths), labels=labels)
+    return SparseCounts.of_labels(tree, columns, lengths, labels=labels)
 
 
 def _tagged_row(key: Any, count: int) -> tuple[tuple[str, Any], ...] | None:

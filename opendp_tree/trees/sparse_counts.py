@@ -64,7 +64,7 @@ class SparseCounts:
 
     @classmethod
     def of_labels(
-        cls, tree: OpenTree, columns: Any, lengths: Ints, people: Ints, *, labels: Any = None
+        cls, tree: OpenTree, columns: Any, lengths: Ints, people: Ints | None = None, *, labels: Any = None
     ) -> SparseCounts:
         """Counts from rows of labels, in any order, which may repeat.
 
@@ -78,7 +78,7 @@ class SparseCounts:
         lengths
             How many labels each row has.
         people
-            How many people each row stands for.
+            How many people each row stands for; by default one, as for raw keys.
         labels
             The labels themselves, a list for each level, if `columns` only hold numbers that sort as they do. By
             default the labels are in the columns.
@@ -86,7 +86,7 @@ class SparseCounts:
         from opendp_tree.trees.label_keys import sort_labels
 
         order, meets = sort_labels(columns)
-        firsts, counts = _merged(meets < len(columns), order.size, people[order])
+        firsts, counts = _merged(meets < len(columns), order.size, None if people is None else people[order])
         keys = LabelKeys(tuple(columns if labels is None else labels), order[firsts])
         return cls._of(tree, lengths[keys.rows], meets[firsts[1:] - 1], counts, keys)
 
