@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from opendp_tree._arguments import check_choice, check_integer, check_names
+from opendp_tree._arguments import check_choice, check_integer
 from opendp_tree._types import Ints
+from opendp_tree.trees.level_names import check_names
 
 if TYPE_CHECKING:
     from opendp_tree.trees.sparse_counts import SparseCounts

@@ -118,9 +118,9 @@ class ShownCells:
     def cells(self) -> Ints:
         """The place among the nodes of each cell, in depth-first order."""
         places = np.flatnonzero(self.is_cell)
-        found = np.empty_like(places)
-        found[self.firsts[places]] = places
-        return found
+        cells = np.empty_like(places)
+        cells[self.firsts[places]] = places
+        return cells
 
 
 def nested_parents(levels: Ints, firsts: Ints) -> Ints:

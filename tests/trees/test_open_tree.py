@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opendp_tree import OpenTree
-from opendp_tree._arguments import RESERVED
+from opendp_tree.trees.level_names import RESERVED
 from opendp_tree.trees.sparse_counts import SparseCounts
 
 
