@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from opendp_tree.trees.open_tree import OpenTree, SparseCounts
+from opendp_tree.trees.open_tree import OpenTree
+from opendp_tree.trees.sparse_counts import SparseCounts
 
 CLASSES = (1, 20, 100, 1_000, 10_000, math.inf)
 

@@ -14,7 +14,7 @@ from benchmarks.cascade import CLASSES, Errors, cascade, counted, gaussian_devia
 from benchmarks.timing import print_table, write_lines
 from opendp_tree import Tree, leaf_domain, make_multiplicative_estimator, noise, plan_partition, saturate
 from opendp_tree.measurements.partition_walk import PartitionWalk
-from opendp_tree.trees.open_tree import SparseCounts
+from opendp_tree.trees.sparse_counts import SparseCounts
 
 PEOPLE, EPSILON, DELTA = 1_000_000, 1.0, 1e-6
 DEPTHS, ALPHAS = (9, 17, 33, 65, 129), (0.1, 0.5)

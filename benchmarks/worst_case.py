@@ -15,13 +15,10 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from opendp_tree import Tree
+from opendp_tree._types import Floats, Ints
 from opendp_tree.measurements.partition_plan import PartitionPlan
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 SMALL_LEAVES = 8
 """A residual is spread over so many leaves, each too light to be found on its own."""

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable
 from fractions import Fraction
 
 import numpy as np
 
 from opendp_tree.saturate import LIMIT
-
-RESERVED = ("level", "estimate", "lower", "upper", "cells", "shown", "path", "other", "node", "prefix", "bits")
-"""What a release's frame calls its own columns."""
 
 
 def check_scale(scale: float, *, name: str = "scale") -> Fraction:
@@ -55,31 +51,6 @@ def check_choice(value: str, *, name: str, choices: tuple[str, ...]) -> str:
     if value not in choices:
         raise ValueError(f"{name} ({value!r}) must be one of {', '.join(map(repr, choices))}")
     return value
-
-
-def check_names(names: Iterable[str] | None, *, count: int | None = None) -> tuple[str, ...]:
-    """Names of label columns, `count` of them if that is known; by default `label_1`, `label_2`, ...
-
-    >>> check_names(None, count=2)
-    ('label_1', 'label_2')
-    """
-    if names is None:
-        return tuple(f"label_{number}" for number in range(1, (count or 0) + 1))
-    if isinstance(names, (str, bytes)) or not isinstance(names, Iterable):
-        raise TypeError(f"names ({names!r}) must be a collection of texts. Hint: wrap a single name: [name]")
-    found = tuple(names)
-    for name in found:
-        if type(name) is not str:
-            raise TypeError(f"names: {name!r} must be a text")
-        if not name or not is_text(name):
-            raise ValueError(f"names: {name!r} must be a text of at least one letter that can be written as UTF-8")
-        if name in RESERVED:
-            raise ValueError(f"names: {name!r} must not be one of {', '.join(RESERVED)}: columns of every release")
-    if len(set(found)) < len(found):
-        raise ValueError(f"names ({', '.join(found)}) must be distinct")
-    if count is not None and len(found) != count:
-        raise ValueError(f"names ({', '.join(found)}) must be {count}, one for each level below the root")
-    return found
 
 
 def is_text(text: str) -> bool:

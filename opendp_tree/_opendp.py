@@ -11,6 +11,7 @@ import numpy.typing as npt
 from opendp._data import fill_bytes
 from opendp._internal import _extrinsic_domain, _make_measurement, _make_transformation, _new_pure_function
 from opendp.extras._utilities import to_then
+from opendp.measures import approximate, max_divergence, zero_concentrated_divergence
 from opendp.mod import Domain, Function, LazyFrameDomain, Measure, Measurement, Metric, Transformation
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "make_function",
     "make_measurement",
     "make_transformation",
+    "measure_name",
     "secure_bytes",
     "to_then",
     "total_bound",
@@ -71,6 +73,25 @@ def secure_bytes(count: int) -> npt.NDArray[np.uint8]:
     return out
 
 
+def measure_name(measure: Measure) -> str:
+    """How OpenDP's measure is written, for those who read a statement: the call that makes it.
+
+    Parameters
+    ----------
+    measure
+        Pure or approximate, of epsilon or of rho; any other has OpenDP's own name.
+
+    >>> measure_name(approximate(max_divergence()))
+    'approximate(max_divergence())'
+    """
+    for pure in (max_divergence, zero_concentrated_divergence):
+        if measure == pure():
+            return f"{pure.__name__}()"
+        if measure == approximate(pure()):
+            return f"approximate({pure.__name__}())"
+    return str(measure)
+
+
 def inferred_domain(frame: Any) -> LazyFrameDomain:
     """OpenDP's domain of frames of this schema."""
     from opendp.extras.polars import _lazyframe_domain_from_schema
@@ -90,7 +111,6 @@ def lazy_query(frame: Any, space: tuple[Domain, Metric]) -> Any:
     """A lazy frame with the further methods of OpenDP's queries. Nothing can be released from it."""
     from opendp.context import Query
     from opendp.extras.polars import LazyFrameQuery
-    from opendp.measures import max_divergence
 
     return LazyFrameQuery(frame, Query(chain=space, output_measure=max_divergence()))  # type: ignore[no-untyped-call]
 

@@ -6,17 +6,15 @@ and takes the mean over the runs. What one measure says of another: docs/proofs/
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
 from opendp_tree._arguments import check_positive, check_scale
+from opendp_tree._types import Array, Bools, Floats
 from opendp_tree.saturate import LIMIT
 
 __all__ = ["accuracy", "is_accurate", "mrmse_alpha", "rmse_alpha", "smoothed_relative_error"]
 
-Floats = npt.NDArray[np.float64]
 
 _LARGEST = 2.0**1000
 """So that no sum of runs overflows."""
@@ -84,9 +82,7 @@ def smoothed_relative_error(estimates: npt.ArrayLike, truth: npt.ArrayLike, *, s
         return np.asarray(np.mean(errors / np.maximum(counts, least), axis=0))
 
 
-def _misses(
-    estimates: npt.ArrayLike, truth: npt.ArrayLike, *, alpha: float, tau: npt.ArrayLike
-) -> npt.NDArray[np.bool_]:
+def _misses(estimates: npt.ArrayLike, truth: npt.ArrayLike, *, alpha: float, tau: npt.ArrayLike) -> Bools:
     """Where an error is above alpha times the larger of count and threshold."""
     allowed = float(check_scale(alpha, name="alpha"))
     errors, counts = _errors(estimates, truth)
@@ -120,7 +116,7 @@ def _errors(estimates: npt.ArrayLike, truth: npt.ArrayLike) -> tuple[Floats, Flo
     return np.abs(found - counts).astype(np.float64), counts.astype(np.float64)
 
 
-def _numbers(values: npt.ArrayLike, *, name: str) -> npt.NDArray[Any]:
+def _numbers(values: npt.ArrayLike, *, name: str) -> Array:
     try:
         array = np.asarray(values)
     except ValueError:

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from opendp_tree._opendp import secure_bytes
+from opendp_tree._types import Bools, Floats, Ints, Words
 from opendp_tree.theorems.discrete_gaussian import gaussian_acceptance, proposal_scale
 from opendp_tree.theorems.geometric import geometric_digits
 from opendp_tree.theorems.interval import Interval, digits
@@ -27,8 +28,6 @@ from opendp_tree.theorems.tree_partition import FirstTop
 
 __all__ = ["first_top", "gaussian", "geometric", "laplace", "truncated_geometric", "truncated_laplace", "uniform_words"]
 
-Ints = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
 
 LARGEST_SCALE = 2.0**50
 """Untruncated noise of a larger scale would leave the range of int64."""
@@ -97,27 +96,27 @@ def gaussian(scale: float, size: int) -> Ints:
     exact = Fraction(scale)
     proposal = float(proposal_scale(exact))
 
-    def candidates(count: int) -> tuple[Ints, npt.NDArray[np.bool_]]:
+    def candidates(count: int) -> tuple[Ints, Bools]:
         drawn = _signed(proposal, None, count)
         return drawn, _kept(np.abs(drawn), exact, _bytes(8 * count).view(np.uint64))
 
     return _accepted(candidates, size)
 
 
-def _kept(magnitudes: Ints, scale: Fraction, words: Words) -> npt.NDArray[np.bool_]:
+def _kept(magnitudes: Ints, scale: Fraction, words: Words) -> Bools:
     """Whether the uniform real that begins with each word lies below the magnitude's acceptance probability."""
     gap = words * 2.0**-64 - _acceptance(magnitudes, float(scale))
-    kept: npt.NDArray[np.bool_] = gap < 0
+    kept: Bools = gap < 0
     for tie in np.flatnonzero(np.abs(gap) <= _DOUBT):
         kept[tie] = _keeps(int(magnitudes[tie]), scale, int(words[tie]))
     return kept
 
 
-def _acceptance(magnitudes: Ints, scale: float) -> npt.NDArray[np.float64]:
+def _acceptance(magnitudes: Ints, scale: float) -> Floats:
     """`gaussian_acceptance` in floats, right to within `_DOUBT` and much more."""
     with np.errstate(over="ignore", under="ignore"):
         distance = magnitudes / scale - scale / proposal_scale(Fraction(scale))
-        probability: npt.NDArray[np.float64] = np.exp(-0.5 * distance * distance)
+        probability: Floats = np.exp(-0.5 * distance * distance)
     return probability
 
 
@@ -145,7 +144,7 @@ def _signed(scale: float, radius: int | None, size: int) -> Ints:
         return np.zeros(size, dtype=np.int64)
     magnitudes = _candidates(scale, radius)
 
-    def candidates(count: int) -> tuple[Ints, npt.NDArray[np.bool_]]:
+    def candidates(count: int) -> tuple[Ints, Bools]:
         drawn, kept = magnitudes(count)
         negative = np.unpackbits(_bytes((count + 7) // 8), count=count).view(np.bool_)
         # One of the two zeros goes, so that zero is as likely as its weight says.
@@ -169,7 +168,7 @@ class Law(Protocol):
         """The values of `cdf` in order, up to the last but one."""
 
 
-Candidates = Callable[[int], tuple[Ints, npt.NDArray[np.bool_]]]
+Candidates = Callable[[int], tuple[Ints, Bools]]
 
 
 def _accepted(candidates: Candidates, size: int) -> Ints:
@@ -189,7 +188,7 @@ def _candidates(scale: float, radius: int | None) -> Candidates:
         raise ValueError(f"scale ({scale}) must be at most 2**50 to draw untruncated noise")
     tables = [_table(digit) for digit in geometric_digits(Fraction(scale), radius)]
 
-    def candidates(count: int) -> tuple[Ints, npt.NDArray[np.bool_]]:
+    def candidates(count: int) -> tuple[Ints, Bools]:
         drawn = tables[0].draw(count) * tables[0].digit.unit
         for table in tables[1:]:
             drawn += table.draw(count) * table.digit.unit
@@ -275,10 +274,10 @@ def _guide(above: Words, below: Words, complete: bool) -> npt.NDArray[np.int16]:
     return np.where(_settled(ends, places, below, complete), places, _UNDECIDED).astype(np.int16)
 
 
-def _settled(words: Words, places: Ints, below: Words, complete: bool) -> npt.NDArray[np.bool_]:
+def _settled(words: Words, places: Ints, below: Words, complete: bool) -> Bools:
     """Whether each word surely lies below the upper edge of its place."""
     last = below.size - 1
-    settled: npt.NDArray[np.bool_] = (words < below[places]) | (complete & (places == last))
+    settled: Bools = (words < below[places]) | (complete & (places == last))
     return settled
 
 

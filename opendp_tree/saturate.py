@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-Ints = npt.NDArray[np.int64]
+from opendp_tree._types import Ints
 
 LIMIT = 2**62 - 1
 _LOW = np.int64(2**32 - 1)

@@ -75,8 +75,8 @@ def as_paths(counts):
             bits = format(number, f"0{tree.width}b")
             path = tuple(int(bits[start : start + tree.stride], 2) for start in range(0, tree.width, tree.stride))
         else:
-            codes = counts.keys.codes[place].tolist()
-            path = tuple(labels[code] for labels, code in zip(counts.keys.labels, codes, strict=True) if code >= 0)
+            row, length = int(counts.keys.rows[place]), int(counts.occupied.levels[place])
+            path = tuple(column[row] for column in counts.keys.columns[:length])
         assert path not in found
         assert count > 0
         found[path] = count

@@ -4,7 +4,7 @@ import numpy as np
 
 from opendp_tree import PrivacyStatement, Tree, TreeRelease, plan, plan_depths
 
-STATEMENT = PrivacyStatement("tree_laplace", "max_divergence", 1, {"epsilon": 1.0}, {})
+STATEMENT = PrivacyStatement("tree_laplace", "max_divergence()", 1, {"epsilon": 1.0}, {})
 NAMES = ("region", "county", "city")
 WORDS = ("North", "South", "East", "West", "Upper", "Lower", "Old", "New")
 HOSTILE = (

@@ -8,7 +8,7 @@ import opendp.prelude as dp
 import pytest
 
 from opendp_tree import Tree, leaf_domain, make_multiplicative_estimator
-from opendp_tree.paper.forest import LevelOrder
+from opendp_tree.paper.forest import whole
 from opendp_tree.paper.ladder_estimator import reduce_to_classes
 from opendp_tree.theorems.classification import (
     Classifier,
@@ -136,10 +136,10 @@ def printed_reduction(tree, counts, thresholds, masses, *, all_below=False, whol
 
 
 def ours(tree, counts, thresholds, masses):
-    order = LevelOrder.of(tree)
+    order = tree.level_order
     silent = [Classifier(threshold, 1000, 0.0, 0.0, 0, 0) for threshold in thresholds]
     weights = tree.sum(np.array(counts))[order.nodes]
-    return reduce_to_classes(order, order.whole(), weights, silent, masses).tolist()
+    return reduce_to_classes(order, whole(order), weights, silent, masses).tolist()
 
 
 TWO_LEAVES = Tree.from_parents([-1, 0, 0])

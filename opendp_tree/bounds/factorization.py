@@ -11,17 +11,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 
 from opendp_tree._arguments import check_integer, check_positive
+from opendp_tree._types import Floats
 from opendp_tree.theorems.factorization import balanced_gamma_squared, unbiased_rmse
 from opendp_tree.theorems.interval import sqrt_down, sqrt_up
-from opendp_tree.trees.least_squares import LeastSquares, TreeLayout
+from opendp_tree.trees.least_squares import LeastSquares
 from opendp_tree.trees.tree import Tree
 
 __all__ = ["FactorizationBound", "certified_nuclear_norm", "factorization_bound", "unbiased_error_lower_bound"]
 
-Floats = npt.NDArray[np.float64]
 
 MOST_NODES = 4096
 """Of trees that are not complete; a decomposition takes time with the third power of this."""
@@ -61,7 +60,7 @@ def factorization_bound(tree: Tree) -> FactorizationBound:
     """
     if not isinstance(tree, Tree):
         raise TypeError(f"tree ({type(tree).__name__}) must be a Tree. Hint: Tree.from_parents or Tree.from_paths")
-    variances = LeastSquares.of(TreeLayout.of(tree), np.ones(tree.node_count)).variances
+    variances = LeastSquares.of(tree, np.ones(tree.node_count)).variances
     equal = math.sqrt(tree.depth * float(variances.max()))
     branching = _branching(tree)
     if branching is not None:

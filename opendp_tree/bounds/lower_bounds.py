@@ -12,9 +12,9 @@ from fractions import Fraction
 from typing import TypedDict
 
 import numpy as np
-import numpy.typing as npt
 
 from opendp_tree._arguments import check_integer, check_positive, check_probability, check_scale
+from opendp_tree._types import Floats
 from opendp_tree.saturate import LIMIT
 from opendp_tree.theorems.interval import round_down
 from opendp_tree.theorems.packing import accuracy_is_impossible, packing_rmse, packing_threshold
@@ -22,7 +22,6 @@ from opendp_tree.trees.tree import Tree
 
 __all__ = ["ErrorBounds", "complete_depth", "error_lower_bound", "packing_bound"]
 
-Floats = npt.NDArray[np.float64]
 
 _ARITIES = (2, 3, 4, 6, 8, 12)
 """Children of which a packing makes use; with more of them a bound on each child's own error says less."""

@@ -9,12 +9,9 @@ import math
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
+from opendp_tree._types import Floats, Ints
 from opendp_tree.theorems.tree_partition import PartitionShape
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 _EXACT = 64  # up to this many cells every number of cells has its own quantile
 

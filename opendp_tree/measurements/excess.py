@@ -9,9 +9,8 @@ import math
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from opendp_tree._types import Floats
 
 WIDEST_SUM = 2.0**12
 """Discrete Gaussian laws of a larger scale are taken as normal ones: they agree to more digits than matter."""

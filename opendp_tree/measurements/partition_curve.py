@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from opendp_tree.measurements.excess import Floats
+from opendp_tree._types import Floats
 from opendp_tree.measurements.partition_error import MOST_CELLS, cell_weight, chain_square, chains, mean_square
 from opendp_tree.measurements.partition_plan import PartitionPlan, one_setting
 

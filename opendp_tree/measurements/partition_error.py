@@ -10,9 +10,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from opendp_tree.measurements.excess import Floats, laplace_capped, laplace_excess, normal_capped, normal_excess
+from opendp_tree._types import Floats, Ints
+from opendp_tree.measurements.excess import laplace_capped, laplace_excess, normal_capped, normal_excess
 
 MOST_CELLS = 2**14
 """So many cells below one node are looked at. More would err more only if alpha is near 0, and forgives no noise."""
@@ -80,7 +80,7 @@ def chains(settings: Settings) -> tuple[Floats, Floats]:
     return weights[..., 0], marked
 
 
-def mean_square(at: Settings, cells: npt.NDArray[np.int64], weight: Floats, residual: Floats, alpha: float) -> Floats:
+def mean_square(at: Settings, cells: Ints, weight: Floats, residual: Floats, alpha: float) -> Floats:
     """The mean squared alpha-error of nodes with so many cells of this weight below them, and a residual."""
     chance = unmarked(at, residual)
     slack = alpha * (cells * weight + residual)
@@ -92,7 +92,7 @@ def mean_square(at: Settings, cells: npt.NDArray[np.int64], weight: Floats, resi
     return chance * kept + (1 - chance) * marked
 
 
-def _noise_excess(at: Settings, cells: npt.NDArray[np.int64], shift: Floats, slack: Floats, room: Floats) -> Floats:
+def _noise_excess(at: Settings, cells: Ints, shift: Floats, slack: Floats, room: Floats) -> Floats:
     """E[max(|Z - shift| - slack, 0)**2] for the noise Z of some cells, which is at least -room."""
     upper, lower = slack + shift, slack - shift
     if cells.size == 1 and cells.item() == 0:
@@ -140,7 +140,7 @@ def chain_square(at: Settings, weights: Floats, marked: Floats, alpha: float) ->
     return marked * kept + (1 - marked) * lost
 
 
-def cell_weight(at: Settings, cells: npt.NDArray[np.int64], lightest: Floats, residuals: Floats) -> Floats:
+def cell_weight(at: Settings, cells: Ints, lightest: Floats, residuals: Floats) -> Floats:
     """Two leaves that are no cells would be joined, and a residual with them: then few of `cells` may be missed."""
     sure = at.threshold + at.scale * np.log(np.maximum(3 * cells / at.depth, 1))
     return np.where(residuals > 0, np.maximum(sure, lightest), lightest)

@@ -8,14 +8,14 @@ from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 from opendp.measures import approximate, max_divergence
 from opendp.metrics import l1_distance
 from opendp.mod import Domain, Measurement, Metric, assert_features
 
 from opendp_tree import noise, saturate
 from opendp_tree._arguments import check_choice, check_integer, check_probability, check_scale, read_distance
-from opendp_tree._opendp import make_measurement, to_then
+from opendp_tree._opendp import make_measurement, measure_name, to_then
+from opendp_tree._types import Bools, Floats, Ints
 from opendp_tree.measurements.cell_intervals import noise_bounds, residual_bounds
 from opendp_tree.measurements.partition_plan import PartitionPlan, plan_partition
 from opendp_tree.measurements.partition_walk import Cells, PartitionWalk
@@ -25,15 +25,12 @@ from opendp_tree.theorems.interval import Interval, round_up
 from opendp_tree.theorems.tree_partition import partition_epsilon
 from opendp_tree.trees.domains import check_metric, read_occupied
 from opendp_tree.trees.occupied import Occupied
-from opendp_tree.trees.open_cells import cell_keys
-from opendp_tree.trees.open_nodes import OpenNodes
-from opendp_tree.trees.open_tree import OpenTree, SparseCounts
+from opendp_tree.trees.open_tree import OpenTree
+from opendp_tree.trees.shown_nodes import ShownCells, ShownNodes
+from opendp_tree.trees.sparse_counts import SparseCounts
 from opendp_tree.trees.tree import Tree
 
 __all__ = ["make_partition_estimator", "then_partition_estimator"]
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 
 def make_partition_estimator(
@@ -43,7 +40,7 @@ def make_partition_estimator(
     epsilon: float,
     delta: float,
     alpha: float = 0.1,
-    tree: Tree | None = None,
+    tree: Tree | OpenTree | None = None,
     confidence: float = 0.95,
     aim: Literal["rmse", "largest"] = "rmse",
     nodes: int = 10**6,
@@ -164,7 +161,7 @@ class _Setting:
         """Estimates for all nodes by id."""
         assert isinstance(self.tree, Tree)
         tree = self.tree
-        where = tree.ancestors_at(occupied.names[cells.places], cells.levels)
+        where = tree.ancestors_at(occupied.ids[cells.places], cells.levels)
         values, marks = np.zeros(tree.node_count, dtype=np.int64), np.zeros(tree.node_count, dtype=np.int64)
         values[where], marks[where] = noisy, 1
         held, number = tree.sum_nodes(values), tree.sum_nodes(marks)
@@ -172,15 +169,11 @@ class _Setting:
 
     def open_release(self, counts: SparseCounts, cells: Cells, noisy: Ints) -> TreeRelease:
         """Estimates for the nodes with a cell at or below them."""
-        keys, order = cell_keys(counts, cells.places, cells.levels)
-        levels, firsts, lasts = keys.shown()
-        held = saturate.range_sums(noisy[order], firsts, lasts)
-        is_cell = keys.levels[firsts] == levels
-        return self._release(held, lasts - firsts, is_cell, keys.nodes(firsts, levels))
+        shown = ShownCells.of(counts, cells.places, cells.levels)
+        held = saturate.range_sums(noisy[shown.order], shown.firsts, shown.lasts)
+        return self._release(held, shown.lasts - shown.firsts, shown.is_cell, shown.nodes)
 
-    def _release(
-        self, held: Ints, number: Ints, is_cell: npt.NDArray[np.bool_], nodes: OpenNodes | None
-    ) -> TreeRelease:
+    def _release(self, held: Ints, number: Ints, is_cell: Bools, nodes: ShownNodes | None) -> TreeRelease:
         lower, upper = self._interval(held.astype(np.float64), number, is_cell)
         # A cell holds at least so many people for sure: an estimate raised to that is no further from the truth.
         least = number * float(self.plan.shape.doubt)
@@ -201,7 +194,7 @@ class _Setting:
             hidden=hidden,
         )
 
-    def _interval(self, held: Floats, number: Ints, is_cell: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
+    def _interval(self, held: Floats, number: Ints, is_cell: Bools) -> tuple[Floats, Floats]:
         plan, miss = self.plan, 1 - self.confidence
         least = number * float(plan.shape.doubt)
         # A quarter for each side of the noise, and half for the people outside cells.
@@ -217,7 +210,7 @@ class _Setting:
         shape = self.plan.shape
         return PrivacyStatement(
             mechanism="partition_estimator",
-            measure="approximate(max_divergence())",
+            measure=measure_name(approximate(max_divergence())),
             d_in=1,
             loss={"epsilon": epsilon, "delta": delta},
             parameters={

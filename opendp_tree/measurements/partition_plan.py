@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from opendp_tree.measurements.excess import Floats
+from opendp_tree._types import Floats
 from opendp_tree.measurements.partition_error import MOST_CELLS, Settings, largest_errors, unmarked, worst_mean_square
 from opendp_tree.theorems.interval import exp, geometric_sum, round_up
 from opendp_tree.theorems.tree_partition import PartitionShape, partition_delta, partition_epsilon

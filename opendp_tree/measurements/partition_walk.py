@@ -11,13 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from opendp_tree import noise, saturate
+from opendp_tree._types import Ints
 from opendp_tree.theorems.tree_partition import PartitionShape
 from opendp_tree.trees.occupied import Occupied
-
-Ints = npt.NDArray[np.int64]
 
 NO_TOKEN = -1
 

@@ -10,15 +10,15 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from opendp.measures import approximate, max_divergence, zero_concentrated_divergence
 from opendp.metrics import l1_distance
-from opendp.mod import Domain, ExtrinsicDomain, Measurement, Metric, assert_features
+from opendp.mod import Domain, ExtrinsicDomain, Measure, Measurement, Metric, assert_features
 
 from opendp_tree import noise as noises
 from opendp_tree import saturate
 from opendp_tree._arguments import check_choice, check_integer, check_probability, check_scale, read_distance
-from opendp_tree._opendp import make_measurement, to_then
+from opendp_tree._opendp import make_measurement, measure_name, to_then
+from opendp_tree._types import Ints
 from opendp_tree.measurements.level_noise import check_weights, level_scales, one_or_all
 from opendp_tree.measurements.pruned_intervals import PrunedIntervals
 from opendp_tree.releases.release import PrivacyStatement, TreeRelease
@@ -32,13 +32,12 @@ from opendp_tree.theorems.pruned_descent import (
 from opendp_tree.theorems.tree_noise import tree_gaussian_rho
 from opendp_tree.theorems.truncated_laplace import smallest_radius
 from opendp_tree.trees.domains import CountSpace, SparseLeafCounts, check_metric, sparse_reader
-from opendp_tree.trees.open_cells import cell_keys
-from opendp_tree.trees.open_tree import OpenTree, SparseCounts
+from opendp_tree.trees.open_tree import OpenTree
+from opendp_tree.trees.shown_nodes import ShownNodes
+from opendp_tree.trees.sparse_counts import SparseCounts
 from opendp_tree.trees.tree import Tree
 
 __all__ = ["make_pruned_descent", "then_pruned_descent"]
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -92,6 +91,11 @@ class Pruning:
         promised = check_probability(delta, name="delta")
         found = {scale: lowest_threshold(noise, Fraction(scale), promised, d_in) for scale in set(scales)}
         return cls(noise, tuple(scales), tuple(found[scale] for scale in scales), promised)
+
+    @property
+    def measure(self) -> Measure:
+        """What the losses are in."""
+        return approximate(max_divergence() if self.noise == "laplace" else zero_concentrated_divergence())
 
     def delta(self, d_in: int) -> float:
         """Delta at an integer distance, rounded up; no less than what was promised."""
@@ -150,7 +154,7 @@ def make_pruned_descent(
     input_metric: Metric,
     scale: float,
     *,
-    tree: Tree | None = None,
+    tree: Tree | OpenTree | None = None,
     threshold: int | None = None,
     delta: float | None = None,
     d_in: int = 1,
@@ -219,7 +223,6 @@ def make_pruned_descent(
     scales = level_scales(noise, float(scale), shares)
     pruning = Pruning.of(noise=noise, scales=scales, threshold=threshold, delta=delta, d_in=d_in)
     level = check_probability(confidence, name="confidence")
-    measure = max_divergence() if noise == "laplace" else zero_concentrated_divergence()
 
     def function(data: Any) -> TreeRelease:
         counts, statement = read(data), _statement(pruning, float(scale))
@@ -229,13 +232,15 @@ def make_pruned_descent(
         assert isinstance(found, Tree)
         return _public_release(found, counts, pruning, intervals, float(level), statement)
 
-    return make_measurement(input_domain, input_metric, approximate(measure), function, pruning.map)
+    return make_measurement(input_domain, input_metric, pruning.measure, function, pruning.map)
 
 
 then_pruned_descent = to_then(make_pruned_descent)
 
 
-def _reader(input_domain: Domain, tree: Tree | None) -> tuple[Tree | OpenTree, Callable[[Any], SparseCounts | Ints]]:
+def _reader(
+    input_domain: Domain, tree: Tree | OpenTree | None
+) -> tuple[Tree | OpenTree, Callable[[Any], SparseCounts | Ints]]:
     """The tree of a domain of leaf counts, and how to read its sparse counts or its node counts."""
     if isinstance(input_domain, ExtrinsicDomain) and isinstance(input_domain.descriptor, SparseLeafCounts):
         return sparse_reader(input_domain.descriptor, tree)
@@ -269,11 +274,9 @@ def _open_release(
     shown = list(descend(levels, scales=pruning.scales, thresholds=pruning.thresholds, draw=draw))
     places = np.concatenate([starts[at] for starts, (at, _) in zip(firsts, shown, strict=True)])
     depths = np.repeat(np.arange(len(shown)), [at.size for at, _ in shown])
-    keys, order = cell_keys(counts, places, depths)
-    by_level = np.argsort(keys.levels, kind="stable")
-    noisy = np.concatenate([part for _, part in shown])[order][by_level]
-    nodes = keys.nodes(by_level, keys.levels[by_level])
-    lower, upper = intervals.around(noisy, nodes.levels)
+    noisy = np.concatenate([part for _, part in shown])
+    nodes = ShownNodes.of_places(counts, depths, places)
+    lower, upper = intervals.around(noisy, depths)
     hidden = float(intervals.hidden.max())
     return TreeRelease(
         counts.tree, noisy.astype(np.float64), lower, upper, confidence, statement, nodes=nodes, hidden=hidden
@@ -319,14 +322,11 @@ def _shown(tree: Tree, counts: Ints, pruning: Pruning) -> tuple[Ints, Ints]:
 
 def _statement(pruning: Pruning, scale: float) -> PrivacyStatement:
     loss, delta = pruning.map(1)
-    name, measure = (
-        ("epsilon", "approximate(max_divergence)")
-        if pruning.noise == "laplace"
-        else ("rho", "approximate(zero_concentrated_divergence)")
-    )
+    name = "epsilon" if pruning.noise == "laplace" else "rho"
     parameters: dict[str, int | float | str | None] = {
         "noise": pruning.noise,
         "scale": scale,
         "thresholds": one_or_all(pruning.thresholds),
     }
+    measure = measure_name(pruning.measure)
     return PrivacyStatement("pruned_descent", measure, 1, {name: loss, "delta": delta}, parameters)

@@ -10,13 +10,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 
+from opendp_tree._types import Floats, Ints
 from opendp_tree.theorems.interval import round_up
 from opendp_tree.theorems.pruned_descent import noise_bound, pruned_chances
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from opendp_tree._types import Floats
 from opendp_tree.measurements.excess import (
     WIDEST_SUM,
-    Floats,
     gaussian_above,
     gaussian_sums,
     laplace_above,

@@ -8,7 +8,6 @@ from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 from opendp.core import new_queryable
 from opendp.measures import max_divergence
 from opendp.metrics import absolute_distance, l1_distance
@@ -17,6 +16,7 @@ from opendp.mod import AtomDomain, Domain, Measurement, Metric, Transformation, 
 from opendp_tree import noise, saturate
 from opendp_tree._arguments import check_choice, check_integer, check_scale, read_distance
 from opendp_tree._opendp import make_measurement, to_then
+from opendp_tree._types import Array, Bools, Ints
 from opendp_tree.theorems.interval import round_up
 from opendp_tree.theorems.sparse_vector import sparse_vector_epsilon
 from opendp_tree.trees.domains import INTEGER_TYPES, CountSpace, is_metric
@@ -24,8 +24,6 @@ from opendp_tree.trees.tree import Tree
 
 __all__ = ["Calibration", "make_sparse_vector", "then_sparse_vector"]
 
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 _CHUNK = 4096  # queries that are looked at under one threshold before the next "above" is searched further
 
@@ -268,7 +266,7 @@ class _Reader:
     d_in: int
     monotonic: bool
 
-    def check_all(self, queries: tuple[Any, ...] | npt.NDArray[Any]) -> None:
+    def check_all(self, queries: tuple[Any, ...] | Array) -> None:
         """Raise unless every query is a node of the tree or a transformation that is stable enough."""
         if not isinstance(queries, np.ndarray):
             for query in queries:
@@ -332,7 +330,7 @@ class _Dialogue:
             answers = answers[: int(np.flatnonzero(answers)[-1]) + 1]
         return answers if batch else bool(answers[0])
 
-    def _evaluate(self, queries: tuple[Any, ...] | npt.NDArray[Any]) -> Ints:
+    def _evaluate(self, queries: tuple[Any, ...] | Array) -> Ints:
         if isinstance(queries, np.ndarray):
             found: Ints = self._node_counts()[queries]
             return found

@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from opendp.measures import max_divergence, zero_concentrated_divergence
 from opendp.metrics import l1_distance
 from opendp.mod import Domain, Measure, Measurement, Metric, assert_features
@@ -18,7 +17,8 @@ from opendp.mod import Domain, Measure, Measurement, Metric, assert_features
 from opendp_tree import noise as noises
 from opendp_tree import saturate
 from opendp_tree._arguments import check_scale, read_distance
-from opendp_tree._opendp import make_measurement, to_then
+from opendp_tree._opendp import make_measurement, measure_name, to_then
+from opendp_tree._types import Ints
 from opendp_tree.measurements.level_noise import (
     check_weights,
     gaussian_variance,
@@ -36,8 +36,6 @@ from opendp_tree.trees.least_squares import LARGEST_VARIANCE, LEAST_VARIANCE
 from opendp_tree.trees.tree import Tree
 
 __all__ = ["make_tree_gaussian", "make_tree_laplace", "then_tree_gaussian", "then_tree_laplace"]
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -211,7 +209,7 @@ def _make(
             "scale": float(scale),
             "level_scales": one_or_all(work.scales),
         }
-        return PrivacyStatement(f"tree_{kind}", law.measure.__name__, 1, {law.loss: privacy_map(1)}, parameters)
+        return PrivacyStatement(f"tree_{kind}", measure_name(law.measure()), 1, {law.loss: privacy_map(1)}, parameters)
 
     return make_measurement(
         input_domain, input_metric, law.measure(), lambda data: work.release(data, statement()), privacy_map

@@ -24,8 +24,9 @@ from opendp_tree.theorems.tree_partition import (
     partition_epsilon,
 )
 from opendp_tree.trees.domains import check_metric, read_occupied
-from opendp_tree.trees.open_cells import cell_keys
-from opendp_tree.trees.open_tree import SparseCounts
+from opendp_tree.trees.open_tree import OpenTree
+from opendp_tree.trees.shown_nodes import ShownCells
+from opendp_tree.trees.sparse_counts import SparseCounts
 from opendp_tree.trees.tree import Tree
 
 __all__ = ["make_tree_partition", "then_tree_partition"]
@@ -39,7 +40,7 @@ def make_tree_partition(
     threshold: int,
     radius: int,
     margin: int,
-    tree: Tree | None = None,
+    tree: Tree | OpenTree | None = None,
 ) -> Measurement:
     """The cells of a tree: nodes that hold, outside the cells below them, roughly `threshold` people or more.
 
@@ -80,10 +81,10 @@ def make_tree_partition(
         counts = read(data)
         if isinstance(counts, SparseCounts):
             cells = PartitionWalk(counts.occupied, float(scale), shape).run()
-            return cell_frame(cell_keys(counts, cells.places, cells.levels)[0])
+            return cell_frame(ShownCells.of(counts, cells.places, cells.levels))
         assert isinstance(found, Tree)
         cells = PartitionWalk(counts, float(scale), shape).run()
-        return np.sort(found.ancestors_at(counts.names[cells.places], cells.levels))
+        return np.sort(found.ancestors_at(counts.ids[cells.places], cells.levels))
 
     return make_measurement(
         input_domain, input_metric, approximate(max_divergence()), function, partition_map(exact_scale, shape)

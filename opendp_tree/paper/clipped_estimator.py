@@ -7,7 +7,6 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from opendp.measures import approximate, max_divergence
 from opendp.metrics import l1_distance
 from opendp.mod import Domain, Measurement, Metric, assert_features
@@ -15,6 +14,7 @@ from opendp.mod import Domain, Measurement, Metric, assert_features
 from opendp_tree import noise, saturate
 from opendp_tree._arguments import check_integer, check_probability, check_scale, read_distance
 from opendp_tree._opendp import make_measurement, to_then
+from opendp_tree._types import Array, Ints
 from opendp_tree.theorems.clipping import clipping_delta, clipping_epsilon
 from opendp_tree.theorems.interval import Interval, exp, round_up
 from opendp_tree.theorems.truncated_laplace import smallest_radius
@@ -22,8 +22,6 @@ from opendp_tree.trees.domains import CountSpace, check_metric
 from opendp_tree.trees.tree import Tree
 
 __all__ = ["make_clipped_estimator", "then_clipped_estimator"]
-
-Ints = npt.NDArray[np.int64]
 
 
 def make_clipped_estimator(
@@ -141,14 +139,14 @@ def _check_estimator(estimator: Measurement, input_domain: Domain, input_metric:
         )
 
 
-def _numbers(release: Any, nodes: int) -> npt.NDArray[Any]:
+def _numbers(release: Any, nodes: int) -> Array:
     numbers = np.asarray(release)
     if numbers.shape != (nodes,) or numbers.dtype.kind not in "iuf":
         raise TypeError(f"estimator must release one number for each of the {nodes} nodes")
     return numbers
 
 
-def _clip(estimates: npt.NDArray[Any], centres: Ints, radius: int) -> Ints:
+def _clip(estimates: Array, centres: Ints, radius: int) -> Ints:
     """Each estimate, moved to within `radius` of its centre; one that is no number becomes the centre."""
     reach = np.full(centres.size, radius, dtype=np.int64)
     low, high = saturate.add(centres, -reach), saturate.add(centres, reach)

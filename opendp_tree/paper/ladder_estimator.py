@@ -9,25 +9,24 @@ from numbers import Rational
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from opendp.measures import approximate, max_divergence
 from opendp.metrics import l1_distance
 from opendp.mod import Domain, Measurement, Metric, assert_features
 
 from opendp_tree._arguments import check_positive, check_probability, check_scale, read_distance
 from opendp_tree._opendp import make_measurement, to_then
-from opendp_tree.paper.forest import Forest, LevelOrder
+from opendp_tree._types import Ints
+from opendp_tree.paper.forest import Forest, remove, whole
 from opendp_tree.paper.tree_classifier import AccuracyWarning, classify, fitting, shortfall
 from opendp_tree.saturate import LIMIT
 from opendp_tree.theorems.classification import Classifier, Round
 from opendp_tree.theorems.group_privacy import group_loss
 from opendp_tree.theorems.reduction import Ladder, reduction_loss
 from opendp_tree.trees.domains import CountSpace, check_metric
+from opendp_tree.trees.level_order import LevelOrder
 from opendp_tree.trees.tree import Tree
 
 __all__ = ["make_ladder_estimator", "then_ladder_estimator"]
-
-Ints = npt.NDArray[np.int64]
 
 
 def make_ladder_estimator(
@@ -83,12 +82,12 @@ def make_ladder_estimator(
             AccuracyWarning,
             stacklevel=2,
         )
-    order = LevelOrder.of(tree)
+    order = tree.level_order
     estimates = rungs(ladder)
 
     def function(data: Any) -> Any:
         weights = tree.sum(space.read_people(data))[order.nodes]
-        return space.write(reduce_to_classes(order, order.whole(), weights, classifiers, estimates))
+        return space.write(reduce_to_classes(order, whole(order), weights, classifiers, estimates))
 
     loss = reduction_loss(classifiers)
     return make_measurement(
@@ -153,7 +152,7 @@ def reduce_to_classes(
             break
         above = classify(order, forest, weights, classifiers[place - 1])
         found[forest.members[above]] = estimates[place]
-        forest = order.remove(forest, above)
+        forest = remove(order, forest, above)
     by_node = np.empty_like(found)
     by_node[order.nodes] = found
     return by_node

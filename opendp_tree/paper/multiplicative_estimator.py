@@ -16,7 +16,7 @@ from opendp.mod import Domain, Measurement, Metric, assert_features
 from opendp_tree import noise
 from opendp_tree._arguments import check_integer, check_positive, check_probability, read_distance
 from opendp_tree._opendp import make_measurement, to_then
-from opendp_tree.paper.forest import LevelOrder
+from opendp_tree.paper.forest import whole
 from opendp_tree.paper.ladder_estimator import reduce_to_classes, run_by, rungs
 from opendp_tree.paper.tree_classifier import AccuracyWarning
 from opendp_tree.saturate import LIMIT
@@ -111,7 +111,7 @@ def make_multiplicative_estimator(
     ladder = exact.ladder(exact.tau_min(tree.depth) if tau_min is None else _check_tau_min(tau_min))
     classifiers = run_by(ladder, depth=tree.depth)
     root = _RootCount.of(exact)
-    order = LevelOrder.of(tree)
+    order = tree.level_order
     masses, estimates = ladder.masses, rungs(ladder)
 
     def function(data: Any) -> Any:
@@ -119,7 +119,7 @@ def make_multiplicative_estimator(
         rounds = len(classifiers)
         if root is not None:
             rounds = min(rounds, bisect.bisect_left(masses, root.upper_bound(int(weights[0]))))
-        return space.write(reduce_to_classes(order, order.whole(), weights, classifiers[:rounds], estimates))
+        return space.write(reduce_to_classes(order, whole(order), weights, classifiers[:rounds], estimates))
 
     # With the root's count released, fewer rounds may be run than are paid for; which, is read off that release.
     epsilon_1, delta_1 = reduction_loss(classifiers)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from opendp.measures import approximate, max_divergence
 from opendp.metrics import l1_distance
 from opendp.mod import Domain, Measurement, Metric, assert_features
@@ -17,16 +16,15 @@ from opendp.mod import Domain, Measurement, Metric, assert_features
 from opendp_tree import noise, saturate
 from opendp_tree._arguments import check_positive, check_probability, check_scale, read_distance
 from opendp_tree._opendp import make_measurement, to_then
-from opendp_tree.paper.forest import Forest, LevelOrder
+from opendp_tree._types import Bools, Ints
+from opendp_tree.paper.forest import Forest, are_above, lowest, rooted_at, runs, whole
 from opendp_tree.theorems.classification import Classifier, Round, classification_threshold, classifier
 from opendp_tree.theorems.group_privacy import group_loss
 from opendp_tree.trees.domains import CountSpace, check_metric
+from opendp_tree.trees.level_order import LevelOrder
 from opendp_tree.trees.tree import Tree
 
 __all__ = ["AccuracyWarning", "NodeClasses", "make_tree_classifier", "then_tree_classifier"]
-
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 
 class AccuracyWarning(UserWarning):
@@ -128,15 +126,15 @@ def make_tree_classifier(
     run = fitting(wanted, depth=tree.depth)
     if (missing := shortfall(wanted, run, depth=tree.depth)) is not None:
         warnings.warn(missing, AccuracyWarning, stacklevel=2)
-    order = LevelOrder.of(tree)
-    forest = order.whole() if roots is None else order.rooted_at(roots)
+    order = tree.level_order
+    forest = whole(order) if roots is None else rooted_at(order, roots)
 
     def function(data: Any) -> NodeClasses:
         weights = tree.sum(space.read_people(data))[order.nodes]
         found = forest.members[classify(order, forest, weights, run)]
         above = np.zeros(tree.node_count, dtype=np.bool_)
         above[order.nodes[found]] = True
-        return NodeClasses(above, np.sort(order.nodes[order.lowest(found)]))
+        return NodeClasses(above, np.sort(order.nodes[lowest(order, found)]))
 
     loss = run.loss()
 
@@ -197,7 +195,7 @@ def classify(order: LevelOrder, forest: Forest, weights: Ints, run: Classifier) 
         # What is left is above the stop; below it, and in trees that did not stop, all has been answered "below".
         higher = levels < stops
         places, trees = places[higher], trees[higher]
-        marked = order.are_above(places, found)
+        marked = are_above(order, places, found)
         above[found] = True
         above[places[marked]] = True
         places, trees = places[~marked], trees[~marked]
@@ -211,7 +209,7 @@ def _stopping_levels(
 
     Levels above the stop were compared too, but their noise is dropped and drawn anew, so it tells nothing.
     """
-    starts = order.runs(places, trees)
+    starts = runs(order, places, trees)
     largest = np.maximum.reduceat(weights[places], starts)
     asked = trees[starts]
     query_noise = noise.laplace(run.scale, starts.size)

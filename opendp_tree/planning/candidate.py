@@ -7,18 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import numpy.typing as npt
 from opendp.metrics import l1_distance
 from opendp.mod import Domain, Measurement, Metric
 
 from opendp_tree._opendp import make_function
+from opendp_tree._types import Floats
 from opendp_tree.planning.budget import Budget
 from opendp_tree.releases.release import TreeRelease
 from opendp_tree.trees.tree import Tree
 
 __all__ = ["Candidate"]
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ import math
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 from opendp.mod import Domain, Measurement, Metric
 
+from opendp_tree._types import Floats
 from opendp_tree.measurements.excess import laplace_excess, normal_excess
 from opendp_tree.measurements.level_noise import gaussian_variance, laplace_variance
 from opendp_tree.measurements.partition_plan import LARGEST_SCALE
@@ -17,7 +17,6 @@ from opendp_tree.planning.budget import Budget
 from opendp_tree.planning.candidate import Candidate, ReleaseOptions
 from opendp_tree.planning.tree_facts import TreeFacts
 
-Floats = npt.NDArray[np.float64]
 NEEDS = {"laplace": "public nodes", "gaussian": "public nodes, and delta or rho"}
 
 

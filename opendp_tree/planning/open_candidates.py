@@ -8,9 +8,9 @@ from fractions import Fraction
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 from opendp.mod import Domain, Measurement, Metric
 
+from opendp_tree._types import Floats
 from opendp_tree.measurements.partition_curve import partition_rmse
 from opendp_tree.measurements.partition_error import MOST_CELLS
 from opendp_tree.measurements.partition_estimator import make_partition_estimator
@@ -22,7 +22,6 @@ from opendp_tree.planning.candidate import Candidate, ReleaseOptions
 from opendp_tree.planning.noise_candidates import base_scale
 from opendp_tree.planning.tree_facts import TreeFacts
 
-Floats = npt.NDArray[np.float64]
 _SHARES = (0.1, 0.3)  # of delta for the threshold; the rest turns Gaussian noise into epsilon
 _OFTEN = 0.95
 NEEDS = "nothing but the depth; delta above 0"

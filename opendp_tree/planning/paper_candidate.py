@@ -7,7 +7,6 @@ from fractions import Fraction
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 from opendp.mod import Domain, Measurement, Metric
 
 from opendp_tree._opendp import make_function
@@ -20,7 +19,6 @@ from opendp_tree.releases.release import PrivacyStatement, TreeRelease
 from opendp_tree.theorems.clipping import clipped_mrmse
 from opendp_tree.trees.domains import CountSpace
 
-Floats = npt.NDArray[np.float64]
 NEEDS = "public nodes, delta above 0, alpha above 0"
 _CLIPPING = 0.5  # the share of epsilon and delta for the intervals that bound the error
 _ETAS = (1e-1, 1e-3, 1e-6)

@@ -9,9 +9,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from opendp_tree._arguments import check_choice
+from opendp_tree._types import Floats
 from opendp_tree.bounds.lower_bounds import error_lower_bound
 from opendp_tree.planning.budget import Budget
 from opendp_tree.planning.candidate import Candidate
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Plan", "plan", "plan_depths"]
 
-Floats = npt.NDArray[np.float64]
 CANDIDATES: dict[str, Callable[[TreeFacts, Budget, float], Candidate]] = {
     "laplace": partial(noise_candidate, noise="laplace", consistent=False),
     "laplace, least squares": partial(noise_candidate, noise="laplace", consistent=True),
@@ -85,7 +84,7 @@ class Plan:
         >>> plan(6, epsilon=1.0, delta=1e-6, alpha=0.1, nodes="open").to_frame()["mechanism"].to_list()[0]
         'partition'
         """
-        from opendp_tree.trees.label_codes import record_frame
+        from opendp_tree.trees.label_keys import record_frame
 
         return record_frame(
             {
@@ -105,7 +104,7 @@ class Plan:
 
         Without `weights`, from 1 to where even the worst mechanism's noise is forgiven.
         """
-        from opendp_tree.trees.label_codes import record_frame
+        from opendp_tree.trees.label_keys import record_frame
 
         possible = [each for each in self.candidates if each.feasible]
         at = self._weights(possible) if weights is None else np.asarray(weights, dtype=np.float64)
@@ -196,7 +195,7 @@ def plan_depths(
     >>> plan_depths([3, 12], epsilon=1.0, nodes="public").filter(mechanism="laplace")["error"].round(1).to_list()
     [4.2, 17.0]
     """
-    from opendp_tree.trees.label_codes import record_frame
+    from opendp_tree.trees.label_keys import record_frame
 
     budget = Budget.of(epsilon=epsilon, delta=delta, rho=rho, d_in=d_in)
     rows = [

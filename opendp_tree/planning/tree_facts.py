@@ -6,15 +6,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
 from opendp_tree._arguments import check_choice, check_integer
-from opendp_tree.trees.least_squares import LeastSquares, TreeLayout
+from opendp_tree._types import Floats
+from opendp_tree.trees.least_squares import LeastSquares
 from opendp_tree.trees.level_weights import choose_level_weights, regular_level_weights
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.tree import Tree
 
-Floats = npt.NDArray[np.float64]
 Weights = tuple[float, ...] | None
 """One for each level, or None for equal ones."""
 
@@ -85,13 +84,12 @@ class TreeFacts:
         return self.found[noise]
 
     def _solve(self, tree: Tree, noise: str) -> tuple[Weights, float]:
-        layout = TreeLayout.of(tree)
         wanted = slice(None) if self.levels is None else np.isin(tree.node_levels, self.levels)
         power = 1 if noise == "gaussian" else 2
 
         def solved(weights: Weights) -> Floats:
             by_level = np.ones(self.depth) if weights is None else np.array(weights) ** -power
-            return LeastSquares.of(layout, by_level[tree.node_levels]).variances
+            return LeastSquares.of(tree, by_level[tree.node_levels]).variances
 
         def worst(weights: Weights) -> float:
             return float(solved(weights)[wanted].max())

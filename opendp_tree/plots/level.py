@@ -32,11 +32,22 @@ BAR, OTHER = "#78a9d1", "#c3cad1"
 
 
 def plot_level(release: TreeRelease, level: int, *, top: int = 40, title: str | None = None) -> go.Figure:
-    """The `top` largest nodes of one level as bars, each with its interval; the root's level is 0.
+    """The largest nodes of one level as bars, each with its interval.
 
     What shown nodes leave unexplained, "(other)", is drawn in grey and without an interval unless it is certain.
 
     Needs Plotly: `pip install 'opendp-tree[plot]'`.
+
+    Parameters
+    ----------
+    release
+        The release.
+    level
+        Which level; the root's is 0.
+    top
+        How many bars at most. By default 40, which can be read on one screen; the subtitle says how many there are.
+    title
+        By default it names the level.
 
     >>> from opendp_tree import Tree, TreeRelease, plot_level
     >>> tree = Tree.from_paths([("north",), ("south",)])

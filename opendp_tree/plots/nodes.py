@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from opendp_tree._types import Bools, Floats, Ints
 from opendp_tree.trees.tree import Tree
 
 if TYPE_CHECKING:
@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 
     from opendp_tree.releases.release import TreeRelease
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 
 SEPARATOR = " / "
 MAX_CHILDREN = 400
@@ -52,13 +49,29 @@ class Nodes:
         return len(self.labels)
 
     def depth_within(self, count: int) -> int:
-        """How many levels from the root, at least two, have no more than `count` nodes together."""
+        """How many levels from the root, at least two, have no more than `count` nodes together.
+
+        Parameters
+        ----------
+        count
+            How many nodes may be drawn at once.
+        """
         totals = np.cumsum(np.bincount(self.levels))
         return max(2, int(np.searchsorted(totals, count, side="right")))
 
 
 def read_nodes(release: TreeRelease, frame: pl.DataFrame, *, max_nodes: int) -> Nodes:
-    """The nodes of a release and its frame with areas, at most about `max_nodes` of them."""
+    """The nodes of a release with areas.
+
+    Parameters
+    ----------
+    release
+        The release.
+    frame
+        Its frame, with rows "(other)".
+    max_nodes
+        How many nodes to draw, about; the smallest are drawn together.
+    """
     other = frame["other"].to_numpy()
     parents, levels = _parents(release, other), frame["level"].to_numpy().astype(np.int64)
     columns = {name: frame[name].to_numpy().astype(np.float64) for name in ("estimate", "lower", "upper")}
@@ -95,6 +108,15 @@ def areas(parents: Ints, levels: Ints, estimates: Floats, hidden: Bools) -> Floa
     A node's children share its area. Where noise makes them exceed it together, they are shrunk to fit; where it makes
     one negative, that one has none. A hidden node, and a root without a positive estimate, is as large as its children.
 
+    Parameters
+    ----------
+    parents, levels
+        For each node its parent's place, -1 for the root, and its level.
+    estimates
+        For each node its estimate; nan where there is none.
+    hidden
+        Which nodes are not released themselves.
+
     >>> one = np.array([-1, 0, 0]), np.array([0, 1, 1])
     >>> areas(*one, np.array([10.0, 15.0, 5.0]), np.array([False, False, False])).tolist()
     [10.0, 7.5, 2.5]
@@ -116,7 +138,15 @@ def areas(parents: Ints, levels: Ints, estimates: Floats, hidden: Bools) -> Floa
 
 
 def own_area(parents: Ints, size: Floats) -> Floats:
-    """What of each node's area its children leave. Plotly's `remainder` adds these up, so rounding cannot break it."""
+    """What of each node's area its children leave. Plotly's `remainder` adds these up, so rounding cannot break it.
+
+    Parameters
+    ----------
+    parents
+        For each node its parent's place; -1 for the root.
+    size
+        What `areas` gives.
+    """
     children = np.zeros(size.size)
     np.add.at(children, parents[parents >= 0], size[parents >= 0])
     return np.maximum(size - children, 0)
@@ -186,12 +216,8 @@ def _label(path: str, parent: str) -> str:
 
 def _parents(release: TreeRelease, other: Bools) -> Ints:
     """For each row of the frame its parent's row, or -1. Rows "(other)" follow their siblings."""
-    if isinstance(release.tree, Tree):
-        from opendp_tree.releases.frame import public_rows
-
-        above = public_rows(release.tree)[0].parents
-    else:
-        above = release.parents  # the frame keeps the order of an open tree's arrays
+    # The frame keeps the order of an open tree's arrays.
+    above = release.tree.level_order.parents if isinstance(release.tree, Tree) else release.parents
     place = np.append(np.flatnonzero(~other), -1)
     parents = np.empty(other.size, dtype=np.int64)
     parents[~other] = place[above]

@@ -59,6 +59,13 @@ def write_html(figure: go.Figure, path: str | os.PathLike[str]) -> Path:
     Title and footer become the page's own text, so that they fit any width. The file is whole or not there: it is
     written beside `path` and then moved. Gives the path.
 
+    Parameters
+    ----------
+    figure
+        Any Plotly figure; those of this package have a footer that becomes text.
+    path
+        Where to write; a file that is there is replaced.
+
     >>> import tempfile
     >>> import plotly.graph_objects as go
     >>> from opendp_tree import write_html

@@ -32,6 +32,13 @@ def plot_plan(plan: Plan, *, title: str | None = None) -> go.Figure:
 
     Needs Plotly: `pip install 'opendp-tree[plot]'`.
 
+    Parameters
+    ----------
+    plan
+        The plan.
+    title
+        By default it says that no data was touched.
+
     >>> from opendp_tree import plan, plot_plan
     >>> figure = plot_plan(plan(6, epsilon=1.0, delta=1e-6, nodes="open"))
     >>> [line.name for line in figure.data]
@@ -59,9 +66,16 @@ def plot_plan(plan: Plan, *, title: str | None = None) -> go.Figure:
 
 
 def plot_depths(frame: pl.DataFrame, *, title: str | None = None) -> go.Figure:
-    """The error of each mechanism against the depth of the tree, from a frame of `depth`, `mechanism` and `error`.
+    """The error of each mechanism against the depth of the tree.
 
     Needs Plotly: `pip install 'opendp-tree[plot]'`.
+
+    Parameters
+    ----------
+    frame
+        One row for each depth and mechanism, in the columns `depth`, `mechanism` and `error`.
+    title
+        By default "Error against depth".
 
     >>> import polars as pl
     >>> from opendp_tree import plot_depths

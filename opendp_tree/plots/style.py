@@ -43,6 +43,11 @@ def graph_objects() -> Any:
 def as_text(text: str) -> str:
     """Text that Plotly shows as it is: markup and formulas are escaped, what would break or reorder lines is a space.
 
+    Parameters
+    ----------
+    text
+        Any text, such as a label of the data.
+
     >>> as_text("<b>R&D</b> $5")
     '&lt;b&gt;R&amp;D&lt;/b&gt; &#36;5'
     """
@@ -50,7 +55,14 @@ def as_text(text: str) -> str:
 
 
 def shorten(text: str, width: int) -> str:
-    """At most `width` characters, the last of which says that some are missing.
+    """A text cut to fit, whose last character says that some are missing.
+
+    Parameters
+    ----------
+    text
+        The text.
+    width
+        How many characters fit.
 
     >>> shorten("Massachusetts", 8)
     'Massach…'
@@ -59,12 +71,25 @@ def shorten(text: str, width: int) -> str:
 
 
 def wrap(text: str, width: int = _WRAP) -> str:
-    """Escaped text in lines, so that a long path fits on a narrow screen."""
+    """Escaped text in lines.
+
+    Parameters
+    ----------
+    text
+        The text.
+    width
+        How many characters a line holds; by default 36, so that a long path fits on a narrow screen.
+    """
     return "<br>".join(as_text(line) for line in textwrap.wrap(_CONTROLS.sub(" ", text), width)) or " "
 
 
 def number(value: float | None) -> str:
     """A figure with thousands separators, and one decimal where that can matter.
+
+    Parameters
+    ----------
+    value
+        The number; a dash stands for None and for what is not finite.
 
     >>> [number(value) for value in (1234567.0, 12.25, -3.0, None)]
     ['1,234,567', '12.2', '−3', '–']
@@ -77,6 +102,11 @@ def number(value: float | None) -> str:
 
 def percent(share: float) -> str:
     """A share in per cent, with at most two digits that matter; beyond ten times as a multiple.
+
+    Parameters
+    ----------
+    share
+        The share; 1 is 100 %.
 
     >>> [percent(share) for share in (0.12345, 0.00456, 1.0, 25.0)]
     ['12 %', '0.46 %', '100 %', '25 times']
@@ -91,6 +121,11 @@ def percent(share: float) -> str:
 def confidence_text(confidence: float) -> str:
     """What an interval is called.
 
+    Parameters
+    ----------
+    confidence
+        The probability with which it holds.
+
     >>> confidence_text(0.95), confidence_text(1.0)
     ('95 % interval', 'certain interval')
     """
@@ -100,7 +135,19 @@ def confidence_text(confidence: float) -> str:
 def layout(
     *, title: str, subtitle: str, footer: Sequence[str], below: int, above: int = 0, height: int | None = None
 ) -> dict[str, Any]:
-    """What all pictures share: a quiet white sheet, a title above, and `footer` under `below` pixels of legend."""
+    """What all pictures share: a quiet white sheet, a title above, and a footer.
+
+    Parameters
+    ----------
+    title, subtitle
+        What stands above the picture.
+    footer
+        Sentences that stand under it, a line each.
+    below, above
+        How many pixels a legend needs under the picture, and a bar over it; none over it by default.
+    height
+        Of the whole, in pixels; by default Plotly's own.
+    """
     wrapped = [textwrap.wrap(_CONTROLS.sub(" ", text), 110) for text in footer]
     font = {"family": FONT, "size": 13, "color": INK}
     foot = {
@@ -132,12 +179,26 @@ def layout(
 
 
 def foot_height(lines: int) -> int:
-    """The height of a footer in pixels."""
+    """The height of a footer in pixels.
+
+    Parameters
+    ----------
+    lines
+        How many it has.
+    """
     return 16 + 17 * lines
 
 
 def axis(title: str, **more: Any) -> dict[str, Any]:
-    """An axis with a light grid and a title that says what it measures."""
+    """An axis with a light grid.
+
+    Parameters
+    ----------
+    title
+        What it measures.
+    more
+        Plotly's options, which go before those here.
+    """
     return {
         "title": {"text": as_text(title), "standoff": 10, "font": {"size": 13, "color": QUIET}},
         **{"gridcolor": GRID, "zeroline": False, "linecolor": "#b8c2cc", "ticks": "", "automargin": True},

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from opendp_tree._arguments import check_choice, check_integer
-from opendp_tree.plots.nodes import Floats, Nodes, own_area, read_nodes
+from opendp_tree._types import Floats
+from opendp_tree.plots.nodes import Nodes, own_area, read_nodes
 from opendp_tree.plots.style import (
     INK,
     MUTED,
@@ -43,12 +44,23 @@ def plot_tree(
 ) -> go.Figure:
     """A release as nested areas: estimates are sizes, relative errors are colours, everything else is in the hover.
 
-    `kind` is "icicle", "treemap" or "sunburst". A click on a node zooms in. Areas have to add up where noisy estimates
-    need not: children that together exceed their parent are shrunk to fit it, and nodes with estimates of zero or less
-    have no area. The hover always tells the released figures. The relative error is half the width of a node's
-    interval, divided by its estimate. Of more than `max_nodes` nodes, or 400 siblings, the smallest are drawn together.
+    A click on a node zooms in. Areas have to add up where noisy estimates need not: children that together exceed their
+    parent are shrunk to fit it, and nodes with estimates of zero or less have no area. The hover always tells the
+    released figures. The relative error is half the width of a node's interval, divided by its estimate.
 
     Needs Plotly: `pip install 'opendp-tree[plot]'`.
+
+    Parameters
+    ----------
+    release
+        The release.
+    kind
+        "icicle", "treemap" or "sunburst". An icicle by default: of the three it has most room for labels.
+    max_nodes
+        Of more nodes than this, or than 400 siblings, the smallest are drawn together. By default 1500: more make
+        browsers slow.
+    title
+        By default it names the columns that the counts are by.
 
     >>> from opendp_tree import Tree, TreeRelease, plot_tree
     >>> tree = Tree.from_paths([("north", "a"), ("north", "b"), ("south", "c")])
@@ -109,7 +121,13 @@ def plot_tree(
 
 
 def relative_error(estimate: Floats, lower: Floats, upper: Floats) -> Floats:
-    """Half the interval's width over the estimate; infinite where that is not positive, nan without an interval."""
+    """Half the interval's width over the estimate; infinite where that is not positive, nan without an interval.
+
+    Parameters
+    ----------
+    estimate, lower, upper
+        One for each node.
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
         error: Floats = np.where(estimate > 0, (upper - lower) / 2 / estimate, np.inf)
     error[np.isnan(lower) | np.isnan(upper)] = np.nan

@@ -21,7 +21,6 @@ from opendp_tree.trees.tree import Tree
 
 __all__ = ["Consistency", "make_consistent", "then_consistent"]
 
-Floats = npt.NDArray[np.float64]
 NOISES = ("gaussian", "laplace", "normal")
 
 
@@ -56,7 +55,7 @@ class Consistency:
 
     def release(self, measurements: npt.NDArray[np.number], statement: PrivacyStatement | None) -> TreeRelease:
         """Estimates and intervals from noisy counts by node id."""
-        solver, layout = self.estimator, self.estimator.layout
+        solver, order = self.estimator, self.estimator.order
         upward, sums = solver.ascend(solver.place(measurements))
         if self.nonnegative:
             best = solver.descend(upward.copy(), sums)
@@ -64,8 +63,8 @@ class Consistency:
         else:
             best = values = solver.descend(upward, sums)
         if self.integers:
-            values = whole_counts(layout, values)
-        estimates, centre = layout.by_node(values), layout.by_node(best)
+            values = whole_counts(order, values)
+        estimates, centre = order.by_node(values), order.by_node(best)
         half = self.multiplier * np.sqrt(solver.variances)
         lower, upper = centre - half, centre + half
         if self.nonnegative:
@@ -75,7 +74,7 @@ class Consistency:
         for array in (estimates, centre):  # which may be one: what a range is counted from must not change
             array.flags.writeable = False
         fit = Fit(solver, self.multiplier, centre, self.nonnegative)
-        return TreeRelease(layout.tree, estimates, lower, upper, self.confidence, statement, fit=fit)
+        return TreeRelease(order.tree, estimates, lower, upper, self.confidence, statement, fit=fit)
 
 
 def make_consistent(

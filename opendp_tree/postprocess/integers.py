@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from opendp_tree.trees.least_squares import Level, TreeLayout
+from opendp_tree._types import Floats, Ints
+from opendp_tree.trees.level_order import InnerLevel, LevelOrder
 
 __all__ = ["whole_counts"]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
-
-def whole_counts(layout: TreeLayout, values: Floats) -> Floats:
-    """Consistent values, in breadth-first order, as integers that add up: each the floor or the ceiling of its value.
+def whole_counts(order: LevelOrder, values: Floats) -> Floats:
+    """Consistent values, in the level order, as integers that add up: each the floor or the ceiling of its value.
 
     The children of a node are rounded down, and what their sum then lacks goes, one each, to those with the largest
     fractions: never more than have a fraction. Beyond 2**53 floats hold no single units, and sums are as exact as they.
@@ -25,7 +22,7 @@ def whole_counts(layout: TreeLayout, values: Floats) -> Floats:
     values = np.where(np.abs(values - nearest) <= near, nearest, values)
     whole = np.floor(values)
     whole[0] = nearest[0]
-    for level in layout.levels:
+    for level in order.inner_levels:
         lacking = whole[level.inner] - level.sums(whole)
         fractions = values[level.children] - whole[level.children]
         whole[level.children] += _rank(level, fractions) < level.spread(lacking)
@@ -39,7 +36,7 @@ def whole_counts(layout: TreeLayout, values: Floats) -> Floats:
     return whole
 
 
-def _rank(level: Level, values: Floats) -> Ints:
+def _rank(level: InnerLevel, values: Floats) -> Ints:
     """The place of each child among its siblings, the largest value first."""
     order = np.lexsort((-values, level.spread(np.arange(level.starts.size))))
     rank = np.empty(order.size, dtype=np.int64)

@@ -8,13 +8,13 @@ it is not that of the whole tree at once. Proof: docs/proofs/consistent.md.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from opendp_tree.trees.least_squares import LeastSquares, Level
+from opendp_tree._types import Floats
+from opendp_tree.trees.least_squares import LeastSquares
+from opendp_tree.trees.level_order import InnerLevel
 
 __all__ = ["nonnegative_descent"]
 
-Floats = npt.NDArray[np.float64]
 
 _UNKNOWN = 1e12  # a child that was not measured takes the change: as if its variance were this many times the others'
 
@@ -22,13 +22,13 @@ _UNKNOWN = 1e12  # a child that was not measured takes the change: as if its var
 def nonnegative_descent(fit: LeastSquares, values: Floats) -> Floats:
     """Final estimates from those that `fit.ascend` gives, none negative, in place."""
     values[0] = max(values[0], 0.0)
-    for level in fit.layout.levels:
+    for level in fit.order.inner_levels:
         variances = _finite(level, fit.below[level.children])
         values[level.children] = share_out(level, values[level.inner], values[level.children], variances)
     return values
 
 
-def share_out(level: Level, totals: Floats, wishes: Floats, variances: Floats) -> Floats:
+def share_out(level: InnerLevel, totals: Floats, wishes: Floats, variances: Floats) -> Floats:
     """Non-negative numbers near `wishes` that sum to `totals` over each node's children.
 
     Minimises the sum of (number - wish)**2 / variance. A child that is negative when the gap is spread over all who are
@@ -46,7 +46,7 @@ def share_out(level: Level, totals: Floats, wishes: Floats, variances: Floats) -
         left &= ~negative
 
 
-def _rescaled(level: Level, totals: Floats, moved: Floats) -> Floats:
+def _rescaled(level: InnerLevel, totals: Floats, moved: Floats) -> Floats:
     """The same, so that sums hold even where huge wishes met a small total and floats lost it."""
     found = np.add.reduceat(moved, level.starts)
     moved *= level.spread(np.divide(totals, found, out=np.ones_like(found), where=found > 0))
@@ -55,7 +55,7 @@ def _rescaled(level: Level, totals: Floats, moved: Floats) -> Floats:
     return moved
 
 
-def _finite(level: Level, variances: Floats) -> Floats:
+def _finite(level: InnerLevel, variances: Floats) -> Floats:
     unknown = np.isinf(variances)
     if not unknown.any():
         return variances

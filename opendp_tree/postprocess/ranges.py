@@ -7,14 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from opendp_tree._types import Bools, Floats, Ints
 from opendp_tree.releases.release import TreeRelease
-from opendp_tree.trees.least_squares import LeastSquares, TreeLayout
+from opendp_tree.trees.least_squares import LeastSquares
 from opendp_tree.trees.tree import Tree
 
 __all__ = ["RangeCounts", "prefix_counts", "range_counts"]
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -120,11 +118,11 @@ def _check_ranges(first: npt.ArrayLike, last: npt.ArrayLike, leaves: int) -> tup
 
 @dataclass(frozen=True)
 class _Walk:
-    """A tree in breadth-first order with what a walk along the two edges of a range needs."""
+    """A tree in its level order with what a walk along the two edges of a range needs."""
 
     release: TreeRelease
     root: int
-    order: Ints | None
+    nodes: Ints
     first: Ints
     last: Ints
     """The leaves under each place."""
@@ -134,17 +132,15 @@ class _Walk:
 
     @classmethod
     def of(cls, release: TreeRelease, tree: Tree) -> _Walk:
-        layout = TreeLayout.of(tree) if release.fit is None else release.fit.estimator.layout
-        first, last = tree.leaf_ranges
-        if layout.order is not None:
-            first, last = first[layout.order], last[layout.order]
+        order = tree.level_order
+        first, last = order.leaf_ranges
         children, sizes = np.zeros_like(first), np.zeros_like(first)
-        for level in layout.levels:
+        for level in order.inner_levels:
             children[level.inner] = level.children.start + level.starts
             sizes[level.inner] = level.sizes
-        return cls(release, tree.root, layout.order, first, last, children, sizes)
+        return cls(release, tree.root, order.nodes, first, last, children, sizes)
 
-    def edges(self, a: int, b: int) -> list[tuple[int, slice, npt.NDArray[np.bool_]]]:
+    def edges(self, a: int, b: int) -> list[tuple[int, slice, Bools]]:
         """From the root down, the nodes that a..b covers in part, their children, and which of these are covered."""
         found = []
         level = [0] if self.first[0] < a or b < self.last[0] else []
@@ -186,5 +182,5 @@ class _Walk:
             return 0.0, 0.0, 0
         edges = self.edges(a, b)
         places = np.concatenate([np.flatnonzero(whole) + part.start for _, part, whole in edges] or [np.array([0])])
-        nodes = places if self.order is None else self.order[places]
+        nodes = self.nodes[places]
         return float(self.release.lower[nodes].sum()), float(self.release.upper[nodes].sum()), int(nodes.size)

@@ -9,26 +9,37 @@ from datetime import date, datetime
 from typing import Any, NoReturn
 
 import numpy as np
-import numpy.typing as npt
 
+from opendp_tree._types import Array, Ints
 from opendp_tree.trees.arrays import node_levels
-from opendp_tree.trees.open_nodes import OpenNodes
-from opendp_tree.trees.open_tree import BitKeys, OpenTree
+from opendp_tree.trees.bit_keys import BitKeys, words_of
+from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.paths import tagged_label
+from opendp_tree.trees.shown_nodes import ShownNodes
 from opendp_tree.trees.tree import Label, Tree
 
-Ints = npt.NDArray[np.int64]
 FORMAT, VERSION = "opendp-tree release", 1
-_WORD = 2**64 - 1
 
 
 def write_text(parts: Mapping[str, Any]) -> str:
-    """The parts as one JSON text."""
+    """The parts as one JSON text.
+
+    Parameters
+    ----------
+    parts
+        The fields of the release, as plain data.
+    """
     return json.dumps({"format": FORMAT, "version": VERSION, **parts}, allow_nan=False, separators=(",", ":"))
 
 
 def read_text(text: str) -> dict[str, Any]:
-    """The parts of a JSON text, once it is sure to be a release of this version."""
+    """The parts of a JSON text, once it is sure to be a release of this version.
+
+    Parameters
+    ----------
+    text
+        What `write_text` gives.
+    """
     if not isinstance(text, (str, bytes, bytearray)):
         raise TypeError(f"text ({type(text).__name__}) must be a JSON text")
     try:
@@ -47,7 +58,17 @@ def _refuse(constant: str) -> NoReturn:
 
 
 def part(parts: Mapping[str, Any], name: str, *kinds: type) -> Any:
-    """A field of an object, of one of the types given."""
+    """A field of an object, once it is sure to be there.
+
+    Parameters
+    ----------
+    parts
+        The object.
+    name
+        The field's name.
+    kinds
+        The types that it may have.
+    """
     if name not in parts:
         raise ValueError(f'text must have the field "{name}"')
     if type(parts[name]) not in kinds:
@@ -67,12 +88,26 @@ _JSON = {
 
 
 def write_number(value: float) -> int | float | str:
-    """A number; one that is not finite becomes a text."""
+    """A number as JSON holds it.
+
+    Parameters
+    ----------
+    value
+        Any number; one that is not finite becomes a text.
+    """
     return value if math.isfinite(value) else str(float(value))
 
 
 def read_number(value: Any, name: str) -> int | float:
-    """A number that `write_number` wrote."""
+    """A number that `write_number` wrote.
+
+    Parameters
+    ----------
+    value
+        What JSON gives.
+    name
+        What errors call it.
+    """
     if type(value) in (int, float):
         return value  # type: ignore[no-any-return]
     if value in ("inf", "-inf", "nan"):
@@ -80,8 +115,14 @@ def read_number(value: Any, name: str) -> int | float:
     raise ValueError(f'"{name}" must hold numbers, or the texts "inf", "-inf" and "nan"')
 
 
-def write_array(array: npt.NDArray[Any] | None) -> list[Any] | None:
-    """Numbers or truth values as a list."""
+def write_array(array: Array | None) -> list[Any] | None:
+    """Numbers or truth values as a list.
+
+    Parameters
+    ----------
+    array
+        One-dimensional; None stays None.
+    """
     if array is None:
         return None
     values: list[Any] = array.tolist()
@@ -89,8 +130,20 @@ def write_array(array: npt.NDArray[Any] | None) -> list[Any] | None:
     return values if finite else [write_number(value) for value in values]
 
 
-def read_array(values: list[Any], name: str, kind: type, size: int | None = None) -> npt.NDArray[Any]:
-    """A list of numbers (`float`), of integers (`int`) or of truth values (`bool`) as an array."""
+def read_array(values: list[Any], name: str, kind: type, size: int | None = None) -> Array:
+    """A list as an array.
+
+    Parameters
+    ----------
+    values
+        The list, as JSON gives it.
+    name
+        What errors call it.
+    kind
+        What it must hold: numbers (`float`), integers (`int`) or truth values (`bool`).
+    size
+        How many entries it must have; by default any number.
+    """
     if size is not None and len(values) != size:
         raise ValueError(f'"{name}" must hold {size} entries, one for each node; found {len(values)}')
     kinds = {type(value) for value in values}
@@ -108,7 +161,13 @@ def read_array(values: list[Any], name: str, kind: type, size: int | None = None
 
 
 def write_tree(tree: Tree | OpenTree) -> dict[str, Any]:
-    """The description of a tree: all of a public one, and how an open one is grown."""
+    """The description of a tree: all of a public one, and how an open one is grown.
+
+    Parameters
+    ----------
+    tree
+        The tree.
+    """
     if isinstance(tree, Tree):
         labels = None if tree.labels is None else [_write_label(label) for label in tree.labels]
         return {"kind": "public", "names": list(tree.names), "parents": tree.parents.tolist(), "labels": labels}
@@ -117,7 +176,13 @@ def write_tree(tree: Tree | OpenTree) -> dict[str, Any]:
 
 
 def read_tree(described: Mapping[str, Any]) -> Tree | OpenTree:
-    """The tree that `write_tree` described."""
+    """The tree that `write_tree` described.
+
+    Parameters
+    ----------
+    described
+        What `write_tree` gives, as read from JSON.
+    """
     names = tuple(part(described, "names", list))
     kind = part(described, "kind", str)
     if kind != "public":
@@ -162,19 +227,34 @@ def _read_label(written: Any) -> Label:
         ) from None
 
 
-def write_nodes(tree: OpenTree, nodes: OpenNodes) -> dict[str, Any]:
-    """The nodes of an open tree: each one's parent, and its own label or its prefix in hexadecimal digits."""
+def write_nodes(nodes: ShownNodes) -> dict[str, Any]:
+    """The nodes of an open tree: each one's parent, and its own label or its prefix in hexadecimal digits.
+
+    Parameters
+    ----------
+    nodes
+        The nodes that are shown.
+    """
     parents = {"parents": nodes.parents.tolist()}
     if nodes.words is None:
         from opendp_tree.releases.labels import write_labels
 
         return {**parents, "labels": [write_labels(labels) for labels in nodes.labels]}
-    high, low = (word.tolist() for word in nodes.words.to_the_right(tree.width))
+    assert isinstance(nodes.tree, OpenTree)
+    high, low = (word.tolist() for word in nodes.words.to_the_right(nodes.tree.width))
     return {**parents, "prefixes": [f"{(upper << 64) | lower:x}" for upper, lower in zip(high, low, strict=True)]}
 
 
-def read_nodes(tree: OpenTree, described: Mapping[str, Any]) -> OpenNodes:
-    """The nodes that `write_nodes` wrote, once they are sure to be nodes of the tree."""
+def read_nodes(tree: OpenTree, described: Mapping[str, Any]) -> ShownNodes:
+    """The nodes that `write_nodes` wrote, once they are sure to be nodes of the tree.
+
+    Parameters
+    ----------
+    tree
+        The open tree.
+    described
+        What `write_nodes` gives, as read from JSON.
+    """
     parents = read_array(part(described, "parents", list), "parents", int)
     rising = bool((parents[1:] >= np.maximum(parents[:-1], 0)).all() and (parents < np.arange(parents.size)).all())
     if not rising or (parents.size and parents[0] != -1):
@@ -183,18 +263,17 @@ def read_nodes(tree: OpenTree, described: Mapping[str, Any]) -> OpenNodes:
     if levels.size and levels[-1] >= tree.depth:
         raise ValueError(f'"parents" must not go deeper than the tree, whose depth is {tree.depth}')
     if tree.kind == "bits":
-        return OpenNodes(
-            levels, parents, words=_read_prefixes(tree, part(described, "prefixes", list), levels, parents)
-        )
+        words = _read_prefixes(tree, part(described, "prefixes", list), levels, parents)
+        return ShownNodes(tree, levels, parents, words=words)
     from opendp_tree.releases.labels import read_labels
 
-    found = part(described, "labels", list)
-    if len(found) != tree.depth - 1 or not all(isinstance(labels, dict) for labels in found):
+    columns = part(described, "labels", list)
+    if len(columns) != tree.depth - 1 or not all(isinstance(labels, dict) for labels in columns):
         raise ValueError(f'"labels" must hold {tree.depth - 1} objects, one for each level below the root')
-    series = tuple(read_labels(labels) for labels in found)
+    series = tuple(read_labels(labels) for labels in columns)
     if [labels.len() for labels in series] != np.bincount(levels, minlength=tree.depth)[1:].tolist():
         raise ValueError('"labels" must hold one label for each node of a level')
-    return OpenNodes(levels, parents, series)
+    return ShownNodes(tree, levels, parents, series)
 
 
 def _read_prefixes(tree: OpenTree, texts: list[Any], levels: Ints, parents: Ints) -> BitKeys:
@@ -204,8 +283,7 @@ def _read_prefixes(tree: OpenTree, texts: list[Any], levels: Ints, parents: Ints
         raise ValueError('"prefixes" must be texts of hexadecimal digits') from None
     if len(keys) != levels.size or any(not 0 <= key < 1 << tree.width for key in keys):
         raise ValueError(f'"prefixes" must hold one number of {tree.width} bits for each node')
-    high, low = (np.array(part, dtype=np.uint64) for part in ([k >> 64 for k in keys], [k & _WORD for k in keys]))
-    words = BitKeys.of_integers(high, low, tree.width)
+    words = BitKeys.of_integers(*words_of(keys), tree.width)
     below = np.flatnonzero(parents >= 0)
     inside = words[below].common_bits(words[parents[below]]) >= tree.bits_at(levels[parents[below]])
     exact = words.first(tree.bits_at(levels))

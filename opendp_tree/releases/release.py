@@ -7,13 +7,13 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from opendp_tree._types import Bools, Floats, Ints
 from opendp_tree.releases import format as form
 from opendp_tree.releases.words import cost_words, error_words, tree_words
 from opendp_tree.trees.least_squares import LeastSquares
-from opendp_tree.trees.open_nodes import OpenNodes
 from opendp_tree.trees.open_tree import OpenTree
+from opendp_tree.trees.shown_nodes import ShownNodes
 from opendp_tree.trees.tree import Tree
 
 if TYPE_CHECKING:
@@ -21,17 +21,25 @@ if TYPE_CHECKING:
 
 __all__ = ["Fit", "PrivacyStatement", "TreeRelease"]
 
-Bools = npt.NDArray[np.bool_]
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-
 
 @dataclass(frozen=True)
 class PrivacyStatement:
     """What a release cost, as plain data.
 
-    `loss` is in the terms of `measure`: epsilon, or epsilon and delta, or rho; for inputs at distance `d_in`. `unit`
-    says in words what that distance protects ("one person with at most 5 rows"), where somebody knows.
+    Parameters
+    ----------
+    mechanism
+        The name of the mechanism, such as "tree_laplace".
+    measure
+        OpenDP's privacy measure, as the call that makes it: "approximate(max_divergence())".
+    d_in
+        The distance between inputs that the loss is for.
+    loss
+        In the terms of the measure: `epsilon`, or `epsilon` and `delta`, or `rho` (and `delta`).
+    parameters
+        What the mechanism ran with.
+    unit
+        In words what that distance protects ("one person with at most 5 rows"); by default None: nobody said.
     """
 
     mechanism: str
@@ -50,8 +58,16 @@ class PrivacyStatement:
 class Fit:
     """How least squares came to its estimates, for those who ask for more than nodes.
 
-    `best` are the unconstrained estimates by node id; their errors stay within `multiplier` standard deviations with
-    the release's confidence. `nonnegative` says that true counts are taken not to be negative.
+    Parameters
+    ----------
+    estimator
+        Least squares for the tree and the variances of its noise.
+    multiplier
+        Within how many standard deviations errors stay, with the release's confidence.
+    best
+        The unconstrained estimates, by node id.
+    nonnegative
+        Whether true counts are taken not to be negative.
     """
 
     estimator: LeastSquares
@@ -65,8 +81,28 @@ class TreeRelease:
     """An estimate and an interval for each node.
 
     For a public tree the arrays are by node id; for an open tree they hold the nodes that are shown, in the order of
-    `nodes`. `lower` and `upper` hold a node's true count with probability at least `confidence`, node by node; with
-    `confidence` 1 always. `statement` is None where post-processing cannot know the cost.
+    `nodes`.
+
+    Parameters
+    ----------
+    tree
+        The tree.
+    estimates, lower, upper
+        For each node its estimate, and the interval that holds its true count.
+    confidence
+        The probability, at least, with which a node's interval holds it, node by node; with 1 always.
+    statement
+        What it cost; None where post-processing cannot know.
+    cells
+        The number of cells at or below each node; by default None: the mechanism has no cells.
+    nodes
+        Which nodes are shown, for an open tree, and only there.
+    fit
+        How least squares came to the estimates; by default None: they come from elsewhere.
+    shown
+        For a public tree which nodes are shown; by default None: all.
+    hidden
+        For an open tree, what a node that is not shown holds at most; by default None: nothing is said.
     """
 
     tree: Tree | OpenTree
@@ -76,15 +112,10 @@ class TreeRelease:
     confidence: float
     statement: PrivacyStatement | None
     cells: Ints | None = None
-    """The number of cells at or below a node, if the mechanism has cells."""
-    nodes: OpenNodes | None = None
-    """For an open tree: which nodes are shown."""
+    nodes: ShownNodes | None = None
     fit: Fit | None = None
-    """If estimates come from least squares."""
     shown: Bools | None = None
-    """For a public tree of which a mechanism shows some nodes and hides others; None if it shows all."""
     hidden: float | None = None
-    """For an open tree: what a node that is not shown holds at most, with the same confidence."""
 
     def __post_init__(self) -> None:
         if isinstance(self.tree, OpenTree) != (self.nodes is not None):
@@ -111,14 +142,18 @@ class TreeRelease:
         `level` (the root's is 0); where it is: label columns, `prefix` (and `bits`), or the id `node`; `path`, that in
         one text; `estimate`, `lower`, `upper`; `cells`, if the mechanism has cells; and whether it is `shown`.
 
-        With `other`, each shown node whose shown children do not explain all of its estimate has a row "(other)" after
-        them for the difference, so that rows add up to their parent's; the column `other` tells it from a label of that
-        name. It may be negative: it is a difference of noisy counts. Its `lower` and `upper` are null unless all
-        intervals hold always. Where a label column holds no texts, and for `prefix`, `bits` and `node`, it has null.
-
-        With `spreadsheet_safe`, for CSV that people open, texts and names of columns that a spreadsheet would run as a
-        formula (they begin with =, +, -, @, a tab or the end of a line) or that begin with an apostrophe have an
-        apostrophe before them. The default, False, keeps labels as they are, for programs.
+        Parameters
+        ----------
+        other
+            Whether each shown node whose shown children do not explain all of its estimate gets a row "(other)" after
+            them, with the difference, so that rows add up to their parent's. By default they do, because a reader
+            would else miss what is not shown. The column `other` tells such a row from a label of that name. It may be
+            negative: it is a difference of noisy counts. Its `lower` and `upper` are null unless all intervals hold
+            always. Where a label column holds no texts, and for `prefix`, `bits` and `node`, it has null.
+        spreadsheet_safe
+            For CSV that people open: whether texts and names of columns that a spreadsheet would run as a formula
+            (they begin with =, +, -, @, a tab or the end of a line), or that begin with an apostrophe, get an
+            apostrophe before them. False, the default, keeps labels as they are, for programs.
 
         >>> import polars as pl
         >>> tree = Tree.from_paths([("be", "ghent"), ("be", "liege"), ("lu",)], names=["country", "city"])
@@ -132,21 +167,20 @@ class TreeRelease:
          (2, 'be', 'ghent', 'be / ghent', 70.0),
          (2, 'be', '(other)', 'be / (other)', 20.0)]
         """
-        from opendp_tree.releases.frame import open_rows, public_rows, release_frame
+        from opendp_tree.releases.frame import release_frame
         from opendp_tree.rows.files import spreadsheet_safe as safe
 
+        nodes, order = self.nodes, np.arange(self.estimates.size)
         if isinstance(self.tree, Tree):
-            rows, order = public_rows(self.tree)
-        else:
-            assert self.nodes is not None
-            rows, order = open_rows(self.tree, self.nodes), np.arange(self.nodes.size)
+            nodes, order = ShownNodes.of_tree(self.tree), self.tree.level_order.nodes
+        assert nodes is not None
         numbers = {"estimate": self.estimates, "lower": self.lower, "upper": self.upper}
         columns: dict[str, Any] = {name: array.astype(np.float64, copy=False) for name, array in numbers.items()}
         if self.cells is not None:
             columns["cells"] = self.cells
         columns["shown"] = np.ones(order.size, dtype=np.bool_) if self.shown is None else self.shown
         values = {name: array[order] for name, array in columns.items()}
-        frame = release_frame(rows, values, public=self.nodes is None, certain=self.confidence == 1, other=other)
+        frame = release_frame(nodes, values, certain=self.confidence == 1, other=other)
         return safe(frame) if spreadsheet_safe else frame
 
     def to_json(self) -> str:
@@ -156,9 +190,7 @@ class TreeRelease:
             for name in ("loss", "parameters"):
                 statement[name] = {key: _write_value(value) for key, value in statement[name].items()}
         arrays = {name: form.write_array(getattr(self, name)) for name in ("estimates", "lower", "upper")}
-        nodes = None
-        if isinstance(self.tree, OpenTree) and self.nodes is not None:
-            nodes = form.write_nodes(self.tree, self.nodes)
+        nodes = None if self.nodes is None else form.write_nodes(self.nodes)
         return form.write_text(
             {
                 "statement": statement,
@@ -175,6 +207,11 @@ class TreeRelease:
     @classmethod
     def from_json(cls, text: str) -> TreeRelease:
         """The release of a text that `to_json` wrote, equal in every number and label.
+
+        Parameters
+        ----------
+        text
+            The JSON text.
 
         >>> tree = Tree.from_paths([("be", "ghent"), ("lu",)])
         >>> release = TreeRelease(tree, *np.ones((3, 4)), confidence=0.9, statement=None)
@@ -208,7 +245,7 @@ class TreeRelease:
         """The release in words: what was released, at what cost, and how wrong it can be.
 
         >>> tree = Tree.from_paths([("be", "ghent"), ("lu",)], names=["country", "city"])
-        >>> statement = PrivacyStatement("tree_laplace", "max_divergence", 1, {"epsilon": 1.0}, {})
+        >>> statement = PrivacyStatement("tree_laplace", "max_divergence()", 1, {"epsilon": 1.0}, {})
         >>> noisy = np.array([50.0, 30.0, 30.0, 20.0])
         >>> print(TreeRelease(tree, noisy, noisy - 9, noisy + 9, 0.95, statement).describe())
         Counts of all 4 nodes of a public tree of depth 3 (country / city).

@@ -12,7 +12,10 @@ __all__ = ["error_rows", "level_rows", "nested_rows", "with_truth"]
 def level_rows(frame: pl.DataFrame) -> list[tuple[int, int, float, float]]:
     """For each level: how many nodes are shown, their largest estimate, and half of their median interval.
 
-    The frame is that of `TreeRelease.to_frame`.
+    Parameters
+    ----------
+    frame
+        That of `TreeRelease.to_frame`.
 
     >>> frame = pl.DataFrame({"level": [0, 1, 1], "estimate": [9.0, 6.0, 3.0], "other": [False, False, True]})
     >>> level_rows(frame.with_columns(lower=pl.col("estimate") - 2, upper=pl.col("estimate") + 2, shown=True))
@@ -35,6 +38,15 @@ def with_truth(frame: pl.DataFrame, rows: pl.LazyFrame, by: Sequence[str]) -> pl
     """The shown nodes with `truth`, the number of rows at each, and `error`.
 
     Only for data that are public.
+
+    Parameters
+    ----------
+    frame
+        That of `TreeRelease.to_frame`, of a tree of label columns.
+    rows
+        The data.
+    by
+        The columns that the labels come from, from the coarsest to the finest.
     """
     levels = [
         rows.group_by(by[:level]).agg(pl.len().alias("truth")).with_columns(pl.lit(level, pl.Int64).alias("level"))
@@ -50,24 +62,32 @@ def with_truth(frame: pl.DataFrame, rows: pl.LazyFrame, by: Sequence[str]) -> pl
 def nested_rows(frame: pl.DataFrame, by: Sequence[str], *, most: int) -> list[tuple[str, float, float, int, float]]:
     """The `most` largest children of each node, and of each of those, under one another.
 
-    For each: the indented label, the estimate, half of its interval, the truth and the error. The frame is that of
-    `with_truth`.
+    For each: the indented label, the estimate, half of its interval, the truth and the error.
+
+    Parameters
+    ----------
+    frame
+        That of `with_truth`.
+    by
+        Its label columns, from the coarsest to the finest.
+    most
+        How many children of a node to list.
     """
     half = (pl.col("upper") - pl.col("lower")) / 2
     rows = frame.sort("estimate", descending=True).select("level", *by, "estimate", half, "truth", "error").rows()
     children: dict[tuple[object, ...], list[tuple[object, ...]]] = {}
-    found: dict[tuple[object, ...], tuple[float, float, int, float]] = {}
+    figures: dict[tuple[object, ...], tuple[float, float, int, float]] = {}
     for level, *labels, estimate, width, truth, error in rows:
         path = tuple(labels[:level])
-        found[path] = estimate, width, truth, error
+        figures[path] = estimate, width, truth, error
         if path:
             children.setdefault(path[:-1], []).append(path)
     lines = []
     waiting: list[tuple[object, ...]] = [()]
     while waiting:
         path = waiting.pop()
-        if path in found:
-            lines.append(("  " * len(path) + (str(path[-1]) if path else "all"), *found[path]))
+        if path in figures:
+            lines.append(("  " * len(path) + (str(path[-1]) if path else "all"), *figures[path]))
         waiting.extend(reversed(children.get(path, [])[:most]))
     return lines
 
@@ -75,7 +95,10 @@ def nested_rows(frame: pl.DataFrame, by: Sequence[str], *, most: int) -> list[tu
 def error_rows(frame: pl.DataFrame) -> list[tuple[int, int, float, float]]:
     """For each level: the nodes shown, the root of their mean squared error, the largest error.
 
-    The frame is that of `with_truth`.
+    Parameters
+    ----------
+    frame
+        That of `with_truth`.
     """
     error = pl.col("error")
     return (

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from opendp_tree._types import Floats
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.tree import Tree
 
@@ -21,6 +21,15 @@ _MECHANISMS = {
 
 def tree_words(tree: Tree | OpenTree, shown: int, mechanism: str | None) -> list[str]:
     """What was released.
+
+    Parameters
+    ----------
+    tree
+        The tree.
+    shown
+        How many of its nodes are shown.
+    mechanism
+        What the statement calls the mechanism; None where nobody knows.
 
     >>> tree_words(OpenTree.columns(["country", "city"]), 3, "pruned_descent")
     ['Counts of 3 nodes of an open tree of depth 3 (country / city).', 'Mechanism: pruned descent.']
@@ -39,6 +48,11 @@ def tree_words(tree: Tree | OpenTree, shown: int, mechanism: str | None) -> list
 def cost_words(statement: Mapping[str, Any] | None) -> str:
     """What it cost.
 
+    Parameters
+    ----------
+    statement
+        That of the release, as a dictionary; None where nobody knows.
+
     >>> cost_words({"loss": {"rho": 0.5}, "measure": "zero_concentrated_divergence", "d_in": 2, "unit": None})
     'Privacy: rho 0.5 (zero concentrated divergence) for adding or removing up to 2 rows.'
     """
@@ -50,8 +64,17 @@ def cost_words(statement: Mapping[str, Any] | None) -> str:
     return f"Privacy: {loss} ({measure}) for adding or removing {statement['unit'] or rows}."
 
 
-def error_words(confidence: float, reach: npt.NDArray[np.float64], hidden: float | None) -> list[str]:
-    r"""How wrong it can be, where `reach` is how far each shown node's interval goes from its estimate.
+def error_words(confidence: float, reach: Floats, hidden: float | None) -> list[str]:
+    r"""How wrong it can be.
+
+    Parameters
+    ----------
+    confidence
+        The probability with which an interval holds.
+    reach
+        How far each shown node's interval goes from its estimate.
+    hidden
+        What a node that is not shown holds at most; None if all are shown.
 
     >>> print(*error_words(1.0, np.array([4.0, 4.0, 9.0]), 30.0), sep="\n")
     Error: every true count is in its interval, always.

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
-Words = npt.NDArray[np.uint64]
-Bools = npt.NDArray[np.bool_]
+from opendp_tree._types import Bools, Ints, Words
+
 _BYTE = "(?:[0-9]|[1-9][0-9]|1[0-9][0-9]|2[0-4][0-9]|25[0-5])"
 _IPV4 = rf"^{_BYTE}\.{_BYTE}\.{_BYTE}\.{_BYTE}$"
 _IPV6 = r"^[0-9A-Fa-f:.]{2,45}$"
@@ -63,7 +62,7 @@ def read_ipv6(texts: pl.Series) -> tuple[Words, Words, Bools]:
     return groups[:, :4] @ weights, groups[:, 4:] @ weights, valid
 
 
-def _groups(side: pl.Series) -> tuple[Words, npt.NDArray[np.int64], Bools]:
+def _groups(side: pl.Series) -> tuple[Words, Ints, Bools]:
     """The groups on one side of "::" of all texts, how many each text has, and whether all of these are hexadecimal."""
     empty = (side == "").fill_null(True)
     lists = pl.select(pl.when(~empty).then(side.str.split(":"))).to_series()

@@ -6,10 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-Ints = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
+from opendp_tree._types import Ints, Words
 
 
 @dataclass(frozen=True)

@@ -5,18 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from opendp_tree._types import Bools, Ints, Words
 from opendp_tree.rows.addresses import read_ipv4, read_ipv6
-from opendp_tree.rows.groups import FIRST_DAY, KEY, LAST_DAY, PEOPLE
+from opendp_tree.rows.groups import FIRST_DAY, KEY, LAST_DAY
 from opendp_tree.rows.key import Key
-from opendp_tree.trees.open_tree import OpenTree, SparseCounts
-
-Ints = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
-Bools = npt.NDArray[np.bool_]
-LENGTH = "length"
+from opendp_tree.trees.label_keys import split_paths
+from opendp_tree.trees.open_tree import OpenTree
+from opendp_tree.trees.sparse_counts import SparseCounts
 
 
 @dataclass(frozen=True)
@@ -36,19 +33,11 @@ class Labels:
 
     def sparse(self, tree: OpenTree, people: Ints, valid: Bools) -> SparseCounts:
         """The counts of the keys that are valid, for `people` each."""
-        names = [f"{KEY}_{level}" for level in range(len(self.columns))]
-        columns = [column.alias(name) for name, column in zip(names, self.columns, strict=True)]
-        frame = pl.DataFrame([*columns, pl.Series(PEOPLE, people), pl.Series(LENGTH, self.lengths)])
-        # Null comes first. It stands for the end of a key or for a label, never for both below one node.
-        frame = (frame if valid.all() else frame.filter(valid)).sort(names)
-        new = np.zeros((frame.height, len(names)), dtype=np.bool_)
-        new[:1] = True
-        for level, name in enumerate(names):
-            column = frame[name]
-            new[1:, level] = column[1:].ne_missing(column[:-1]).to_numpy()
-        np.logical_or.accumulate(new, axis=1, out=new)
-        lengths, counts = frame[LENGTH].to_numpy(), frame[PEOPLE].to_numpy()
-        return SparseCounts.of_sorted(tree, new, lengths, tuple(frame[name] for name in names), counts)
+        # Null stands for the end of a key or for a label, never for both below one node.
+        if valid.all():
+            return SparseCounts.of_labels(tree, self.columns, self.lengths, people)
+        columns = [column.filter(valid) for column in self.columns]
+        return SparseCounts.of_labels(tree, columns, self.lengths[valid], people[valid])
 
 
 def read_labels(groups: pl.DataFrame, key: Key) -> Labels:
@@ -115,14 +104,8 @@ def _bits(high: Words, low: Words, shift: int, count: int) -> Words:
 
 
 def _path_labels(given: pl.Series, key: Key) -> Labels:
-    # No further than the tree is deep: one row of a million separators must not take the memory of a million rows.
-    stripped = given.str.strip_prefix(key.separator).str.strip_suffix(key.separator)
-    parts = stripped.str.splitn(key.separator, key.depth).struct.unnest()
-    columns = tuple(parts.get_columns()[: key.depth - 1])
-    lengths = np.zeros(given.len(), dtype=np.int64)
-    for column in columns:
-        lengths += column.is_not_null().to_numpy()
-    return Labels(columns, np.maximum(lengths, 1))  # null is one label
+    columns, lengths = split_paths(given, key.separator, key.depth - 1)
+    return Labels(tuple(columns), lengths)
 
 
 def _date_labels(given: pl.Series, key: Key) -> tuple[tuple[pl.Series, ...], Bools]:

@@ -172,7 +172,7 @@ def _read_unit(metric: Metric, kinds: dict[str, str]) -> tuple[str | None, bool]
     if metric in (change_one_distance(), hamming_distance()):
         return None, True
     if isinstance(metric, (SymmetricIdDistance, ChangeOneIdDistance)):
-        from opendp_tree.trees.label_codes import column_name
+        from opendp_tree.trees.label_keys import column_name
 
         name = column_name(metric.identifier)
         if name not in kinds:

@@ -7,13 +7,11 @@ from datetime import date
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from opendp_tree._types import Ints
 from opendp_tree.rows.key_columns import Labels
 from opendp_tree.trees.tree import Tree
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -6,20 +6,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from opendp_tree._types import Bools, Ints, Words
 from opendp_tree.noise import uniform_words
 from opendp_tree.rows.bounding import Limits, truncate
 from opendp_tree.rows.groups import PEOPLE, UNIT, group_rows, key_names, read_frame
 from opendp_tree.rows.key import Key
-from opendp_tree.rows.key_columns import Bools, read_labels, read_words
+from opendp_tree.rows.key_columns import read_labels, read_words
 from opendp_tree.rows.lookup import Lookup
 from opendp_tree.saturate import range_sums
-from opendp_tree.trees.open_tree import SparseCounts
+from opendp_tree.trees.sparse_counts import SparseCounts
 
-Ints = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
 LEAF = "leaf"
 
 

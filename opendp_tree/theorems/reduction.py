@@ -18,7 +18,7 @@ class Ladder:
     """Rounds of classification from the lowest up, and the estimate of what no round finds above."""
 
     base: Fraction
-    """M_0."""
+    """The estimate of nodes that no round finds above: M_0 of the paper."""
     rounds: tuple[Round, ...]
 
     @property

@@ -8,11 +8,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Ints = npt.NDArray[np.int64]
+from opendp_tree._types import Ints
 
 
 def check_parents(parents: Sequence[int] | npt.NDArray[np.integer[Any]]) -> Ints:
-    """A private copy of `parents`, once it is sure to hold one root and valid ids (cycles are found later)."""
+    """A private copy of `parents`, once it is sure to hold one root and valid ids (cycles are seen later).
+
+    Parameters
+    ----------
+    parents
+        For each node its parent's id; -1 for the root.
+    """
     given = np.asarray(parents)
     if given.size == 0:
         raise ValueError("parents must hold at least one node")
@@ -38,7 +44,13 @@ def check_parents(parents: Sequence[int] | npt.NDArray[np.integer[Any]]) -> Ints
 
 
 def node_levels(parents: Ints) -> Ints:
-    """The number of steps from each node up to the root; a cycle is an error."""
+    """The number of steps from each node up to the root; a cycle is an error.
+
+    Parameters
+    ----------
+    parents
+        What `check_parents` gives.
+    """
     root = int(np.argmin(parents))
     levels = np.ones(parents.size, dtype=np.int64)
     levels[root] = 0
@@ -50,7 +62,13 @@ def node_levels(parents: Ints) -> Ints:
 def subtree_ranges(parents: Ints, own: Ints) -> tuple[Ints, Ints]:
     """For each node the range first..last of places that its subtree takes in depth-first order, siblings by id.
 
-    A node takes `own` places itself, before its children: 1 for leaves gives places to leaves, 1 for all to all nodes.
+    Parameters
+    ----------
+    parents
+        What `check_parents` gives.
+    own
+        How many places each node takes itself, before its children: 1 for leaves gives places to leaves, 1 for all to
+        all nodes.
     """
     nodes = parents.size
     root = int(np.argmin(parents))

@@ -9,20 +9,20 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from opendp.domains import atom_domain, vector_domain
 from opendp.mod import AtomDomain, Domain, ExtrinsicDomain, Metric, VectorDomain
 
 from opendp_tree import saturate
 from opendp_tree._opendp import extrinsic_domain
+from opendp_tree._types import Ints
 from opendp_tree.theorems.interval import round_up
 from opendp_tree.trees.occupied import Occupied
-from opendp_tree.trees.open_tree import OpenTree, SparseCounts
+from opendp_tree.trees.open_tree import OpenTree
+from opendp_tree.trees.sparse_counts import SparseCounts
 from opendp_tree.trees.tree import Tree
 
 __all__ = ["CountSpace", "leaf_domain", "node_domain"]
 
-Ints = npt.NDArray[np.int64]
 INTEGER_TYPES = ("i32", "i64", "u32", "u64")
 _INTEGER_DISTANCES = ("i32", "i64", "u32", "u64", "usize")
 
@@ -61,8 +61,12 @@ class SparseLeafCounts:
 def leaf_domain(tree: Tree | OpenTree) -> Domain:
     """The domain of leaf counts of a tree, passed without copies; `tree.count(keys)` makes its members.
 
-    For a `Tree`: int64 arrays in the order of `tree.leaves`. For an `OpenTree`: its sparse counts. The domain knows
-    its tree, so what follows in a chain need not be told.
+    The domain knows its tree, so what follows in a chain need not be told.
+
+    Parameters
+    ----------
+    tree
+        For a `Tree`, members are int64 arrays in the order of `tree.leaves`; for an `OpenTree`, its sparse counts.
 
     >>> tree = Tree.balanced(branching=2, depth=3)
     >>> leaf_domain(tree).member(np.array([4, 0, 2, 1]))
@@ -76,6 +80,11 @@ def leaf_domain(tree: Tree | OpenTree) -> Domain:
 
 def node_domain(tree: Tree) -> Domain:
     """The domain of node counts of a tree: int64 arrays by node id, passed without copies.
+
+    Parameters
+    ----------
+    tree
+        The public tree.
 
     >>> node_domain(Tree.balanced(branching=2, depth=2)).member(np.array([1, 2, 3]))
     True
@@ -99,11 +108,21 @@ def _is_sparse(value: object, tree: OpenTree) -> bool:
     return type(value) is SparseCounts and value.tree == tree
 
 
-def sparse_reader(described: SparseLeafCounts, tree: Tree | None) -> tuple[OpenTree, Callable[[Any], SparseCounts]]:
-    """The tree of a domain of sparse counts, and how to read its members."""
+def sparse_reader(
+    described: SparseLeafCounts, tree: Tree | OpenTree | None
+) -> tuple[OpenTree, Callable[[Any], SparseCounts]]:
+    """The tree of a domain of sparse counts, and how to read its members.
+
+    Parameters
+    ----------
+    described
+        What the domain says of itself.
+    tree
+        None, or the tree that the domain carries: one equal to it.
+    """
     open_tree = described.tree
-    if tree is not None:
-        raise ValueError(f"tree ({tree}) must not be given: input_domain carries {open_tree}")
+    if tree is not None and tree != open_tree:
+        raise ValueError(f"tree ({tree}) must be the tree of input_domain ({open_tree}). Hint: leave it out")
 
     def read(data: Any) -> SparseCounts:
         if not _is_sparse(data, open_tree):
@@ -115,9 +134,17 @@ def sparse_reader(described: SparseLeafCounts, tree: Tree | None) -> tuple[OpenT
 
 
 def read_occupied(
-    input_domain: Domain, tree: Tree | None
+    input_domain: Domain, tree: Tree | OpenTree | None
 ) -> tuple[Tree | OpenTree, Callable[[Any], SparseCounts | Occupied]]:
-    """The tree of a domain of leaf counts, and how to read where its people are."""
+    """The tree of a domain of leaf counts, and how to read where its people are.
+
+    Parameters
+    ----------
+    input_domain
+        `leaf_domain(tree)`, or OpenDP's vectors of one count for each leaf.
+    tree
+        The tree, where the domain carries none; otherwise None, or an equal one.
+    """
     described = input_domain.descriptor if isinstance(input_domain, ExtrinsicDomain) else None
     if isinstance(described, SparseLeafCounts):
         return sparse_reader(described, tree)
@@ -126,12 +153,18 @@ def read_occupied(
     return public, lambda data: public.occupied(space.read_people(data))
 
 
-def tree_of_leaves(input_domain: Domain, tree: Tree | None) -> Tree | OpenTree:
-    """The tree of a domain of leaf counts."""
+def tree_of_leaves(input_domain: Domain, tree: Tree | OpenTree | None) -> Tree | OpenTree:
+    """The tree of a domain of leaf counts.
+
+    Parameters
+    ----------
+    input_domain, tree
+        As for `read_occupied`.
+    """
     return read_occupied(input_domain, tree)[0]
 
 
-def _check_tree(tree: Tree) -> Tree:
+def _check_tree(tree: object) -> Tree:
     if not isinstance(tree, Tree):
         raise TypeError(f"tree ({type(tree).__name__}) must be a Tree. Hint: Tree.from_parents or Tree.from_paths")
     return tree
@@ -150,7 +183,13 @@ class CountSpace:
 
     @classmethod
     def of(cls, input_domain: Domain) -> CountSpace:
-        """The space of an integer, a vector of integers, or an array of this package's own domains."""
+        """How the members of a domain are read and written.
+
+        Parameters
+        ----------
+        input_domain
+            OpenDP's domain of an integer or of a vector of integers; `leaf_domain` or `node_domain` of a public tree.
+        """
         if isinstance(input_domain, ExtrinsicDomain):
             described = input_domain.descriptor
             if isinstance(described, (LeafCounts, NodeCounts)):
@@ -183,7 +222,13 @@ class CountSpace:
         return "ExtrinsicObject" if self.carries_arrays else self.dtype if self.scalar else f"Vec<{self.dtype}>"
 
     def read(self, data: Any) -> Ints:
-        """The data as a one-dimensional int64 array, clamped to ±(2**62 - 1)."""
+        """The data as a one-dimensional int64 array, clamped to ±(2**62 - 1).
+
+        Parameters
+        ----------
+        data
+            A member of the domain.
+        """
         if self.carries_arrays:
             if not _is_count_array(data, self.size or 0):
                 raise TypeError(f"the data must be a plain int64 array of shape ({self.size},). Hint: tree.count(keys)")
@@ -199,34 +244,50 @@ class CountSpace:
         return self.read(data).clip(min=0)
 
     def write(self, values: Ints) -> Any:
-        """The values as the domain carries them; what does not fit its type becomes the nearest that does."""
+        """The values as the domain carries them.
+
+        Parameters
+        ----------
+        values
+            Any int64 numbers; one that does not fit the domain's type becomes the nearest that does.
+        """
         kind = np.iinfo(_numpy_type(self.dtype))
         fitting = values.clip(max(kind.min, -saturate.LIMIT), min(kind.max, saturate.LIMIT)).astype(kind.dtype)
         return int(fitting[0]) if self.scalar else fitting
 
-    def tree_of(self, tree: Tree | None) -> Tree:
-        """The tree: the domain's own, or the argument."""
-        if tree is not None:
-            _check_tree(tree)
-        if self.tree is None and tree is None:
+    def tree_of(self, tree: Tree | OpenTree | None) -> Tree:
+        """The tree: the domain's own, or the argument.
+
+        Parameters
+        ----------
+        tree
+            The tree, where the domain carries none; otherwise None, or an equal one.
+        """
+        given = None if tree is None else _check_tree(tree)
+        known = given if self.tree is None else self.tree
+        if known is None:
             raise ValueError(
                 "tree must be given, because input_domain does not carry one. Hint: tree=..., or leaf_domain"
             )
-        if self.tree is not None and tree is not None and self.tree != tree:
+        if given is not None and known != given:
             raise ValueError(f"tree ({tree}) must be the tree of input_domain ({self.tree})")
-        found = tree if self.tree is None else self.tree
-        assert found is not None
-        return found
+        return known
 
-    def leaf_tree(self, tree: Tree | None) -> Tree:
-        """The tree of a domain of leaf counts, once the domain is sure to fit it."""
-        found = self.tree_of(tree)
-        if self.scalar or self.dtype != "i64" or self.size != found.leaf_count or (self.tree and not self.holds_leaves):
+    def leaf_tree(self, tree: Tree | OpenTree | None) -> Tree:
+        """The tree of a domain of leaf counts, once the domain is sure to fit it.
+
+        Parameters
+        ----------
+        tree
+            As for `tree_of`.
+        """
+        known = self.tree_of(tree)
+        if self.scalar or self.dtype != "i64" or self.size != known.leaf_count or (self.tree and not self.holds_leaves):
             raise ValueError(
                 f"input_domain ({self.domain}) must be leaf_domain(tree) or "
-                f'vector_domain(atom_domain(T="i64"), size={found.leaf_count}), one count for each leaf'
+                f'vector_domain(atom_domain(T="i64"), size={known.leaf_count}), one count for each leaf'
             )
-        return found
+        return known
 
 
 def _numpy_type(name: str) -> str:
@@ -234,22 +295,54 @@ def _numpy_type(name: str) -> str:
 
 
 def node_vector_domain(tree: Tree) -> Domain:
-    """Node counts as OpenDP's own noise takes them."""
+    """Node counts as OpenDP's own noise takes them.
+
+    Parameters
+    ----------
+    tree
+        The public tree.
+    """
     return vector_domain(atom_domain(T="i64"), size=tree.node_count)
 
 
 def is_metric(metric: Metric, constructor: Callable[..., Metric], **options: bool) -> bool:
-    """Whether a metric is what an OpenDP constructor makes, in a distance type that loses nothing (f32 would)."""
+    """Whether a metric is what an OpenDP constructor makes, in a distance type that loses nothing (f32 would).
+
+    Parameters
+    ----------
+    metric
+        The metric.
+    constructor
+        OpenDP's function, such as `l1_distance`.
+    options
+        What else to give to the constructor.
+    """
     kind = str(metric.distance_type)
     return kind in (*_INTEGER_DISTANCES, "f64") and metric == constructor(T=kind, **options)
 
 
 def check_metric(metric: Metric, constructor: Callable[..., Metric], *, name: str = "input_metric") -> None:
-    """That `is_metric` holds."""
+    """Raise a ValueError unless `is_metric` holds.
+
+    Parameters
+    ----------
+    metric, constructor
+        As for `is_metric`.
+    name
+        What the error calls the metric; by default "input_metric", the argument of nearly all constructors.
+    """
     if not is_metric(metric, constructor):
         raise ValueError(f"{name} ({metric}) must be {constructor.__name__}, of an integer type or f64")
 
 
 def write_distance(value: Fraction, metric: Metric) -> int | float:
-    """A distance in the metric's own type, rounded up."""
+    """A distance in the metric's own type, rounded up.
+
+    Parameters
+    ----------
+    value
+        The exact distance.
+    metric
+        The metric whose type counts.
+    """
     return math.ceil(value) if str(metric.distance_type) in _INTEGER_DISTANCES else round_up(value)

@@ -7,100 +7,26 @@ The weights depend on the tree and the variances alone, so they are made once. P
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from opendp_tree._types import Bools, Floats, Ints
+from opendp_tree.trees.level_order import InnerLevel, LevelOrder
 from opendp_tree.trees.tree import Tree
 
-__all__ = ["LeastSquares", "Level", "TreeLayout", "check_variances"]
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Scalar = TypeVar("Scalar", bound=np.generic)
+__all__ = ["LeastSquares", "check_variances"]
 
 LEAST_VARIANCE, LARGEST_VARIANCE = 1e-100, 1e100
 _NEARLY_ALL = 0.99
 
 
 @dataclass(frozen=True)
-class Level:
-    """The inner nodes of one level and their children, as places in breadth-first order."""
-
-    inner: slice | Ints
-    children: slice
-    starts: Ints
-    """Where each inner node's children begin, counted from the first child."""
-    sizes: Ints
-
-    def sums(self, values: Floats) -> Floats:
-        """For each inner node the sum over its children."""
-        below = values[self.children]
-        if 2 * self.sizes.size == below.size and (self.sizes == 2).all():
-            return below[::2] + below[1::2]  # many times faster than reduceat
-        total: Floats = np.add.reduceat(below, self.starts)
-        return total
-
-    def spread(self, values: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
-        """For each child its parent's value."""
-        return np.repeat(values, self.sizes)
-
-
-@dataclass(frozen=True)
-class TreeLayout:
-    """A tree in breadth-first order, where the children of a node, and the nodes of a level, lie side by side."""
-
-    tree: Tree
-    order: Ints | None
-    """The node at each place; None where places are node ids."""
-    levels: tuple[Level, ...]
-    """From the root down; the deepest level has no inner nodes and is left out."""
-
-    @classmethod
-    def of(cls, tree: Tree) -> TreeLayout:
-        """The layout of a tree."""
-        place = np.empty(tree.node_count, dtype=np.int64)
-        order = np.empty(tree.node_count, dtype=np.int64)
-        levels: list[Level] = []
-        order[0], place[tree.root] = tree.root, 0
-        before, end = 0, 1
-        for ids in tree.levels[1:]:
-            start, end = end, end + ids.size
-            nodes, above = ids, place[tree.parents[ids]]
-            if (above[1:] < above[:-1]).any():
-                by_parent = np.argsort(above, kind="stable")
-                nodes, above = ids[by_parent], above[by_parent]
-            order[start:end] = nodes
-            place[nodes] = np.arange(start, end)
-            is_first = np.concatenate(([True], above[1:] != above[:-1]))
-            starts = np.flatnonzero(is_first)
-            whole = starts.size == start - before
-            inner = slice(before, start) if whole else above[starts]
-            levels.append(Level(inner, slice(start, end), starts, np.diff(starts, append=nodes.size)))
-            before = start
-        same = bool((order == np.arange(order.size)).all())
-        return cls(tree, None if same else order, tuple(levels))
-
-    def place(self, values: Floats) -> Floats:
-        """Values by node id, put in breadth-first order: always a copy."""
-        return values.copy() if self.order is None else values[self.order]
-
-    def by_node(self, values: Floats) -> Floats:
-        """Values in breadth-first order, put by node id."""
-        if self.order is None:
-            return values
-        out = np.empty_like(values)
-        out[self.order] = values
-        return out
-
-
-@dataclass(frozen=True)
 class LeastSquares:
     """The best linear unbiased estimator for one tree and one set of variances."""
 
-    layout: TreeLayout
-    measured: npt.NDArray[np.bool_] | None
+    order: LevelOrder
+    measured: Bools | None
     """Which places carry a measurement; None if all do."""
     below: Floats
     """At each place the variance of the best estimate from the nodes at and below it."""
@@ -118,34 +44,61 @@ class LeastSquares:
     """The variance of each node's estimate, by node id."""
 
     @classmethod
-    def of(cls, tree: Tree | TreeLayout, variances: Floats) -> LeastSquares:
-        """The estimator for checked variances by node id; `inf` where a node was not measured."""
-        layout = tree if isinstance(tree, TreeLayout) else TreeLayout.of(tree)
-        given = layout.place(variances)
+    def of(cls, tree: Tree, variances: Floats) -> LeastSquares:
+        """The estimator for one tree.
+
+        Parameters
+        ----------
+        tree
+            The tree.
+        variances
+            Those of the measurements, by node id and checked; `inf` where a node was not measured.
+        """
+        order = tree.level_order
+        given = order.place(variances)
         measured = np.isfinite(given)
         with np.errstate(divide="ignore", invalid="ignore"):
-            below, trust, keep = _upward(layout, given)
-            share, final = _downward(layout, below)
-        heavy = tuple(_heavy(level, share) for level in layout.levels)
-        weak = tuple(_weak(level, keep) for level in layout.levels)
+            below, trust, keep = _upward(order, given)
+            share, final = _downward(order, below)
+        heavy = tuple(_heavy(level, share) for level in order.inner_levels)
+        weak = tuple(_weak(level, keep) for level in order.inner_levels)
         known = None if measured.all() else measured
-        return cls(layout, known, below, trust, keep, share, heavy, weak, layout.by_node(final))
+        return cls(order, known, below, trust, keep, share, heavy, weak, order.by_node(final))
 
     def solve(self, measurements: npt.NDArray[np.number]) -> Floats:
-        """The estimates, by node id, from measurements by node id; what stands at unmeasured nodes is not read."""
-        return self.layout.by_node(self.descend(*self.ascend(self.place(measurements))))
+        """The estimates, by node id.
+
+        Parameters
+        ----------
+        measurements
+            By node id; what stands at unmeasured nodes is not read.
+        """
+        return self.order.by_node(self.descend(*self.ascend(self.place(measurements))))
 
     def place(self, measurements: npt.NDArray[np.number]) -> Floats:
-        """The measurements in breadth-first order, with 0 where there is none: always a copy."""
-        values = self.layout.place(np.asarray(measurements, dtype=np.float64))
+        """The measurements in the level order, with 0 where there is none: always a copy.
+
+        Parameters
+        ----------
+        measurements
+            By node id.
+        """
+        given = np.asarray(measurements, dtype=np.float64)
+        values = given.copy() if self.order.by_id else self.order.place(given)
         if self.measured is not None:
             values[~self.measured] = 0.0
         return values
 
     def ascend(self, values: Floats) -> tuple[Floats, list[Floats]]:
-        """Each place's best estimate from the nodes at and below it, in place, and the sums over children."""
+        """Each place's best estimate from the nodes at and below it, and for each level the sums over children.
+
+        Parameters
+        ----------
+        values
+            What `place` gives; it is overwritten with the estimates.
+        """
         sums: list[Floats] = []
-        for level, (weak, parents) in zip(reversed(self.layout.levels), reversed(self.weak), strict=True):
+        for level, (weak, parents) in zip(reversed(self.order.inner_levels), reversed(self.weak), strict=True):
             total = level.sums(values)
             gap = total - values[level.inner]
             gap *= self.trust[level.inner]
@@ -158,8 +111,14 @@ class LeastSquares:
         return values, sums[::-1]
 
     def descend(self, values: Floats, sums: list[Floats]) -> Floats:
-        """The final estimates from what `ascend` gives, in place."""
-        for level, total, (heavy, parents) in zip(self.layout.levels, sums, self.heavy, strict=True):
+        """The final estimates, in the level order.
+
+        Parameters
+        ----------
+        values, sums
+            What `ascend` gives; `values` is overwritten with the estimates.
+        """
+        for level, total, (heavy, parents) in zip(self.order.inner_levels, sums, self.heavy, strict=True):
             lacking = level.spread(values[level.inner] - total)
             lacking *= self.share[level.children]
             values[level.children] += lacking
@@ -169,19 +128,19 @@ class LeastSquares:
         return values
 
 
-def _heavy(level: Level, share: Floats) -> tuple[Ints, Ints]:
-    found = np.flatnonzero(share[level.children] > _NEARLY_ALL)
-    return found + level.children.start, np.searchsorted(level.starts, found, side="right") - 1
+def _heavy(level: InnerLevel, share: Floats) -> tuple[Ints, Ints]:
+    taking = np.flatnonzero(share[level.children] > _NEARLY_ALL)
+    return taking + level.children.start, np.searchsorted(level.starts, taking, side="right") - 1
 
 
-def _weak(level: Level, keep: Floats) -> tuple[Ints, Ints]:
-    found = np.flatnonzero((keep[level.inner] > 0) & (keep[level.inner] < 1 - _NEARLY_ALL))
-    return found + level.inner.start if isinstance(level.inner, slice) else level.inner[found], found
+def _weak(level: InnerLevel, keep: Floats) -> tuple[Ints, Ints]:
+    which = np.flatnonzero((keep[level.inner] > 0) & (keep[level.inner] < 1 - _NEARLY_ALL))
+    return which + level.inner.start if isinstance(level.inner, slice) else level.inner[which], which
 
 
-def _upward(layout: TreeLayout, given: Floats) -> tuple[Floats, Floats, Floats]:
+def _upward(order: LevelOrder, given: Floats) -> tuple[Floats, Floats, Floats]:
     below, trust, keep = given.copy(), np.zeros_like(given), np.ones_like(given)
-    for level in reversed(layout.levels):
+    for level in reversed(order.inner_levels):
         from_children, own = 1 / level.sums(below), 1 / given[level.inner]
         total = own + from_children
         below[level.inner] = 1 / total
@@ -190,16 +149,16 @@ def _upward(layout: TreeLayout, given: Floats) -> tuple[Floats, Floats, Floats]:
     return below, trust, keep
 
 
-def _downward(layout: TreeLayout, below: Floats) -> tuple[Floats, Floats]:
+def _downward(order: LevelOrder, below: Floats) -> tuple[Floats, Floats]:
     share, final = np.zeros_like(below), below.copy()
     if np.isinf(below[0]):
-        _undetermined(layout, 0)
-    for level in layout.levels:
+        _undetermined(order, 0)
+    for level in order.inner_levels:
         own, total = below[level.children], level.spread(level.sums(below))
         unknown = np.isinf(own)
         many = np.add.reduceat(unknown.astype(np.int64), level.starts) > 1
         if many.any():
-            _undetermined(layout, level.children.start + int(np.flatnonzero(level.spread(many) & unknown)[0]))
+            _undetermined(order, level.children.start + int(np.flatnonzero(level.spread(many) & unknown)[0]))
         part = np.where(unknown, 1.0, own / total)
         # The siblings' sum, without cancellation where one child outweighs all others.
         heavy = unknown | (2 * own > total)
@@ -211,17 +170,25 @@ def _downward(layout: TreeLayout, below: Floats) -> tuple[Floats, Floats]:
     return share, final
 
 
-def _undetermined(layout: TreeLayout, place: int) -> None:
-    node = place if layout.order is None else int(layout.order[place])
+def _undetermined(order: LevelOrder, place: int) -> None:
     raise ValueError(
-        f"variances leave node {node} undetermined. Hint: measure it, or all nodes below it, or its parent and siblings"
+        f"variances leave node {int(order.nodes[place])} undetermined. "
+        "Hint: measure it, or all nodes below it, or its parent and siblings"
     )
 
 
 def check_variances(tree: Tree, variances: object, *, name: str = "variances") -> Floats:
-    """Variances by node id, from one number for each node or one for each level; `inf` says "not measured".
+    """Variances by node id.
 
-    A chain has as many levels as nodes: there the numbers are read by node id.
+    Parameters
+    ----------
+    tree
+        The tree.
+    variances
+        One number for each node or one for each level; `inf` says "not measured". A chain has as many levels as nodes:
+        there the numbers are read by node id.
+    name
+        What errors call them; by default "variances", the argument of `make_consistent`.
     """
     try:
         given = np.array(variances)

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from opendp_tree._arguments import check_choice
-from opendp_tree.trees.least_squares import LeastSquares, TreeLayout
+from opendp_tree._types import Floats
+from opendp_tree.trees.least_squares import LeastSquares
 from opendp_tree.trees.tree import Tree
 
 __all__ = ["choose_level_weights"]
 
-Floats = npt.NDArray[np.float64]
 
 _FIRST_STEP, _LAST_STEP = 0.8, 0.02  # in the logarithm of a weight
 _FURTHEST = 4.0  # no level gets less than a few thousandths of another: its noise would only be drawn in vain
@@ -23,11 +22,20 @@ _SHARPNESS = 64  # a power mean of this order stands for the worst node, because
 def choose_level_weights(tree: Tree, *, noise: str = "gaussian", aim: str = "worst") -> tuple[float, ...]:
     """Weights for `make_tree_laplace` or `make_tree_gaussian` that lower the error after least squares.
 
-    They sum to the depth, so that at the same scale they cost what equal weights cost. `aim` is the largest variance
-    of any node ("worst") or the mean variance over all nodes ("mean"). The tree is public, so this costs no privacy.
+    They sum to the depth, so that at the same scale they cost what equal weights cost. The tree is public, so this
+    costs no privacy. A search that starts from equal weights and is never worse than they are. For Gaussian noise both
+    aims are convex in the weights; for Laplace noise the result may be a local optimum. Takes some 60 solves for each
+    level of the tree.
 
-    A search that starts from equal weights and is never worse than they are. For Gaussian noise both aims are convex in
-    the weights; for Laplace noise the result may be a local optimum. Takes some 60 solves for each level of the tree.
+    Parameters
+    ----------
+    tree
+        The public tree.
+    noise
+        "gaussian" or "laplace". Gaussian by default: on a tree of several levels it needs less noise.
+    aim
+        What to lower: the largest variance of any node ("worst", the default, so that no node is left behind), or the
+        mean variance over all nodes ("mean").
 
     >>> tree = Tree.balanced(branching=10, depth=4)
     >>> [round(weight, 1) for weight in choose_level_weights(tree, aim="mean")]
@@ -37,32 +45,31 @@ def choose_level_weights(tree: Tree, *, noise: str = "gaussian", aim: str = "wor
         raise TypeError(f"tree ({type(tree).__name__}) must be a Tree. Hint: Tree.from_parents or Tree.from_paths")
     check_choice(noise, name="noise", choices=("gaussian", "laplace"))
     check_choice(aim, name="aim", choices=("worst", "mean"))
-    layout = TreeLayout.of(tree)
     power = 1 if noise == "gaussian" else 2
 
     def variances(logs: Floats) -> Floats:
-        return LeastSquares.of(layout, (weights_of(logs) ** -power)[tree.node_levels]).variances
+        return LeastSquares.of(tree, (_weights_of(logs) ** -power)[tree.node_levels]).variances
 
     def smooth(logs: Floats) -> float:
-        found = variances(logs)
-        if aim == "mean":
-            return float(found.mean())
-        top = found.max()
-        return float(top * ((found / top) ** _SHARPNESS).mean() ** (1 / _SHARPNESS))
+        return float(variances(logs).mean()) if aim == "mean" else _power_mean(variances(logs))
 
     def exact(logs: Floats) -> float:
-        found = variances(logs)
-        return float(found.mean() if aim == "mean" else found.max())
+        return float(variances(logs).mean() if aim == "mean" else variances(logs).max())
 
-    equal = np.zeros(tree.depth)
-    found = _pattern_search(smooth, equal)
-    return tuple(weights_of(found if exact(found) < exact(equal) else equal).tolist())
+    return _searched(smooth, exact, tree.depth)
 
 
 def regular_level_weights(tree: Tree, *, noise: str) -> tuple[float, ...]:
     """Weights of least worst variance for a tree that branches at every level as this one does on average.
 
     A stand-in that takes no time, for trees too large to search on; exact for trees that branch evenly.
+
+    Parameters
+    ----------
+    tree
+        The public tree.
+    noise
+        "gaussian" or "laplace".
 
     >>> [round(weight, 2) for weight in regular_level_weights(Tree.balanced(branching=2, depth=3), noise="gaussian")]
     [1.18, 0.61, 1.21]
@@ -72,17 +79,23 @@ def regular_level_weights(tree: Tree, *, noise: str) -> tuple[float, ...]:
     branching = (sizes[1:] / inner).tolist()
     power = 1 if noise == "gaussian" else 2
 
-    def worst(logs: Floats) -> float:
-        return max(_regular_variances(branching, (weights_of(logs) ** -power).tolist()))
+    def variances(logs: Floats) -> Floats:
+        return np.array(_regular_variances(branching, (_weights_of(logs) ** -power).tolist()))
 
-    def smooth(logs: Floats) -> float:
-        found = np.array(_regular_variances(branching, (weights_of(logs) ** -power).tolist()))
-        top = found.max()
-        return float(top * ((found / top) ** _SHARPNESS).mean() ** (1 / _SHARPNESS))
+    return _searched(lambda logs: _power_mean(variances(logs)), lambda logs: float(variances(logs).max()), tree.depth)
 
-    equal = np.zeros(tree.depth)
-    found = _pattern_search(smooth, equal)
-    return tuple(weights_of(found if worst(found) < worst(equal) else equal).tolist())
+
+def _searched(smooth: Callable[[Floats], float], exact: Callable[[Floats], float], depth: int) -> tuple[float, ...]:
+    """Weights that make `smooth` small; equal ones if these are not better in the `exact` sense."""
+    equal = np.zeros(depth)
+    best = _pattern_search(smooth, equal)
+    return tuple(_weights_of(best if exact(best) < exact(equal) else equal).tolist())
+
+
+def _power_mean(values: Floats) -> float:
+    """Nearly the largest value."""
+    top = values.max()
+    return float(top * ((values / top) ** _SHARPNESS).mean() ** (1 / _SHARPNESS))
 
 
 def _regular_variances(branching: Sequence[float], variances: Sequence[float]) -> list[float]:
@@ -97,7 +110,7 @@ def _regular_variances(branching: Sequence[float], variances: Sequence[float]) -
     return final
 
 
-def weights_of(logs: Floats) -> Floats:
+def _weights_of(logs: Floats) -> Floats:
     """Weights that sum to their number, from logarithms."""
     raw = np.exp(logs - logs.max())
     weights: Floats = raw / raw.sum() * raw.size

@@ -5,34 +5,88 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-Ints = npt.NDArray[np.int64]
+from opendp_tree._types import Ints
 
 
 @dataclass(frozen=True)
-class Occupied:
-    """The places with people, in depth-first order: an inner place comes before those below it.
+class Places:
+    """Some nodes of a tree in depth-first order: a node comes before those below it.
 
     `meets[i]` is the level of the deepest node that holds both place i and place i + 1. Between them, levels and
-    meets say all about the shape of the tree that the people span.
+    meets say all about the shape of the tree that the places span.
     """
 
     levels: Ints
     meets: Ints
-    counts: Ints
-    names: Ints
-    """What the tree calls each place: a node id, or a row among the sorted keys."""
 
     def nodes_at(self, level: int) -> tuple[Ints, Ints]:
-        """The nodes of a level with people at or below them: the first place of each, and the place after its last.
+        """The nodes of a level with places at or below them: the first place of each, and the place after its last.
 
-        >>> two = np.array([2, 2, 1])  # places ("a", "x"), ("a", "y") and ("b",)
-        >>> Occupied(two, np.array([1, 0]), np.array([5, 5, 5]), np.arange(3)).nodes_at(1)
+        Parameters
+        ----------
+        level
+            The level of the nodes; the root's is 0.
+
+        >>> Places(np.array([2, 2, 1]), np.array([1, 0])).nodes_at(1)  # ("a", "x"), ("a", "y") and ("b",)
         (array([0, 2]), array([2, 3]))
         """
-        joins = np.concatenate(([-1], self.meets)) if self.levels.size else self.meets
-        starts = np.flatnonzero(joins < level)
+        starts = np.flatnonzero(self._joins < level)
         ends = np.append(starts, self.levels.size)[1:]
-        real = self.levels[starts] >= level  # people at a node above this level stand alone between two others
+        real = self.levels[starts] >= level  # a place above this level stands alone between two others
         return starts[real], ends[real]
+
+    def first_places(self, places: Ints, levels: Ints) -> Ints:
+        """The first place of the node at each level that is at or above each place.
+
+        Parameters
+        ----------
+        places
+            Any places of the nodes, one for each.
+        levels
+            The nodes' levels, none below its place's.
+
+        >>> Places(np.array([2, 2, 1]), np.array([1, 0])).first_places(np.array([1, 1, 2]), np.array([2, 1, 1]))
+        array([1, 0, 2])
+        """
+        joins, firsts = self._joins, places.copy()
+        later = np.flatnonzero(joins[places] >= levels)  # mechanisms know nodes by their first places: mostly none
+        for level in np.unique(levels[later]).tolist():
+            here = later[levels[later] == level]
+            starts = np.flatnonzero(joins < level)
+            firsts[here] = starts[np.searchsorted(starts, places[here], side="right") - 1]
+        return firsts
+
+    @property
+    def _joins(self) -> Ints:
+        """For each place the level of the deepest node that holds it and the place before; -1 for the first."""
+        return np.concatenate(([-1], self.meets)) if self.levels.size else self.meets
+
+
+@dataclass(frozen=True)
+class Occupied(Places):
+    """The places with people."""
+
+    counts: Ints
+    ids: Ints
+    """What the tree calls each place: a node id, or a row among the sorted keys."""
+
+
+def meets_between(meets: Ints, places: Ints) -> Ints:
+    """The level of the deepest node that holds each of some places and the next of them.
+
+    Parameters
+    ----------
+    meets
+        Those of all places, each with the next.
+    places
+        Some of the places, ascending. Where one is repeated, it meets itself below all levels.
+
+    >>> meets_between(np.array([3, 1, 2]), np.array([0, 2, 2, 3]))
+    array([                  1, 9223372036854775807,                   2])
+    """
+    if places.size < 2:
+        return places[:0]
+    edges = np.column_stack((places[:-1], places[1:])).ravel()
+    lowest = np.minimum.reduceat(np.append(meets, 0), edges)[::2]
+    return np.where(places[1:] > places[:-1], lowest, np.iinfo(np.int64).max)

@@ -13,14 +13,26 @@ Path = tuple[Label, ...]
 
 
 def tagged_label(label: Any) -> tuple[type, Any]:
-    """A key that keeps 1, True and "1" apart."""
+    """A key for dictionaries that keeps 1, True and "1" apart.
+
+    Parameters
+    ----------
+    label
+        A label, or a NumPy scalar that holds one.
+    """
     if isinstance(label, np.generic):
         label = label.item()
     return type(label), label
 
 
 def read_paths(paths: Iterable[Sequence[Label]]) -> tuple[list[int], list[Label]]:
-    """Each node's parent and label, the implied root first; leaves come in the order of their paths."""
+    """Each node's parent and label, the implied root first; leaves come in the order of their paths.
+
+    Parameters
+    ----------
+    paths
+        The labels of each leaf, from below the root down.
+    """
     parents: list[int] = [-1]
     labels: list[Label] = [None]
     nodes: dict[tuple[int, Hashable], int] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any, NoReturn
 
@@ -11,12 +11,15 @@ import numpy as np
 import numpy.typing as npt
 
 from opendp_tree import saturate
-from opendp_tree._arguments import check_names
+from opendp_tree._types import Array, Ints
 from opendp_tree.trees.arrays import check_parents, node_levels, subtree_ranges
-from opendp_tree.trees.occupied import Occupied
-from opendp_tree.trees.paths import Label, Path, read_paths, tagged_label
+from opendp_tree.trees.drawing import draw_tree
+from opendp_tree.trees.leaf_index import LeafIndex
+from opendp_tree.trees.level_names import check_names
+from opendp_tree.trees.level_order import LevelOrder
+from opendp_tree.trees.occupied import Occupied, meets_between
+from opendp_tree.trees.paths import Label, Path, read_paths
 
-Ints = npt.NDArray[np.int64]
 __all__ = ["Label", "Path", "Tree"]
 
 
@@ -38,7 +41,17 @@ class Tree:
     """
 
     def __init__(self, parents: Ints, labels: tuple[Label, ...] | None, names: Iterable[str] | None = None) -> None:
-        """Use `Tree.from_parents`, `Tree.from_paths` or `Tree.balanced`, which check what they are given."""
+        """Use `Tree.from_parents`, `Tree.from_paths` or `Tree.balanced`, which check what they are given.
+
+        Parameters
+        ----------
+        parents
+            For each node its parent's id; -1 for the root. The array is kept, and can no longer be written to.
+        labels
+            For each node its own label; None if nodes have none.
+        names
+            What frames call the label of each level below the root; by default `label_1`, `label_2`, ...
+        """
         put = object.__setattr__
         put(self, "parents", _frozen(parents))
         put(self, "labels", labels)
@@ -64,9 +77,12 @@ class Tree:
 
     @classmethod
     def from_parents(cls, parents: Sequence[int] | npt.NDArray[np.integer[Any]]) -> Tree:
-        """A tree from each node's parent; the root's parent is -1. Node ids are the positions in `parents`.
+        """A tree from each node's parent. Ten million nodes take a few seconds; the shape does not matter.
 
-        Ten million nodes take a few seconds; the shape does not matter.
+        Parameters
+        ----------
+        parents
+            For each node its parent's id, where ids are the positions in it; -1 for the root.
 
         >>> Tree.from_parents([-1, 0, 0, 1, 1])
         Tree(nodes=5, leaves=3, depth=3)
@@ -77,8 +93,14 @@ class Tree:
     def from_paths(cls, paths: Iterable[Sequence[Label]], *, names: Iterable[str] | None = None) -> Tree:
         """A tree from the label paths of its leaves, which may have different lengths.
 
-        Leaves keep the order of `paths`. The root is implied: a path names the nodes below it. `names` are for the
-        levels below the root ("region", "city"), as columns of a release; `label_1`, `label_2`, ... by default.
+        Parameters
+        ----------
+        paths
+            One sequence of labels for each leaf. The root is implied: a path names the nodes below it. Leaves keep
+            this order.
+        names
+            What frames call the label of each level below the root ("region", "city"); by default `label_1`,
+            `label_2`, ...
 
         >>> Tree.from_paths([("a", "x"), ("a", "y"), ("b",)]).paths()
         [('a', 'x'), ('a', 'y'), ('b',)]
@@ -88,7 +110,14 @@ class Tree:
 
     @classmethod
     def balanced(cls, *, branching: int, depth: int) -> Tree:
-        """A complete tree in which every inner node has `branching` children, numbered level by level.
+        """A complete tree, whose nodes are numbered level by level.
+
+        Parameters
+        ----------
+        branching
+            How many children every inner node has.
+        depth
+            The number of levels with the root's, at least 1.
 
         >>> Tree.balanced(branching=2, depth=3)
         Tree(nodes=7, leaves=4, depth=3)
@@ -123,6 +152,11 @@ class Tree:
         order = _frozen(np.argsort(small, kind="stable"))
         ends = np.cumsum(np.bincount(self.node_levels))
         return tuple(np.split(order, ends[:-1]))
+
+    @cached_property
+    def level_order(self) -> LevelOrder:
+        """The nodes level by level from the root, siblings side by side."""
+        return LevelOrder.of(self)
 
     @cached_property
     def digest(self) -> str:
@@ -175,6 +209,11 @@ class Tree:
     def sum(self, leaf_counts: Ints) -> Ints:
         """The count of every node: the exact sum of the leaves under it, clamped to ±(2**62 - 1).
 
+        Parameters
+        ----------
+        leaf_counts
+            One for each leaf, in the order of `leaves`.
+
         >>> Tree.from_parents([-1, 0, 0, 1, 1]).sum(np.array([5, 1, 2]))
         array([8, 3, 5, 1, 2])
         """
@@ -185,6 +224,11 @@ class Tree:
 
     def sum_nodes(self, node_values: Ints) -> Ints:
         """For every node the exact sum of the values at and below it, clamped to ±(2**62 - 1).
+
+        Parameters
+        ----------
+        node_values
+            One for each node, by id.
 
         >>> Tree.from_parents([-1, 0, 0, 1, 1]).sum_nodes(np.array([10, 5, 0, 1, 0]))
         array([16,  6,  0,  1,  0])
@@ -197,18 +241,30 @@ class Tree:
         return saturate.range_sums(ordered, first, last)
 
     def occupied(self, leaf_counts: Ints) -> Occupied:
-        """The leaves with a positive count, in depth-first order, as `Occupied` places."""
+        """The leaves with a positive count, in depth-first order.
+
+        Parameters
+        ----------
+        leaf_counts
+            One for each leaf, in the order of `leaves`.
+        """
         order = self._depth_first
         counts = leaf_counts if order is None else leaf_counts[order]
         places = np.flatnonzero(counts > 0)
         leaves = self.leaves if order is None else self.leaves[order]
-        meets = np.minimum.reduceat(self._leaf_meets, places[:-1]) if places.size > 1 else places[:0]
-        if places.size > 1:  # the last range must not run on to the end
-            meets[-1] = self._leaf_meets[places[-2] : places[-1]].min()
+        meets = meets_between(self._leaf_meets, places)
         return Occupied(self.node_levels[leaves[places]], meets, counts[places], leaves[places])
 
     def ancestors_at(self, nodes: Ints, levels: Ints) -> Ints:
-        """Each node's ancestor at a level not below its own."""
+        """Each node's ancestor at a level not below its own.
+
+        Parameters
+        ----------
+        nodes
+            Node ids.
+        levels
+            For each of them the level of its ancestor; the node itself where that is its own.
+        """
         nodes = nodes.copy()
         climbing = np.flatnonzero(self.node_levels[nodes] > levels)
         while climbing.size:
@@ -219,57 +275,30 @@ class Tree:
     def count(self, keys: Iterable[Any]) -> Ints:
         """Leaf counts, a member of `leaf_domain(tree)`: how often each leaf occurs among `keys`.
 
-        A key is a leaf's node id, its path as a tuple of labels, or its own label where no two leaves share one.
-        Keys that are not leaves of the tree count nowhere, so that nothing raised here depends on the data.
+        Parameters
+        ----------
+        keys
+            A leaf's node id, its path as a tuple of labels, or its own label where no two leaves share one. Keys that
+            are not leaves of the tree count nowhere, so that nothing raised here depends on the data.
 
         >>> Tree.from_paths([("a", "x"), ("a", "y"), ("b",)]).count([("b",), ("a", "y"), "y", "nowhere"])
         array([0, 2, 1])
         """
-        ids = self._leaf_ids(keys)
+        ids = self._leaf_index.ids(keys)
         known = (ids >= 0) & (ids < self.node_count)
         return np.bincount(ids[known], minlength=self.node_count)[self.leaves]
 
-    def _leaf_ids(self, keys: Iterable[Any]) -> Ints:
-        if isinstance(keys, (str, bytes)):
-            raise TypeError("keys must be a collection of keys, found one string. Hint: pass [key]")
-        if isinstance(keys, np.ndarray):
-            if keys.ndim != 1:
-                raise ValueError(f"keys must be one-dimensional, found {keys.ndim} dimensions")
-            if keys.dtype.kind in "iu":
-                return saturate.clamp(keys)
-            if keys.dtype.kind not in ("O" if self.labels is None else "OUbM"):
-                raise TypeError(f"keys ({keys.dtype}) must be node ids" + ("" if self.labels is None else " or labels"))
-            keys = keys.tolist()
-        find = self._find_leaf
-        return np.fromiter((find(key) for key in keys), dtype=np.int64)
-
-    def _find_leaf(self, key: Any) -> int:
-        if isinstance(key, (int, np.integer)) and not isinstance(key, bool):
-            return int(key) if abs(int(key)) < 2**62 else -1
-        paths, names = self._leaf_index
-        try:
-            return (
-                paths.get(tuple(map(tagged_label, key)), -1)
-                if isinstance(key, tuple)
-                else names.get(tagged_label(key), -1)
-            )
-        except Exception:  # a key that cannot be looked up, for whatever reason of its own, is no leaf
-            return -1
-
     @cached_property
-    def _leaf_index(self) -> tuple[dict[Hashable, int], dict[Hashable, int]]:
-        paths: dict[Hashable, int] = {}
-        names: dict[Hashable, int] = {}
-        if self.labels is None:
-            return paths, names
-        for leaf, path in zip(self.leaves.tolist(), self.paths(), strict=True):
-            paths[tuple(map(tagged_label, path))] = leaf
-            name = tagged_label(self.labels[leaf])
-            names[name] = -1 if name in names else leaf
-        return paths, names
+    def _leaf_index(self) -> LeafIndex:
+        return LeafIndex(self)
 
     def path(self, node: int) -> Path:
         """The labels (node ids, in a tree without labels) from below the root down to a node.
+
+        Parameters
+        ----------
+        node
+            The node's id.
 
         >>> Tree.from_paths([("a", "x"), ("b",)]).path(2)
         ('a', 'x')
@@ -286,33 +315,22 @@ class Tree:
         """The path of every leaf, in the order of leaf counts."""
         return [self.path(leaf) for leaf in self.leaves.tolist()]
 
-    def draw(self, values: Sequence[object] | npt.NDArray[Any] | None = None, *, max_nodes: int = 60) -> str:
-        """The tree as text, at most `max_nodes` lines, with a value beside each node if given.
+    def draw(self, values: Sequence[object] | Array | None = None, *, max_nodes: int = 60) -> str:
+        """The tree as text, a line a node.
+
+        Parameters
+        ----------
+        values
+            What to write beside each node, by node id; nothing by default.
+        max_nodes
+            How many nodes to draw at most. By default 60, which fits a screen; a last line says how many are left out.
 
         >>> print(Tree.balanced(branching=2, depth=2).draw([3, 1, 2]))
         0  3
         ├── 1  1
         └── 2  2
         """
-        if values is not None and len(values) != self.node_count:
-            raise ValueError(f"values must have one entry for each of the {self.node_count} nodes")
-        # Siblings together, in order of id; a stack instead of recursion, so that long chains draw too.
-        order = np.argsort(self.parents, kind="stable")
-        starts = np.searchsorted(self.parents[order], np.arange(self.node_count + 1))
-        lines: list[str] = []
-        stack = [(self.root, "", "")]
-        while stack and len(lines) < max_nodes:
-            node, before, indent = stack.pop()
-            name = str(node) if self.labels is None else "(root)" if node == self.root else str(self.labels[node])
-            lines.append(before + name + ("" if values is None else f"  {values[node]}"))
-            room = max_nodes - len(lines) + 1
-            children = order[starts[node] : min(starts[node + 1], starts[node] + room)].tolist()
-            ends_here = starts[node + 1] - starts[node] <= room
-            for place, child in reversed(list(enumerate(children))):
-                last = ends_here and place == len(children) - 1
-                stack.append((child, indent + ("└── " if last else "├── "), indent + ("    " if last else "│   ")))
-        hidden = self.node_count - len(lines)
-        return "\n".join(lines + ([f"… {hidden} more nodes"] if hidden else []))
+        return draw_tree(self, values, max_nodes)
 
     def __repr__(self) -> str:
         return f"Tree(nodes={self.node_count}, leaves={self.leaf_count}, depth={self.depth})"

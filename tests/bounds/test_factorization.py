@@ -6,7 +6,7 @@ import pytest
 from opendp_tree import Tree, choose_level_weights, factorization_bound, unbiased_error_lower_bound
 from opendp_tree.bounds import factorization
 from opendp_tree.bounds.factorization import FactorizationBound, certified_nuclear_norm
-from opendp_tree.trees.least_squares import LeastSquares, TreeLayout
+from opendp_tree.trees.least_squares import LeastSquares
 from tests.shapes import SHAPES, random_tree
 
 RAGGED = {name: tree for name, tree in SHAPES.items() if name in ("caterpillar", "random")}
@@ -24,13 +24,13 @@ def test_bounds_are_in_order_and_close(name):
 def test_no_gaussian_mechanism_here_is_below(name):
     """Level weights and random weights of nodes, each with least squares; the noise of one count has deviation 1."""
     tree, rng = SHAPES[name], np.random.default_rng(8)
-    lower, layout = factorization_bound(tree).lower, TreeLayout.of(tree)
+    lower = factorization_bound(tree).lower
     weights = [np.array(choose_level_weights(tree))[tree.node_levels]] + [
         np.exp(rng.normal(0, 1, tree.node_count)) for _ in range(20)
     ]
     for precision in weights:
         loss = max(sum(precision[node] for node in way(tree, leaf)) for leaf in tree.leaves.tolist())
-        error = math.sqrt(loss * LeastSquares.of(layout, 1 / precision).variances.max())
+        error = math.sqrt(loss * LeastSquares.of(tree, 1 / precision).variances.max())
         assert error >= lower * (1 - 1e-12)  # the error is a float; on chains it is the bound
 
 
@@ -102,13 +102,12 @@ def test_parts_of_a_tree_are_no_harder():
 
 def test_unbiased_bounds_are_below_our_unbiased_mechanisms():
     tree = Tree.balanced(branching=2, depth=8)
-    layout = TreeLayout.of(tree)
     for epsilon in (0.01, 0.3, 1.0, 5.0):
         variance = 1 / (2 * math.sinh(epsilon / 2 / tree.depth) ** 2)
-        error = math.sqrt(LeastSquares.of(layout, np.full(tree.node_count, variance)).variances.max())
+        error = math.sqrt(LeastSquares.of(tree, np.full(tree.node_count, variance)).variances.max())
         assert unbiased_error_lower_bound(tree, epsilon=epsilon) <= error
     for rho in (0.0001, 0.01, 0.5):
-        error = math.sqrt(LeastSquares.of(layout, np.full(tree.node_count, tree.depth / (2 * rho))).variances.max())
+        error = math.sqrt(LeastSquares.of(tree, np.full(tree.node_count, tree.depth / (2 * rho))).variances.max())
         bound = unbiased_error_lower_bound(tree, rho=rho)
         assert bound <= error
         if rho < 0.001:

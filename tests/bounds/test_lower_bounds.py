@@ -21,7 +21,7 @@ from opendp_tree import (
 from opendp_tree.bounds.lower_bounds import complete_depth
 from opendp_tree.theorems.clipping import clipped_mrmse
 from opendp_tree.theorems.packing import packing_rmse
-from opendp_tree.trees.least_squares import LeastSquares, TreeLayout
+from opendp_tree.trees.least_squares import LeastSquares
 from tests.shapes import SHAPES, caterpillar, random_tree
 
 EPSILONS = [1e-6, 0.01, 0.3, 1.0, 3.0, 10.0, 40.0]
@@ -69,7 +69,7 @@ def test_truncated_noise_on_one_count_is_above(epsilon, delta):
 @pytest.mark.parametrize("depth", [1, 2, 3, 5, 8, 11])
 def test_noise_with_least_squares_is_above(depth):
     tree = Tree.balanced(branching=2, depth=depth)
-    variances = LeastSquares.of(TreeLayout.of(tree), np.ones(tree.node_count)).variances
+    variances = LeastSquares.of(tree, np.ones(tree.node_count)).variances
     for epsilon in (0.01, 1.0, 5.0):
         error = laplace_rmse(epsilon / depth) * math.sqrt(variances.max())
         assert error_lower_bound(tree, epsilon=epsilon) == error_lower_bound(depth, epsilon=epsilon) <= error

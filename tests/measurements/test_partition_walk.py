@@ -63,7 +63,7 @@ def walk_public(paths, shape):
 
     def run():
         cells = PartitionWalk(occupied, HALF, shape).run()
-        return frozenset(tree.path(node) for node in tree.ancestors_at(occupied.names[cells.places], cells.levels))
+        return frozenset(tree.path(node) for node in tree.ancestors_at(occupied.ids[cells.places], cells.levels))
 
     return run
 

@@ -113,7 +113,7 @@ def test_the_best_partition_fits():
         (leaf_domain(TREE), L1, {"radius": 0}, r"radius \(0\) must be an integer from 1"),
         (leaf_domain(TREE), L1, {"scale": -1.0}, r"scale \(-1.0\) must be finite and non-negative"),
         (leaf_domain(TREE), L1, {"scale": 2.0**51}, r"scale \(.*\) must be at most 2\*\*50 to draw tokens"),
-        (leaf_domain(OpenTree.bits(3)), L1, {"tree": TREE}, r"tree \(.*\) must not be given: input_domain carries"),
+        (leaf_domain(OpenTree.bits(3)), L1, {"tree": TREE}, r"tree \(.*\) must be the tree of input_domain"),
         (dp.vector_domain(dp.atom_domain(T="i64"), 8), L1, {}, "tree must be given"),
     ],
 )

@@ -6,7 +6,7 @@ import opendp.prelude as dp
 import pytest
 
 from opendp_tree import AccuracyWarning, Ladder, Round, Tree, leaf_domain, make_ladder_estimator
-from opendp_tree.paper.forest import LevelOrder
+from opendp_tree.paper.forest import whole
 from opendp_tree.paper.ladder_estimator import reduce_to_classes
 from opendp_tree.theorems.classification import Classifier
 from tests.shapes import SHAPES, random_tree, spread_counts
@@ -24,9 +24,9 @@ def silent(threshold, cutoff):
 
 
 def estimate(tree, counts, classifiers, estimates):
-    order = LevelOrder.of(tree)
+    order = tree.level_order
     weights = tree.sum(counts)[order.nodes]
-    return reduce_to_classes(order, order.whole(), weights, classifiers, estimates)
+    return reduce_to_classes(order, whole(order), weights, classifiers, estimates)
 
 
 @pytest.mark.parametrize("tree", [*SHAPES.values(), *(random_tree(50, seed) for seed in range(8))], ids=str)

@@ -11,7 +11,7 @@ from opendp.mod import OpenDPException
 from scipy import stats
 
 from opendp_tree import AccuracyWarning, Tree, leaf_domain, make_tree_classifier, noise
-from opendp_tree.paper.forest import LevelOrder
+from opendp_tree.paper.forest import rooted_at, whole
 from opendp_tree.paper.tree_classifier import classify
 from opendp_tree.saturate import LIMIT
 from opendp_tree.theorems.classification import Classifier, Round, classifier
@@ -28,8 +28,8 @@ NOT_GUARANTEED = pytest.mark.filterwarnings("ignore::opendp_tree.AccuracyWarning
 
 def above(tree, roots, leaf_counts, run):
     """The node ids that a classifier finds above."""
-    order = LevelOrder.of(tree)
-    forest = order.whole() if roots is None else order.rooted_at(roots)
+    order = tree.level_order
+    forest = whole(order) if roots is None else rooted_at(order, roots)
     found = classify(order, forest, tree.sum(np.asarray(leaf_counts, dtype=np.int64))[order.nodes], run)
     return frozenset(order.nodes[forest.members[found]].tolist())
 
@@ -38,8 +38,8 @@ def many(tree, roots, leaf_counts, run, runs):
     """As `above` for many runs at once, as a forest of copies: one row of truth values for each run."""
     grove, _ = copies(tree, runs)
     starts = (np.asarray(roots) + 1 + tree.node_count * np.arange(runs)[:, None]).ravel()
-    order = LevelOrder.of(grove)
-    forest = order.rooted_at(starts)
+    order = grove.level_order
+    forest = rooted_at(order, starts)
     weights = grove.sum(np.tile(np.asarray(leaf_counts, dtype=np.int64), runs))
     found = np.zeros(grove.node_count, dtype=np.bool_)
     found[order.nodes[forest.members[classify(order, forest, weights[order.nodes], run)]]] = True
@@ -176,11 +176,11 @@ def test_vectors_carry_leaf_counts_too():
 
 def test_counts_at_the_limit_and_below_zero_do_not_wrap():
     """Noise may be as large as it likes; a comparison never wraps and never clamps both sides."""
-    order = LevelOrder.of(TREE)
+    order = TREE.level_order
     counts = np.array([LIMIT, -LIMIT, -LIMIT, 0])
     run = Classifier(LIMIT, 1, scale=1.0, count_scale=1.0, radius=40, margin=100)
     weights = TREE.sum(counts)[order.nodes]
-    runs = [classify(order, order.whole(), weights, run) for _ in range(200)]
+    runs = [classify(order, whole(order), weights, run) for _ in range(200)]
     assert {tuple(order.nodes[found].tolist()) for found in runs} <= {(), (0, 1, 3)}
     tops = sum(found.any() for found in runs)
     assert stats.binom.cdf(tops, 200, 0.5) > FALSE_ALARM  # at least half: the leaf is at the threshold
@@ -188,14 +188,14 @@ def test_counts_at_the_limit_and_below_zero_do_not_wrap():
 
 def test_the_comparison_is_exact_beyond_int64(monkeypatch):
     """Draws at the ends of int64, whose difference wraps."""
-    order = LevelOrder.of(Tree.from_parents([-1]))
+    order = Tree.from_parents([-1]).level_order
     end = 2**63 - 1
     run = Classifier(LIMIT, 1, scale=1.0, count_scale=1.0, radius=1, margin=0)
     for query, threshold, expected in ((end, -end, True), (-end, end, False), (end, end, False), (0, -end, True)):
         draws = iter([np.array([query]), np.array([threshold])])
         monkeypatch.setattr(noise, "laplace", lambda *_, draws=draws: next(draws))
         count = LIMIT if expected else -LIMIT
-        assert classify(order, order.whole(), np.array([count]), run).tolist() == [expected]
+        assert classify(order, whole(order), np.array([count]), run).tolist() == [expected]
 
 
 @pytest.mark.parametrize("name", SHAPES)

@@ -1,6 +1,5 @@
 """Frames of releases: where nodes are, what is left unexplained, and in which order."""
 
-import ipaddress
 from datetime import date
 
 import numpy as np
@@ -10,36 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opendp_tree import OpenTree, Tree, TreeRelease
-from opendp_tree.releases.frame import public_rows
-from opendp_tree.trees.open_cells import cell_keys
-from tests.trees.test_tree import parents
+from opendp_tree.trees.shown_nodes import ShownCells
 
 
 def release_of(tree, keys, estimates=None, **options):
     """A release that shows every node of an open tree that holds a key, with its count as the estimate."""
     counts = tree.count(keys)
-    cells, _ = cell_keys(counts, np.arange(counts.occupied.counts.size), counts.occupied.levels)
-    levels, firsts, lasts = cells.shown()
+    cells = ShownCells.of(counts, np.arange(counts.occupied.counts.size), counts.occupied.levels)
     total = np.concatenate(([0], np.cumsum(counts.occupied.counts)))
-    count = (total[lasts] - total[firsts]).astype(float) if estimates is None else np.array(estimates, dtype=float)
+    sums = total[cells.lasts] - total[cells.firsts]
+    count = sums.astype(float) if estimates is None else np.array(estimates, dtype=float)
     settings = {"confidence": 0.9, "statement": None, **options}
-    return TreeRelease(tree, count, count - 1, count + 1, nodes=cells.nodes(firsts, levels), **settings)
-
-
-@given(parents())
-def test_rows_of_public_trees_spell_out_every_path(up):
-    plain = Tree.from_parents(up)
-    tree = Tree(plain.parents.copy(), tuple(None if p < 0 else f"n{i}" for i, p in enumerate(up)))
-    rows, order = public_rows(tree)
-    frame = pl.DataFrame([*rows.places, rows.path]) if rows.places else pl.DataFrame([rows.path])
-    for node, level, (*labels, path) in zip(order.tolist(), rows.levels.tolist(), frame.rows(), strict=True):
-        assert level == tree.node_levels[node] == len(tree.path(node))
-        assert [label for label in labels if label is not None] == list(tree.path(node))
-        assert path == " / ".join(tree.path(node))
-    # Level by level, siblings together: a row's parent never comes before that of the row above it.
-    assert (np.diff(rows.levels) >= 0).all()
-    assert (np.diff(rows.parents) >= 0).all()
-    assert np.where(rows.parents < 0, -1, order[rows.parents]).tolist() == tree.parents[order].tolist()
+    return TreeRelease(tree, count, count - 1, count + 1, nodes=cells.nodes, **settings)
 
 
 def test_siblings_stay_together_whatever_the_order_of_paths():
@@ -193,47 +174,6 @@ def test_paths_and_prefixes_of_other_rows():
     ]
 
 
-def test_ids_of_trees_whose_root_is_not_the_first():
-    tree = Tree.from_parents([2, 0, -1])
-    frame = TreeRelease(tree, *np.arange(9.0).reshape(3, 3), confidence=0.9, statement=None).to_frame()
-    assert frame.select("node", "path", "estimate").rows() == [(2, "", 2.0), (0, "0", 0.0), (1, "1", 1.0)]
-
-
-@given(st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=10), st.integers(1, 32))
-def test_ipv4_prefixes_are_networks(keys, stride):
-    frame = release_of(OpenTree.bits(32, stride, shown_as="ipv4"), keys).to_frame()
-    for prefix, bits, path in frame.select("prefix", "bits", "path").iter_rows():
-        assert ipaddress.IPv4Network(prefix).prefixlen == bits
-        assert path == (prefix if bits else "")
-    assert {ipaddress.IPv4Address(key) for key in keys} == {
-        ipaddress.IPv4Network(prefix)[0] for prefix in frame.filter(bits=32)["prefix"]
-    }
-
-
-group = st.sampled_from([0, 0, 0, 1, 0xAB, 0xFFFF])
-
-
-@given(st.lists(st.lists(group, min_size=8, max_size=8), min_size=1, max_size=10), st.sampled_from([16, 20, 128]))
-def test_ipv6_prefixes_are_written_as_the_standard_says(groups, stride):
-    keys = [sum(part << (16 * place) for place, part in enumerate(parts)) for parts in groups]
-    frame = release_of(OpenTree.bits(128, stride, shown_as="ipv6"), keys).to_frame()
-    for prefix, bits in frame.select("prefix", "bits").iter_rows():
-        # Python 3.13 writes mapped addresses with dots; the numbers are the same.
-        network = ipaddress.IPv6Network(prefix)
-        assert network.prefixlen == bits
-        if "." not in str(network):
-            assert prefix == str(network)
-    assert set(keys) == {int(ipaddress.IPv6Network(prefix)[0]) for prefix in frame.filter(bits=128)["prefix"]}
-
-
-def test_mixed_labels_of_one_level_become_texts_and_leave_other_levels_alone():
-    tree = Tree.from_paths([("a", 1), (2, 3)])
-    frame = TreeRelease(tree, *np.ones((3, 5)), confidence=0.9, statement=None).to_frame()
-    assert frame.schema["label_1"] == pl.String
-    assert frame.schema["label_2"] == pl.Int64
-    assert frame["path"].to_list() == ["", "a", "2", "a / 1", "2 / 3"]
-
-
 def test_released_frames_carry_no_other_labels_in_their_memory():
     """Neither the release nor its frame, with text columns and paths, holds a label of a node that is not shown."""
     tree = OpenTree.columns(["one", "two"])
@@ -241,9 +181,7 @@ def test_released_frames_carry_no_other_labels_in_their_memory():
     rows += [(f"a private region, number {i}", "x") for i in range(50)] + [("a public label, long enough", "town")] * 9
     counts = tree.count(pl.DataFrame(rows, schema=["one", "two"], orient="row"))
     place = int(np.flatnonzero(counts.occupied.counts == 9)[0])
-    cells, _ = cell_keys(counts, np.array([place]), np.array([2]))
-    levels, firsts, _ = cells.shown()
-    nodes = cells.nodes(firsts, levels)
+    nodes = ShownCells.of(counts, np.array([place]), np.array([2])).nodes
     values = np.array([109.0, 59.0, 9.0])
     release = TreeRelease(tree, values, values, values, 0.9, None, nodes=nodes)
     frame = release.to_frame()

@@ -21,7 +21,7 @@ from opendp_tree import (
     make_tree_laplace,
     range_counts,
 )
-from opendp_tree.trees.open_nodes import OpenNodes
+from opendp_tree.trees.shown_nodes import ShownNodes
 
 L1 = dp.l1_distance(T="i64")
 STATEMENT = PrivacyStatement("none", "max_divergence()", 1, {"epsilon": 1.0}, {"scale": 2.0, "people": None})
@@ -57,7 +57,10 @@ def test_frames_of_public_trees():
         ({"lower": np.zeros(2)}, r"lower \(of shape \(2,\)\) must hold one entry for each of the 3 nodes"),
         ({"shown": np.ones((3, 1), dtype=bool)}, r"shown \(of shape \(3, 1\)\) must hold one entry for each of the 3"),
         ({"tree": OpenTree.bits(4)}, "nodes must be given for an open tree"),
-        ({"nodes": OpenNodes(np.zeros(1, int), np.zeros(1, int))}, "nodes must be given for an open tree, and for no"),
+        (
+            {"nodes": ShownNodes(OpenTree.bits(1), np.zeros(1, int), np.zeros(1, int))},
+            "nodes must be given for an open tree, and for no",
+        ),
     ],
 )
 def test_wrong_parts_are_named(changes, message):

@@ -12,7 +12,7 @@ from tests.repo.rooms import PACKAGE, arrows, components, imported, layers
 ROOT = Path(__file__).parents[2]
 MODULES = sorted(PACKAGE.rglob("*.py"))
 POLARS_ROOMS = ("rows", "releases")
-POLARS_ELSEWHERE = ("trees/label_codes.py",)
+POLARS_ELSEWHERE = ("trees/label_keys.py",)
 TYPES_ONLY = ("context.py", "flights.py", "nodes.py", "pipeline.py", "plan.py", "source.py")
 """These name Polars in annotations."""
 

@@ -32,10 +32,9 @@ def recoded(steps):
 
 def table(counts):
     """Leaf counts as a dictionary."""
-    keys = counts.keys
     return {
-        tuple(labels[code] for labels, code in zip(keys.labels, row, strict=True)): int(count)
-        for row, count in zip(keys.codes.tolist(), counts.occupied.counts, strict=True)
+        tuple(column[row] for column in counts.keys.columns): int(count)
+        for row, count in zip(counts.keys.rows.tolist(), counts.occupied.counts, strict=True)
     }
 
 

@@ -125,8 +125,8 @@ def found(counts):
     if isinstance(counts, np.ndarray):
         return Counter(dict(enumerate(counts.tolist())))
     if counts.tree.kind == "columns":
-        labels = tuple(column.to_physical() for column in counts.keys.labels)
-        counts = replace(counts, keys=replace(counts.keys, labels=labels))
+        columns = tuple(column.to_physical() for column in counts.keys.columns)
+        counts = replace(counts, keys=replace(counts.keys, columns=columns))
     return Counter(as_paths(counts))
 
 

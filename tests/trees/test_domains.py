@@ -92,3 +92,18 @@ def test_chains_fit_whatever_the_columns_are_called():
             assert release.tree.names == second.names
             assert release.tree.shown_as == second.shown_as
     assert leaf_domain(OpenTree.columns(2)) != leaf_domain(OpenTree.columns(["region"]))
+
+
+@pytest.mark.parametrize("make", [ot.make_pruned_descent, ot.make_tree_partition, ot.make_partition_estimator])
+def test_a_tree_equal_to_that_of_the_domain_may_be_given(make):
+    options = {
+        ot.make_pruned_descent: {"scale": 1.0, "delta": 1e-6},
+        ot.make_tree_partition: {"scale": 1.0, "threshold": 30, "radius": 20, "margin": 10},
+        ot.make_partition_estimator: {"epsilon": 1.0, "delta": 1e-6},
+    }[make]
+    space = leaf_domain(OpenTree.columns(["a", "b"])), dp.l1_distance(T="i64")
+    equal = make(*space, **options, tree=OpenTree.columns(2))
+    assert equal.map(1) == make(*space, **options).map(1)
+    for other in (OpenTree.columns(3), TREE):
+        with pytest.raises(ValueError, match=r"tree \(.*\) must be the tree of input_domain"):
+            make(*space, **options, tree=other)

@@ -5,7 +5,7 @@ import opendp.prelude as dp
 import pytest
 
 from opendp_tree import Tree
-from opendp_tree.trees.least_squares import LeastSquares, TreeLayout, check_variances
+from opendp_tree.trees.least_squares import LeastSquares, check_variances
 
 
 def random_tree(rng, nodes):
@@ -91,18 +91,6 @@ def test_one_node_and_chains():
     fit = LeastSquares.of(chain, np.array([1.0, 1.0, 2.0]))
     np.testing.assert_allclose(fit.solve(np.array([0.0, 1.0, 7.0])), [1.8] * 3)
     np.testing.assert_allclose(fit.variances, [0.4] * 3)
-
-
-def test_layouts_put_siblings_side_by_side():
-    tree = random_tree(np.random.default_rng(3), 300)
-    layout = TreeLayout.of(tree)
-    assert layout.order is not None
-    values = np.arange(300.0)
-    assert (layout.by_node(layout.place(values)) == values).all()
-    for level in layout.levels:
-        parents = tree.parents[layout.order[level.children]]
-        assert (level.spread(layout.order[level.inner]) == parents).all()
-    assert TreeLayout.of(Tree.balanced(branching=3, depth=4)).order is None
 
 
 @pytest.mark.parametrize(

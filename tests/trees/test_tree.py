@@ -1,5 +1,4 @@
 from datetime import date
-from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -69,18 +68,6 @@ def test_digest_tells_labels_apart():
     assert Tree.from_paths([("a", "b")]).digest != Tree.from_paths([("ab", "")]).digest
 
 
-def test_from_paths_keeps_the_order_of_leaves_at_any_depth():
-    paths = [("b", "y"), ("a",), ("b", "x", "deep"), ("c",)]
-    tree = Tree.from_paths(paths)
-    assert tree.paths() == paths
-    assert tree.depth == 4
-    assert Tree.from_paths([()]).node_count == 1
-
-
-def test_labels_of_different_types_stay_apart():
-    assert Tree.from_paths([(1,), (True,), ("1",)]).leaf_count == 3
-
-
 def test_balanced_is_complete():
     for branching in (1, 2, 5):
         for depth in (1, 2, 4):
@@ -97,45 +84,6 @@ def test_long_chains_and_wide_stars_are_ordinary_trees():
     star = Tree.from_parents(np.concatenate(([-1], np.zeros(100_000, dtype=int))))
     assert star.depth == 2
     assert star.sum(np.arange(100_000))[0] == 100_000 * 99_999 // 2
-
-
-@pytest.mark.parametrize(
-    ("given_parents", "error", "message"),
-    [
-        ([], ValueError, "parents must hold at least one node"),
-        ([[-1, 0]], ValueError, "parents must be one-dimensional, found 2 dimensions"),
-        ([-1.0, 0.0], TypeError, "parents must be integers, found float64"),
-        ([True, False], TypeError, "parents must be integers, found bool"),
-        (["-1"], TypeError, "parents must be integers"),
-        ([-1, 2], ValueError, r"parents\[1\] \(2\) must be -1 or a node id from 0 to 1"),
-        ([-1, -2], ValueError, r"parents\[1\] \(-2\) must be -1 or a node id"),
-        ([0], ValueError, "parents has no root. Hint: the root's parent is -1"),
-        ([-1, 0, -1], ValueError, "parents has 2 roots, the first two at 0 and 2"),
-        ([-1, 2, 3, 1], ValueError, "parents has a cycle through node [123]"),
-        ([-1, 0, 2], ValueError, "parents has a cycle through node 2"),
-        ([-1, 0, 4, 2, 3, 2], ValueError, "parents has a cycle through node [234]"),
-    ],
-)
-def test_parents_that_make_no_tree_are_named(given_parents, error, message):
-    with pytest.raises(error, match=message):
-        Tree.from_parents(given_parents)
-
-
-@pytest.mark.parametrize(
-    ("paths", "error", "message"),
-    [
-        ([], ValueError, "paths must hold at least one path"),
-        ([("a",), ("b",), ("a",)], ValueError, r"paths: \('a',\) occurs twice"),
-        ([("a",), ("a", "b")], ValueError, r"paths: \('a',\) is both a leaf and an inner node"),
-        ([("a", "b", "c"), ("a", "b")], ValueError, r"paths: \('a', 'b'\) is both a leaf and an inner node"),
-        ([(), ("a",)], ValueError, r"paths: \(\) is both a leaf and an inner node"),
-        (["ab"], TypeError, "paths must hold tuples of labels, found 'ab'. Hint"),
-        ([("a", 1.5)], TypeError, "label 1.5 must be a str, int, bool, date or None"),
-    ],
-)
-def test_paths_that_make_no_tree_are_named(paths, error, message):
-    with pytest.raises(error, match=message):
-        Tree.from_paths(paths)
 
 
 @pytest.mark.parametrize("bad", [0, -1, 2.0, True, "2"])
@@ -166,52 +114,9 @@ def test_a_tree_cannot_be_changed():
     assert tree.parents.tolist() == [-1, 0]
 
 
-def test_count_by_ids_counts_leaves_and_nothing_else():
-    tree = Tree.balanced(branching=2, depth=2)
-    assert tree.count([1, 2, 2, 0, -1, 99, 2**80]).tolist() == [1, 2]
-    assert tree.count(np.array([1, 2, 2, 0, 200], dtype=np.uint8)).tolist() == [1, 2]
-    assert tree.count(np.array([1, 2**64 - 1], dtype=np.uint64)).tolist() == [1, 0]
-    assert tree.count([]).tolist() == [0, 0]
-
-
-def test_count_by_labels_and_paths():
-    tree = Tree.from_paths([("be", "x"), ("lu", "x"), ("lu", "y")])
-    assert tree.count([("be", "x"), ("lu", "y"), ("lu", "y"), ("lu",), ("be", "x", "z")]).tolist() == [1, 0, 2]
-    # "y" names one leaf; "x" names two, so alone it counts nowhere.
-    assert tree.count(["x", "y", None, ["unhashable"]]).tolist() == [0, 0, 1]
-    assert tree.count(np.array(["y", "y"])).tolist() == [0, 0, 2]
-
-
-def test_count_errors_speak_of_types_only():
-    tree = Tree.balanced(branching=2, depth=2)
-    with pytest.raises(TypeError, match=r"keys must be a collection of keys, found one string. Hint: pass \[key\]"):
-        tree.count("secret")
-    with pytest.raises(ValueError, match="keys must be one-dimensional, found 2 dimensions"):
-        tree.count(np.zeros((2, 2), dtype=int))
-    with pytest.raises(TypeError, match=r"keys \(<U6\) must be node ids"):
-        tree.count(np.array(["secret"]))
-    with pytest.raises(TypeError, match=r"keys \(float64\) must be node ids or labels"):
-        Tree.from_paths([("a",)]).count(np.array([1.0]))
-
-
-@pytest.mark.parametrize(
-    "tree", [Tree.balanced(branching=2, depth=2), Tree.from_paths([("a",), ("b",)])], ids=["ids", "labels"]
-)
-@pytest.mark.parametrize("odd", [None, 2.5, True, "z", b"z", [1], {}, (1, [2]), ((), []), Decimal("sNaN"), object()])
-def test_count_raises_nothing_for_an_odd_key_among_others(tree, odd):
-    assert tree.count([1, odd, 2]).tolist() == [1, 1]
-
-
 def test_sum_checks_the_length():
     with pytest.raises(ValueError, match="leaf_counts must be one-dimensional with 2 entries"):
         Tree.balanced(branching=2, depth=2).sum(np.array([1, 2, 99]))
-
-
-def test_drawing_shows_values_and_stops():
-    tree = Tree.balanced(branching=3, depth=3)
-    assert tree.draw(max_nodes=4).splitlines() == ["0", "├── 1", "│   ├── 4", "│   ├── 5", "… 9 more nodes"]
-    with pytest.raises(ValueError, match="values must have one entry for each of the 13 nodes"):
-        tree.draw([1])
 
 
 @pytest.mark.parametrize("bad", [-1, 3, 1.0, True])

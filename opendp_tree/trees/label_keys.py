@@ -1,0 +1,201 @@
+"""Labels of keys as Polars columns: how they are read, sorted, and taken out again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import date
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from opendp_tree._arguments import is_text
+from opendp_tree._types import Ints
+from opendp_tree.trees.open_tree import OpenTree
+from opendp_tree.trees.sparse_counts import SparseCounts
+
+_TEXTS = (pl.String, pl.Categorical, pl.Enum)
+
+
+def count_labels(tree: OpenTree, keys: Any) -> SparseCounts:
+    """How often each key occurs.
+
+    Parameters
+    ----------
+    tree
+        An open tree of columns or paths.
+    keys
+        For columns: a frame with one column a level, taken by the tree's names if they are called so, and as they come
+        if not; or tuples of labels, of which shorter ones stop early. For paths: texts.
+    """
+    if tree.kind == "paths":
+        return _count_paths(tree, keys)
+    return _count_frame(tree, keys) if isinstance(keys, pl.DataFrame) else _count_tuples(tree, keys)
+
+
+def _count_frame(tree: OpenTree, keys: pl.DataFrame) -> SparseCounts:
+    count = tree.depth - 1
+    if keys.width != count:
+        raise ValueError(f"keys must have {count} columns, found {keys.width}")
+    if set(keys.columns) == set(tree.names):
+        keys = keys[list(tree.names)]
+    for name, dtype in keys.schema.items():
+        if not (dtype in _TEXTS or dtype == pl.Boolean or dtype.is_integer() or dtype.is_temporal()):
+            raise TypeError(f"keys: column {name!r} ({dtype}) must hold texts, integers, truth values or times")
+    columns = keys.with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String)).get_columns()
+    return SparseCounts.of_labels(tree, columns, np.full(keys.height, count))
+
+
+def _count_paths(tree: OpenTree, keys: Any) -> SparseCounts:
+    """What is no text is left out."""
+    given = keys if isinstance(keys, pl.Series) else pl.Series(list(keys), dtype=pl.Object)
+    if given.dtype != pl.String:
+        given = pl.Series([key for key in given.to_list() if type(key) is str and is_text(key)], dtype=pl.String)
+    distinct = given.drop_nulls().alias("key").value_counts(name="people")
+    columns, lengths = split_paths(distinct["key"], tree.separator, tree.depth - 1)
+    return SparseCounts.of_labels(tree, columns, lengths, distinct["people"].to_numpy().astype(np.int64))
+
+
+def _count_tuples(tree: OpenTree, keys: Any) -> SparseCounts:
+    """Labels of several types stay apart, so they are sorted by their places among those of their level."""
+    count = tree.depth - 1
+    rows = [row for key in keys if (row := _tagged_row(key, count)) is not None]
+    columns, labels = [], []
+    for level in range(count):
+        tags = [row[level] if len(row) > level else None for row in rows]
+        number = {tag: place for place, tag in enumerate(sorted({tag for tag in tags if tag is not None}))}
+        columns.append(pl.Series([None if tag is None else number[tag] for tag in tags], dtype=pl.Int64))
+        labels.append([tag[1] if tag is not None and tag[0] else None for tag in tags])
+    lengths = np.array([len(row) for row in rows], dtype=np.int64)
+    return SparseCounts.of_labels(tree, columns, lengths, labels=labels)
+
+
+def _tagged_row(key: Any, count: int) -> tuple[tuple[str, Any], ...] | None:
+    """A key's labels with their types, in which equal means alike; None if the key holds what is no label."""
+    if type(key) not in (tuple, list):
+        return None
+    row = []
+    for given in key[:count]:
+        label = given.item() if isinstance(given, np.generic) else given
+        kind = type(label)
+        if label is None:
+            row.append(("", 0))
+        elif kind in (bool, date) or (kind is int and -(2**63) <= label < 2**63) or (kind is str and is_text(label)):
+            row.append((kind.__name__, label))
+        else:
+            return None
+    return tuple(row)
+
+
+def split_paths(texts: pl.Series, separator: str, count: int) -> tuple[list[pl.Series], Ints]:
+    """Texts split into columns of labels, and how many labels each has; a null text is one label, null.
+
+    Parameters
+    ----------
+    texts
+        The paths.
+    separator
+        What stands between labels. One at the very start or end of a text is ignored.
+    count
+        How many labels a path may have; further ones are left out.
+
+    >>> columns, lengths = split_paths(pl.Series(["a/b", "/a/"]), "/", 2)
+    >>> [column.to_list() for column in columns], lengths
+    ([['a', 'a'], ['b', None]], array([2, 1]))
+    """
+    # No further than the tree is deep: one text of a million separators must not take the memory of a million texts.
+    stripped = texts.str.strip_prefix(separator).str.strip_suffix(separator)
+    columns = stripped.str.splitn(separator, count + 1).struct.unnest().get_columns()[:count]
+    lengths = np.zeros(texts.len(), dtype=np.int64)
+    for column in columns:
+        lengths += column.is_not_null().to_numpy()
+    return columns, np.maximum(lengths, 1)
+
+
+def sort_labels(columns: Sequence[pl.Series]) -> tuple[Ints, Ints]:
+    """The depth-first order of rows of labels, and in that order how many labels each row shares with the next.
+
+    Parameters
+    ----------
+    columns
+        One a level, as for `SparseCounts.of_labels`. Null comes first: a key that ends before those below it.
+    """
+    # Distinct labels are sorted as they are, and rows by their numbers: far fewer comparisons of texts.
+    numbers = [_numbered(column) for column in columns]
+    sizes = [int(column.max(initial=0)) + 1 for column in numbers]
+    if sum(map(math.log2, sizes)) < 62:  # one integer holds a whole row
+        joined = numbers[0]
+        for column, size in zip(numbers[1:], sizes[1:], strict=True):
+            joined = joined * size + column
+        order = np.argsort(joined)
+    else:
+        order = np.lexsort(numbers[::-1])
+    meets = np.full(max(order.size - 1, 0), len(columns))
+    for level in reversed(range(len(columns))):
+        column = numbers[level][order]
+        meets[column[1:] != column[:-1]] = level
+    return order, meets
+
+
+def _numbered(column: pl.Series) -> Ints:
+    """The place of each label among the distinct ones, from 1; 0 for null."""
+    labels = column.drop_nulls().unique().sort()
+    places = pl.DataFrame({"label": labels, "place": np.arange(1, labels.len() + 1)})
+    joined = pl.DataFrame({"label": column}).join(places, on="label", how="left", maintain_order="left")
+    return joined["place"].fill_null(0).to_numpy().astype(np.int64, copy=False)
+
+
+def labels_at(column: Any, rows: Ints) -> pl.Series:
+    """Some labels of a column of `LabelKeys`, in a series that depends on no label but those asked for.
+
+    Parameters
+    ----------
+    column
+        A series or a list.
+    rows
+        Which labels.
+    """
+    if not isinstance(column, pl.Series):
+        return label_series([column[row] for row in rows.tolist()])
+    # Built anew from values: a slice or a gather of texts would keep the buffers of all others alive. Times go through
+    # the integers that they are, because Python's hold no nanoseconds.
+    stored = column.to_physical()
+    return pl.Series(stored.gather(rows).to_list(), dtype=stored.dtype).cast(column.dtype)
+
+
+def label_series(labels: list[Any]) -> pl.Series:
+    """Labels of one type as they are; of several types, and where there are none, as texts.
+
+    Parameters
+    ----------
+    labels
+        Of any types; None is null.
+    """
+    kinds = {type(label) for label in labels if label is not None}
+    if len(kinds) > 1:
+        labels = [None if label is None else str(label) for label in labels]
+    return pl.Series(labels, dtype=None if len(kinds) == 1 else pl.String)
+
+
+def record_frame(columns: Mapping[str, Sequence[Any]]) -> pl.DataFrame:
+    """A frame of plain columns.
+
+    Parameters
+    ----------
+    columns
+        The values of each column, by its name.
+    """
+    return pl.DataFrame(dict(columns), strict=False)
+
+
+def column_name(expression: Any) -> str | None:
+    """The column that an expression is; None if it is anything but a column.
+
+    Parameters
+    ----------
+    expression
+        A Polars expression.
+    """
+    name = expression.meta.output_name(raise_if_undetermined=False)
+    return name if name is not None and expression.meta.eq(pl.col(name)) else None

@@ -1,0 +1,42 @@
+"""What the levels of a tree are called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from opendp_tree._arguments import is_text
+
+RESERVED = ("level", "estimate", "lower", "upper", "cells", "shown", "path", "other", "node", "prefix", "bits")
+"""What a release's frame calls its own columns."""
+
+
+def check_names(names: Iterable[str] | None, *, count: int | None = None) -> tuple[str, ...]:
+    """What frames call the label of each level below the root.
+
+    Parameters
+    ----------
+    names
+        The names; None for `label_1`, `label_2`, ...
+    count
+        How many there must be; by default any number.
+
+    >>> check_names(None, count=2)
+    ('label_1', 'label_2')
+    """
+    if names is None:
+        return tuple(f"label_{number}" for number in range(1, (count or 0) + 1))
+    if isinstance(names, (str, bytes)) or not isinstance(names, Iterable):
+        raise TypeError(f"names ({names!r}) must be a collection of texts. Hint: wrap a single name: [name]")
+    given = tuple(names)
+    for name in given:
+        if type(name) is not str:
+            raise TypeError(f"names: {name!r} must be a text")
+        if not name or not is_text(name):
+            raise ValueError(f"names: {name!r} must be a text of at least one letter that can be written as UTF-8")
+        if name in RESERVED:
+            raise ValueError(f"names: {name!r} must not be one of {', '.join(RESERVED)}: columns of every release")
+    if len(set(given)) < len(given):
+        raise ValueError(f"names ({', '.join(given)}) must be distinct")
+    if count is not None and len(given) != count:
+        raise ValueError(f"names ({', '.join(given)}) must be {count}, one for each level below the root")
+    return given

@@ -1,0 +1,149 @@
+"""The nodes of a tree that a release shows: one value from the mechanism to frames, files, pictures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from opendp_tree._types import Bools, Ints
+from opendp_tree.trees.bit_keys import BitKeys
+from opendp_tree.trees.occupied import Places, meets_between
+from opendp_tree.trees.open_tree import OpenTree
+from opendp_tree.trees.sparse_counts import SparseCounts
+from opendp_tree.trees.tree import Tree
+
+__all__ = ["ShownCells", "ShownNodes"]
+
+
+@dataclass(frozen=True)
+class ShownNodes:
+    """Nodes level by level, siblings together, each with all nodes above it; nothing here knows of any other."""
+
+    tree: Tree | OpenTree
+    levels: Ints
+    parents: Ints
+    """For each node its parent's place; -1 for the root. It never falls from one node to the next."""
+    labels: tuple[Any, ...] = ()
+    """For each level below the root its nodes' own labels, as a Polars series; none for bits, nor without labels."""
+    words: BitKeys | None = None
+    """For an open tree of bits, the prefixes."""
+
+    @property
+    def size(self) -> int:
+        """The number of nodes."""
+        return self.levels.size
+
+    @classmethod
+    def of_places(cls, counts: SparseCounts, levels: Ints, firsts: Ints) -> ShownNodes:
+        """Nodes of an open tree, each known by its level and its first place among the keys.
+
+        Parameters
+        ----------
+        counts
+            The tree and its keys. Of these, only the prefixes of the nodes are kept.
+        levels, firsts
+            The nodes, level by level and there in the order of their places. With a node, all above it must be there.
+        """
+        tree, parents = counts.tree, nested_parents(levels, firsts)
+        if isinstance(counts.keys, BitKeys):
+            return cls(tree, levels, parents, words=counts.keys[firsts].first(tree.bits_at(levels)))
+        from opendp_tree.trees.label_keys import labels_at
+
+        by_level = _by_level(levels, counts.keys.rows[firsts], tree.depth)
+        labels = tuple(labels_at(own, rows) for own, rows in zip(counts.keys.columns, by_level, strict=True))
+        return cls(tree, levels, parents, labels)
+
+    @classmethod
+    def of_tree(cls, tree: Tree) -> ShownNodes:
+        """All nodes of a public tree, in its level order.
+
+        Parameters
+        ----------
+        tree
+            The tree; `tree.level_order.nodes` says which node is at which place.
+        """
+        order, own = tree.level_order, tree.labels
+        if own is None:
+            return cls(tree, order.levels, order.parents)
+        from opendp_tree.trees.label_keys import label_series
+
+        by_level = _by_level(order.levels, order.nodes, tree.depth)
+        labels = tuple(label_series([own[node] for node in nodes.tolist()]) for nodes in by_level)
+        return cls(tree, order.levels, order.parents, labels)
+
+
+@dataclass(frozen=True)
+class ShownCells:
+    """The cells of an open tree that a mechanism releases, and all nodes at or above them."""
+
+    nodes: ShownNodes
+    order: Ints
+    """The cells in depth-first order, as places in what was given."""
+    firsts: Ints
+    lasts: Ints
+    """The cells at or below each node are first..last-1 in that order."""
+    is_cell: Bools
+    """Which nodes are cells."""
+
+    @classmethod
+    def of(cls, counts: SparseCounts, places: Ints, levels: Ints) -> ShownCells:
+        """The cells at `levels` above `places`.
+
+        Parameters
+        ----------
+        counts
+            The tree and its keys. Of these, only the prefixes of the cells are kept.
+        places, levels
+            For each cell one of its places among the keys, and its level; in any order, but no cell twice.
+
+        >>> counts = OpenTree.bits(2).count([0b00, 0b01, 0b11])
+        >>> cells = ShownCells.of(counts, np.array([2, 0]), np.array([2, 1]))
+        >>> cells.nodes.levels, cells.lasts - cells.firsts, cells.is_cell
+        (array([0, 1, 1, 2]), array([2, 1, 1, 1]), array([False,  True, False,  True]))
+        """
+        starts = counts.occupied.first_places(places, levels)
+        order = np.lexsort((levels, starts))
+        starts, levels = starts[order], levels[order]
+        meets = np.minimum(meets_between(counts.occupied.meets, starts), np.minimum(levels[1:], levels[:-1]))
+        cells = Places(levels, meets)
+        ranges = [cells.nodes_at(level) for level in range(counts.tree.depth)]
+        firsts, lasts = (np.concatenate(part) for part in zip(*ranges, strict=True))
+        at = np.repeat(np.arange(counts.tree.depth), [first.size for first, _ in ranges])
+        # A node begins at the first place of its first cell, or before: any place of the node will do for its prefix.
+        return cls(ShownNodes.of_places(counts, at, starts[firsts]), order, firsts, lasts, levels[firsts] == at)
+
+    def cells(self) -> Ints:
+        """The place among the nodes of each cell, in depth-first order."""
+        places = np.flatnonzero(self.is_cell)
+        cells = np.empty_like(places)
+        cells[self.firsts[places]] = places
+        return cells
+
+
+def nested_parents(levels: Ints, firsts: Ints) -> Ints:
+    """The parents of nodes that come level by level, each known by the first of its places in depth-first order.
+
+    Parameters
+    ----------
+    levels
+        The nodes' levels; never falling.
+    firsts
+        For each node its first place, among places of which every node has at least one.
+
+    >>> nested_parents(np.array([0, 1, 1, 2]), np.array([0, 0, 3, 4]))
+    array([-1,  0,  0,  2])
+    """
+    edges = np.append(0, np.cumsum(np.bincount(levels))).tolist()
+    parents = np.full(levels.size, -1)
+    for above, start, end in zip(edges, edges[1:], edges[2:], strict=False):
+        parents[start:end] = above + np.searchsorted(firsts[above:start], firsts[start:end], side="right") - 1
+    return parents
+
+
+def _by_level(levels: Ints, values: Ints, depth: int) -> list[Ints]:
+    """The values of nodes that come level by level, for each level below the root."""
+    ends = np.cumsum(np.bincount(levels, minlength=depth)).tolist()
+    return [values[start:end] for start, end in pairwise(ends)]

@@ -1,0 +1,102 @@
+"""The counts of the keys of an open tree that occur."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from opendp_tree._types import Bools, Ints, Words
+from opendp_tree.saturate import range_sums
+from opendp_tree.trees.bit_keys import BitKeys
+from opendp_tree.trees.occupied import Occupied
+from opendp_tree.trees.open_tree import OpenTree
+
+__all__ = ["LabelKeys", "SparseCounts"]
+
+
+@dataclass(frozen=True)
+class LabelKeys:
+    """Sorted keys as rows of columns of labels, one column for each level below the root.
+
+    A column is a Polars series; or a list, where labels of one level may have several types. Below a key's own level
+    it has null.
+    """
+
+    columns: tuple[Any, ...]
+    rows: Ints
+    """For each key the row where its labels stand: labels stay where they were read."""
+
+
+@dataclass(frozen=True)
+class SparseCounts:
+    """The keys that occur, in depth-first order, and how many people each has."""
+
+    tree: OpenTree
+    occupied: Occupied
+    keys: BitKeys | LabelKeys
+    """Distinct, one for each place."""
+
+    @classmethod
+    def of_words(cls, tree: OpenTree, high: Words, low: Words, people: Ints | None = None) -> SparseCounts:
+        """Counts from integers of the tree's width, in any order, which may repeat.
+
+        Parameters
+        ----------
+        tree
+            An open tree of bits.
+        high, low
+            The integers' words.
+        people
+            How many people each integer stands for; by default one, as for raw keys.
+        """
+        keys = BitKeys.of_integers(high, low, tree.width)
+        if people is None and tree.width <= 64:
+            keys = BitKeys(np.sort(keys.high), keys.low)  # values sort faster than places, and the low words are 0
+        elif not (keys.high[1:] > keys.high[:-1]).all():
+            order = keys.order()
+            keys, people = keys[order], None if people is None else people[order]
+        firsts, counts = _merged((keys.high[1:] != keys.high[:-1]) | (keys.low[1:] != keys.low[:-1]), high.size, people)
+        keys = keys if firsts.size == high.size else keys[firsts]
+        meets = keys[1:].common_bits(keys[:-1]) // tree.stride
+        return cls._of(tree, np.full(counts.size, tree.depth - 1), meets, counts, keys)
+
+    @classmethod
+    def of_labels(
+        cls, tree: OpenTree, columns: Any, lengths: Ints, people: Ints | None = None, *, labels: Any = None
+    ) -> SparseCounts:
+        """Counts from rows of labels, in any order, which may repeat.
+
+        Parameters
+        ----------
+        tree
+            An open tree of columns or paths.
+        columns
+            One Polars series a level, with null below a row's own level. Null above that is a label; no node may have
+            both a key that ends there and a child whose label is null.
+        lengths
+            How many labels each row has.
+        people
+            How many people each row stands for; by default one, as for raw keys.
+        labels
+            The labels themselves, a list for each level, if `columns` only hold numbers that sort as they do. By
+            default the labels are in the columns.
+        """
+        from opendp_tree.trees.label_keys import sort_labels
+
+        order, meets = sort_labels(columns)
+        firsts, counts = _merged(meets < len(columns), order.size, None if people is None else people[order])
+        keys = LabelKeys(tuple(columns if labels is None else labels), order[firsts])
+        return cls._of(tree, lengths[keys.rows], meets[firsts[1:] - 1], counts, keys)
+
+    @classmethod
+    def _of(cls, tree: OpenTree, levels: Ints, meets: Ints, counts: Ints, keys: BitKeys | LabelKeys) -> SparseCounts:
+        return cls(tree, Occupied(levels, meets, counts, np.arange(counts.size)), keys)
+
+
+def _merged(differ: Bools, size: int, people: Ints | None) -> tuple[Ints, Ints]:
+    """Where each distinct key of sorted ones begins, and how many people it has."""
+    firsts = np.flatnonzero(np.append(True, differ)[:size])
+    ends = np.append(firsts, size)[1:]
+    return firsts, ends - firsts if people is None else range_sums(people, firsts, ends)
