@@ -1,7 +1,7 @@
 """Differentially private counts for every node of a hierarchy, as parts for the OpenDP Library."""
 
 from opendp_tree.bounds.factorization import FactorizationBound, factorization_bound, unbiased_error_lower_bound
-from opendp_tree.bounds.lower_bounds import ErrorBounds, error_lower_bound, packing_bound
+from opendp_tree.bounds.lower_bounds import error_lower_bound, packing_bound
 from opendp_tree.context import FrameContext, FrameQuery, frame_context, register, tree_counts
 from opendp_tree.data.flights import example_flights
 from opendp_tree.error_measures import accuracy, is_accurate, mrmse_alpha, rmse_alpha, smoothed_relative_error
@@ -63,7 +63,6 @@ __all__ = [
     "AccuracyWarning",
     "BudgetError",
     "Candidate",
-    "ErrorBounds",
     "FactorizationBound",
     "FrameContext",
     "FrameQuery",

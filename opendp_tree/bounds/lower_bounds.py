@@ -7,7 +7,6 @@ rounded down. So a poor search costs sharpness and never truth.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypedDict
 
@@ -16,36 +15,18 @@ import numpy.typing as npt
 
 from opendp_tree._arguments import check_integer, check_positive, check_probability, check_scale
 from opendp_tree.saturate import LIMIT
+from opendp_tree.theorems.bisection import least_whole
 from opendp_tree.theorems.interval import round_down
 from opendp_tree.theorems.packing import accuracy_is_impossible, packing_rmse, packing_threshold
 from opendp_tree.trees.tree import Tree
 
-__all__ = ["ErrorBounds", "complete_depth", "error_lower_bound", "packing_bound"]
+__all__ = ["complete_depth", "error_lower_bound", "packing_bound"]
 
 Floats = npt.NDArray[np.float64]
 
 _ARITIES = (2, 3, 4, 6, 8, 12)
 """Children of which a packing makes use; with more of them a bound on each child's own error says less."""
 _DEEPEST = 2**40
-
-
-@dataclass(frozen=True)
-class ErrorBounds:
-    """An error that is reached, next to one that cannot be beaten.
-
-    >>> ErrorBounds(lower=2.0, upper=5.0, holds_for="every mechanism").ratio
-    2.5
-    """
-
-    lower: float
-    upper: float
-    holds_for: str
-    """The mechanisms that the lower bound speaks of."""
-
-    @property
-    def ratio(self) -> float:
-        """How many times the lower bound is reached: at most so far from the best that is possible."""
-        return self.upper / self.lower if self.lower > 0 else math.inf
 
 
 class _Budget(TypedDict):
@@ -118,14 +99,8 @@ def packing_bound(
     def impossible(steps: int) -> bool:
         return accuracy_is_impossible(steps, levels=levels, eta=failure, **budget)
 
-    low, high = 0, 1
-    while high <= LIMIT // d_in and impossible(high):
-        low, high = high, 2 * high
-    high = min(high, LIMIT // d_in + 1)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if impossible(middle) else (low, middle)
-    return round_down(packing_threshold(low, alpha=allowed, d_in=d_in))
+    possible = least_whole(lambda steps: not impossible(steps), most=LIMIT // d_in)
+    return round_down(packing_threshold(possible - 1, alpha=allowed, d_in=d_in))
 
 
 def complete_depth(tree: Tree, *, branching: int = 2) -> int:
@@ -225,12 +200,10 @@ def _float_errors(steps: Floats, budget: _Budget, *, levels: int, branching: int
 
 
 def _float_risks(entropy: Floats, branching: int) -> Floats:
-    low, high = np.zeros_like(entropy), np.full_like(entropy, 1 / branching)
-    for _ in range(40):
-        eta = (low + high) / 2
-        below = eta * (math.log(branching - 1) - np.log(eta)) - (1 - eta) * np.log1p(-eta) <= entropy
-        low, high = np.where(below, eta, low), np.where(below, high, eta)
-    risk: Floats = (1 - (1 - low) ** 2 - low**2 / (branching - 1)) / branching
+    failures: Floats = np.geomspace(1e-12, 1 / branching, 4000, dtype=np.float64)
+    entropies = failures * (math.log(branching - 1) - np.log(failures)) - (1 - failures) * np.log1p(-failures)
+    eta = np.interp(entropy, entropies, failures, left=0.0)
+    risk: Floats = (1 - (1 - eta) ** 2 - eta**2 / (branching - 1)) / branching
     if branching == 2:
         return risk
     slope = (branching - 1) * math.log(branching - 1) / (branching - 2)

@@ -22,9 +22,10 @@ from opendp_tree.measurements.partition_walk import Cells, PartitionWalk
 from opendp_tree.measurements.tree_partition import partition_group_delta
 from opendp_tree.measurements.truncated_laplace import truncated_laplace_radius
 from opendp_tree.releases.release import PrivacyStatement, TreeRelease
+from opendp_tree.theorems.bisection import least_whole
 from opendp_tree.theorems.interval import Interval, exp, round_up
 from opendp_tree.theorems.tree_partition import capping_delta, partition_epsilon
-from opendp_tree.theorems.truncated_laplace import smallest_radius, truncated_laplace_delta
+from opendp_tree.theorems.truncated_laplace import truncated_laplace_delta
 from opendp_tree.trees.domains import check_metric, read_occupied
 from opendp_tree.trees.occupied import Occupied
 from opendp_tree.trees.open_cells import cell_keys
@@ -278,4 +279,4 @@ def _cap(plan: PartitionPlan, people: int, delta: Fraction) -> int:
     def suffices(cap: int) -> bool:
         return cap >= least and capping_delta(q, ratio, plan.shape, people=people, cap=cap).hi <= delta
 
-    return smallest_radius(suffices)
+    return least_whole(suffices)

@@ -12,6 +12,7 @@ import numpy as np
 
 from opendp_tree.measurements.excess import Floats
 from opendp_tree.measurements.partition_error import MOST_CELLS, Settings, largest_errors, unmarked, worst_mean_square
+from opendp_tree.theorems.bisection import between, bisect
 from opendp_tree.theorems.interval import exp, geometric_sum, round_up
 from opendp_tree.theorems.tree_partition import PartitionShape, partition_delta, partition_epsilon
 
@@ -80,10 +81,7 @@ def best_partition(
     low, high = 0.8 * found.scale, found.scale
     while partition_epsilon(Fraction(high), shape).hi > one:
         low, high = high, high * (1 + 2.0**-30)
-    for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (low, middle) if partition_epsilon(Fraction(middle), shape).hi <= one else (middle, high)
-    return high, shape
+    return bisect(lambda at: partition_epsilon(Fraction(at), shape).hi <= one, low, high, middle=between), shape
 
 
 def unmarked_chance(scale: float, shape: PartitionShape, residuals: Floats) -> Floats:

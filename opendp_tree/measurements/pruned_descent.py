@@ -22,6 +22,7 @@ from opendp_tree._opendp import make_measurement, to_then
 from opendp_tree.measurements.pruned_intervals import PrunedIntervals
 from opendp_tree.measurements.tree_noise import check_weights, level_scales, one_or_all
 from opendp_tree.releases.release import PrivacyStatement, TreeRelease
+from opendp_tree.theorems.bisection import least_whole
 from opendp_tree.theorems.interval import round_up
 from opendp_tree.theorems.pruned_descent import (
     hides_for_a_shift,
@@ -30,7 +31,6 @@ from opendp_tree.theorems.pruned_descent import (
     pruned_laplace_epsilon,
 )
 from opendp_tree.theorems.tree_noise import tree_gaussian_rho
-from opendp_tree.theorems.truncated_laplace import smallest_radius
 from opendp_tree.trees.domains import CountSpace, SparseLeafCounts, check_metric, sparse_reader
 from opendp_tree.trees.open_cells import cell_keys
 from opendp_tree.trees.open_tree import OpenTree, SparseCounts
@@ -142,7 +142,7 @@ def lowest_threshold(noise: str, scale: Fraction, delta: Fraction, d_in: int) ->
             return False
         return noise == "gaussian" or hides_for_a_shift(scale, noise_tail(noise, scale, threshold - 1))
 
-    return smallest_radius(enough)
+    return least_whole(enough)
 
 
 def make_pruned_descent(
