@@ -38,6 +38,7 @@ from opendp_tree.paper.tree_classifier import (
 from opendp_tree.pipeline import release_tree
 from opendp_tree.planning.candidate import Candidate
 from opendp_tree.planning.inverse import deepest_tree, smallest_epsilon
+from opendp_tree.planning.methods import Auto, MultiplicativeEstimator, Partition, PrunedDescent, TreeNoise
 from opendp_tree.planning.plan import Plan, plan, plan_depths
 from opendp_tree.planning.tree_counts import make_tree_counts, then_tree_counts
 from opendp_tree.plots.level import plot_level
@@ -61,6 +62,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AccuracyWarning",
+    "Auto",
     "BudgetError",
     "Candidate",
     "FactorizationBound",
@@ -70,14 +72,18 @@ __all__ = [
     "Ladder",
     "Ledger",
     "LedgerError",
+    "MultiplicativeEstimator",
     "NodeClasses",
     "OpenTree",
+    "Partition",
     "PartitionPlan",
     "Plan",
     "PrivacyStatement",
+    "PrunedDescent",
     "RangeCounts",
     "Round",
     "Tree",
+    "TreeNoise",
     "TreeRelease",
     "accuracy",
     "best_partition",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -170,6 +171,14 @@ class _Setting:
         people = math.floor(read_distance(d_in))  # counts that are 1.5 apart are 1 apart
         if people == 0:
             return 0.0, 0.0
+        return self.one if people == 1 else self._loss(people)
+
+    @cached_property
+    def one(self) -> tuple[float, float]:
+        """The loss at distance 1, computed once: the map, a budget and a release's statement ask for it."""
+        return self._loss(1)
+
+    def _loss(self, people: int) -> tuple[float, float]:
         scale, count_scale = Fraction(self.plan.scale), Fraction(self.plan.count_scale)
         epsilon = partition_epsilon(scale, self.plan.shape)
         added = None

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -118,7 +118,14 @@ class Pruning:
             return 0.0, 0.0
         if 0 in self.scales:
             return math.inf, 1.0
+        if distance == 1:
+            return self.one
         return self.loss(distance), self.delta(math.floor(distance))
+
+    @cached_property
+    def one(self) -> tuple[float, float]:
+        """The loss at distance 1, computed once: the map, a budget and a release's statement ask for it."""
+        return self.loss(Fraction(1)), self.delta(1)
 
 
 def level_delta(noise: str, scale: Fraction, threshold: int, d_in: int) -> float:
@@ -297,13 +304,13 @@ def _shown(tree: Tree, counts: Ints, pruning: Pruning) -> tuple[Ints, Ints]:
 def _statement(pruning: Pruning, scale: float) -> PrivacyStatement:
     loss, delta = pruning.map(1)
     name, measure = (
-        ("epsilon", "approximate(max_divergence)")
+        ("epsilon", "approximate(max_divergence())")
         if pruning.noise == "laplace"
-        else ("rho", "approximate(zero_concentrated_divergence)")
+        else ("rho", "approximate(zero_concentrated_divergence())")
     )
     parameters: dict[str, int | float | str | None] = {
         "noise": pruning.noise,
         "scale": scale,
         "thresholds": one_or_all(pruning.thresholds),
     }
-    return PrivacyStatement("pruned_descent", measure, 1, {name: loss, "delta": delta}, parameters)
+    return PrivacyStatement(f"pruned_{pruning.noise}", measure, 1, {name: loss, "delta": delta}, parameters)

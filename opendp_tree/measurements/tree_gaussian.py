@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import lru_cache
 
 from opendp.measures import zero_concentrated_divergence
 from opendp.mod import Domain, Measurement, Metric, assert_features
@@ -12,7 +13,7 @@ from opendp.mod import Domain, Measurement, Metric, assert_features
 from opendp_tree import noise
 from opendp_tree._arguments import read_distance
 from opendp_tree._opendp import make_measurement, to_then
-from opendp_tree.measurements.tree_noise import TreeNoise, statement_of
+from opendp_tree.measurements.tree_noise import LevelNoise, statement_of
 from opendp_tree.theorems.interval import round_up
 from opendp_tree.theorems.tree_noise import tree_gaussian_rho
 from opendp_tree.trees.tree import Tree
@@ -61,7 +62,7 @@ def make_tree_gaussian(
     """
     assert_features("contrib")
     options = {"confidence": confidence, "nonnegative": nonnegative, "integers": integers}
-    work = TreeNoise.of(
+    work = LevelNoise.of(
         input_domain,
         input_metric,
         noise="gaussian",
@@ -73,6 +74,7 @@ def make_tree_gaussian(
     )
     exact = [Fraction(level) for level in work.measured]
 
+    @lru_cache(maxsize=8)  # a release's statement asks again
     def privacy_map(d_in: int | float) -> float:
         distance = read_distance(d_in)
         if distance == 0:
@@ -81,7 +83,7 @@ def make_tree_gaussian(
 
     function = work.function(
         noise.gaussian,
-        lambda: statement_of(work, scale=scale, measure="zero_concentrated_divergence", loss={"rho": privacy_map(1)}),
+        lambda: statement_of(work, scale=scale, measure="zero_concentrated_divergence()", loss={"rho": privacy_map(1)}),
     )
     return make_measurement(input_domain, input_metric, zero_concentrated_divergence(), function, privacy_map)
 

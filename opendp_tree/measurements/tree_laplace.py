@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import lru_cache
 
 from opendp.measures import max_divergence
 from opendp.mod import Domain, Measurement, Metric, assert_features
@@ -12,7 +13,7 @@ from opendp.mod import Domain, Measurement, Metric, assert_features
 from opendp_tree import noise
 from opendp_tree._arguments import read_distance
 from opendp_tree._opendp import make_measurement, to_then
-from opendp_tree.measurements.tree_noise import TreeNoise, statement_of
+from opendp_tree.measurements.tree_noise import LevelNoise, statement_of
 from opendp_tree.theorems.interval import round_up
 from opendp_tree.theorems.tree_noise import tree_laplace_epsilon
 from opendp_tree.trees.tree import Tree
@@ -59,7 +60,7 @@ def make_tree_laplace(
     """
     assert_features("contrib")
     options = {"confidence": confidence, "nonnegative": nonnegative, "integers": integers}
-    work = TreeNoise.of(
+    work = LevelNoise.of(
         input_domain,
         input_metric,
         noise="laplace",
@@ -71,6 +72,7 @@ def make_tree_laplace(
     )
     exact = [Fraction(level) for level in work.measured]
 
+    @lru_cache(maxsize=8)  # a release's statement asks again
     def privacy_map(d_in: int | float) -> float:
         distance = read_distance(d_in)
         if distance == 0:
@@ -79,7 +81,7 @@ def make_tree_laplace(
 
     function = work.function(
         noise.laplace,
-        lambda: statement_of(work, scale=scale, measure="max_divergence", loss={"epsilon": privacy_map(1)}),
+        lambda: statement_of(work, scale=scale, measure="max_divergence()", loss={"epsilon": privacy_map(1)}),
     )
     return make_measurement(input_domain, input_metric, max_divergence(), function, privacy_map)
 

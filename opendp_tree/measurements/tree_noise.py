@@ -28,7 +28,7 @@ Draw = Callable[[float, int], Ints]
 
 
 @dataclass(frozen=True)
-class TreeNoise:
+class LevelNoise:
     """A tree, a noise scale for each of its levels, and how to make a release."""
 
     space: CountSpace
@@ -51,7 +51,7 @@ class TreeNoise:
         weights: Sequence[float] | None,
         consistent: bool,
         **options: Any,
-    ) -> TreeNoise:
+    ) -> LevelNoise:
         """Checks all arguments. A level of weight w gets w parts of the privacy loss."""
         space = CountSpace.of(input_domain)
         found = space.leaf_tree(tree)
@@ -189,10 +189,10 @@ def one_or_all(values: Sequence[int | float]) -> str:
     return ", ".join(f"{value}" for value in shown)
 
 
-def statement_of(noise: TreeNoise, *, scale: float, measure: str, loss: dict[str, float]) -> PrivacyStatement:
+def statement_of(noise: LevelNoise, *, scale: float, measure: str, loss: dict[str, float]) -> PrivacyStatement:
     """What a release cost, at distance 1."""
     parameters: dict[str, int | float | str | None] = {
         "scale": float(scale),
         "level_scales": one_or_all(noise.scales),
     }
-    return PrivacyStatement(f"tree_{noise.noise}", measure, 1, loss, parameters)
+    return PrivacyStatement(f"{'tree' if noise.consistent else 'raw'}_{noise.noise}", measure, 1, loss, parameters)
