@@ -49,8 +49,8 @@ def make_partition_estimator(
     alpha: float = 0.1,
     tree: Tree | None = None,
     confidence: float = 0.95,
-    aim: Literal["rmse", "largest"] = "rmse",
-    nodes: int = 10**6,
+    minimise: Literal["rmse", "largest"] = "rmse",
+    node_count: int = 10**6,
     people: int | None = None,
     plan: PartitionPlan | None = None,
 ) -> Measurement:
@@ -60,9 +60,9 @@ def make_partition_estimator(
     compose: each person is in at most one cell, so the counts cost one Laplace scale however many cells there are.
     The map is their exact sum; beyond distance 1 by group privacy. Proof: docs/proofs/partition_estimator.md.
 
-    The parameters minimise the worst alpha-RMSE of any node that is predicted for this depth (`aim="rmse"`), or the
-    largest alpha-error to be expected over `nodes` nodes (`aim="largest"`); or give a `plan`. Nothing needs to be known
-    of an `OpenTree` but its depth; only nodes with a cell at or below them are in its release.
+    The parameters minimise the worst alpha-RMSE of any node that is predicted for this depth (`minimise="rmse"`), or
+    the largest alpha-error to be expected over `node_count` nodes (`minimise="largest"`); or give a `plan`. Nothing
+    needs to be known of an `OpenTree` but its depth; only nodes with a cell at or below them are in its release.
 
     Intervals hold with `confidence`, node by node. Given `people`, a public bound on the number of people in any
     input, they hold always: tokens are capped and counts get truncated noise, both within delta. If there are more
@@ -88,15 +88,15 @@ def make_partition_estimator(
     check_probability(confidence, name="confidence")
     if confidence > 1 - 1e-9:
         raise ValueError(f"confidence ({confidence}) must be at most 1 - 1e-9. Hint: people= gives certainty")
-    check_choice(aim, name="aim", choices=("rmse", "largest"))
-    check_integer(nodes, name="nodes", least=1)
+    check_choice(minimise, name="minimise", choices=("rmse", "largest"))
+    check_integer(node_count, name="node_count", least=1)
     if not 0 <= alpha < 1:
         raise ValueError(f"alpha ({alpha}) must be at least 0 and below 1")
     if people is not None:
         check_integer(people, name="people", least=1)
     if budget[0] == 0:
         raise ValueError("epsilon (0) must be positive")
-    setting = _Setting.of(found, budget, alpha, confidence, aim, nodes, people, plan)
+    setting = _Setting.of(found, budget, alpha, confidence, minimise, node_count, people, plan)
 
     def function(data: Any) -> TreeRelease:
         counts = read(data)
@@ -131,8 +131,8 @@ class _Setting:
         budget: tuple[Fraction, Fraction],
         alpha: float,
         confidence: float,
-        aim: Literal["rmse", "largest"],
-        nodes: int,
+        minimise: Literal["rmse", "largest"],
+        node_count: int,
         people: int | None,
         plan: PartitionPlan | None,
     ) -> _Setting:
@@ -146,8 +146,8 @@ class _Setting:
                 delta=float(share),
                 alpha=alpha,
                 public=isinstance(tree, Tree),
-                aim=aim,
-                nodes=nodes,
+                minimise=minimise,
+                node_count=node_count,
             )
             plan = planned.fitted(epsilon=epsilon, delta=share)
         elif plan.shape.depth < tree.depth:

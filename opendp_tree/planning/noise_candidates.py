@@ -50,7 +50,7 @@ def noise_candidate(method: TreeNoise, facts: TreeFacts, budget: Budget, alpha: 
     variance = laplace_variance if noise == "laplace" else gaussian_variance
     weights = facts.base_weights if method.weights is None else facts.normal_weights(method.weights)
     widest = level_scales(noise, scale, [facts.least_weight(weights)])[0]
-    error = math.sqrt(variance(widest))
+    error = math.sqrt(variance(widest)) if widest < math.inf else math.inf
     bound, reason = False, "every node is public and gets noise of its own"
     if method.consistent:
         bound, reason = facts.tree is None, "levels are made to add up, which lowers the error of every node"

@@ -169,9 +169,9 @@ def test_plans_can_be_given_and_are_checked():
         ({"alpha": math.nan}, ValueError, r"alpha \(nan\) must be at least 0 and below 1"),
         ({"confidence": 1.0}, ValueError, r"confidence \(1.0\) must be above 0 and below 1"),
         ({"confidence": 1 - 1e-12}, ValueError, r"confidence \(.*\) must be at most 1 - 1e-9. Hint: people="),
-        ({"aim": "best"}, ValueError, r"aim \('best'\) must be one of 'rmse', 'largest'"),
+        ({"minimise": "best"}, ValueError, r"minimise \('best'\) must be one of 'rmse', 'largest'"),
         ({"people": 0}, ValueError, r"people \(0\) must be an integer from 1"),
-        ({"nodes": 1.5}, TypeError, r"nodes \(1.5\) must be an integer"),
+        ({"node_count": 1.5}, TypeError, r"node_count \(1.5\) must be an integer"),
     ],
 )
 def test_wrong_arguments_are_named(options, error, message):
