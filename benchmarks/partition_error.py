@@ -94,6 +94,6 @@ def partition(counts: SparseCounts, alpha: float, minimise: str) -> tuple[np.nda
     plan = plan_partition(
         depth=counts.tree.depth, epsilon=EPSILON, delta=DELTA, alpha=alpha, public=False, minimise=minimise
     ).fitted(epsilon=Fraction(EPSILON), delta=Fraction(DELTA))
-    cells = PartitionWalk(counts.occupied, plan.scale, plan.shape, None).run()
+    cells = PartitionWalk(counts.occupied, plan.scale, plan.shape).run()
     noisy = saturate.add(cells.residuals, noise.laplace(plan.count_scale, cells.residuals.size))
     return cells.places, cells.levels, noisy

@@ -11,8 +11,12 @@ from opendp_tree.measurements.partition_estimator import make_partition_estimato
 from opendp_tree.measurements.partition_plan import PartitionPlan, best_partition, plan_partition
 from opendp_tree.measurements.pruned_descent import make_pruned_descent, then_pruned_descent
 from opendp_tree.measurements.sparse_vector import make_sparse_vector, then_sparse_vector
-from opendp_tree.measurements.tree_gaussian import make_tree_gaussian, then_tree_gaussian
-from opendp_tree.measurements.tree_laplace import make_tree_laplace, then_tree_laplace
+from opendp_tree.measurements.tree_noise import (
+    make_tree_gaussian,
+    make_tree_laplace,
+    then_tree_gaussian,
+    then_tree_laplace,
+)
 from opendp_tree.measurements.tree_partition import make_tree_partition, then_tree_partition
 from opendp_tree.measurements.tree_sum import make_tree_sum, then_tree_sum
 from opendp_tree.measurements.truncated_laplace import (

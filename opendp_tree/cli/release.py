@@ -48,7 +48,7 @@ def run_release(options: argparse.Namespace) -> Exit:
         try:
             with silenced():
                 release: TreeRelease = measurement(source.frame)
-            content = _encode(release, form)
+            content = _encode(release, form, options.spreadsheet_safe)
             if output is None:
                 sys.stdout.buffer.write(content)
                 sys.stdout.buffer.flush()
@@ -125,7 +125,10 @@ def _check_arguments(options: argparse.Namespace) -> str:
         raise CommandError(Exit.USAGE, "a file is named twice. Hint: output, picture, ledger and input must differ")
     if options.plot is not None and find_spec("plotly") is None:
         raise CommandError(Exit.FAILURE, "--plot needs Plotly. Hint: pip install 'opendp-tree[plot]'")
-    return _output_format(options)
+    form = _output_format(options)
+    if options.spreadsheet_safe and form != "csv":
+        raise CommandError(Exit.USAGE, "--spreadsheet-safe goes with CSV output. Hint: leave it out")
+    return form
 
 
 def _output_format(options: argparse.Namespace) -> str:
@@ -149,7 +152,7 @@ def _check_readable(name: str, source: Source) -> None:
             read_all(source.frame)
     except FRAME_ERRORS:
         raise CommandError(
-            Exit.FAILURE, f"{name} is damaged or not in UTF-8; nothing was spent. Hint: mend it"
+            Exit.FAILURE, f"{name} is damaged, or not quoted as CSV must be; nothing was spent. Hint: mend it"
         ) from None
 
 
@@ -165,12 +168,12 @@ def _note(options: argparse.Namespace, source: Source) -> dict[str, Any]:
     return {"file": Path(options.file).name, "columns": source.key.columns_used, "output": Path(options.output).name}
 
 
-def _encode(release: TreeRelease, form: str) -> bytes:
+def _encode(release: TreeRelease, form: str, spreadsheet_safe: bool) -> bytes:
     if form == "json":
         return release.to_json().encode()
     from opendp_tree.rows.files import frame_bytes
 
-    return frame_bytes(release.to_frame(), file_format=form)
+    return frame_bytes(release.to_frame(spreadsheet_safe=spreadsheet_safe), file_format=form)
 
 
 def _draw(release: TreeRelease, path: str) -> None:

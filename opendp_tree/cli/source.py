@@ -100,6 +100,12 @@ def _scan(name: str, given: str | None, columns: tuple[str, ...]) -> pl.LazyFram
     if not path.is_file():
         raise CommandError(Exit.FAILURE, f"there is no file {name}. Hint: check the name")
     form = given or file_format(path)
+    if form is None and path.suffix.lower() in (".ndjson", ".jsonl"):
+        raise CommandError(
+            Exit.USAGE,
+            f"{name}: NDJSON is not read, because one line can decide whether the others can be. "
+            "Hint: convert it to Parquet",
+        )
     if form is None:
         raise CommandError(Exit.USAGE, f"{name} has an unknown ending. Hint: --format, or one of {' '.join(FORMATS)}")
     if path.stat().st_size == 0:
@@ -109,9 +115,7 @@ def _scan(name: str, given: str | None, columns: tuple[str, ...]) -> pl.LazyFram
             frame = scan_file(path, file_format=form)
             found = frame.collect_schema().names()
     except FRAME_ERRORS:
-        raise CommandError(
-            Exit.FAILURE, f"{name} cannot be read as {form}, in UTF-8. Hint: --format, or convert it"
-        ) from None
+        raise CommandError(Exit.FAILURE, f"{name} cannot be read as {form}. Hint: --format, or convert it") from None
     for column in columns:
         if column not in found:
             # Which columns there are is not said: without a heading, they would be the first row.

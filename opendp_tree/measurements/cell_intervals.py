@@ -19,7 +19,7 @@ Floats = npt.NDArray[np.float64]
 _EXACT = 64  # up to this many cells every number of cells has its own quantile
 
 
-def noise_bounds(cells: Ints, scale: float, radius: int | None, chance: float) -> Ints:
+def noise_bounds(cells: Ints, scale: float, chance: float) -> Ints:
     """For each number of cells the least bound that the sum of their noise exceeds with at most this chance.
 
     Exact up to 64 cells; beyond, the bound of at most 2 % more cells, which is no smaller.
@@ -29,22 +29,19 @@ def noise_bounds(cells: Ints, scale: float, radius: int | None, chance: float) -
     steps = np.ceil(np.log(cells[many] / _EXACT) / math.log(1.02) - 1e-9)
     rounded[many] = np.maximum(np.ceil(_EXACT * 1.02**steps), cells[many])
     distinct, places = np.unique(rounded, return_inverse=True)
-    return np.array([_bound(int(count), scale, radius, chance) for count in distinct], dtype=np.int64)[places]
+    return np.array([_bound(int(count), scale, chance) for count in distinct], dtype=np.int64)[places]
 
 
 @lru_cache(maxsize=4096)
-def _bound(cells: int, scale: float, radius: int | None, chance: float) -> int:
+def _bound(cells: int, scale: float, chance: float) -> int:
     if cells == 0 or scale == 0:
         return 0
-    if radius is not None and chance == 0:
-        return cells * radius
     reach = _chernoff(cells, scale, chance / 1000)  # what lies beyond is a thousandth of the chance
     if reach > 2**20:
         return _chernoff(cells, scale, chance)
-    one = reach if radius is None else min(reach, radius)
     size = 1 << (2 * reach + 2).bit_length()
     masses = np.zeros(size)
-    places = np.arange(-one, one + 1)
+    places = np.arange(-reach, reach + 1)
     masses[places] = np.exp(-np.abs(places) / scale)
     masses /= masses.sum()
     law = np.fft.irfft(np.fft.rfft(masses) ** cells, size)[: reach + 1]

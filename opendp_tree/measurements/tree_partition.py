@@ -17,7 +17,7 @@ from opendp_tree._arguments import check_integer, check_scale, read_distance
 from opendp_tree._opendp import make_measurement, to_then
 from opendp_tree.measurements.partition_walk import PartitionWalk
 from opendp_tree.theorems.group_privacy import group_delta
-from opendp_tree.theorems.interval import Interval, exp, round_up
+from opendp_tree.theorems.interval import exp, round_up
 from opendp_tree.theorems.tree_partition import (
     PartitionShape,
     partition_delta,
@@ -79,10 +79,10 @@ def make_tree_partition(
 
         counts = read(data)
         if isinstance(counts, SparseCounts):
-            cells = PartitionWalk(counts.occupied, float(scale), shape, None).run()
+            cells = PartitionWalk(counts.occupied, float(scale), shape).run()
             return cell_frame(cell_keys(counts, cells.places, cells.levels)[0])
         assert isinstance(found, Tree)
-        cells = PartitionWalk(counts, float(scale), shape, None).run()
+        cells = PartitionWalk(counts, float(scale), shape).run()
         return np.sort(found.ancestors_at(counts.names[cells.places], cells.levels))
 
     return make_measurement(
@@ -117,12 +117,10 @@ def partition_map(scale: Fraction, shape: PartitionShape) -> Callable[[int | flo
     return privacy_map
 
 
-def partition_group_delta(
-    scale: Fraction, shape: PartitionShape, people: int, *, added: Interval | None = None
-) -> float:
-    """Delta at a distance, where each step also loses what is `added`; rounded up, at most 1."""
+def partition_group_delta(scale: Fraction, shape: PartitionShape, people: int) -> float:
+    """Delta at a distance; rounded up, at most 1."""
     epsilon = partition_epsilon(scale, shape)
     if epsilon.hi * people > 10**6:  # the exponential would overflow, for a promise that nobody can use
         return 1.0
     delta = partition_delta(exp(-1 / scale), shape)
-    return min(1.0, round_up(group_delta(delta if added is None else delta + added, ratio=epsilon.exp(), k=people)))
+    return min(1.0, round_up(group_delta(delta, ratio=epsilon.exp(), k=people)))

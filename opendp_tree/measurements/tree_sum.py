@@ -32,36 +32,51 @@ def make_tree_sum(
     tree: Tree | None = None,
     *,
     output_metric: Metric | None = None,
-    carrier: Literal["vector", "array"] = "vector",
+    carrier: Literal["vector", "array"] | None = None,
 ) -> Transformation:
     """The count of every node: leaf counts in, node counts by node id out.
 
-    The stability, from `l1_distance`, is exact and follows `output_metric`:
+    Proof: docs/proofs/tree_sum.md. Sums are exact and saturate at ±(2**62 - 1), which keeps the stability. The cost is
+    one pass over the leaves and one over the nodes.
 
-    - `l1_distance` (the default, of the same type): depth times `d_in`. OpenDP's `then_laplace` can follow.
-    - `l2_distance`: the square root of depth times `d_in`, rounded up. OpenDP's `then_gaussian` can follow.
-    - `linf_distance`: `d_in`. With `monotonic=True` for `d_in` up to 1 only, because two people may pull two ways.
+    Parameters
+    ----------
+    input_domain
+        `leaf_domain(tree)`, or `vector_domain(atom_domain(T="i64"), size=tree.leaf_count)` with the tree
+        as an argument.
+    input_metric
+        `l1_distance`, of an integer type or f64.
+    tree
+        The tree, where `input_domain` does not carry it.
+    output_metric
+        What the stability is told in, exactly. `l1_distance` (the default, of the same type): depth times `d_in`;
+        Laplace noise can follow. `l2_distance`: the square root of depth times `d_in`, rounded up; Gaussian noise can
+        follow. `linf_distance`: `d_in`; with `monotonic=True` for `d_in` up to 1 only, because two people may pull two
+        ways.
+    carrier
+        "array" gives `node_domain(tree)`, whose arrays OpenDP does not copy; "vector" a vector domain, which OpenDP's
+        own noise needs. By default arrays where `input_domain` is `leaf_domain`, because they are faster, and vectors
+        where it is a vector domain.
 
-    Proof: docs/proofs/tree_sum.md. Sums are exact and saturate at ±(2**62 - 1), which keeps the stability.
-
-    `input_domain` is `leaf_domain(tree)`, or `vector_domain(atom_domain(T="i64"), size=tree.leaf_count)` with the
-    tree as an argument. `carrier="array"` gives `node_domain(tree)`, whose arrays OpenDP does not copy; the default
-    is a vector domain, which OpenDP's own noise needs. The cost is one pass over the leaves and one over the nodes.
-
+    Examples
+    --------
     >>> import opendp.prelude as dp
     >>> from opendp_tree import Tree, leaf_domain, then_tree_sum
     >>> dp.enable_features("contrib")
     >>> tree = Tree.balanced(branching=2, depth=3)
     >>> counts = (leaf_domain(tree), dp.l1_distance(T="i64")) >> then_tree_sum()
     >>> counts(tree.count([3, 3, 5])), counts.map(1)
-    ([3, 2, 1, 2, 0, 1, 0], 3)
-    >>> (counts >> dp.m.then_laplace(scale=3.0)).map(1)
+    (array([3, 2, 1, 2, 0, 1, 0]), 3)
+    >>> vectors = (leaf_domain(tree), dp.l1_distance(T="i64")) >> then_tree_sum(carrier="vector")
+    >>> (vectors >> dp.m.then_laplace(scale=3.0)).map(1)
     1.0
     """
     assert_features("contrib")
     space = CountSpace.of(input_domain)
     tree = space.leaf_tree(tree)
     check_metric(input_metric, l1_distance)
+    if carrier is None:
+        carrier = "array" if space.carries_arrays else "vector"
     check_choice(carrier, name="carrier", choices=("vector", "array"))
     output_metric = l1_distance(T=str(input_metric.distance_type)) if output_metric is None else output_metric
     return make_transformation(

@@ -41,21 +41,39 @@ def make_clipped_estimator(
     Truncated Laplace noise of `scale` on every node gives an interval of 2 * `radius` + 1 integers that holds the
     node's count whatever happens. An estimate outside of it is moved to its nearer end. So no estimate is further
     from the truth than before, and none by more than 2 * `radius`: an estimator that is right with high probability
-    gets a bounded mean squared error. This is the conversion of the paper's lemma on the multiplicative RMSE.
+    gets a bounded mean squared error. This is the conversion of the paper's lemma on the multiplicative RMSE. Counts
+    are of people: a leaf count below 0 is taken as 0, and the truth is the sum of those.
 
     `approximate(max_divergence())`: at distance k the estimator's own loss, plus depth * k/scale, plus the exact chance
     that some level shows noise that only one input can show. Proof: docs/proofs/clipping.md.
 
-    `estimator` is a measurement on the same input space with the same output measure (OpenDP's `make_approximate`
-    turns a pure one into that) which releases one number for each node, by node id. Numbers are rounded to integers.
-    Give `radius`, or give `delta` to get the smallest radius whose own delta at distance 1 is at most that.
+    Parameters
+    ----------
+    input_domain
+        `leaf_domain(tree)`, or a vector of i64 with the tree as an argument.
+    input_metric
+        `l1_distance`, of an integer type or f64.
+    scale
+        Of the truncated noise that gives the intervals.
+    estimator
+        A measurement on the same input space and of the same output measure which releases one number for each
+        node, by node id. OpenDP's `make_approximate` turns a pure one into that. Numbers are rounded to
+        integers.
+    radius
+        What that noise never exceeds. Give this or `delta`.
+    delta
+        Takes the smallest radius whose own delta at distance 1 is at most this.
+    tree
+        The tree, where `input_domain` does not carry it.
 
+    Examples
+    --------
     >>> import opendp.prelude as dp
     >>> from opendp_tree import Tree, leaf_domain, then_tree_sum
     >>> dp.enable_features("contrib")
     >>> tree = Tree.balanced(branching=2, depth=3)
     >>> space = leaf_domain(tree), dp.l1_distance(T="i64")
-    >>> noisy = dp.c.make_approximate(space >> then_tree_sum() >> dp.m.then_laplace(3.0))
+    >>> noisy = dp.c.make_approximate(space >> then_tree_sum(carrier="vector") >> dp.m.then_laplace(3.0))
     >>> clipped = space >> then_clipped_estimator(3.0, estimator=noisy, delta=1e-6)
     >>> clipped.map(1)
     (2.0, 8.023835194870559e-07)
@@ -74,7 +92,7 @@ def make_clipped_estimator(
     radius = _radius(q, tree.depth, radius=radius, delta=delta)
 
     def function(data: Any) -> Any:
-        counts = tree.sum(space.read(data))
+        counts = tree.sum(space.read_people(data))
         centres = saturate.add(counts, noise.truncated_laplace(float(scale), radius, counts.size))
         return space.write(_clip(_numbers(estimator(data), tree.node_count), centres, radius))
 

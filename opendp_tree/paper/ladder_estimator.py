@@ -42,8 +42,22 @@ def make_ladder_estimator(
     down; the rest, all of it, goes on to the next round; what no round finds above is estimated by `ladder.base`.
     Accuracy: if the root weighs at most the highest mass, then with probability at least 1 - `ladder.eta` a node's
     estimate is at most `ladder.alpha` times its count above its count, or its count is at most `ladder.base`. This
-    takes a connected ladder and rounds whose accuracy is guaranteed, or else there is an `AccuracyWarning`.
+    takes a connected ladder and rounds whose accuracy is guaranteed, or else there is an `AccuracyWarning`. Leaf counts
+    below 0 are taken as 0, and a node's count is the sum of those.
 
+    Parameters
+    ----------
+    input_domain
+        `leaf_domain(tree)`, or a vector of i64 with the tree as an argument.
+    input_metric
+        `l1_distance`, of an integer type or f64.
+    ladder
+        The rounds, each with its mass, threshold and budget, and the estimate of what no round finds above.
+    tree
+        The tree, where `input_domain` does not carry it.
+
+    Examples
+    --------
     >>> import opendp.prelude as dp
     >>> from opendp_tree import Ladder, Round, Tree, leaf_domain
     >>> dp.enable_features("contrib")
@@ -73,7 +87,7 @@ def make_ladder_estimator(
     estimates = rungs(ladder)
 
     def function(data: Any) -> Any:
-        weights = tree.sum(space.read(data))[order.nodes]
+        weights = tree.sum(space.read_people(data))[order.nodes]
         return space.write(reduce_to_classes(order, order.whole(), weights, classifiers, estimates))
 
     loss = reduction_loss(classifiers)

@@ -59,9 +59,36 @@ def make_multiplicative_estimator(
     or `mass_bound` is a public number that it is known not to exceed, and nothing is spent on it. If it is exceeded
     after all, accuracy is lost and privacy is not.
 
-    Negative counts are allowed and harmless: the estimate is then as for 0. The release is an int64 array by node id
-    (a list from vector domains). A million nodes take seconds; a small `alpha` means many rounds of some milliseconds.
+    A leaf count below 0 is taken as 0, and w is the sum of the leaf counts so taken. The release is an int64 array by
+    node id (a list from vector domains). A million nodes take seconds; a small `alpha` means many rounds of some
+    milliseconds.
 
+    Parameters
+    ----------
+    input_domain
+        `leaf_domain(tree)`, or a vector of i64 with the tree as an argument.
+    input_metric
+        `l1_distance`, of an integer type or f64.
+    alpha
+        The relative error that is promised.
+    epsilon
+        What may be spent at distance 1.
+    delta
+        What may be lost at distance 1.
+    eta
+        The probability with which the promise may fail, node by node.
+    tau_min
+        The count from which the relative error holds; by default the paper's, which is large: see
+        `multiplicative_threshold`. Where a smaller one does not allow the promise, an `AccuracyWarning` says
+        so.
+    mass_bound
+        A public number that the root's count is known not to exceed. Without one, the root's count is released
+        first, for half of the budget.
+    tree
+        The tree, where `input_domain` does not carry it.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import opendp.prelude as dp
     >>> from opendp_tree import Tree, leaf_domain
@@ -88,7 +115,7 @@ def make_multiplicative_estimator(
     masses, estimates = ladder.masses, rungs(ladder)
 
     def function(data: Any) -> Any:
-        weights = tree.sum(space.read(data))[order.nodes]
+        weights = tree.sum(space.read_people(data))[order.nodes]
         rounds = len(classifiers)
         if root is not None:
             rounds = min(rounds, bisect.bisect_left(masses, root.upper_bound(int(weights[0]))))
@@ -116,6 +143,23 @@ def multiplicative_threshold(
 ) -> float:
     """The tau_min that `make_multiplicative_estimator` takes by default: the paper's formula, corrected.
 
+    Parameters
+    ----------
+    alpha
+        The relative error that is promised.
+    epsilon
+        What may be spent.
+    delta
+        What may be lost.
+    eta
+        The probability with which the promise may fail.
+    depth
+        Of the tree.
+    mass_bound
+        A public bound on the root's count, if there is one.
+
+    Examples
+    --------
     >>> multiplicative_threshold(alpha=0.5, epsilon=1.0, delta=1e-6, eta=0.01, depth=32) > 1e6
     True
     """

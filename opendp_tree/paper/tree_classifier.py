@@ -65,13 +65,41 @@ def make_tree_classifier(
     at least (1 + alpha) * threshold are found above and all of less than (1 - alpha) * threshold are not. This takes
     alpha * threshold of at least the noise's reach; where that fails an `AccuracyWarning` says by how much, and the
     privacy still holds. Never, whatever the noise, is a node found above that weighs less than the threshold minus
-    that reach. A `mass` below `threshold` finds nothing above, draws nothing and costs nothing.
+    that reach. Leaf counts below 0 are taken as 0, and a node weighs the sum of those. A `mass` below `threshold` finds
+    nothing above, draws nothing and costs nothing.
 
     `roots` are the ids of the nodes whose whole subtrees are to be classified, by default the tree's root. None may
     be below another: so no two trees share a leaf, and the forest costs what one tree does.
     `input_domain` is as for `make_tree_sum`. The release is a `NodeClasses`. The cost is a few passes over the nodes
     for each stop: one in the estimators; as many as `mass` allows here, if that many nodes are heavy.
 
+    Parameters
+    ----------
+    input_domain
+        `leaf_domain(tree)`, or a vector of i64 with the tree as an argument.
+    input_metric
+        `l1_distance`, of an integer type or f64.
+    threshold
+        What counts are compared with.
+    mass
+        What no tree of the forest is taken to weigh more than; if one does, accuracy is lost and privacy is
+        not.
+    alpha
+        The relative distance from the threshold at which the answer is right.
+    epsilon
+        What may be spent at distance 1.
+    delta
+        What may be lost at distance 1.
+    eta
+        The probability with which a tree may be classified wrongly.
+    roots
+        The ids of the nodes whose whole subtrees are classified, none below another; by default the tree's
+        root.
+    tree
+        The tree, where `input_domain` does not carry it.
+
+    Examples
+    --------
     >>> import opendp.prelude as dp
     >>> from opendp_tree import Tree, leaf_domain
     >>> dp.enable_features("contrib")
@@ -104,7 +132,7 @@ def make_tree_classifier(
     forest = order.whole() if roots is None else order.rooted_at(roots)
 
     def function(data: Any) -> NodeClasses:
-        weights = tree.sum(space.read(data))[order.nodes]
+        weights = tree.sum(space.read_people(data))[order.nodes]
         found = forest.members[classify(order, forest, weights, run)]
         above = np.zeros(tree.node_count, dtype=np.bool_)
         above[order.nodes[found]] = True

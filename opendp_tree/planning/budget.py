@@ -215,6 +215,8 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
     delta
         The chance of a loss above epsilon.
 
+    Examples
+    --------
     >>> round(zcdp_epsilon(0.25, 1e-6), 4)
     3.5423
 
@@ -233,6 +235,8 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
     delta
         The chance of more.
 
+    Examples
+    --------
     >>> round(zcdp_epsilon(zcdp_rho(1.0, 1e-6), 1e-6), 9)
     1.0
 

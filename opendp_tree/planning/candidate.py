@@ -82,6 +82,8 @@ class Candidate:
         weights
             True counts of nodes.
 
+        Examples
+        --------
         >>> from opendp_tree import plan
         >>> laplace = plan(3, epsilon=1.0, alpha=0.1, nodes="public").best
         >>> laplace.error_at([0, 10, 100]).round(1).tolist()
@@ -115,6 +117,8 @@ class Candidate:
             The probability with which each interval holds its node's true count, node by node. By default 0.95, as
             is usual.
 
+        Examples
+        --------
         >>> import opendp.prelude as dp
         >>> from opendp_tree import OpenTree, leaf_domain, plan
         >>> dp.enable_features("contrib")
@@ -152,6 +156,8 @@ def shown_from(chance: Callable[[Floats], Floats], threshold: float) -> float:
     threshold
         A weight in the order of what is looked for.
 
+    Examples
+    --------
     >>> shown_from(lambda weights: weights / 100, 50.0)
     96.0
 

@@ -50,6 +50,8 @@ def smallest_epsilon(
     levels
         The levels whose error counts, for public nodes. By default all.
 
+    Examples
+    --------
     >>> enough = smallest_epsilon(4, error=10.0, alpha=0.1, nodes="public")
     >>> round(enough.budget.epsilon, 3), enough.best.name
     (0.566, 'tree_laplace')
@@ -108,6 +110,8 @@ def deepest_tree(
     nodes
         "open" (the default, which any tree allows) or "public".
 
+    Examples
+    --------
     >>> deepest_tree(error=25.0, epsilon=1.0, delta=1e-6, nodes="open").best.name
     'partition_estimator'
 

@@ -51,6 +51,8 @@ class Auto:
     integers
         Whether estimates must be whole. By default they need not be: rounding adds error.
 
+    Examples
+    --------
     >>> Auto(levels=[1, 2])
     Auto(aim='error', levels=(1, 2), nonnegative=False, integers=False)
 
@@ -89,6 +91,8 @@ class TreeNoise:
     integers
         Whether estimates are made whole. Not by default: it adds error.
 
+    Examples
+    --------
     >>> TreeNoise("gaussian", consistent=False).name
     'raw_gaussian'
 
@@ -124,6 +128,8 @@ class PrunedDescent:
         A share of the budget for each level, from the root's down, all positive; only their ratios matter. By default
         equal ones.
 
+    Examples
+    --------
     >>> PrunedDescent("gaussian").name
     'pruned_gaussian'
 
@@ -155,6 +161,8 @@ class Partition:
     weights
         How much each level matters, from the root's down. Not possible yet; by default all matter alike.
 
+    Examples
+    --------
     >>> Partition(measuring=0.3).name
     'partition_estimator'
 
@@ -185,6 +193,8 @@ class MultiplicativeEstimator:
         The chance with which a node may miss its relative error. By default, of a tenth, a thousandth and a millionth
         the one of least error.
 
+    Examples
+    --------
     >>> MultiplicativeEstimator().name
     'multiplicative_estimator'
 
@@ -231,6 +241,8 @@ def read_method(method: Method | str) -> Method:
     method
         A value of this module, or its name as a text.
 
+    Examples
+    --------
     >>> read_method("raw_laplace")
     TreeNoise(noise='laplace', consistent=False, weights=None, nonnegative=False, integers=False)
 

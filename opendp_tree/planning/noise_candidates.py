@@ -10,9 +10,8 @@ import numpy.typing as npt
 from opendp.mod import Measurement
 
 from opendp_tree.measurements.excess import laplace_excess, normal_excess
-from opendp_tree.measurements.tree_gaussian import make_tree_gaussian
-from opendp_tree.measurements.tree_laplace import make_tree_laplace
-from opendp_tree.measurements.tree_noise import gaussian_variance, laplace_variance, level_scales
+from opendp_tree.measurements.level_noise import gaussian_variance, laplace_variance, level_scales
+from opendp_tree.measurements.tree_noise import make_tree_gaussian, make_tree_laplace
 from opendp_tree.noise import LARGEST_SCALE
 from opendp_tree.planning.budget import Budget, Priced
 from opendp_tree.planning.candidate import Candidate, Space

@@ -71,9 +71,12 @@ def paper_candidate(method: MultiplicativeEstimator, facts: TreeFacts, budget: B
         statement = PrivacyStatement(method.name, "", budget.d_in, {}, parameters)  # the cost is told by `make`
 
         def release(estimates: object) -> TreeRelease:
-            # An estimate is within two radii of the truth, always.
+            # An estimate is within two radii of the truth, always. Floats do not hold all integers beyond 2**53:
+            # outward by more than all roundings.
             counts = np.asarray(estimates, dtype=np.float64)
-            return TreeRelease(tree, counts, np.maximum(counts - 2 * radius, 0), counts + 2 * radius, 1.0, statement)
+            largest = np.abs(counts) + radius
+            reach = 2.0 * radius + np.where(largest > 2**51, largest * 2.0**-50, 0.0)
+            return TreeRelease(tree, counts, np.maximum(counts - reach, 0), counts + reach, 1.0, statement)
 
         return Priced(clipped.measurement >> make_function(release), clipped.loss)
 

@@ -185,6 +185,8 @@ def plan(
     aim
         What mechanisms are ranked by: "error" (the default), or "keys", the weight from which they show a node.
 
+    Examples
+    --------
     >>> best = plan(12, epsilon=1.0, delta=1e-6, alpha=0.1, nodes="open").best
     >>> best.name, round(best.error)
     ('partition_estimator', 23)
@@ -226,6 +228,8 @@ def plan_depths(
     nodes
         "open" (the default, which any tree allows) or "public".
 
+    Examples
+    --------
     >>> plan_depths([3, 12], epsilon=1.0, nodes="public").filter(mechanism="raw_laplace")["error"].round(1).to_list()
     [4.2, 17.0]
 

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 from opendp.mod import Measurement
 
+from opendp_tree.measurements.level_noise import level_scales
 from opendp_tree.measurements.pruned_descent import make_pruned_descent
 from opendp_tree.measurements.pruned_prediction import pruned_rmse, shown_chance, worst_pruned_rmse
-from opendp_tree.measurements.tree_noise import level_scales
 from opendp_tree.noise import LARGEST_SCALE
 from opendp_tree.planning.budget import Budget, Priced
 from opendp_tree.planning.candidate import Candidate, Space, shown_from
@@ -150,6 +150,8 @@ def lowest_threshold(noise: str, scale: float, delta: float, d_in: int) -> int:
     d_in
         The distance at which they may spend it.
 
+    Examples
+    --------
     >>> lowest_threshold("laplace", 3.0, 1e-6, 1)
     41
 

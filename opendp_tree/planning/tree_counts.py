@@ -59,6 +59,8 @@ def make_tree_counts(
     confidence
         The probability with which each interval holds its node's true count, node by node. By default 0.95.
 
+    Examples
+    --------
     >>> import opendp.prelude as dp
     >>> from opendp_tree import Tree, TreeNoise, leaf_domain
     >>> dp.enable_features("contrib")

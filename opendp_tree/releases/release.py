@@ -105,7 +105,7 @@ class TreeRelease:
         """For each node its parent's place in the arrays; -1 for the root."""
         return self.tree.parents if self.nodes is None else self.nodes.parents  # type: ignore[union-attr]
 
-    def to_frame(self, *, other: bool = True) -> pl.DataFrame:
+    def to_frame(self, *, other: bool = True, spreadsheet_safe: bool = False) -> pl.DataFrame:
         """One row a node, by level and then in the order of the tree, siblings together.
 
         `level` (the root's is 0); where it is: label columns, `prefix` (and `bits`), or the id `node`; `path`, that in
@@ -115,6 +115,10 @@ class TreeRelease:
         them for the difference, so that rows add up to their parent's; the column `other` tells it from a label of that
         name. It may be negative: it is a difference of noisy counts. Its `lower` and `upper` are null unless all
         intervals hold always. Where a label column holds no texts, and for `prefix`, `bits` and `node`, it has null.
+
+        With `spreadsheet_safe`, for CSV that people open, texts and names of columns that a spreadsheet would run as a
+        formula (they begin with =, +, -, @, a tab or the end of a line) or that begin with an apostrophe have an
+        apostrophe before them. The default, False, keeps labels as they are, for programs.
 
         >>> import polars as pl
         >>> tree = Tree.from_paths([("be", "ghent"), ("be", "liege"), ("lu",)], names=["country", "city"])
@@ -129,6 +133,7 @@ class TreeRelease:
          (2, 'be', '(other)', 'be / (other)', 20.0)]
         """
         from opendp_tree.releases.frame import open_rows, public_rows, release_frame
+        from opendp_tree.rows.files import spreadsheet_safe as safe
 
         if isinstance(self.tree, Tree):
             rows, order = public_rows(self.tree)
@@ -141,7 +146,8 @@ class TreeRelease:
             columns["cells"] = self.cells
         columns["shown"] = np.ones(order.size, dtype=np.bool_) if self.shown is None else self.shown
         values = {name: array[order] for name, array in columns.items()}
-        return release_frame(rows, values, public=self.nodes is None, certain=self.confidence == 1, other=other)
+        frame = release_frame(rows, values, public=self.nodes is None, certain=self.confidence == 1, other=other)
+        return safe(frame) if spreadsheet_safe else frame
 
     def to_json(self) -> str:
         """The release as a text that `from_json` reads: docs/release_format.md. All but `fit`."""

@@ -1,14 +1,14 @@
-"""Frames from files and into files: Parquet, CSV, and JSON with one object a line."""
+"""Frames from files (Parquet and CSV) and into files (these, and JSON with one object a line)."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from glob import escape
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+from polars import selectors
 
 __all__ = [
     "FORMATS",
@@ -18,13 +18,14 @@ __all__ = [
     "read_all",
     "read_paths",
     "scan_file",
+    "spreadsheet_safe",
     "with_times",
 ]
 
 FRAME_ERRORS = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
 """What reading can raise. The messages may hold data."""
-FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".ndjson": "ndjson", ".jsonl": "ndjson"}
-"""The format that a file's ending stands for."""
+FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv"}
+"""The format to read that a file's ending stands for."""
 
 
 def file_format(path: str | Path) -> str | None:
@@ -33,18 +34,17 @@ def file_format(path: str | Path) -> str | None:
 
 
 def scan_file(path: str | Path, *, file_format: str) -> pl.LazyFrame:
-    """A file as a lazy frame. Texts stay texts: guessing types would make later rows errors that depend on data.
+    """A file as a lazy frame, so that no row decides whether the others can be read.
 
-    So every column of a CSV or NDJSON file is read as text, missing values at the end of a CSV row are null, and
-    surplus ones are dropped.
+    Every column of a CSV file is read as text: guessing types would make later rows errors. Missing values at the end
+    of a row are null, surplus ones are dropped, and bytes that are not UTF-8 become the replacement character. What
+    is not quoted as CSV must be is an error, because where rows end is then a guess: one such row would swallow
+    others. NDJSON is not read: Polars finds its columns in the rows, and stops at one line that is no JSON, holds a
+    number too large or is nested too deep.
     """
     if file_format == "parquet":
         return pl.scan_parquet(path, glob=False)
-    if file_format == "csv":
-        return pl.scan_csv(path, infer_schema=False, truncate_ragged_lines=True, glob=False)
-    plain = escape(str(path))  # stars in its name are no pattern
-    names = pl.scan_ndjson(plain).collect_schema().names()
-    return pl.scan_ndjson(plain, schema=dict.fromkeys(names, pl.String))
+    return pl.scan_csv(path, infer_schema=False, truncate_ragged_lines=True, encoding="utf8-lossy", glob=False)
 
 
 def read_all(frame: pl.LazyFrame) -> None:
@@ -83,6 +83,24 @@ def read_paths(
         return list(dict.fromkeys(tuple(path[: depth - 1]) for path in split))
     paths = [row[: row.index(None)] if None in row else row for row in distinct]
     return list(dict.fromkeys(path for path in paths if path))
+
+
+def spreadsheet_safe(frame: pl.DataFrame) -> pl.DataFrame:
+    """The frame with an apostrophe before each text, and each column's name, that a spreadsheet would take for more.
+
+    These begin with =, +, -, @ (or their wide forms), a tab, a carriage return or a line feed, which make a formula of
+    what follows, or with an apostrophe: so different texts stay different.
+
+    >>> spreadsheet_safe(pl.DataFrame({"city": ["=1+1", "'t Zand", "a=b"], "estimate": [-1.5, 2.0, 3.0]})).rows()
+    [("'=1+1", -1.5), ("''t Zand", 2.0), ('a=b', 3.0)]
+    """
+    texts = selectors.string(include_categorical=True) | selectors.by_dtype(pl.Enum)
+    marked = frame.with_columns(texts.cast(pl.String).str.replace(*_MARK))
+    marked.columns = pl.Series(frame.columns, dtype=pl.String).str.replace(*_MARK).to_list()
+    return marked
+
+
+_MARK = "^([=+\\-@\\t\\r\\n'＝＋－＠])", "'${1}"
 
 
 def frame_bytes(frame: pl.DataFrame, *, file_format: str) -> bytes:

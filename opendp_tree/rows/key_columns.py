@@ -115,10 +115,14 @@ def _bits(high: Words, low: Words, shift: int, count: int) -> Words:
 
 
 def _path_labels(given: pl.Series, key: Key) -> Labels:
-    parts = given.str.strip_prefix(key.separator).str.strip_suffix(key.separator).str.split(key.separator)
-    columns = tuple(parts.list.get(level, null_on_oob=True) for level in range(key.depth - 1))
-    lengths = parts.list.len().fill_null(1).to_numpy().astype(np.int64)
-    return Labels(columns, np.minimum(lengths, key.depth - 1))
+    # No further than the tree is deep: one row of a million separators must not take the memory of a million rows.
+    stripped = given.str.strip_prefix(key.separator).str.strip_suffix(key.separator)
+    parts = stripped.str.splitn(key.separator, key.depth).struct.unnest()
+    columns = tuple(parts.get_columns()[: key.depth - 1])
+    lengths = np.zeros(given.len(), dtype=np.int64)
+    for column in columns:
+        lengths += column.is_not_null().to_numpy()
+    return Labels(columns, np.maximum(lengths, 1))  # null is one label
 
 
 def _date_labels(given: pl.Series, key: Key) -> tuple[tuple[pl.Series, ...], Bools]:

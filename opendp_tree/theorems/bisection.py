@@ -28,6 +28,8 @@ def bisect(
     middle
         A number between two others; one of the two ends the search.
 
+    Examples
+    --------
     >>> round(bisect(lambda number: number**2 >= 2, 1.0, 2.0, middle=between), 9)
     1.414213562
 
@@ -48,6 +50,8 @@ def least_whole(holds: Callable[[int], bool], *, most: int | None = None) -> int
         Where to give up: if the condition holds at none of 1 to `most`, the answer is `most + 1`. By default the
         search goes on until it holds.
 
+    Examples
+    --------
     >>> least_whole(lambda radius: radius >= 37), least_whole(lambda radius: radius >= 37, most=20)
     (37, 21)
 

@@ -123,7 +123,7 @@ def read_occupied(
         return sparse_reader(described, tree)
     space = CountSpace.of(input_domain)
     public = space.leaf_tree(tree)
-    return public, lambda data: public.occupied(space.read(data))
+    return public, lambda data: public.occupied(space.read_people(data))
 
 
 def tree_of_leaves(input_domain: Domain, tree: Tree | None) -> Tree | OpenTree:
@@ -193,6 +193,10 @@ class CountSpace:
         elif self.size is not None and len(data) != self.size:
             raise ValueError(f"the data must have exactly {self.size} counts, as input_domain says")
         return saturate.clamp(np.array(data, dtype=_numpy_type(self.dtype)))
+
+    def read_people(self, data: Any) -> Ints:
+        """The same for counts of people: what is below 0 is taken as 0, which moves no two inputs further apart."""
+        return self.read(data).clip(min=0)
 
     def write(self, values: Ints) -> Any:
         """The values as the domain carries them; what does not fit its type becomes the nearest that does."""

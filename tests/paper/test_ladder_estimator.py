@@ -86,3 +86,11 @@ def test_ladders_that_leave_a_gap_warn():
 def test_wrong_ladders_are_named(ladder, error, message):
     with pytest.raises(error, match=message):
         make_ladder_estimator(*LEAVES, ladder=ladder)
+
+
+def test_leaf_counts_below_zero_are_taken_as_zero():
+    """With hardly any noise every estimate is that of the sums after that."""
+    step = Round(mass=4000, eta=0.05, alpha=0.25, threshold=2000, epsilon=1e6, delta=1e-7)
+    estimator = make_ladder_estimator(*LEAVES, ladder=Ladder(2900, (step,)))
+    assert estimator(np.array([3300, -3300, -5, 2])).tolist() == [4000, 4000, 2900, 4000, 2900, 2900, 2900]
+    assert estimator(np.array([1400, -1400, 1400, 0])).tolist() == [4000, 2900, 2900, 2900, 2900, 2900, 2900]

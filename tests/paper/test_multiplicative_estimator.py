@@ -187,7 +187,7 @@ def test_the_default_tau_min_never_warns():
 
 def gaussian(delta):
     """OpenDP's Gaussian noise on every node, cast to a pair."""
-    noisy = make_tree_sum(*LEAVES, output_metric=dp.l2_distance(T="f64")) >> dp.m.then_gaussian(20.0)
+    noisy = make_tree_sum(*LEAVES, output_metric=dp.l2_distance(T="f64"), carrier="vector") >> dp.m.then_gaussian(20.0)
     return dp.c.make_fix_delta(dp.c.make_zCDP_to_approxDP(noisy), delta)
 
 
@@ -292,3 +292,18 @@ def test_a_million_nodes_take_seconds():
 def test_wrong_arguments_are_named(options, error, message):
     with pytest.raises(error, match=message):
         make_multiplicative_estimator(*LEAVES, **{**USUAL, **options})
+
+
+BELOW_ZERO = np.array([10**8, -(10**8), 0, -7])
+"""Summed as they are, the root holds -7 people, and one leaf below it a hundred million."""
+
+
+@pytest.mark.parametrize("mass_bound", [None, 10**9])
+def test_the_promise_holds_for_leaf_counts_below_zero_taken_as_zero(mass_bound):
+    tau_min = multiplicative_threshold(**USUAL, depth=3, mass_bound=mass_bound)
+    estimator = make_multiplicative_estimator(*LEAVES, **USUAL, mass_bound=mass_bound)
+    truth = TREE.sum(BELOW_ZERO.clip(0))
+    wrong, runs = np.zeros(TREE.node_count, dtype=int), 60
+    for _ in range(runs):
+        wrong += np.abs(estimator(BELOW_ZERO) - truth) > USUAL["alpha"] * np.maximum(truth, tau_min)
+    assert stats.binom.sf(wrong - 1, runs, USUAL["eta"]).min() > FALSE_ALARM / TREE.node_count

@@ -338,3 +338,14 @@ def test_metrics_and_features_are_checked():
     dp.disable_features("contrib")
     with pytest.raises(OpenDPException, match="contrib"):
         make_tree_classifier(*LEAVES, **USUAL)
+
+
+def test_leaf_counts_below_zero_are_taken_as_zero():
+    """A node that is found above weighs no less than the threshold minus the noise's reach, whatever the leaves."""
+    tree = Tree.balanced(branching=2, depth=3)
+    make = make_tree_classifier(
+        leaf_domain(tree), L1, threshold=2000, mass=5000, alpha=0.5, epsilon=1e6, delta=1e-6, eta=0.01
+    )
+    assert make(np.array([2500, -2500, -9, 0])).above.tolist() == [True, True, False, True, False, False, False]
+    assert make(np.array([2500, 0, 2500, -4000])).above.tolist() == [True, True, True, True, False, True, False]
+    assert make(np.array([1700, -1700, 1700, 0])).above.tolist() == [True] + [False] * 6

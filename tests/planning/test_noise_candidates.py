@@ -12,7 +12,7 @@ from opendp_tree import (
     make_tree_gaussian,
     plan,
 )
-from opendp_tree.measurements.tree_noise import gaussian_variance, laplace_variance
+from opendp_tree.measurements.level_noise import gaussian_variance, laplace_variance
 from opendp_tree.planning.budget import Budget
 from opendp_tree.planning.noise_candidates import noise_candidate
 from opendp_tree.planning.tree_facts import TreeFacts

@@ -46,3 +46,16 @@ def test_what_it_needs_is_said(facts, budget, alpha, reason):
     candidate = paper_candidate(MultiplicativeEstimator(), facts, budget, alpha)
     assert not candidate.feasible
     assert reason in candidate.reason
+
+
+@pytest.mark.parametrize("counts", [[5000, -5000, -(10**9), 40], [2**61 + 77, 2**53 + 1, 5, 0]])
+def test_intervals_hold_always(counts):
+    """For leaf counts below zero taken as zero, and beyond the integers that floats hold."""
+    tree = Tree.balanced(branching=2, depth=3)
+    candidate = paper_candidate(MultiplicativeEstimator(), TreeFacts.of(tree), BUDGET, 0.1)
+    made, truth = candidate.make(leaf_domain(tree)), tree.sum(np.array(counts).clip(0)).tolist()
+    for _ in range(20):
+        release = made(np.array(counts))
+        assert release.confidence == 1
+        ends = zip(release.lower, truth, release.upper, strict=True)
+        assert all(int(low) <= count <= int(high) for low, count, high in ends)

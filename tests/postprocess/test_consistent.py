@@ -165,7 +165,8 @@ def test_unmeasured_children_take_what_is_left():
 def test_chains_keep_their_map_and_all_carriers_work():
     space = leaf_domain(TREE), dp.l1_distance(T="i64")
     for carrier in (dp.m.then_laplace(scale=3.0), dp.m.then_laplace(scale=3.0) >> dp.as_array()):
-        chain = space >> then_tree_sum() >> carrier >> then_consistent(TREE, variances=[18.0] * 3, noise="laplace")
+        noisy = space >> then_tree_sum(carrier="vector") >> carrier
+        chain = noisy >> then_consistent(TREE, variances=[18.0] * 3, noise="laplace")
         assert chain.map(1) == 1.0
         release = chain(TRUTH)
         assert release.statement is None

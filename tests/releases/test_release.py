@@ -1,5 +1,6 @@
 import json
 import math
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -75,9 +76,7 @@ RELEASES = {
     "pruned": lambda: make_pruned_descent(leaf_domain(PUBLIC), L1, 3.0, delta=1e-6)(PUBLIC.count(ROWS)),
     "pruned, open": lambda: make_pruned_descent(leaf_domain(OPEN), L1, 3.0, delta=1e-6)(OPEN.count(ROWS)),
     "partition": lambda: make_partition_estimator(leaf_domain(OPEN), L1, epsilon=1.0, delta=1e-6)(OPEN.count(ROWS)),
-    "certain": lambda: make_partition_estimator(leaf_domain(OPEN), L1, epsilon=1.0, delta=1e-6, people=10**4)(
-        OPEN.count(ROWS)
-    ),
+    "certain": lambda: replace(RELEASES["partition"](), confidence=1.0),
 }
 each = pytest.mark.parametrize("make", RELEASES.values(), ids=RELEASES)
 
