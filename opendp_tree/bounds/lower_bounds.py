@@ -52,6 +52,25 @@ def error_lower_bound(
     with `delta` if there is one, or `rho` (zCDP). "Worst case" is over all leaf counts from 0 on, and over all nodes.
     Proof: docs/proofs/packing.md.
 
+    Parameters
+    ----------
+    tree
+        The tree, or a number of levels with the root's.
+    epsilon
+        The privacy loss. Give either this or `rho`.
+    delta
+        The chance of a larger loss than epsilon. By default 0: none.
+    rho
+        The privacy loss of zero-concentrated differential privacy, instead of `epsilon`.
+    alpha
+        The share of a node's own count that an error may have and be forgiven; below 1. By default 0: none.
+    d_in
+        The distance at which the budget is spent. By default 1: one row.
+    branching
+        For a depth, how many children each inner node has. By default 2, the fewest that branch.
+
+    Examples
+    --------
     >>> round(error_lower_bound(33, epsilon=1.0), 2), round(error_lower_bound(33, epsilon=1.0, delta=1e-6), 2)
     (3.59, 3.37)
     >>> round(error_lower_bound(33, rho=0.5, alpha=0.1), 2)  # Gaussian noise on all nodes has 5.7
@@ -63,8 +82,8 @@ def error_lower_bound(
     best = 0.0
     for arity, depth in _packings(tree, check_integer(branching, name="branching", least=1)):
         # Heaps are counts, which end below 2**62.
-        steps, found = _best_steps(budget, levels=depth - 1, branching=arity, most=LIMIT // d_in)
-        if found * d_in * float(1 - forgiven) > best:
+        steps, near = _best_steps(budget, levels=depth - 1, branching=arity, most=LIMIT // d_in)
+        if near * d_in * float(1 - forgiven) > best:
             exact = packing_rmse(steps, levels=depth - 1, branching=arity, alpha=forgiven, d_in=d_in, **budget)
             best = max(best, exact)
     return best
@@ -86,6 +105,25 @@ def packing_bound(
     means: for all leaf counts, each node's error is at most alpha times the larger of its count and tau, with
     probability 1 - `eta`; `eta` is below 1/2. Proof: docs/proofs/packing.md.
 
+    Parameters
+    ----------
+    tree
+        The tree, or a number of levels with the root's.
+    alpha
+        The relative error, above 0 and below 1.
+    eta
+        The chance with which a node may miss it, below 1/2.
+    epsilon
+        The privacy loss. Give either this or `rho`.
+    delta
+        The chance of a larger loss than epsilon. By default 0: none.
+    rho
+        The privacy loss of zero-concentrated differential privacy, instead of `epsilon`.
+    d_in
+        The distance at which the budget is spent. By default 1: one row.
+
+    Examples
+    --------
     >>> packing_bound(33, alpha=0.25, eta=0.1, epsilon=1.0)
     22.0
     """
@@ -108,6 +146,15 @@ def complete_depth(tree: Tree, *, branching: int = 2) -> int:
 
     For two children this is the Strahler number.
 
+    Parameters
+    ----------
+    tree
+        Any tree.
+    branching
+        The number of children. By default 2, the fewest that branch.
+
+    Examples
+    --------
     >>> complete_depth(Tree.balanced(branching=3, depth=4)), complete_depth(Tree.from_parents([-1, 0, 0, 1, 1]))
     (4, 2)
     """
@@ -117,9 +164,9 @@ def complete_depth(tree: Tree, *, branching: int = 2) -> int:
         parents, values = tree.parents[order], depths[order]
         starts = np.flatnonzero(np.concatenate(([True], parents[1:] != parents[:-1])))
         enough = np.diff(starts, append=order.size) >= branching
-        found = values[starts]
-        found[enough] = np.maximum(found[enough], 1 + values[starts[enough] + branching - 1])
-        depths[parents[starts]] = found
+        deepest = values[starts]
+        deepest[enough] = np.maximum(deepest[enough], 1 + values[starts[enough] + branching - 1])
+        depths[parents[starts]] = deepest
     return int(depths[tree.root])
 
 
@@ -127,12 +174,12 @@ def _packings(tree: Tree | int, branching: int) -> list[tuple[int, int]]:
     """The complete trees that are there: children of each inner node, and depth."""
     if isinstance(tree, Tree):
         widest = int(np.bincount(tree.parents[tree.parents >= 0], minlength=1).max())
-        found = [(2, complete_depth(tree))]
+        packings = [(2, complete_depth(tree))]
         for arity in _ARITIES[1:]:
-            if arity > widest or found[-1][1] <= 2:  # one level is too little to pack in
+            if arity > widest or packings[-1][1] <= 2:  # one level is too little to pack in
                 break
-            found.append((arity, complete_depth(tree, branching=arity)))
-        return found
+            packings.append((arity, complete_depth(tree, branching=arity)))
+        return packings
     if isinstance(tree, bool) or not isinstance(tree, (int, np.integer)):
         raise TypeError(f"tree ({type(tree).__name__}) must be a Tree or a depth")
     if not 1 <= tree <= _DEEPEST:
@@ -195,8 +242,8 @@ def _float_errors(steps: Floats, budget: _Budget, *, levels: int, branching: int
             left = (1 - lost) * (levels * math.log(branching) + np.log1p(-lost) - nats) / levels
             entropy = np.maximum(np.nan_to_num(left, nan=0.0, neginf=0.0), 0)
             risk = np.maximum(risk, _float_risks(entropy, branching))
-    found: Floats = steps * np.sqrt(risk)
-    return found
+    errors: Floats = steps * np.sqrt(risk)
+    return errors
 
 
 def _float_risks(entropy: Floats, branching: int) -> Floats:

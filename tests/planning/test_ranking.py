@@ -52,14 +52,13 @@ def test_extreme_budgets_are_planned_or_said_to_be_impossible(budget):
             assert found.budget.covers(made.map(found.budget.d_in))
 
 
-@pytest.mark.parametrize("depth", [1, 2, 4, 9, 40, 300])
-@pytest.mark.parametrize("alpha", [0.01, 0.1, 0.5, 0.9])
+@pytest.mark.parametrize("depth", [1, 4, 40])
+@pytest.mark.parametrize("alpha", [0.05, 0.5])
 @pytest.mark.parametrize("nodes", ["public", "open"])
 def test_what_auto_does_not_compute_never_wins(depth, alpha, nodes):
     facts = TreeFacts.of(depth, nodes=nodes)
     for budget in (
         BUDGET,
-        Budget.of(epsilon=0.1, delta=1e-9, rho=None, d_in=1),
         Budget.of(epsilon=8.0, delta=1e-3, rho=None, d_in=3),
         Budget.of(epsilon=1.0, delta=0.0, rho=None, d_in=1),
         Budget.of(epsilon=None, delta=1e-6, rho=0.1, d_in=1),

@@ -3,6 +3,7 @@
 A function counts once, however often it is called; what an import runs does not count.
 """
 
+import inspect
 import sys
 from collections import defaultdict
 
@@ -23,8 +24,9 @@ def walk(action):
 
     def note(frame, event, _):
         name = frame.f_globals.get("__name__", "")
-        if event == "call" and name.startswith(package) and frame.f_code.co_name != "<module>":
-            found[name.removeprefix(package)].add(frame.f_code.co_qualname)
+        # Bodies of modules and classes, which imports run, are not optimised.
+        if event == "call" and name.startswith(package) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+            found[name.removeprefix(package)].add(getattr(frame.f_code, "co_qualname", frame.f_code.co_name))
 
     sys.setprofile(note)
     try:
