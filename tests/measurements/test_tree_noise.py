@@ -160,7 +160,7 @@ def test_contexts_solve_for_the_scale():
     )
     query = context.query().tree_gaussian()
     assert query.param() == pytest.approx(math.sqrt(3), rel=1e-9)
-    assert query.release().statement.measure == "zero_concentrated_divergence"
+    assert query.release().statement.measure == "zero_concentrated_divergence()"
 
 
 @pytest.mark.parametrize("make", MAKERS)

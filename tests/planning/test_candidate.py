@@ -71,8 +71,8 @@ def test_nodes_are_shown_from_the_weight_that_is_said(name):
 
 
 MAPS = {
-    "tree_laplace": "measurements.tree_noise.tree_laplace_epsilon",
-    "tree_gaussian": "measurements.tree_noise.tree_gaussian_rho",
+    "tree_laplace": "measurements.tree_noise.round_up",
+    "tree_gaussian": "measurements.tree_noise.round_up",
     "pruned_laplace": "measurements.pruned_descent.pruned_laplace_epsilon",
     "partition_estimator": "measurements.partition_estimator.partition_group_delta",
 }
