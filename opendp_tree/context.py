@@ -70,9 +70,11 @@ def tree_counts(
 ) -> Query:
     """A query for the counts of all nodes of a hierarchy, within the budget of a Context; `.release()` runs it.
 
-    `query` is what `context.query()` gives, with any stable Polars steps after it, and with OpenDP's truncations if the
-    privacy unit is an identifier; or bound people here, by `rows_per_unit` or `leaves_per_unit`. It may be a query of
-    `dp.Context`, of `frame_context`, or one that has come to leaf counts already, in which case `by` is left out.
+    `query` is what `context.query()` gives, with Polars steps after it: filter, select and with_columns of expressions
+    that are row-wise and never fail, by OpenDP's judgement and by the list in docs/proofs/leaf_counts.md; others are
+    refused by name. If the privacy unit is an identifier, people are bounded by OpenDP's truncations, or here, by
+    `rows_per_unit` or `leaves_per_unit`. The query may be one of `dp.Context`, of `frame_context`, or one that has come
+    to leaf counts already, in which case `by` is left out.
 
     The mechanism is planned for the query's share of the budget and for as many rows as the privacy unit may change.
     The arguments are those of `release_tree`.
@@ -215,8 +217,9 @@ def frame_context(
     """OpenDP's `Context.compositor` for a frame in memory, which is never copied.
 
     OpenDP copies frames in memory each time that they cross into it, some microseconds for every row. Here it accounts
-    for a reference. Polars steps are judged by OpenDP on an empty frame of the same schema and then taken on the data;
-    all values are taken to be nullable. The arguments are OpenDP's; without a split it is a privacy filter.
+    for a reference. Polars steps are judged on an empty frame of the same schema and then taken on the data, with the
+    answers that OpenDP's own Context gives; all values are taken to be nullable. The arguments are OpenDP's; without a
+    split it is a privacy filter.
 
     >>> import opendp.prelude as dp
     >>> import polars as pl

@@ -61,6 +61,22 @@ def empty_frame(schema: Mapping[str, Any]) -> pl.LazyFrame:
     return pl.LazyFrame(schema=dict(schema))
 
 
+def made_up_rows(frame: pl.LazyFrame, rows: int) -> pl.LazyFrame:
+    """So many rows of the schema of a frame: the first of zeros and empty texts, the others of nulls."""
+    schema = frame.collect_schema()
+    nulls = pl.DataFrame(schema=schema).clear(rows)
+    first = [nulls[name].slice(0, 1).fill_null(_plain_value(dtype)) for name, dtype in schema.items()]
+    return pl.concat([pl.DataFrame(first).slice(0, rows), nulls.slice(1)]).lazy()
+
+
+def _plain_value(dtype: pl.DataType) -> pl.Expr:
+    if isinstance(dtype, pl.Enum):
+        return pl.lit(dtype.categories.first(), dtype)
+    if dtype.is_numeric() or dtype.is_temporal():
+        return pl.lit(0).cast(dtype)
+    return pl.lit(False if dtype == pl.Boolean else "" if dtype == pl.String else None, dtype)
+
+
 def read_frame(data: Any, kinds: Mapping[str, str]) -> pl.LazyFrame:
     """The frame, once its columns are sure to hold what was declared. Looks at the schema alone."""
     schema = schema_of(data)
