@@ -39,12 +39,12 @@ def against_depth() -> None:
     for depth in DEPTHS:
         known = {nodes: plan(depth, nodes=nodes, **USUAL) for nodes in ("public", "open")}
         picked = {
-            "Laplace, public": known["public"].candidate("laplace"),
-            "Gaussian, public": known["public"].candidate("gaussian"),
-            "partition, public": known["public"].candidate("partition"),
-            "pruned Laplace, open": known["open"].candidate("pruned laplace"),
-            "pruned Gaussian, open": known["open"].candidate("pruned gaussian"),
-            "partition, open": known["open"].candidate("partition"),
+            "Laplace, public": known["public"].candidate("raw_laplace"),
+            "Gaussian, public": known["public"].candidate("raw_gaussian"),
+            "partition, public": known["public"].candidate("partition_estimator"),
+            "pruned Laplace, open": known["open"].candidate("pruned_laplace"),
+            "pruned Gaussian, open": known["open"].candidate("pruned_gaussian"),
+            "partition, open": known["open"].candidate("partition_estimator"),
         }
         for name, candidate in picked.items():
             lines.setdefault(name, []).append((depth, candidate.error))
@@ -83,7 +83,7 @@ def crossovers() -> None:
 
 def gap(depth: int, budget: dict[str, float]) -> float:
     found = plan(depth, nodes="public", **budget)
-    return found.candidate("partition").error / found.candidate("gaussian").error
+    return found.candidate("partition_estimator").error / found.candidate("raw_gaussian").error
 
 
 def measured_gap(depth: int, budget: dict[str, float]) -> float:
@@ -91,10 +91,10 @@ def measured_gap(depth: int, budget: dict[str, float]) -> float:
     setting = Setting(depth, budget["epsilon"], budget["delta"], budget["alpha"], "public")
     found = plan(depth, nodes="public", **budget)
     star = Tree.from_parents(np.concatenate([[-1], np.zeros(200, dtype=np.int64), *_chains(depth)]))
-    noisy = found.candidate("gaussian").make(leaf_domain(star))
+    noisy = found.candidate("raw_gaussian").make(leaf_domain(star))
     empty = level_battery(star, np.zeros(star.leaf_count, dtype=np.int64))
     gaussian = measured_error(noisy, empty, alpha=budget["alpha"], repeats=40)
-    return measure(setting, found.candidate("partition"), 4000).error / gaussian.error
+    return measure(setting, found.candidate("partition_estimator"), 4000).error / gaussian.error
 
 
 def _chains(depth: int) -> list[np.ndarray]:

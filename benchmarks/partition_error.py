@@ -46,14 +46,14 @@ def measure(counts: SparseCounts, alpha: float, rng: np.random.Generator) -> dic
     deviation = gaussian_deviation(EPSILON, DELTA, math.sqrt(depth))
     pruning = gaussian_deviation(EPSILON, DELTA / 2, math.sqrt(depth))
     threshold = 1 + pruning * normal_quantile(DELTA / 2)
-    cells = {aim: partition(counts, alpha, aim) for aim in ("rmse", "largest")}
+    cells = {minimise: partition(counts, alpha, minimise) for minimise in ("rmse", "largest")}
     names = ["partition", "partition, largest error", "pruned Gaussian", "Gaussian, public", "Laplace, public"]
     paper = paper_estimates(counts, alpha) if depth <= PAPER_DEPTH else None
     errors = {name: Errors(alpha) for name in (names if paper is None else [*names, PAPER])}
     alive = np.ones(counts.occupied.counts.size, dtype=bool)  # places whose ancestors are all shown
     for level, starts, truth in nodes(counts):
-        for name, aim in (("partition", "rmse"), ("partition, largest error", "largest")):
-            places, levels, noisy = cells[aim]
+        for name, minimise in (("partition", "rmse"), ("partition, largest error", "largest")):
+            places, levels, noisy = cells[minimise]
             below = levels >= level
             where = np.searchsorted(starts, places[below], side="right") - 1
             errors[name].add(truth, np.bincount(where, noisy[below], minlength=starts.size))
@@ -89,10 +89,10 @@ def paper_estimates(counts: SparseCounts, alpha: float) -> list[np.ndarray]:
     return np.split(estimator(counts.occupied.counts), offsets[1:-1])
 
 
-def partition(counts: SparseCounts, alpha: float, aim: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def partition(counts: SparseCounts, alpha: float, minimise: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Cells with their noisy counts, as `make_partition_estimator` has them inside."""
     plan = plan_partition(
-        depth=counts.tree.depth, epsilon=EPSILON, delta=DELTA, alpha=alpha, public=False, aim=aim
+        depth=counts.tree.depth, epsilon=EPSILON, delta=DELTA, alpha=alpha, public=False, minimise=minimise
     ).fitted(epsilon=Fraction(EPSILON), delta=Fraction(DELTA))
     cells = PartitionWalk(counts.occupied, plan.scale, plan.shape).run()
     noisy = saturate.add(cells.residuals, noise.laplace(plan.count_scale, cells.residuals.size))

@@ -101,7 +101,7 @@ def measure(setting: Setting, candidate: Candidate, copies: int) -> Measured:
         open=setting.nodes == "open",
         threshold=int(candidate.parameters["threshold"]),
         spread=float(candidate.parameters["scale"]),
-        count_scale=float(candidate.parameters["count_scale"]) if candidate.name == "partition" else None,
+        count_scale=float(candidate.parameters["count_scale"]) if candidate.name == "partition_estimator" else None,
         copies=copies,
     )
     return measured_error(candidate.make(leaf_domain(bad.tree)), bad, alpha=setting.alpha)

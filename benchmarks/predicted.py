@@ -95,11 +95,11 @@ def every(setting: Setting) -> Iterator[tuple[str, float, Measured, bool]]:
     """For each mechanism its name, the error predicted and measured, and whether the prediction is but a bound."""
     yield from everywhere(setting)
     for law in ("laplace", "gaussian"):
-        yield f"pruned {law}", *pruned(setting, law), False
+        yield f"pruned_{law}", *pruned(setting, law), False
     for kind in ("open", "public"):
-        yield f"partition, {kind}", *partition(setting, open=kind == "open"), False
+        yield f"partition_estimator, {kind}", *partition(setting, open=kind == "open"), False
     if setting.depth <= 6 and setting.alpha >= 0.5:
-        yield "paper", *paper(setting), True
+        yield "multiplicative_estimator", *paper(setting), True
 
 
 def scales(setting: Setting) -> dict[str, float]:
@@ -123,12 +123,17 @@ def everywhere(setting: Setting) -> Iterator[tuple[str, float, Measured, bool]]:
         def plain(counts: np.ndarray, draw=draw, scale=scale) -> np.ndarray:
             return tree.sum(counts) + draw(scale, tree.node_count)
 
-        yield law, math.sqrt(variance), measured_error(plain, empty, alpha=setting.alpha, repeats=repeats), False
+        yield (
+            f"raw_{law}",
+            math.sqrt(variance),
+            measured_error(plain, empty, alpha=setting.alpha, repeats=repeats),
+            False,
+        )
         fitted = LeastSquares.of(tree, np.full(tree.node_count, variance)).variances
         # The root is one node: at many runs it would count, at few its chance would decide.
         fitted = fitted[np.bincount(tree.node_levels)[tree.node_levels] * repeats >= FEWEST]
         found = measured_error(make(leaf_domain(tree), METRIC, scale), empty, alpha=setting.alpha, repeats=repeats)
-        yield f"{law}, least squares", math.sqrt(fitted.max()), found, False
+        yield f"tree_{law}", math.sqrt(fitted.max()), found, False
 
 
 def pruned(setting: Setting, law: str) -> tuple[float, Measured]:

@@ -1,7 +1,7 @@
 """Differentially private counts for every node of a hierarchy, as parts for the OpenDP Library."""
 
 from opendp_tree.bounds.factorization import FactorizationBound, factorization_bound, unbiased_error_lower_bound
-from opendp_tree.bounds.lower_bounds import ErrorBounds, error_lower_bound, packing_bound
+from opendp_tree.bounds.lower_bounds import error_lower_bound, packing_bound
 from opendp_tree.context import FrameContext, FrameQuery, frame_context, register, tree_counts
 from opendp_tree.data.flights import example_flights
 from opendp_tree.error_measures import accuracy, is_accurate, mrmse_alpha, rmse_alpha, smoothed_relative_error
@@ -42,6 +42,7 @@ from opendp_tree.paper.tree_classifier import (
 from opendp_tree.pipeline import release_tree
 from opendp_tree.planning.candidate import Candidate
 from opendp_tree.planning.inverse import deepest_tree, smallest_epsilon
+from opendp_tree.planning.methods import Auto, MultiplicativeEstimator, Partition, PrunedDescent, TreeNoise
 from opendp_tree.planning.plan import Plan, plan, plan_depths
 from opendp_tree.planning.tree_counts import make_tree_counts, then_tree_counts
 from opendp_tree.plots.level import plot_level
@@ -65,9 +66,9 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AccuracyWarning",
+    "Auto",
     "BudgetError",
     "Candidate",
-    "ErrorBounds",
     "FactorizationBound",
     "FrameContext",
     "FrameQuery",
@@ -75,14 +76,18 @@ __all__ = [
     "Ladder",
     "Ledger",
     "LedgerError",
+    "MultiplicativeEstimator",
     "NodeClasses",
     "OpenTree",
+    "Partition",
     "PartitionPlan",
     "Plan",
     "PrivacyStatement",
+    "PrunedDescent",
     "RangeCounts",
     "Round",
     "Tree",
+    "TreeNoise",
     "TreeRelease",
     "accuracy",
     "best_partition",

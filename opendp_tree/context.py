@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from opendp.measures import approximate, max_divergence, zero_concentrated_divergence
@@ -21,6 +21,7 @@ from opendp_tree.paper.ladder_estimator import make_ladder_estimator
 from opendp_tree.paper.multiplicative_estimator import make_multiplicative_estimator
 from opendp_tree.paper.tree_classifier import make_tree_classifier
 from opendp_tree.pipeline import then_release
+from opendp_tree.planning.methods import Method
 from opendp_tree.rows.frame_domain import frame_domain
 from opendp_tree.rows.key import Key
 from opendp_tree.rows.leaf_counts import make_leaf_counts
@@ -57,7 +58,7 @@ def tree_counts(
     query: Any,
     *,
     by: Key | str | Sequence[str] | None = None,
-    method: str = "auto",
+    method: Method | str = "auto",
     alpha: float = 0.1,
     tree: Tree | None = None,
     nulls: Literal["label", "drop"] | None = None,
@@ -65,11 +66,7 @@ def tree_counts(
     rows_per_unit: int | None = None,
     leaves_per_unit: int | None = None,
     rows_per_leaf: int = 1,
-    levels: Iterable[int] | None = None,
-    aim: str = "error",
     confidence: float = 0.95,
-    nonnegative: bool = False,
-    integers: bool = False,
 ) -> Query:
     """A query for the counts of all nodes of a hierarchy, within the budget of a Context; `.release()` runs it.
 
@@ -118,11 +115,7 @@ def tree_counts(
         tree=tree if by is None else None,
         alpha=alpha,
         method=method,
-        levels=levels,
-        aim=aim,
         confidence=confidence,
-        nonnegative=nonnegative,
-        integers=integers,
     )
     made: Query = plain.new_with(chain=measurement)
     return made

@@ -23,6 +23,17 @@ _LARGEST = 2.0**1000
 def rmse_alpha(estimates: npt.ArrayLike, truth: npt.ArrayLike, *, alpha: float = 0.0) -> Floats:
     """The alpha-RMSE of each node: the root of the mean square of what an error exceeds alpha times the count by.
 
+    Parameters
+    ----------
+    estimates
+        Of shape (runs, nodes), or of shape (runs,) for one count.
+    truth
+        The true counts: of shape (nodes,), or one number.
+    alpha
+        The share of a count that an error may have and be forgiven. By default 0: none, the plain RMSE.
+
+    Examples
+    --------
     >>> rmse_alpha([[103, 7], [88, 7]], [100, 7], alpha=0.1).round(3)
     array([1.414, 0.   ])
     """
@@ -39,6 +50,17 @@ def mrmse_alpha(estimates: npt.ArrayLike, truth: npt.ArrayLike, *, alpha: float 
 
     The paper's alpha-mRMSE is the largest over all inputs as well.
 
+    Parameters
+    ----------
+    estimates
+        Of shape (runs, nodes), or of shape (runs,) for one count.
+    truth
+        The true counts: of shape (nodes,), or one number.
+    alpha
+        The share of a count that an error may have and be forgiven. By default 0: none, the plain RMSE.
+
+    Examples
+    --------
     >>> round(mrmse_alpha([[103, 7], [88, 7]], [100, 7], alpha=0.1), 3)
     1.414
     """
@@ -48,8 +70,19 @@ def mrmse_alpha(estimates: npt.ArrayLike, truth: npt.ArrayLike, *, alpha: float 
 def accuracy(estimates: npt.ArrayLike, truth: npt.ArrayLike, *, alpha: float, tau: npt.ArrayLike = 0.0) -> Floats:
     """The fraction of runs in which each node's error is at most alpha times the larger of its count and `tau`.
 
-    `tau` is one threshold, or one for each node.
+    Parameters
+    ----------
+    estimates
+        Of shape (runs, nodes), or of shape (runs,) for one count.
+    truth
+        The true counts: of shape (nodes,), or one number.
+    alpha
+        The relative error that is allowed.
+    tau
+        A threshold below which counts are judged as if they were it; one, or one for each node. By default 0: none.
 
+    Examples
+    --------
     >>> accuracy([[103, 7], [88, 9]], [100, 7], alpha=0.1, tau=20)
     array([0.5, 1. ])
     """
@@ -63,6 +96,21 @@ def is_accurate(
 
     This is the paper's (alpha, eta)-accuracy, measured on one input: a statement about these runs.
 
+    Parameters
+    ----------
+    estimates
+        Of shape (runs, nodes), or of shape (runs,) for one count.
+    truth
+        The true counts: of shape (nodes,), or one number.
+    alpha
+        The relative error that is allowed.
+    eta
+        The share of runs that may miss it.
+    tau
+        A threshold below which counts are judged as if they were it; one, or one for each node. By default 0: none.
+
+    Examples
+    --------
     >>> is_accurate([[103, 7], [88, 9]], [100, 7], alpha=0.1, eta=0.5, tau=20)
     True
     """
@@ -73,6 +121,17 @@ def is_accurate(
 def smoothed_relative_error(estimates: npt.ArrayLike, truth: npt.ArrayLike, *, smoothing: float) -> Floats:
     """The mean error of each node, divided by the larger of its count and `smoothing`.
 
+    Parameters
+    ----------
+    estimates
+        Of shape (runs, nodes), or of shape (runs,) for one count.
+    truth
+        The true counts: of shape (nodes,), or one number.
+    smoothing
+        The count from which on errors are relative; positive.
+
+    Examples
+    --------
     >>> smoothed_relative_error([[103, 7], [88, 9]], [100, 7], smoothing=10)
     array([0.075, 0.1  ])
     """
@@ -101,19 +160,19 @@ def _times(factor: float, counts: Floats) -> Floats:
 
 def _errors(estimates: npt.ArrayLike, truth: npt.ArrayLike) -> tuple[Floats, Floats]:
     """The distances of estimates from the truth, and the truth."""
-    found, counts = _numbers(estimates, name="estimates"), _numbers(truth, name="truth")
-    if found.ndim != counts.ndim + 1 or counts.ndim > 1 or found.shape[1:] != counts.shape or found.size == 0:
+    guesses, counts = _numbers(estimates, name="estimates"), _numbers(truth, name="truth")
+    if guesses.ndim != counts.ndim + 1 or counts.ndim > 1 or guesses.shape[1:] != counts.shape or guesses.size == 0:
         raise ValueError(
-            f"estimates (of shape {found.shape}) must have shape (runs, nodes) for a truth of shape (nodes,), "
+            f"estimates (of shape {guesses.shape}) must have shape (runs, nodes) for a truth of shape (nodes,), "
             f"or (runs,) for one count, and at least one run; truth has shape {counts.shape}"
         )
     if (counts < 0).any():
         raise ValueError("truth must not be negative. Hint: the measures are about counts")
-    if all(x.dtype.kind in "iu" and int(x.min()) >= -LIMIT and int(x.max()) <= LIMIT for x in (found, counts)):
-        found, counts = found.astype(np.int64), counts.astype(np.int64)  # exact beyond 2**53 too
+    if all(x.dtype.kind in "iu" and int(x.min()) >= -LIMIT and int(x.max()) <= LIMIT for x in (guesses, counts)):
+        guesses, counts = guesses.astype(np.int64), counts.astype(np.int64)  # exact beyond 2**53 too
     else:
-        found, counts = found.astype(np.float64), counts.astype(np.float64)
-    return np.abs(found - counts).astype(np.float64), counts.astype(np.float64)
+        guesses, counts = guesses.astype(np.float64), counts.astype(np.float64)
+    return np.abs(guesses - counts).astype(np.float64), counts.astype(np.float64)
 
 
 def _numbers(values: npt.ArrayLike, *, name: str) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -10,6 +10,7 @@ from opendp.metrics import symmetric_distance, symmetric_id_distance
 from opendp.mod import Domain, Measurement, Metric, Transformation, assert_features
 
 from opendp_tree._opendp import make_function
+from opendp_tree.planning.methods import Method
 from opendp_tree.planning.tree_counts import make_tree_counts
 from opendp_tree.releases.release import TreeRelease
 from opendp_tree.rows.frame_domain import frame_domain
@@ -31,7 +32,7 @@ def release_tree(
     delta: float = 0.0,
     rho: float | None = None,
     alpha: float = 0.1,
-    method: str = "auto",
+    method: Method | str = "auto",
     unit: str | None = None,
     rows_per_unit: int | None = None,
     leaves_per_unit: int | None = None,
@@ -39,16 +40,12 @@ def release_tree(
     tree: Tree | None = None,
     nulls: Literal["label", "drop"] | None = None,
     other: Path | None = None,
-    levels: Iterable[int] | None = None,
-    aim: str = "error",
     confidence: float = 0.95,
-    nonnegative: bool = False,
-    integers: bool = False,
 ) -> TreeRelease:
     """A private count of every node of a hierarchy, from the rows of a Polars frame.
 
     `by`, `tree`, `nulls` and `other` say where rows belong, as in `make_leaf_counts`; the budget, `alpha`, `method` and
-    the options of the release are those of `make_tree_counts`. Everything is checked before a row is read.
+    `confidence` are those of `make_tree_counts`. Everything is checked before a row is read.
 
     The budget protects one row, or, with `unit`, all rows that share a value of that column: one person. Then
     `rows_per_unit` or `leaves_per_unit` bounds what is counted of each. The frame is passed by reference, never copied.
@@ -88,11 +85,7 @@ def release_tree(
         rho=rho,
         alpha=alpha,
         method=method,
-        levels=levels,
-        aim=aim,
         confidence=confidence,
-        nonnegative=nonnegative,
-        integers=integers,
     )
     found: TreeRelease = measurement(frame)
     return found

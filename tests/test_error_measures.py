@@ -9,7 +9,7 @@ from hypothesis.extra import numpy as hnp
 
 from opendp_tree import accuracy, is_accurate, mrmse_alpha, rmse_alpha, smoothed_relative_error
 from opendp_tree.theorems.clipping import clipped_mrmse
-from opendp_tree.theorems.error_measures import failure_bound, relative_error_bound
+from tests.error_lemmas import failure_bound, relative_error_bound
 
 ALPHAS = st.sampled_from([0.0, 1e-9, 0.1, 0.5, 0.99])
 NEARLY = 1 + 1e-9

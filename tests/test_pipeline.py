@@ -2,7 +2,7 @@ import opendp.prelude as dp
 import polars as pl
 import pytest
 
-from opendp_tree import Key, Tree, plan, release_tree
+from opendp_tree import Auto, Key, Tree, plan, release_tree
 from opendp_tree.pipeline import unit_words
 
 VISITS = pl.DataFrame(
@@ -43,7 +43,8 @@ def test_a_unit_is_protected_with_all_its_rows():
 
 def test_a_public_tree_is_counted_without_delta():
     tree = Tree.from_paths([("be", "ghent"), ("be", "liege"), ("lu", "lux"), ("fr", "metz")], names=["country", "city"])
-    release = release_tree(VISITS, by=["country", "city"], tree=tree, epsilon=1.0, integers=True, nonnegative=True)
+    method = Auto(nonnegative=True, integers=True)
+    release = release_tree(VISITS, by=["country", "city"], tree=tree, epsilon=1.0, method=method)
     assert release.estimates.size == tree.node_count
     assert release.statement.loss == {"epsilon": pytest.approx(1.0)}
     assert abs(release.estimates[0] - 1300) < 60

@@ -54,6 +54,13 @@ def factorization_bound(tree: Tree) -> FactorizationBound:
     Exact for complete trees of any size; for others by a search over dual solutions, up to 4096 nodes, which takes
     seconds at 1000 nodes and a minute at 4000. Proof: docs/proofs/factorization.md.
 
+    Parameters
+    ----------
+    tree
+        A public tree: complete, or of at most 4096 nodes.
+
+    Examples
+    --------
     >>> bound = factorization_bound(Tree.balanced(branching=2, depth=10))
     >>> bound.lower, bound.upper, round(bound.equal_weights, 2)
     (2.0, 2.0, 2.46)
@@ -84,6 +91,19 @@ def unbiased_error_lower_bound(
     pure (`epsilon`) or zCDP (`rho`): an (epsilon, delta) budget bounds no variance in this way. For mechanisms that
     need not be unbiased: `error_lower_bound`. Proof: docs/proofs/factorization.md.
 
+    Parameters
+    ----------
+    tree
+        A public tree: complete, or of at most 4096 nodes.
+    epsilon
+        The privacy loss. Give either this or `rho`.
+    rho
+        The privacy loss of zero-concentrated differential privacy, instead of `epsilon`.
+    d_in
+        The distance at which the budget is spent. By default 1: one row.
+
+    Examples
+    --------
     >>> tree = Tree.balanced(branching=2, depth=10)
     >>> round(unbiased_error_lower_bound(tree, rho=0.01), 2), round(unbiased_error_lower_bound(tree, epsilon=0.1), 2)
     (14.07, 19.99)
@@ -103,6 +123,13 @@ def certified_nuclear_norm(matrix: Floats) -> float:
     The inner product with any matrix Y whose norm is at most 1 is one. Y comes from a decomposition that need not be
     right: how much its norm can exceed 1 is computed, with the rounding of that computation.
 
+    Parameters
+    ----------
+    matrix
+        At least as high as wide.
+
+    Examples
+    --------
     >>> round(certified_nuclear_norm(np.array([[3.0, 0.0], [0.0, 4.0], [0.0, 0.0]])), 9)
     7.0
     """

@@ -7,7 +7,6 @@ rounded down. So a poor search costs sharpness and never truth.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypedDict
 
@@ -16,35 +15,17 @@ import numpy as np
 from opendp_tree._arguments import check_integer, check_positive, check_probability, check_scale
 from opendp_tree._types import Floats
 from opendp_tree.saturate import LIMIT
+from opendp_tree.theorems.bisection import least_whole
 from opendp_tree.theorems.interval import round_down
 from opendp_tree.theorems.packing import accuracy_is_impossible, packing_rmse, packing_threshold
 from opendp_tree.trees.tree import Tree
 
-__all__ = ["ErrorBounds", "complete_depth", "error_lower_bound", "packing_bound"]
+__all__ = ["complete_depth", "error_lower_bound", "packing_bound"]
 
 
 _ARITIES = (2, 3, 4, 6, 8, 12)
 """Children of which a packing makes use; with more of them a bound on each child's own error says less."""
 _DEEPEST = 2**40
-
-
-@dataclass(frozen=True)
-class ErrorBounds:
-    """An error that is reached, next to one that cannot be beaten.
-
-    >>> ErrorBounds(lower=2.0, upper=5.0, holds_for="every mechanism").ratio
-    2.5
-    """
-
-    lower: float
-    upper: float
-    holds_for: str
-    """The mechanisms that the lower bound speaks of."""
-
-    @property
-    def ratio(self) -> float:
-        """How many times the lower bound is reached: at most so far from the best that is possible."""
-        return self.upper / self.lower if self.lower > 0 else math.inf
 
 
 class _Budget(TypedDict):
@@ -70,6 +51,25 @@ def error_lower_bound(
     with `delta` if there is one, or `rho` (zCDP). "Worst case" is over all leaf counts from 0 on, and over all nodes.
     Proof: docs/proofs/packing.md.
 
+    Parameters
+    ----------
+    tree
+        The tree, or a number of levels with the root's.
+    epsilon
+        The privacy loss. Give either this or `rho`.
+    delta
+        The chance of a larger loss than epsilon. By default 0: none.
+    rho
+        The privacy loss of zero-concentrated differential privacy, instead of `epsilon`.
+    alpha
+        The share of a node's own count that an error may have and be forgiven; below 1. By default 0: none.
+    d_in
+        The distance at which the budget is spent. By default 1: one row.
+    branching
+        For a depth, how many children each inner node has. By default 2, the fewest that branch.
+
+    Examples
+    --------
     >>> round(error_lower_bound(33, epsilon=1.0), 2), round(error_lower_bound(33, epsilon=1.0, delta=1e-6), 2)
     (3.59, 3.37)
     >>> round(error_lower_bound(33, rho=0.5, alpha=0.1), 2)  # Gaussian noise on all nodes has 5.7
@@ -81,8 +81,8 @@ def error_lower_bound(
     best = 0.0
     for arity, depth in _packings(tree, check_integer(branching, name="branching", least=1)):
         # Heaps are counts, which end below 2**62.
-        steps, found = _best_steps(budget, levels=depth - 1, branching=arity, most=LIMIT // d_in)
-        if found * d_in * float(1 - forgiven) > best:
+        steps, near = _best_steps(budget, levels=depth - 1, branching=arity, most=LIMIT // d_in)
+        if near * d_in * float(1 - forgiven) > best:
             exact = packing_rmse(steps, levels=depth - 1, branching=arity, alpha=forgiven, d_in=d_in, **budget)
             best = max(best, exact)
     return best
@@ -104,6 +104,25 @@ def packing_bound(
     means: for all leaf counts, each node's error is at most alpha times the larger of its count and tau, with
     probability 1 - `eta`; `eta` is below 1/2. Proof: docs/proofs/packing.md.
 
+    Parameters
+    ----------
+    tree
+        The tree, or a number of levels with the root's.
+    alpha
+        The relative error, above 0 and below 1.
+    eta
+        The chance with which a node may miss it, below 1/2.
+    epsilon
+        The privacy loss. Give either this or `rho`.
+    delta
+        The chance of a larger loss than epsilon. By default 0: none.
+    rho
+        The privacy loss of zero-concentrated differential privacy, instead of `epsilon`.
+    d_in
+        The distance at which the budget is spent. By default 1: one row.
+
+    Examples
+    --------
     >>> packing_bound(33, alpha=0.25, eta=0.1, epsilon=1.0)
     22.0
     """
@@ -117,14 +136,8 @@ def packing_bound(
     def impossible(steps: int) -> bool:
         return accuracy_is_impossible(steps, levels=levels, eta=failure, **budget)
 
-    low, high = 0, 1
-    while high <= LIMIT // d_in and impossible(high):
-        low, high = high, 2 * high
-    high = min(high, LIMIT // d_in + 1)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if impossible(middle) else (low, middle)
-    return round_down(packing_threshold(low, alpha=allowed, d_in=d_in))
+    possible = least_whole(lambda steps: not impossible(steps), most=LIMIT // d_in)
+    return round_down(packing_threshold(possible - 1, alpha=allowed, d_in=d_in))
 
 
 def complete_depth(tree: Tree, *, branching: int = 2) -> int:
@@ -132,6 +145,15 @@ def complete_depth(tree: Tree, *, branching: int = 2) -> int:
 
     For two children this is the Strahler number.
 
+    Parameters
+    ----------
+    tree
+        Any tree.
+    branching
+        The number of children. By default 2, the fewest that branch.
+
+    Examples
+    --------
     >>> complete_depth(Tree.balanced(branching=3, depth=4)), complete_depth(Tree.from_parents([-1, 0, 0, 1, 1]))
     (4, 2)
     """
@@ -141,9 +163,9 @@ def complete_depth(tree: Tree, *, branching: int = 2) -> int:
         parents, values = tree.parents[order], depths[order]
         starts = np.flatnonzero(np.concatenate(([True], parents[1:] != parents[:-1])))
         enough = np.diff(starts, append=order.size) >= branching
-        found = values[starts]
-        found[enough] = np.maximum(found[enough], 1 + values[starts[enough] + branching - 1])
-        depths[parents[starts]] = found
+        deepest = values[starts]
+        deepest[enough] = np.maximum(deepest[enough], 1 + values[starts[enough] + branching - 1])
+        depths[parents[starts]] = deepest
     return int(depths[tree.root])
 
 
@@ -151,12 +173,12 @@ def _packings(tree: Tree | int, branching: int) -> list[tuple[int, int]]:
     """The complete trees that are there: children of each inner node, and depth."""
     if isinstance(tree, Tree):
         widest = int(np.bincount(tree.parents[tree.parents >= 0], minlength=1).max())
-        found = [(2, complete_depth(tree))]
+        packings = [(2, complete_depth(tree))]
         for arity in _ARITIES[1:]:
-            if arity > widest or found[-1][1] <= 2:  # one level is too little to pack in
+            if arity > widest or packings[-1][1] <= 2:  # one level is too little to pack in
                 break
-            found.append((arity, complete_depth(tree, branching=arity)))
-        return found
+            packings.append((arity, complete_depth(tree, branching=arity)))
+        return packings
     if isinstance(tree, bool) or not isinstance(tree, (int, np.integer)):
         raise TypeError(f"tree ({type(tree).__name__}) must be a Tree or a depth")
     if not 1 <= tree <= _DEEPEST:
@@ -219,17 +241,15 @@ def _float_errors(steps: Floats, budget: _Budget, *, levels: int, branching: int
             left = (1 - lost) * (levels * math.log(branching) + np.log1p(-lost) - nats) / levels
             entropy = np.maximum(np.nan_to_num(left, nan=0.0, neginf=0.0), 0)
             risk = np.maximum(risk, _float_risks(entropy, branching))
-    found: Floats = steps * np.sqrt(risk)
-    return found
+    errors: Floats = steps * np.sqrt(risk)
+    return errors
 
 
 def _float_risks(entropy: Floats, branching: int) -> Floats:
-    low, high = np.zeros_like(entropy), np.full_like(entropy, 1 / branching)
-    for _ in range(40):
-        eta = (low + high) / 2
-        below = eta * (math.log(branching - 1) - np.log(eta)) - (1 - eta) * np.log1p(-eta) <= entropy
-        low, high = np.where(below, eta, low), np.where(below, high, eta)
-    risk: Floats = (1 - (1 - low) ** 2 - low**2 / (branching - 1)) / branching
+    failures: Floats = np.geomspace(1e-12, 1 / branching, 4000, dtype=np.float64)
+    entropies = failures * (math.log(branching - 1) - np.log(failures)) - (1 - failures) * np.log1p(-failures)
+    eta = np.interp(entropy, entropies, failures, left=0.0)
+    risk: Floats = (1 - (1 - eta) ** 2 - eta**2 / (branching - 1)) / branching
     if branching == 2:
         return risk
     slope = (branching - 1) * math.log(branching - 1) / (branching - 2)

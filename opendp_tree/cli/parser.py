@@ -10,13 +10,11 @@ from typing import NoReturn
 
 from opendp_tree.cli.terminal import CommandError, Exit
 from opendp_tree.planning.budget import EPSILONS
-from opendp_tree.planning.tree_counts import METHODS as NAMES
+from opendp_tree.planning.methods import METHODS
 from opendp_tree.planning.tree_facts import DEEPEST
 
 __all__ = ["build_parser", "float_below"]
 
-METHODS = {name.replace(", ", "-").replace(" ", "-"): name for name in NAMES}
-"""Mechanisms by names that need no quotes."""
 INPUTS = ("parquet", "csv")
 OUTPUTS = (*INPUTS, "ndjson", "json")
 SMALLEST, LARGEST = EPSILONS

@@ -15,7 +15,7 @@ from opendp.metrics import symmetric_distance, symmetric_id_distance
 from opendp.mod import Measurement
 
 from opendp_tree._files import PendingFile
-from opendp_tree.cli.parser import METHODS, OUTPUTS, float_below
+from opendp_tree.cli.parser import OUTPUTS, float_below
 from opendp_tree.cli.source import Source, open_source
 from opendp_tree.cli.terminal import CommandError, Exit, Progress, silenced, table
 from opendp_tree.ledger import Ledger
@@ -96,7 +96,7 @@ def build_measurement(options: argparse.Namespace, source: Source) -> Measuremen
             epsilon=float_below(options.epsilon),
             delta=float_below(options.delta),
             alpha=float(options.alpha),
-            method=METHODS[options.method],
+            method=options.method,
             confidence=float(options.confidence),
         )
     except ValueError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -42,8 +43,8 @@ def make_partition_estimator(
     alpha: float = 0.1,
     tree: Tree | OpenTree | None = None,
     confidence: float = 0.95,
-    aim: Literal["rmse", "largest"] = "rmse",
-    nodes: int = 10**6,
+    minimise: Literal["rmse", "largest"] = "rmse",
+    node_count: int = 10**6,
     plan: PartitionPlan | None = None,
 ) -> Measurement:
     """Estimates and intervals for every node of a tree, from its private partition and noisy counts of the cells.
@@ -52,9 +53,9 @@ def make_partition_estimator(
     compose: each person is in at most one cell, so the counts cost one Laplace scale however many cells there are.
     The map is their exact sum; beyond distance 1 by group privacy. Proof: docs/proofs/partition_estimator.md.
 
-    The parameters minimise the worst alpha-RMSE of any node that is predicted for this depth (`aim="rmse"`), or the
-    largest alpha-error to be expected over `nodes` nodes (`aim="largest"`); or give a `plan`. Nothing needs to be known
-    of an `OpenTree` but its depth; only nodes with a cell at or below them are in its release.
+    The parameters minimise the worst alpha-RMSE of any node that is predicted for this depth (`minimise="rmse"`), or
+    the largest alpha-error to be expected over `node_count` nodes (`minimise="largest"`); or give a `plan`. Nothing
+    needs to be known of an `OpenTree` but its depth; only nodes with a cell at or below them are in its release.
 
     Intervals hold with `confidence`, node by node, for the sums of the leaf counts; one below 0 is taken as 0, here
     and in what the intervals speak of.
@@ -79,13 +80,13 @@ def make_partition_estimator(
     check_probability(confidence, name="confidence")
     if confidence > 1 - 1e-9:
         raise ValueError(f"confidence ({confidence}) must be at most 1 - 1e-9")
-    check_choice(aim, name="aim", choices=("rmse", "largest"))
-    check_integer(nodes, name="nodes", least=1)
+    check_choice(minimise, name="minimise", choices=("rmse", "largest"))
+    check_integer(node_count, name="node_count", least=1)
     if not 0 <= alpha < 1:
         raise ValueError(f"alpha ({alpha}) must be at least 0 and below 1")
     if budget[0] == 0:
         raise ValueError("epsilon (0) must be positive")
-    setting = _Setting.of(found, budget, alpha, confidence, aim, nodes, plan)
+    setting = _Setting.of(found, budget, alpha, confidence, minimise, node_count, plan)
 
     def function(data: Any) -> TreeRelease:
         counts = read(data)
@@ -117,8 +118,8 @@ class _Setting:
         budget: tuple[Fraction, Fraction],
         alpha: float,
         confidence: float,
-        aim: Literal["rmse", "largest"],
-        nodes: int,
+        minimise: Literal["rmse", "largest"],
+        node_count: int,
         plan: PartitionPlan | None,
     ) -> _Setting:
         epsilon, delta = budget
@@ -129,8 +130,8 @@ class _Setting:
                 delta=float(delta),
                 alpha=alpha,
                 public=isinstance(tree, Tree),
-                aim=aim,
-                nodes=nodes,
+                minimise=minimise,
+                node_count=node_count,
             )
             plan = planned.fitted(epsilon=epsilon, delta=delta)
         elif plan.shape.depth < tree.depth:
@@ -148,6 +149,14 @@ class _Setting:
         people = math.floor(read_distance(d_in))  # counts that are 1.5 apart are 1 apart
         if people == 0:
             return 0.0, 0.0
+        return self.one if people == 1 else self._loss(people)
+
+    @cached_property
+    def one(self) -> tuple[float, float]:
+        """The loss at distance 1, computed once: the map, a budget and a release's statement ask for it."""
+        return self._loss(1)
+
+    def _loss(self, people: int) -> tuple[float, float]:
         scale, count_scale = Fraction(self.plan.scale), Fraction(self.plan.count_scale)
         epsilon = partition_epsilon(scale, self.plan.shape)
         delta = partition_group_delta(scale, self.plan.shape, people)

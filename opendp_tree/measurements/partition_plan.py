@@ -10,8 +10,10 @@ from typing import Literal
 
 import numpy as np
 
+from opendp_tree._arguments import check_choice
 from opendp_tree._types import Floats
 from opendp_tree.measurements.partition_error import MOST_CELLS, Settings, largest_errors, unmarked, worst_mean_square
+from opendp_tree.theorems.bisection import between, bisect
 from opendp_tree.theorems.interval import exp, geometric_sum, round_up
 from opendp_tree.theorems.tree_partition import PartitionShape, partition_delta, partition_epsilon
 
@@ -80,10 +82,7 @@ def best_partition(
     low, high = 0.8 * found.scale, found.scale
     while partition_epsilon(Fraction(high), shape).hi > one:
         low, high = high, high * (1 + 2.0**-30)
-    for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (low, middle) if partition_epsilon(Fraction(middle), shape).hi <= one else (middle, high)
-    return high, shape
+    return bisect(lambda at: partition_epsilon(Fraction(at), shape).hi <= one, low, high, middle=between), shape
 
 
 def unmarked_chance(scale: float, shape: PartitionShape, residuals: Floats) -> Floats:
@@ -191,15 +190,15 @@ def plan_partition(
     delta: float,
     alpha: float,
     public: bool,
-    aim: Aim = "rmse",
-    nodes: int = 10**6,
+    minimise: Aim = "rmse",
+    node_count: int = 10**6,
     count_share: float | None = None,
     most_cells: int = MOST_CELLS,
 ) -> PartitionPlan:
     """The plan of least predicted error that spends at most (epsilon, delta) at distance 1.
 
-    With `aim="rmse"` the error is the worst alpha-RMSE of any node; with "largest" the largest alpha-error to be
-    expected over `nodes` nodes. What is left unmarked is estimated as nobody, in public trees as what is best.
+    With `minimise="rmse"` the error is the worst alpha-RMSE of any node; with "largest" the largest alpha-error to be
+    expected over `node_count` nodes. What is left unmarked is estimated as nobody, in public trees as what is best.
     `count_share` fixes the share of epsilon for the cell counts. An alpha of 0 forgives no noise, and the more cells a
     node has below it the more it errs: the plan is then for at most `most_cells`.
 
@@ -207,6 +206,7 @@ def plan_partition(
     >>> plan.shape.radius < plan.shape.threshold < 40, round(plan.error)
     (True, 25)
     """
+    check_choice(minimise, name="minimise", choices=("rmse", "largest"))
     budget = _Budget(depth, min(epsilon, 50.0), delta, public, count_share)  # beyond, hardly any noise is left to plan
     # Whole numbers make many separate valleys, so the best few of them are followed.
     best: dict[tuple[float, float], tuple[float, Floats]] = {}
@@ -217,8 +217,8 @@ def plan_partition(
         at = budget.settings(splits)
         errors = (
             worst_mean_square(at, alpha=alpha, most_cells=most_cells) ** 0.5
-            if aim == "rmse"
-            else largest_errors(at, alpha=alpha, nodes=nodes)
+            if minimise == "rmse"
+            else largest_errors(at, alpha=alpha, nodes=node_count)
         )
         for place in np.argsort(errors)[::-1].tolist():
             whole = (float(at.threshold[place]), float(at.margin[place]))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from opendp_tree._types import Ints
 from opendp_tree.measurements.level_noise import check_weights, level_scales, one_or_all
 from opendp_tree.measurements.pruned_intervals import PrunedIntervals
 from opendp_tree.releases.release import PrivacyStatement, TreeRelease
+from opendp_tree.theorems.bisection import least_whole
 from opendp_tree.theorems.interval import round_up
 from opendp_tree.theorems.pruned_descent import (
     hides_for_a_shift,
@@ -30,7 +31,6 @@ from opendp_tree.theorems.pruned_descent import (
     pruned_laplace_epsilon,
 )
 from opendp_tree.theorems.tree_noise import tree_gaussian_rho
-from opendp_tree.theorems.truncated_laplace import smallest_radius
 from opendp_tree.trees.domains import CountSpace, SparseLeafCounts, check_metric, sparse_reader
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.shown_nodes import ShownNodes
@@ -122,7 +122,14 @@ class Pruning:
             return 0.0, 0.0
         if 0 in self.scales:
             return math.inf, 1.0
+        if distance == 1:
+            return self.one
         return self.loss(distance), self.delta(math.floor(distance))
+
+    @cached_property
+    def one(self) -> tuple[float, float]:
+        """The loss at distance 1, computed once: the map, a budget and a release's statement ask for it."""
+        return self.loss(Fraction(1)), self.delta(1)
 
 
 def level_delta(noise: str, scale: Fraction, threshold: int, d_in: int) -> float:
@@ -146,7 +153,7 @@ def lowest_threshold(noise: str, scale: Fraction, delta: Fraction, d_in: int) ->
             return False
         return noise == "gaussian" or hides_for_a_shift(scale, noise_tail(noise, scale, threshold - 1))
 
-    return smallest_radius(enough)
+    return least_whole(enough)
 
 
 def make_pruned_descent(
@@ -329,4 +336,4 @@ def _statement(pruning: Pruning, scale: float) -> PrivacyStatement:
         "thresholds": one_or_all(pruning.thresholds),
     }
     measure = measure_name(pruning.measure)
-    return PrivacyStatement("pruned_descent", measure, 1, {name: loss, "delta": delta}, parameters)
+    return PrivacyStatement(f"pruned_{pruning.noise}", measure, 1, {name: loss, "delta": delta}, parameters)

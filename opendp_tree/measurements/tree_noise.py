@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -198,6 +198,7 @@ def _make(
     law = LAWS[kind]
     exact = [Fraction(level) for level in work.measured]
 
+    @lru_cache(maxsize=8)  # a release's statement asks again
     def privacy_map(d_in: int | float) -> float:
         distance = read_distance(d_in)
         if distance == 0:
@@ -209,7 +210,8 @@ def _make(
             "scale": float(scale),
             "level_scales": one_or_all(work.scales),
         }
-        return PrivacyStatement(f"tree_{kind}", measure_name(law.measure()), 1, {law.loss: privacy_map(1)}, parameters)
+        name = f"{'tree' if consistent else 'raw'}_{kind}"
+        return PrivacyStatement(name, measure_name(law.measure()), 1, {law.loss: privacy_map(1)}, parameters)
 
     return make_measurement(
         input_domain, input_metric, law.measure(), lambda data: work.release(data, statement()), privacy_map

@@ -13,9 +13,9 @@ from opendp.mod import Domain, Measurement, Metric, assert_features
 from opendp_tree import noise, saturate
 from opendp_tree._arguments import check_integer, check_probability, check_scale, read_distance
 from opendp_tree._opendp import make_measurement, to_then
+from opendp_tree.theorems.bisection import least_whole
 from opendp_tree.theorems.interval import exp, round_up
 from opendp_tree.theorems.truncated_laplace import (
-    smallest_radius,
     truncated_laplace_delta,
     truncated_laplace_profile,
 )
@@ -205,7 +205,7 @@ def _radius(scale: Fraction, delta: Fraction, d_in: int) -> int:
     if scale == 0:
         return 0
     q = exp(-1 / scale)
-    return smallest_radius(lambda radius: truncated_laplace_delta(q, radius=radius, d_in=d_in).hi <= delta)
+    return least_whole(lambda radius: truncated_laplace_delta(q, radius=radius, d_in=d_in).hi <= delta)
 
 
 def _space(input_domain: Domain, input_metric: Metric) -> CountSpace:

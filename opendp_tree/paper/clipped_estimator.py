@@ -15,9 +15,9 @@ from opendp_tree import noise, saturate
 from opendp_tree._arguments import check_integer, check_probability, check_scale, read_distance
 from opendp_tree._opendp import make_measurement, to_then
 from opendp_tree._types import Array, Ints
+from opendp_tree.theorems.bisection import least_whole
 from opendp_tree.theorems.clipping import clipping_delta, clipping_epsilon
 from opendp_tree.theorems.interval import Interval, exp, round_up
-from opendp_tree.theorems.truncated_laplace import smallest_radius
 from opendp_tree.trees.domains import CountSpace, check_metric
 from opendp_tree.trees.tree import Tree
 
@@ -122,7 +122,7 @@ def _radius(q: Interval, depth: int, *, radius: int | None, delta: float | None)
     assert delta is not None
     promised = check_probability(delta, name="delta")
     return check_integer(
-        smallest_radius(lambda reach: clipping_delta(q, radius=reach, d_in=1, depth=depth).hi <= promised),
+        least_whole(lambda reach: clipping_delta(q, radius=reach, d_in=1, depth=depth).hi <= promised),
         name="radius",
     )
 

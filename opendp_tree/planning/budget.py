@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from typing import TypeAlias
 
 from opendp.combinators import make_approximate, make_fix_delta, make_pureDP_to_zCDP, make_zCDP_to_approxDP
 from opendp.measures import approximate, max_divergence, zero_concentrated_divergence
@@ -15,8 +16,9 @@ from opendp.mod import Measure, Measurement, OpenDPException
 from opendp_tree._arguments import check_integer, check_positive, check_probability
 from opendp_tree.theorems.interval import exp, geometric_sum, round_up
 
-__all__ = ["Budget", "zcdp_epsilon", "zcdp_rho"]
+__all__ = ["Budget", "Priced", "zcdp_epsilon", "zcdp_rho"]
 
+Loss: TypeAlias = float | tuple[float, float]
 
 EPSILONS, RHOS, LEAST_DELTA, LARGEST_DISTANCE = (1e-9, 1e3), (1e-15, 1e5), 1e-50, 10**6
 """What can be planned for. Beyond, floats give out, and nothing is gained."""
@@ -33,7 +35,20 @@ class Budget:
 
     @classmethod
     def of(cls, *, epsilon: float | None, delta: float, rho: float | None, d_in: int) -> Budget:
-        """Checks the arguments: exactly one of epsilon and rho."""
+        """A budget of checked arguments.
+
+        Parameters
+        ----------
+        epsilon
+            The loss of pure or approximate differential privacy; None if the budget is in rho.
+        delta
+            The chance of a larger loss; 0 for none.
+        rho
+            The loss of zero-concentrated differential privacy; None if the budget is in epsilon.
+        d_in
+            The distance at which this may be spent: how many counts one person can change.
+
+        """
         if (epsilon is None) == (rho is None):
             raise ValueError("exactly one of epsilon and rho must be given")
         for name, value, (low, high) in (("epsilon", epsilon, EPSILONS), ("rho", rho, RHOS)):
@@ -51,8 +66,32 @@ class Budget:
         return self.epsilon if self.epsilon is not None else math.sqrt(2 * (self.rho or 0.0)) * (1 - 2.0**-50)
 
     def gaussian_rho(self, delta: float) -> float:
-        """The rho that Gaussian noise may spend, if this much of delta goes into turning it to epsilon."""
+        """The rho that Gaussian noise may spend.
+
+        Parameters
+        ----------
+        delta
+            How much of delta goes into turning rho into epsilon; without effect if the budget is in rho.
+
+        """
         return self.rho if self.rho is not None else zcdp_rho(self.pure_epsilon, delta)
+
+    def noise_scale(self, noise: str, depth: int, *, delta: float | None = None) -> float:
+        """The scale of noise on every level at weight 1, for weights that sum to the depth.
+
+        Parameters
+        ----------
+        noise
+            "laplace" or "gaussian".
+        depth
+            The number of levels, each of which moves by as much as the leaves do.
+        delta
+            As in `gaussian_rho`; by default all of the budget's.
+
+        """
+        if noise == "laplace":
+            return depth * self.d_in / self.pure_epsilon
+        return self.d_in * math.sqrt(depth / (2 * self.gaussian_rho(self.delta if delta is None else delta)))
 
     @property
     def one_person(self) -> tuple[float, float] | None:
@@ -69,58 +108,118 @@ class Budget:
         return approximate(pure) if self.delta else pure
 
     @property
-    def loss(self) -> float | tuple[float, float]:
+    def loss(self) -> Loss:
         """The budget as OpenDP writes a loss of this measure."""
         spent = self.epsilon if self.rho is None else self.rho
         assert spent is not None
         return (spent, self.delta) if self.delta else spent
 
-    def covers(self, measurement: Measurement) -> bool:
-        """Whether a measurement of this budget's measure stays within it."""
-        spent = measurement.map(self.d_in)  # type: ignore[no-untyped-call]
+    def covers(self, spent: Loss) -> bool:
+        """Whether a loss stays within the budget.
+
+        Parameters
+        ----------
+        spent
+            A loss of this budget's measure, at its distance.
+
+        """
         if isinstance(self.loss, tuple):
+            assert isinstance(spent, tuple)
             return bool(spent[0] <= self.loss[0] and spent[1] <= self.loss[1])
+        assert not isinstance(spent, tuple)
         return bool(spent <= self.loss)
 
     def convert(self, measurement: Measurement) -> Measurement:
-        """The measurement in terms of this budget's measure, by OpenDP's own conversions."""
-        found = measurement.output_measure
-        if found == self.measure:
+        """The measurement in terms of this budget's measure, by OpenDP's own conversions.
+
+        Parameters
+        ----------
+        measurement
+            One of `max_divergence()`, of `zero_concentrated_divergence()`, or of either's `approximate(...)`.
+
+        """
+        measure = measurement.output_measure
+        if measure == self.measure:
             return measurement
-        if found == max_divergence():
+        if measure == max_divergence():
             made = measurement if self.rho is None else make_pureDP_to_zCDP(measurement)
             return make_approximate(made) if self.delta else made
         if self.rho is None:
             return make_fix_delta(make_zCDP_to_approxDP(measurement), delta=self.delta)
         return make_approximate(measurement)
 
-    def fit(self, made: Callable[[float], Measurement], scale: float) -> Measurement:
-        """The measurement of this scale, or of one larger by as little as makes its exact loss fit the budget."""
+    def priced(self, measurement: Measurement) -> Priced:
+        """The measurement in terms of this budget's measure, and what it loses: its exact map, computed once.
+
+        Parameters
+        ----------
+        measurement
+            As in `convert`.
+
+        """
+        converted = self.convert(measurement)
+        return Priced(converted, converted.map(self.d_in))  # type: ignore[no-untyped-call]
+
+    def fit(self, made: Callable[[float], Measurement], scale: float) -> Priced:
+        """The measurement of this scale, or of one larger by as little as makes its exact loss fit the budget.
+
+        Parameters
+        ----------
+        made
+            The measurement of a scale.
+        scale
+            A scale that fits but for the rounding of floats.
+
+        """
         more = 2.0**-40
         while more < 1:
-            found = made(scale)
             try:
-                if self.covers(self.convert(found)):
-                    return found
+                priced = self.priced(made(scale))
             except OpenDPException:  # an overflow on the way from one measure to another
                 break
+            if self.covers(priced.loss):
+                return priced
             scale, more = scale * (1 + more), 2 * more
         raise ValueError(f"no noise of a scale near {scale:g} fits the budget {self.loss}")
 
-    def statement(self, measurement: Measurement) -> tuple[str, dict[str, float]]:
-        """The measure's name, and what the measurement loses at distance `d_in`."""
-        spent = measurement.map(self.d_in)  # type: ignore[no-untyped-call]
+    def statement(self, spent: Loss) -> tuple[str, dict[str, float]]:
+        """The measure's name, and a loss in words.
+
+        Parameters
+        ----------
+        spent
+            A loss of this budget's measure, at its distance.
+
+        """
         name, kind = ("max_divergence()", "epsilon") if self.rho is None else ("zero_concentrated_divergence()", "rho")
-        if not self.delta:
-            return name, {kind: spent}
-        return f"approximate({name})", {kind: spent[0], "delta": spent[1]}
+        if isinstance(spent, tuple):
+            return f"approximate({name})", {kind: spent[0], "delta": spent[1]}
+        return name, {kind: spent}
+
+
+@dataclass(frozen=True)
+class Priced:
+    """A measurement, and its exact loss at the budget's distance."""
+
+    measurement: Measurement
+    loss: Loss
 
 
 def zcdp_epsilon(rho: float, delta: float) -> float:
     """The epsilon of rho-zCDP at a delta, as OpenDP converts it (Canonne, Kamath and Steinke 2020), in floats.
 
+    Parameters
+    ----------
+    rho
+        The loss of zero-concentrated differential privacy.
+    delta
+        The chance of a loss above epsilon.
+
+    Examples
+    --------
     >>> round(zcdp_epsilon(0.25, 1e-6), 4)
     3.5423
+
     """
     return max(0.0, -_largest(lambda order: -rho * order - _conversion(order, delta)))
 
@@ -129,8 +228,18 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
 def zcdp_rho(epsilon: float, delta: float) -> float:
     """The largest rho whose epsilon at this delta is at most that, in floats.
 
+    Parameters
+    ----------
+    epsilon
+        What may be lost.
+    delta
+        The chance of more.
+
+    Examples
+    --------
     >>> round(zcdp_epsilon(zcdp_rho(1.0, 1e-6), 1e-6), 9)
     1.0
+
     """
     return max(0.0, _largest(lambda order: (epsilon - _conversion(order, delta)) / order))
 

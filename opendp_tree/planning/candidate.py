@@ -12,61 +12,82 @@ from opendp.mod import Domain, Measurement, Metric
 
 from opendp_tree._opendp import make_function
 from opendp_tree._types import Floats
-from opendp_tree.planning.budget import Budget
+from opendp_tree.planning.budget import Budget, Priced
 from opendp_tree.releases.release import TreeRelease
 from opendp_tree.trees.tree import Tree
 
 __all__ = ["Candidate"]
 
+_OFTEN = 0.95
+
 
 @dataclass(frozen=True)
-class ReleaseOptions:
-    """What a user may ask of a release, whatever makes it."""
+class Space:
+    """What a measurement is made on: leaf counts, and what the caller knows of them."""
 
-    tree: Tree | None = None
-    confidence: float = 0.95
-    nonnegative: bool = False
-    integers: bool = False
-
-
-Builder = Callable[[Domain, Metric, ReleaseOptions], Measurement]
+    domain: Domain
+    metric: Metric
+    tree: Tree | None
+    confidence: float
 
 
 @dataclass(frozen=True)
 class Candidate:
     """A mechanism with all its parameters, or the reason why there is none.
 
-    `error` is the worst alpha-RMSE of any node for any counts, predicted from the law of the noise; `bound` says that
-    it is an upper bound of it. `shown_from` is the weight from which a node is shown with a probability of at least
-    95 %, if its ancestors weigh no more; 0 if all nodes are shown.
+    `name` is that of its method. `error` is the worst alpha-RMSE of any node for any counts, predicted from the law of
+    the noise; `bound` says that it is an upper bound of it. `shown_from` is the weight from which a node is shown with
+    a probability of at least 95 %, if its ancestors weigh no more; 0 if all nodes are shown. `nonnegative` and
+    `integers` say what its estimates always are.
     """
 
     name: str
     feasible: bool
     reason: str
     """Why it is possible, or why not."""
+    needs: str
     error: float = math.inf
     bound: bool = False
     guarantee: str = ""
-    needs: str = ""
     parameters: Mapping[str, int | float | str] = field(default_factory=dict)
     shown_from: float = math.inf
+    nonnegative: bool = False
+    integers: bool = False
     curve: Callable[[Floats], Floats] | None = field(default=None, repr=False, compare=False)
-    builder: Builder | None = field(default=None, repr=False, compare=False)
+    builder: Callable[[Space], Priced] | None = field(default=None, repr=False, compare=False)
     budget: Budget | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def infeasible(cls, name: str, *, reason: str, needs: str) -> Candidate:
-        """A mechanism that this setting does not allow."""
-        return cls(name, False, reason, needs=needs)
+        """A mechanism that this setting does not allow.
+
+        Parameters
+        ----------
+        name
+            The method's name.
+        reason
+            Why it is not possible, as the end of a sentence.
+        needs
+            What would make it possible.
+
+        """
+        return cls(name, False, reason, needs)
 
     def error_at(self, weights: Sequence[float] | Floats) -> Floats:
         """The predicted alpha-RMSE of a node of each weight: of the worst such node.
 
+        Parameters
+        ----------
+        weights
+            True counts of nodes.
+
+        Examples
+        --------
         >>> from opendp_tree import plan
         >>> laplace = plan(3, epsilon=1.0, alpha=0.1, nodes="public").best
         >>> laplace.error_at([0, 10, 100]).round(1).tolist()
         [4.2, 3.5, 0.3]
+
         """
         at = np.asarray(weights, dtype=np.float64)
         if self.curve is None:
@@ -80,11 +101,23 @@ class Candidate:
         *,
         tree: Tree | None = None,
         confidence: float = 0.95,
-        nonnegative: bool = False,
-        integers: bool = False,
     ) -> Measurement:
         """The measurement, from leaf counts to a `TreeRelease`; its loss stays within the budget of the plan.
 
+        Parameters
+        ----------
+        input_domain
+            `leaf_domain(tree)`, or OpenDP's vectors of i64 for a public tree.
+        input_metric
+            How far leaf counts are apart. By default `l1_distance(T="i64")`, the only one that is possible.
+        tree
+            The tree, where the domain does not carry it: for vectors. By default the domain's.
+        confidence
+            The probability with which each interval holds its node's true count, node by node. By default 0.95, as
+            is usual.
+
+        Examples
+        --------
         >>> import opendp.prelude as dp
         >>> from opendp_tree import OpenTree, leaf_domain, plan
         >>> dp.enable_features("contrib")
@@ -92,15 +125,15 @@ class Candidate:
         >>> counts = plan(tree, epsilon=1.0, delta=1e-6, alpha=0.1).best.make(leaf_domain(tree))
         >>> counts.map(1) <= (1.0, 1e-6)
         True
+
         """
         if self.builder is None or self.budget is None:
             raise ValueError(f"{self.name} is not possible here: {self.reason}")
-        options = ReleaseOptions(tree, confidence, nonnegative, integers)
         metric = l1_distance(T="i64") if input_metric is None else input_metric
-        made = self.budget.convert(self.builder(input_domain, metric, options))
-        if not self.budget.covers(made):
-            raise ValueError(f"{self.name} would spend {made.map(self.budget.d_in)}, more than {self.budget.loss}")  # type: ignore[no-untyped-call]
-        measure, loss = self.budget.statement(made)
+        priced = self.builder(Space(input_domain, metric, tree, confidence))
+        if not self.budget.covers(priced.loss):
+            raise ValueError(f"{self.name} would spend {priced.loss}, more than {self.budget.loss}")
+        measure, loss = self.budget.statement(priced.loss)
         d_in = self.budget.d_in
 
         def told(release: TreeRelease) -> TreeRelease:
@@ -109,4 +142,25 @@ class Candidate:
             statement = replace(release.statement, measure=measure, d_in=d_in, loss=loss)
             return replace(release, statement=statement)
 
-        return made >> make_function(told)
+        return priced.measurement >> make_function(told)
+
+
+def shown_from(chance: Callable[[Floats], Floats], threshold: float) -> float:
+    """The least whole weight that is shown with a probability of at least 95 %, up to a hundred thresholds.
+
+    Parameters
+    ----------
+    chance
+        The chance with which nodes of given weights are shown.
+    threshold
+        A weight in the order of what is looked for.
+
+    Examples
+    --------
+    >>> shown_from(lambda weights: weights / 100, 50.0)
+    96.0
+
+    """
+    weights: Floats = np.unique(np.floor(np.geomspace(1, 100 * max(2.0, float(threshold)), 400))).astype(np.float64)
+    enough = np.flatnonzero(chance(weights) >= _OFTEN)
+    return float(weights[enough[0]]) if enough.size else math.inf

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from functools import cache
 
 from opendp_tree._arguments import check_positive
 from opendp_tree.planning.budget import EPSILONS, Budget
 from opendp_tree.planning.plan import Plan, plan, plan_for
 from opendp_tree.planning.tree_facts import DEEPEST, TreeFacts
+from opendp_tree.theorems.bisection import bisect, least_whole
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.tree import Tree
 
@@ -29,38 +31,55 @@ def smallest_epsilon(
 ) -> Plan | None:
     """The plan of the smallest epsilon whose best mechanism is predicted to err by at most `error`.
 
-    None if no epsilon up to 1,000 does. The epsilon is `found.budget.epsilon`, to a thousandth of itself.
+    None if no epsilon up to 1,000 does. The epsilon is the plan's `budget.epsilon`, to a thousandth of itself.
 
-    >>> found = smallest_epsilon(4, error=10.0, alpha=0.1, nodes="public")
-    >>> round(found.budget.epsilon, 3), found.best.name
-    (0.566, 'laplace, least squares')
+    Parameters
+    ----------
+    tree_or_depth
+        The tree, or its number of levels with the root's.
+    error
+        The largest worst alpha-RMSE that will do.
+    delta
+        The chance of a larger loss than epsilon. By default 0: none. Without it nothing can be found in open trees.
+    alpha
+        The share of a node's own count that an error may have and be forgiven. By default a tenth.
+    d_in
+        The distance at which the budget is spent. By default 1: one row.
+    nodes
+        "public" or "open". By default what the tree says; a depth does not tell.
+    levels
+        The levels whose error counts, for public nodes. By default all.
+
+    Examples
+    --------
+    >>> enough = smallest_epsilon(4, error=10.0, alpha=0.1, nodes="public")
+    >>> round(enough.budget.epsilon, 3), enough.best.name
+    (0.566, 'tree_laplace')
+
     """
     wanted = float(check_positive(error, name="error"))
     facts = TreeFacts.of(tree_or_depth, nodes=nodes, levels=levels)
 
+    @cache
     def at(epsilon: float) -> Plan:
-        return plan_for(facts, Budget.of(epsilon=epsilon, delta=delta, rho=None, d_in=d_in), alpha, "error")
+        return plan_for(facts, Budget.of(epsilon=epsilon, delta=delta, rho=None, d_in=d_in), alpha)
 
-    low, high = 1.0, 1.0
-    found = at(1.0)
-    if found.best.error > wanted:
-        while found.best.error > wanted:
-            if high == EPSILONS[1]:
-                return None
-            low, high = high, min(4 * high, EPSILONS[1])
-            found = at(high)
-    else:
-        while (tried := at(low / 4)).best.error <= wanted and low / 16 >= EPSILONS[0]:
-            found, low, high = tried, low / 4, low / 4
-        low /= 4
-    while high > low * (1 + _DIGITS):
-        middle = math.sqrt(low * high)
-        tried = at(middle)
-        if tried.best.error <= wanted:
-            found, high = tried, middle
-        else:
-            low = middle
-    return found
+    def reached(epsilon: float) -> bool:
+        return at(epsilon).best.error <= wanted
+
+    low, high = EPSILONS[0], 1.0
+    while not reached(high):
+        if high == EPSILONS[1]:
+            return None
+        low, high = high, min(4 * high, EPSILONS[1])
+    while low < high / 4 and reached(high / 4):
+        high /= 4
+    return at(bisect(reached, max(low, high / 4), high, middle=_middle))
+
+
+def _middle(low: float, high: float) -> float:
+    """The geometric mean, until the two agree to a thousandth."""
+    return math.sqrt(low * high) if high > low * (1 + _DIGITS) else high
 
 
 def deepest_tree(
@@ -74,27 +93,34 @@ def deepest_tree(
 ) -> Plan | None:
     """The plan for the deepest tree, up to a depth of 2**20, that is predicted to err by at most `error`.
 
-    None if even depth 1 is too deep. The depth is `found.facts.depth`.
+    None if even depth 1 is too deep. The depth is the plan's `facts.depth`.
 
+    Parameters
+    ----------
+    error
+        The largest worst alpha-RMSE that will do.
+    epsilon
+        The privacy loss.
+    delta
+        The chance of a larger loss. By default 0: none.
+    alpha
+        The share of a node's own count that an error may have and be forgiven. By default a tenth.
+    d_in
+        The distance at which the budget is spent. By default 1: one row.
+    nodes
+        "open" (the default, which any tree allows) or "public".
+
+    Examples
+    --------
     >>> deepest_tree(error=25.0, epsilon=1.0, delta=1e-6, nodes="open").best.name
-    'partition'
+    'partition_estimator'
+
     """
     wanted = float(check_positive(error, name="error"))
 
+    @cache
     def at(depth: int) -> Plan:
         return plan(depth, epsilon=epsilon, delta=delta, alpha=alpha, d_in=d_in, nodes=nodes)
 
-    found, low, high = at(1), 1, 2
-    if found.best.error > wanted:
-        return None
-    while high <= DEEPEST and (tried := at(high)).best.error <= wanted:
-        found, low, high = tried, high, 2 * high
-    high = min(high, DEEPEST + 1)
-    while high - low > 1:
-        middle = (low + high) // 2
-        tried = at(middle)
-        if tried.best.error <= wanted:
-            found, low = tried, middle
-        else:
-            high = middle
-    return found
+    too_deep = least_whole(lambda depth: at(depth).best.error > wanted, most=DEEPEST)
+    return at(too_deep - 1) if too_deep > 1 else None

@@ -7,13 +7,14 @@ from fractions import Fraction
 from functools import partial
 
 import numpy as np
-from opendp.mod import Domain, Measurement, Metric
+from opendp.mod import Measurement
 
 from opendp_tree._opendp import make_function
 from opendp_tree.paper.clipped_estimator import make_clipped_estimator
 from opendp_tree.paper.multiplicative_estimator import make_multiplicative_estimator, multiplicative_threshold
-from opendp_tree.planning.budget import Budget
-from opendp_tree.planning.candidate import Candidate, ReleaseOptions
+from opendp_tree.planning.budget import Budget, Priced
+from opendp_tree.planning.candidate import Candidate, Space
+from opendp_tree.planning.methods import MultiplicativeEstimator
 from opendp_tree.planning.tree_facts import TreeFacts
 from opendp_tree.releases.release import PrivacyStatement, TreeRelease
 from opendp_tree.theorems.clipping import clipped_mrmse
@@ -24,9 +25,22 @@ _CLIPPING = 0.5  # the share of epsilon and delta for the intervals that bound t
 _ETAS = (1e-1, 1e-3, 1e-6)
 
 
-def paper_candidate(facts: TreeFacts, budget: Budget, alpha: float) -> Candidate:
-    """Algorithm Estimation, clipped as in the lemma on the multiplicative RMSE."""
-    no = partial(Candidate.infeasible, "paper", needs=NEEDS)
+def paper_candidate(method: MultiplicativeEstimator, facts: TreeFacts, budget: Budget, alpha: float) -> Candidate:
+    """Algorithm Estimation, clipped as in the lemma on the multiplicative RMSE.
+
+    Parameters
+    ----------
+    method
+        The estimator's options.
+    facts
+        The hierarchy.
+    budget
+        What may be spent.
+    alpha
+        The relative error that is promised, and that is forgiven.
+
+    """
+    no = partial(Candidate.infeasible, method.name, needs=NEEDS)
     if not facts.public:
         return no(reason="its rounds look at every node, so they need to know every node")
     one = budget.one_person
@@ -37,43 +51,48 @@ def paper_candidate(facts: TreeFacts, budget: Budget, alpha: float) -> Candidate
     epsilon, delta = (part * (1 - _CLIPPING) for part in one)
     scale = facts.depth / epsilon
     radius = _radius(scale, delta, facts.depth)
-    error, eta, tau = min(_error(facts.depth, epsilon, delta, alpha, eta, radius) for eta in _ETAS)
+    etas = _ETAS if method.eta is None else (method.eta,)
+    error, eta, tau = min(_error(facts.depth, epsilon, delta, alpha, eta, radius) for eta in etas)
 
-    def build(domain: Domain, metric: Metric, options: ReleaseOptions) -> Measurement:
+    def build(space: Space) -> Priced:
         estimator = make_multiplicative_estimator(
-            domain, metric, alpha=alpha, epsilon=epsilon, delta=delta, eta=eta, tree=options.tree
+            space.domain, space.metric, alpha=alpha, epsilon=epsilon, delta=delta, eta=eta, tree=space.tree
         )
 
         def made(at: float) -> Measurement:
-            return make_clipped_estimator(domain, metric, at, estimator=estimator, radius=radius, tree=options.tree)
+            return make_clipped_estimator(
+                space.domain, space.metric, at, estimator=estimator, radius=radius, tree=space.tree
+            )
 
         clipped = budget.fit(made, scale)
-        tree = CountSpace.of(domain).leaf_tree(options.tree)
-        statement = PrivacyStatement("clipped_estimator", "", 1, {}, parameters)
+        tree = CountSpace.of(space.domain).leaf_tree(space.tree)
+        statement = PrivacyStatement(method.name, "", budget.d_in, {}, parameters)  # the cost is told by `make`
 
         def release(estimates: object) -> TreeRelease:
             # An estimate is within two radii of the truth, always. Floats do not hold all integers beyond 2**53:
             # outward by more than all roundings.
-            found = np.asarray(estimates, dtype=np.float64)
-            reach = 2.0 * radius + np.where(np.abs(found) + radius > 2**51, (np.abs(found) + radius) * 2.0**-50, 0.0)
-            return TreeRelease(tree, found, np.maximum(found - reach, 0), found + reach, 1.0, statement)
+            counts = np.asarray(estimates, dtype=np.float64)
+            largest = np.abs(counts) + radius
+            reach = 2.0 * radius + np.where(largest > 2**51, largest * 2.0**-50, 0.0)
+            return TreeRelease(tree, counts, np.maximum(counts - reach, 0), counts + reach, 1.0, statement)
 
-        return clipped >> make_function(release)
+        return Priced(clipped.measurement >> make_function(release), clipped.loss)
 
     parameters: dict[str, int | float | str | None] = {"tau_min": tau, "eta": eta, "scale": scale, "radius": radius}
     return Candidate(
-        "paper",
-        True,
-        "rounds of sparse vectors, then intervals; its constants are large",
-        error,
-        True,
-        "epsilon and delta",
-        NEEDS,
-        {name: value for name, value in parameters.items() if value is not None},
-        0.0,
-        lambda at: np.minimum(error, np.maximum(math.sqrt(eta) * 2 * radius, alpha * tau - alpha * at)),
-        build,
-        budget,
+        method.name,
+        feasible=True,
+        reason="rounds of sparse vectors, then intervals; its constants are large",
+        needs=NEEDS,
+        error=error,
+        bound=True,
+        guarantee="epsilon and delta",
+        parameters={name: value for name, value in parameters.items() if value is not None},
+        shown_from=0.0,
+        integers=True,
+        curve=lambda at: np.minimum(error, np.maximum(math.sqrt(eta) * 2 * radius, alpha * tau - alpha * at)),
+        builder=build,
+        budget=budget,
     )
 
 

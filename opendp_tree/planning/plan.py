@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -15,9 +13,8 @@ from opendp_tree._types import Floats
 from opendp_tree.bounds.lower_bounds import error_lower_bound
 from opendp_tree.planning.budget import Budget
 from opendp_tree.planning.candidate import Candidate
-from opendp_tree.planning.noise_candidates import noise_candidate
-from opendp_tree.planning.open_candidates import partition_candidate, pruned_candidate
-from opendp_tree.planning.paper_candidate import paper_candidate
+from opendp_tree.planning.methods import Auto
+from opendp_tree.planning.ranking import check_alpha, ranked
 from opendp_tree.planning.tree_facts import TreeFacts
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.tree import Tree
@@ -27,16 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Plan", "plan", "plan_depths"]
 
-CANDIDATES: dict[str, Callable[[TreeFacts, Budget, float], Candidate]] = {
-    "laplace": partial(noise_candidate, noise="laplace", consistent=False),
-    "laplace, least squares": partial(noise_candidate, noise="laplace", consistent=True),
-    "gaussian": partial(noise_candidate, noise="gaussian", consistent=False),
-    "gaussian, least squares": partial(noise_candidate, noise="gaussian", consistent=True),
-    "pruned laplace": partial(pruned_candidate, noise="laplace"),
-    "pruned gaussian": partial(pruned_candidate, noise="gaussian"),
-    "partition": partition_candidate,
-    "paper": paper_candidate,
-}
+_ANY = Auto()
 
 
 @dataclass(frozen=True)
@@ -55,7 +43,14 @@ class Plan:
         return self.candidates[0]
 
     def candidate(self, name: str) -> Candidate:
-        """The candidate of this name."""
+        """The candidate of this name.
+
+        Parameters
+        ----------
+        name
+            The name of a method, such as "tree_laplace".
+
+        """
         names = tuple(candidate.name for candidate in self.candidates)
         check_choice(name, name="name", choices=names)
         return self.candidates[names.index(name)]
@@ -82,7 +77,7 @@ class Plan:
         """One row a candidate: its error, what it guarantees and needs, and why it is possible or not.
 
         >>> plan(6, epsilon=1.0, delta=1e-6, alpha=0.1, nodes="open").to_frame()["mechanism"].to_list()[0]
-        'partition'
+        'partition_estimator'
         """
         from opendp_tree.trees.label_keys import record_frame
 
@@ -102,7 +97,12 @@ class Plan:
     def curves(self, weights: Sequence[float] | Floats | None = None) -> pl.DataFrame:
         """The predicted alpha-RMSE against the weight of a node: `mechanism`, `weight`, `error`.
 
-        Without `weights`, from 1 to where even the worst mechanism's noise is forgiven.
+        Parameters
+        ----------
+        weights
+            True counts of nodes. By default from 1 to where even the worst mechanism's noise is forgiven, but for the
+            references.
+
         """
         from opendp_tree.trees.label_keys import record_frame
 
@@ -117,9 +117,9 @@ class Plan:
         )
 
     def _weights(self, possible: Sequence[Candidate]) -> Floats:
-        largest = max((each.error for each in possible if each.name != "paper"), default=1.0)
-        found: Floats = np.geomspace(1.0, 30 * largest / max(self.alpha, 0.02), 200, dtype=np.float64)
-        return found
+        largest = max((each.error for each in possible if each.name != "multiplicative_estimator"), default=1.0)
+        weights: Floats = np.geomspace(1.0, 30 * largest / max(self.alpha, 0.02), 200, dtype=np.float64)
+        return weights
 
     def describe(self) -> str:
         """The plan in words."""
@@ -154,30 +154,48 @@ def plan(
     d_in: int = 1,
     nodes: str | None = None,
     levels: Iterable[int] | None = None,
-    aim: str = "error",
+    aim: Literal["error", "keys"] = "error",
 ) -> Plan:
     """Ranks every mechanism by its worst error for this tree and budget, before any data is touched.
 
     The error is the alpha-mRMSE: for each node the root of the mean of max(|estimate - count| - alpha * count, 0)**2,
-    and of these the worst over all nodes and all possible counts, computed from the law of the mechanism's noise.
+    and of these the worst over all nodes and all possible counts, computed from the law of the mechanism's noise. A
+    mechanism that is not possible is listed with the reason.
 
-    The budget is (`epsilon`, `delta`) or (`rho`, `delta`), at distance `d_in`: the number of rows, or of rows a person
-    may have. `nodes` says whether all nodes are "public" or "open"; a `Tree` or an `OpenTree` tells by itself. With a
-    `Tree`, least squares is computed on it; for a mere depth its error is bounded by that of noise as it is. `levels`
-    are those whose error counts: all, unless given. With `aim="keys"` mechanisms are ranked by the weight from which
-    they show a node, instead of by error.
+    Parameters
+    ----------
+    tree_or_depth
+        The tree, or its number of levels with the root's. With a `Tree`, least squares is computed on it; for a mere
+        depth its error is bounded by that of noise as it is.
+    epsilon
+        The privacy loss. Give either this or `rho`.
+    delta
+        The chance of a larger loss. By default 0: none. Without it nothing can be found in open trees.
+    rho
+        The privacy loss of zero-concentrated differential privacy, instead of `epsilon`.
+    alpha
+        The share of a node's own count that an error may have and be forgiven; from 0 to below 1. By default a tenth.
+    d_in
+        The distance at which the budget is spent: how many counts one person can change. By default 1: one row.
+    nodes
+        "public" or "open": whether everybody knows all nodes. By default what the tree says; a depth does not tell.
+    levels
+        The levels whose error counts, 0 for the root's; for public nodes. By default all.
+    aim
+        What mechanisms are ranked by: "error" (the default), or "keys", the weight from which they show a node.
 
-    A mechanism that is not possible is listed with the reason.
-
-    >>> found = plan(12, epsilon=1.0, delta=1e-6, alpha=0.1, nodes="open")
-    >>> found.best.name, round(found.best.error)
-    ('partition', 23)
-    >>> print(found.describe().splitlines()[0])
+    Examples
+    --------
+    >>> best = plan(12, epsilon=1.0, delta=1e-6, alpha=0.1, nodes="open").best
+    >>> best.name, round(best.error)
+    ('partition_estimator', 23)
+    >>> print(plan(12, epsilon=1.0, delta=1e-6, nodes="open").describe().splitlines()[0])
     A tree of depth 12 with nodes that nobody has listed, epsilon 1 and delta 1e-06, alpha 0.1.
+
     """
     budget = Budget.of(epsilon=epsilon, delta=delta, rho=rho, d_in=d_in)
-    check_choice(aim, name="aim", choices=("error", "keys"))
-    return plan_for(TreeFacts.of(tree_or_depth, nodes=nodes, levels=levels), budget, _check_alpha(alpha), aim)
+    facts = TreeFacts.of(tree_or_depth, nodes=nodes, levels=levels)
+    return plan_for(facts, budget, check_alpha(alpha), Auto(aim=aim))
 
 
 def plan_depths(
@@ -192,8 +210,28 @@ def plan_depths(
 ) -> pl.DataFrame:
     """Every possible mechanism's error against the depth: `depth`, `mechanism`, `error`; `plot_depths` draws it.
 
-    >>> plan_depths([3, 12], epsilon=1.0, nodes="public").filter(mechanism="laplace")["error"].round(1).to_list()
+    Parameters
+    ----------
+    depths
+        Numbers of levels, with the root's.
+    epsilon
+        The privacy loss. Give either this or `rho`.
+    delta
+        The chance of a larger loss. By default 0: none.
+    rho
+        The privacy loss of zero-concentrated differential privacy, instead of `epsilon`.
+    alpha
+        The share of a node's own count that an error may have and be forgiven. By default a tenth.
+    d_in
+        The distance at which the budget is spent. By default 1: one row.
+    nodes
+        "open" (the default, which any tree allows) or "public".
+
+    Examples
+    --------
+    >>> plan_depths([3, 12], epsilon=1.0, nodes="public").filter(mechanism="raw_laplace")["error"].round(1).to_list()
     [4.2, 17.0]
+
     """
     from opendp_tree.trees.label_keys import record_frame
 
@@ -201,7 +239,7 @@ def plan_depths(
     rows = [
         (depth, each.name, each.error)
         for depth in depths
-        for each in plan_for(TreeFacts.of(depth, nodes=nodes), budget, _check_alpha(alpha), "error").candidates
+        for each in plan_for(TreeFacts.of(depth, nodes=nodes), budget, check_alpha(alpha)).candidates
         if each.feasible
     ]
     return record_frame(
@@ -209,41 +247,22 @@ def plan_depths(
     )
 
 
-def _check_alpha(alpha: float) -> float:
-    if isinstance(alpha, bool) or not 0 <= alpha < 1:
-        raise ValueError(f"alpha ({alpha}) must be at least 0 and below 1")
-    return float(alpha)
+def plan_for(facts: TreeFacts, budget: Budget, alpha: float, auto: Auto = _ANY) -> Plan:
+    """The plan for checked arguments.
 
+    Parameters
+    ----------
+    facts
+        The hierarchy. It may be used again for other budgets, which saves solving the tree anew.
+    budget
+        What may be spent.
+    alpha
+        The share of a count that an error may have and be forgiven.
+    auto
+        What is best, and what estimates must be. By default the least error, and nothing more.
 
-def plan_for(facts: TreeFacts, budget: Budget, alpha: float, aim: str) -> Plan:
-    """The plan for checked arguments. Facts may be used again for other budgets, which saves solving the tree anew."""
-    found = [
-        _guarded(name, lambda make=make: make(facts, budget, alpha))  # type: ignore[misc]
-        for name, make in CANDIDATES.items()
-    ]
-    return Plan(facts, budget, alpha, aim, tuple(sorted(found, key=lambda each: _rank(each, aim))))
-
-
-def _guarded(name: str, make: Callable[[], Candidate]) -> Candidate:
-    try:
-        with np.errstate(all="ignore"):
-            found = make()
-    except (ArithmeticError, MemoryError, ValueError):
-        found = None
-    if found is not None and (math.isfinite(found.error) or not found.feasible):
-        return found
-    return Candidate.infeasible(
-        name, reason="this depth and budget are beyond what can be computed", needs="a budget that is less extreme"
-    )
-
-
-def _rank(candidate: Candidate, aim: str) -> tuple[bool, float, float, bool]:
-    # Where least squares is only known to be no worse, it comes first.
-    first, second = candidate.error, candidate.shown_from
-    if aim == "keys":
-        first, second = second, first
-    plain = "least squares" not in candidate.name
-    return not candidate.feasible, first, second, plain
+    """
+    return Plan(facts, budget, alpha, auto.aim, ranked(auto, facts, budget, alpha))
 
 
 def _budget_text(budget: Budget) -> str:

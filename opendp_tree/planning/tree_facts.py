@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -33,13 +33,26 @@ class TreeFacts:
     """The nodes, if they are known to the planner."""
     levels: tuple[int, ...] | None
     """The levels whose error counts; None for all."""
-    found: dict[str, tuple[Weights, float]] = field(default_factory=dict, compare=False, repr=False)
+    solved: dict[str, tuple[Weights, float]] = field(default_factory=dict, compare=False, repr=False)
+    """What `least_squares` has come to, by noise, for plans of other budgets."""
 
     @classmethod
     def of(
         cls, tree_or_depth: Tree | OpenTree | int, *, nodes: str | None = None, levels: Iterable[int] | None = None
     ) -> TreeFacts:
-        """Checks the arguments of `plan`."""
+        """What a hierarchy is, from the arguments of `plan`, checked.
+
+        Parameters
+        ----------
+        tree_or_depth
+            The tree, or its number of levels with the root's.
+        nodes
+            "public" or "open": whether all nodes are known to everybody. By default what the tree says; a depth does
+            not tell.
+        levels
+            The levels whose error counts, 0 for the root's; by default all.
+
+        """
         if nodes is not None:
             check_choice(nodes, name="nodes", choices=("public", "open"))
         tree = tree_or_depth if isinstance(tree_or_depth, Tree) else None
@@ -54,66 +67,122 @@ class TreeFacts:
             if nodes is None:
                 raise ValueError("nodes must be 'public' or 'open', because a depth alone does not tell")
         public = nodes == "public" or (nodes is None and tree is not None)
+        if levels is not None and not public:
+            raise ValueError(
+                "levels must be left out where nodes are open: nodes are found through all levels. "
+                "Hint: make the tree of the levels that you want"
+            )
         return cls(depth, public, tree if public else None, _check_levels(levels, depth))
 
     @property
-    def wanted_weight(self) -> float:
-        """The weight of a level that counts: equal ones, little for the others, and the depth in all."""
-        if self.levels is None:
-            return 1.0
-        return self.depth / (len(self.levels) + _UNWANTED * (self.depth - len(self.levels)))
+    def base_weights(self) -> Weights:
+        """The weights of levels by whether they count: equal ones, little for the others, and the depth in all.
 
-    @property
-    def base_weights(self) -> tuple[float, ...] | None:
-        """These weights by level; None if all are equal."""
+        None if all are equal.
+        """
         if self.levels is None or len(self.levels) == self.depth:
             return None
-        little = np.full(self.depth, _UNWANTED * self.wanted_weight)
-        little[list(self.levels)] = self.wanted_weight
-        return tuple(little.tolist())
+        little = np.full(self.depth, _UNWANTED)
+        little[list(self.levels)] = 1.0
+        return self.normal_weights(little.tolist())
 
-    def least_squares(self, noise: str) -> tuple[Weights, float] | None:
+    def normal_weights(self, weights: Sequence[float]) -> tuple[float, ...]:
+        """Weights that sum to the depth, in the ratios of these.
+
+        Parameters
+        ----------
+        weights
+            One for each level, from the root's down; not all of them 0.
+
+        """
+        if len(weights) != self.depth:
+            raise ValueError(f"weights must hold one number for each of the {self.depth} levels, from the root's down")
+        total = sum(weights)
+        return tuple(weight * self.depth / total for weight in weights)
+
+    def least_weight(self, weights: Weights) -> float:
+        """The least weight of a level that counts.
+
+        Parameters
+        ----------
+        weights
+            One for each level, or None for equal ones.
+
+        """
+        if weights is None:
+            return 1.0
+        return min(weights) if self.levels is None else min(weights[level] for level in self.levels)
+
+    def least_squares(self, noise: str, weights: Weights = None) -> tuple[Weights, float]:
         """Level weights, and the worst standard deviation after least squares, as a multiple of that of weight 1.
 
-        None if the nodes are not known. The worst is over the levels that count.
+        The worst is over the levels that count.
+
+        Parameters
+        ----------
+        noise
+            "laplace" or "gaussian": what a weight makes of a scale.
+        weights
+            Weights that sum to the depth. By default those that make the worst least, found once for each noise.
+
         """
         if self.tree is None:
-            return None
-        if noise not in self.found:
-            self.found[noise] = self._solve(self.tree, noise)
-        return self.found[noise]
-
-    def _solve(self, tree: Tree, noise: str) -> tuple[Weights, float]:
-        wanted = slice(None) if self.levels is None else np.isin(tree.node_levels, self.levels)
-        power = 1 if noise == "gaussian" else 2
-
-        def solved(weights: Weights) -> Floats:
-            by_level = np.ones(self.depth) if weights is None else np.array(weights) ** -power
-            return LeastSquares.of(tree, by_level[tree.node_levels]).variances
-
-        def worst(weights: Weights) -> float:
-            return float(solved(weights)[wanted].max())
-
-        tries: list[Weights] = [self.base_weights]
-        if self.base_weights is None and self.depth > 1:
-            tries.append(regular_level_weights(tree, noise=noise))
-            if tree.node_count * tree.depth <= _SEARCHED:
-                tries.append(choose_level_weights(tree, noise=noise))
-        errors = [worst(weights) for weights in tries]
-        error, best = min(zip(errors, range(len(tries)), strict=True))
-        weights = tries[best]
-        if self.base_weights is None and self.depth > 1 and tree.node_count <= _BALANCED:
-            weights, error = _balance(tree, weights, error, solved)
-        return weights, error**0.5
+            raise ValueError("least squares needs the tree itself")
+        if weights is None and noise in self.solved:
+            return self.solved[noise]
+        fit = _LevelFit(self.tree, self.levels, 1 if noise == "gaussian" else 2)
+        if weights is not None:
+            return weights, fit.worst(weights) ** 0.5
+        best, error = _best_weights(fit, noise, self.base_weights)
+        self.solved[noise] = best, error**0.5
+        return self.solved[noise]
 
 
-def _balance(tree: Tree, weights: Weights, error: float, solved: Callable[[Weights], Floats]) -> tuple[Weights, float]:
+@dataclass(frozen=True)
+class _LevelFit:
+    """Least squares on one tree, for any weights of its levels."""
+
+    tree: Tree
+    levels: tuple[int, ...] | None
+    power: int
+    """A weight's share in the loss is this power's root of what it does to variances."""
+
+    def variances(self, weights: Weights) -> Floats:
+        if weights is None:
+            by_level = np.ones(self.tree.depth)
+        else:
+            with np.errstate(divide="ignore"):
+                by_level = np.array(weights) ** -float(self.power)
+        return LeastSquares.of(self.tree, by_level[self.tree.node_levels]).variances
+
+    def worst(self, weights: Weights) -> float:
+        wanted = slice(None) if self.levels is None else np.isin(self.tree.node_levels, self.levels)
+        return float(self.variances(weights)[wanted].max())
+
+
+def _best_weights(fit: _LevelFit, noise: str, base: Weights) -> tuple[Weights, float]:
+    """The best weights of several searches, and their worst variance."""
+    tree = fit.tree
+    tries: list[Weights] = [base]
+    if base is None and tree.depth > 1:
+        tries.append(regular_level_weights(tree, noise=noise))
+        if tree.node_count * tree.depth <= _SEARCHED:
+            tries.append(choose_level_weights(tree, noise=noise))
+    errors = [fit.worst(weights) for weights in tries]
+    error, best = min(zip(errors, range(len(tries)), strict=True))
+    if base is None and tree.depth > 1 and tree.node_count <= _BALANCED:
+        return _balance(fit, tries[best], error)
+    return tries[best], error
+
+
+def _balance(fit: _LevelFit, weights: Weights, error: float) -> tuple[Weights, float]:
     """Weights moved from the levels that err least to those that err most, for as long as that helps."""
+    tree = fit.tree
     here, best = weights or (1.0,) * tree.depth, weights
     firsts = np.cumsum([0, *(level.size for level in tree.levels[:-1])])
     order = np.concatenate(tree.levels)
     for _ in range(_ROUNDS):
-        by_level = np.maximum.reduceat(solved(here)[order], firsts)
+        by_level = np.maximum.reduceat(fit.variances(here)[order], firsts)
         if by_level.max() < error:
             best, error = here, float(by_level.max())
         raw = np.array(here) * (by_level / by_level.max()) ** _STEP
@@ -124,7 +193,7 @@ def _balance(tree: Tree, weights: Weights, error: float, solved: Callable[[Weigh
 def _check_levels(levels: Iterable[int] | None, depth: int) -> tuple[int, ...] | None:
     if levels is None:
         return None
-    found = tuple(sorted({check_integer(level, name="levels", least=0) for level in levels}))
-    if not found or found[-1] >= depth:
-        raise ValueError(f"levels ({list(found)}) must be some of 0 to {depth - 1}; the root's level is 0")
-    return found
+    wanted = tuple(sorted({check_integer(level, name="levels", least=0) for level in levels}))
+    if not wanted or wanted[-1] >= depth:
+        raise ValueError(f"levels ({list(wanted)}) must be some of 0 to {depth - 1}; the root's level is 0")
+    return wanted

@@ -42,7 +42,7 @@ def plot_plan(plan: Plan, *, title: str | None = None) -> go.Figure:
     >>> from opendp_tree import plan, plot_plan
     >>> figure = plot_plan(plan(6, epsilon=1.0, delta=1e-6, nodes="open"))
     >>> [line.name for line in figure.data]
-    ['partition (best)', 'pruned gaussian', 'pruned laplace']
+    ['partition_estimator (best)', 'pruned_gaussian', 'pruned_laplace']
     """
     best, curves = plan.best, plan.curves()
     possible = [each for each in plan.candidates if each.feasible]

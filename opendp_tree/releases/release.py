@@ -249,7 +249,7 @@ class TreeRelease:
         >>> noisy = np.array([50.0, 30.0, 30.0, 20.0])
         >>> print(TreeRelease(tree, noisy, noisy - 9, noisy + 9, 0.95, statement).describe())
         Counts of all 4 nodes of a public tree of depth 3 (country / city).
-        Mechanism: Laplace noise on every node and least squares.
+        Mechanism: tree_laplace (Laplace noise on every node and least squares).
         Privacy: epsilon 1 (max divergence) for adding or removing one row.
         Error: a node's true count is in its interval, with probability at least 0.95.
         Intervals reach 9 from the estimate at the median node, 9 at the widest.

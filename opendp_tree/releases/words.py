@@ -13,10 +13,15 @@ from opendp_tree.trees.tree import Tree
 
 _MECHANISMS = {
     "partition_estimator": "the private tree partition",
-    "pruned_descent": "pruned descent",
+    "pruned_laplace": "Laplace noise from the root down to a threshold",
+    "pruned_gaussian": "Gaussian noise from the root down to a threshold",
     "tree_laplace": "Laplace noise on every node and least squares",
     "tree_gaussian": "Gaussian noise on every node and least squares",
+    "raw_laplace": "Laplace noise on every node",
+    "raw_gaussian": "Gaussian noise on every node",
+    "multiplicative_estimator": "the paper's rounds of sparse vectors",
 }
+"""What each method's name stands for."""
 
 
 def tree_words(tree: Tree | OpenTree, shown: int, mechanism: str | None) -> list[str]:
@@ -31,10 +36,12 @@ def tree_words(tree: Tree | OpenTree, shown: int, mechanism: str | None) -> list
     mechanism
         What the statement calls the mechanism; None where nobody knows.
 
-    >>> tree_words(OpenTree.columns(["country", "city"]), 3, "pruned_descent")
-    ['Counts of 3 nodes of an open tree of depth 3 (country / city).', 'Mechanism: pruned descent.']
+    >>> tree_words(OpenTree.columns(["country", "city"]), 3, "partition_estimator")[1]
+    'Mechanism: partition_estimator (the private tree partition).'
     """
-    by = [] if mechanism is None else [f"Mechanism: {_MECHANISMS.get(mechanism, mechanism)}."]
+    by = []
+    if mechanism is not None:
+        by = [f"Mechanism: {mechanism}" + (f" ({_MECHANISMS[mechanism]})." if mechanism in _MECHANISMS else ".")]
     names = f" ({' / '.join(tree.names)})" if tree.names else ""
     if isinstance(tree, OpenTree):
         kinds = {"columns": names, "bits": f" ({_prefixes(tree)})", "paths": f" (paths split at {tree.separator!r})"}

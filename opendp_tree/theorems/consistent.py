@@ -10,6 +10,8 @@ import math
 from functools import lru_cache
 from statistics import NormalDist
 
+from opendp_tree.theorems.bisection import between, bisect
+
 _NORMAL = NormalDist()
 _STEPS = 200
 _SLACK = 1e-9  # far more than the quadrature errs
@@ -96,7 +98,4 @@ def _laplace_quantile(eta: float) -> float:
         low, high = high, 2 * high
         if high > 100:
             return math.inf
-    for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (low, middle) if laplace_sum_tail(middle) <= eta else (middle, high)
-    return high
+    return bisect(lambda multiple: laplace_sum_tail(multiple) <= eta, low, high, middle=between)

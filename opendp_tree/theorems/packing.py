@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+from opendp_tree.theorems.bisection import between, bisect
 from opendp_tree.theorems.group_privacy import group_delta
 from opendp_tree.theorems.interval import Interval, exp, sqrt_down
 
@@ -120,13 +121,14 @@ def least_failure(entropy: Fraction, *, branching: int = 2) -> Fraction:
     >>> level_entropy(eta, branching=2).hi <= 0.5, round(float(eta), 4)
     (True, 0.1997)
     """
-    goal, low, high = float(entropy), 0.0, 1 / branching
-    for _ in range(200):
-        middle = (low + high) / 2
-        found = middle * (math.log(branching - 1) - math.log(middle)) - (1 - middle) * math.log1p(-middle)
-        low, high = (middle, high) if found <= goal else (low, middle)
+    goal = float(entropy)
+
+    def exceeds(eta: float) -> bool:
+        return eta * (math.log(branching - 1) - math.log(eta)) - (1 - eta) * math.log1p(-eta) > goal
+
+    near = bisect(exceeds, 0.0, 1 / branching, middle=between)
     for bits in range(50, 0, -1):
-        eta = Fraction(low) * (1 - Fraction(1, 2**bits))
+        eta = Fraction(near) * (1 - Fraction(1, 2**bits))
         if level_entropy(eta, branching=branching).hi <= entropy:
             return eta
     return Fraction(0)

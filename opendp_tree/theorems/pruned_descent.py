@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
 
+from opendp_tree.theorems.bisection import least_whole
 from opendp_tree.theorems.discrete_gaussian import gaussian_tail
 from opendp_tree.theorems.interval import Interval, Real, exp
-from opendp_tree.theorems.truncated_laplace import smallest_radius
 
 
 def laplace_tail(q: Real, at: int, *, power: Real | None = None) -> Real:
@@ -107,7 +107,7 @@ def noise_bound(noise: str, scale: Fraction, chance: Fraction) -> int:
     def suffices(bound: int) -> bool:
         return noise_tail(noise, scale, bound + 1).hi * 2 <= chance
 
-    return 0 if scale == 0 or suffices(0) else smallest_radius(suffices)
+    return 0 if scale == 0 or suffices(0) else least_whole(suffices)
 
 
 def pruned_chances(miss: Fraction, depth: int) -> tuple[Fraction, Fraction]:

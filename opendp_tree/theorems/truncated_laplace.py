@@ -7,7 +7,6 @@ Proof: docs/proofs/truncated_laplace.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from fractions import Fraction
 
 from opendp_tree.theorems.interval import Real, geometric_sum
@@ -56,19 +55,3 @@ def truncated_laplace_profile(q: Real, *, radius: int, d_in: int, log_ratio: Fra
     here = truncated_laplace_cdf(q, radius=radius, at=cut)
     there = truncated_laplace_cdf(q, radius=radius, at=cut - d_in)
     return here - ratio * there
-
-
-def smallest_radius(suffices: Callable[[int], bool]) -> int:
-    """The smallest positive radius that suffices, for a condition that larger radii keep.
-
-    >>> smallest_radius(lambda radius: radius >= 37)
-    37
-    """
-    high = 1
-    while not suffices(high):
-        high *= 2
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if suffices(middle) else (middle, high)
-    return high

@@ -10,7 +10,7 @@ from benchmarks.worst_case import Measured
 def test_the_grid_is_large_and_varied():
     grid = settings()
     assert len(grid) == len(set(grid)) >= 60
-    assert {setting.plan().best.name for setting in grid} >= {"partition", "laplace, least squares"}
+    assert {setting.plan().best.name for setting in grid} >= {"partition_estimator", "tree_laplace"}
 
 
 @pytest.mark.slow

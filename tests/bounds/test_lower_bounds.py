@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opendp_tree import (
-    ErrorBounds,
     Tree,
     error_lower_bound,
     multiplicative_threshold,
@@ -203,7 +202,6 @@ def test_extremes_are_numbers():
                 assert packing_bound(depth, alpha=0.5, eta=0.25, **{name: value}) >= 0
     assert error_lower_bound(5, epsilon=1e-300, delta=5e-324) > 1e9
     assert error_lower_bound(5, epsilon=5000.0, delta=1e-6) == 0
-    assert ErrorBounds(lower=0.0, upper=1.0, holds_for="every mechanism").ratio == math.inf
 
 
 @pytest.mark.parametrize(

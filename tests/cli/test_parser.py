@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opendp_tree.cli.parser import METHODS, build_parser, float_below
+from opendp_tree.cli.parser import build_parser, float_below
 from opendp_tree.cli.terminal import CommandError, Exit
-from opendp_tree.planning.tree_counts import METHODS as NAMES
+from opendp_tree.planning.methods import METHODS
 
 
 @given(st.decimals(min_value="1e-12", max_value="1e6", allow_nan=False, allow_infinity=False))
@@ -22,9 +22,10 @@ def test_amounts_are_read_as_written():
     assert (options.epsilon, options.delta) == (Fraction(1, 10), Fraction(1, 10**6))
 
 
-def test_every_method_has_a_name_without_spaces():
-    assert tuple(METHODS.values()) == NAMES
-    assert all(" " not in name for name in METHODS)
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_is_asked_for_by_its_name(name):
+    words = ["release", "rows.csv", "--by", "a", "--epsilon", "1", "--method", name, "--output", "-"]
+    assert build_parser("1").parse_args(words).method == name
 
 
 @pytest.mark.parametrize(

@@ -179,7 +179,7 @@ def failures(folder):
         ([rows, *by, "--epsilon", "0", *out], 2, "must be a positive number"),
         ([rows, *by, "--epsilon", "1", "--delta", "1", *out], 2, "below 1"),
         ([rows, *by, "--epsilon", "1", *out], 4, "nothing is possible"),
-        ([rows, *by, *BUDGET, "--method", "laplace", *out], 4, "not possible"),
+        ([rows, *by, *BUDGET, "--method", "raw_laplace", *out], 4, "not possible"),
         ([rows, *by, *BUDGET, "--confidence", "0", *out], 2, "--confidence must be above 0"),
         ([rows, *by, *BUDGET, "-o", str(folder / "out.xls")], 2, "unknown ending"),
         ([rows, *by, *BUDGET, "-o", str(folder / "no" / "out.csv")], 1, "No such file or directory"),

@@ -157,8 +157,8 @@ def test_plans_can_be_given_and_are_checked():
         ({"alpha": math.nan}, ValueError, r"alpha \(nan\) must be at least 0 and below 1"),
         ({"confidence": 1.0}, ValueError, r"confidence \(1.0\) must be above 0 and below 1"),
         ({"confidence": 1 - 1e-12}, ValueError, r"confidence \(.*\) must be at most 1 - 1e-9"),
-        ({"aim": "best"}, ValueError, r"aim \('best'\) must be one of 'rmse', 'largest'"),
-        ({"nodes": 1.5}, TypeError, r"nodes \(1.5\) must be an integer"),
+        ({"minimise": "best"}, ValueError, r"minimise \('best'\) must be one of 'rmse', 'largest'"),
+        ({"node_count": 1.5}, TypeError, r"node_count \(1.5\) must be an integer"),
     ],
 )
 def test_wrong_arguments_are_named(options, error, message):

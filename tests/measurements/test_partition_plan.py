@@ -34,8 +34,8 @@ def test_unmarked_chance_is_the_theorems():
     st.booleans(),
     st.sampled_from(["rmse", "largest"]),
 )
-def test_fitted_plans_keep_to_their_budget(depth, epsilon, delta, alpha, public, aim):
-    plan = plan_partition(depth=depth, epsilon=epsilon, delta=delta, alpha=alpha, public=public, aim=aim)
+def test_fitted_plans_keep_to_their_budget(depth, epsilon, delta, alpha, public, minimise):
+    plan = plan_partition(depth=depth, epsilon=epsilon, delta=delta, alpha=alpha, public=public, minimise=minimise)
     budget = Fraction(epsilon), Fraction(delta)
     fitted = plan.fitted(epsilon=budget[0], delta=budget[1])
     spent = Fraction(partition_epsilon(Fraction(fitted.scale), fitted.shape).hi) + 1 / Fraction(fitted.count_scale)
@@ -77,3 +77,8 @@ def test_extreme_wishes_have_plans(alpha, epsilon):
     for public in (False, True):
         plan = plan_partition(depth=5, epsilon=epsilon, delta=1e-6, alpha=alpha, public=public)
         assert 0 <= plan.error < math.inf
+
+
+def test_what_is_to_be_least_is_one_of_two():
+    with pytest.raises(ValueError, match="minimise"):
+        plan_partition(depth=3, epsilon=1.0, delta=1e-6, alpha=0.1, public=False, minimise="nonsense")

@@ -39,9 +39,9 @@ def test_pure_noise_fits_every_budget(budget):
     scale = TREE.depth * budget.d_in / budget.pure_epsilon
     made = budget.convert(SPACE >> then_tree_laplace(scale * (1 + 1e-12)))
     assert made.output_measure == budget.measure
-    assert budget.covers(made)
-    assert not budget.covers(budget.convert(SPACE >> then_tree_laplace(scale * 0.999)))
-    measure, loss = budget.statement(made)
+    assert budget.covers(made.map(budget.d_in))
+    assert not budget.covers(budget.priced(SPACE >> then_tree_laplace(scale * 0.999)).loss)
+    measure, loss = budget.statement(made.map(budget.d_in))
     assert measure.startswith("approximate") == (budget.delta > 0)
     assert set(loss) == {"epsilon" if budget.rho is None else "rho"} | ({"delta"} if budget.delta else set())
 
@@ -51,8 +51,8 @@ def test_gaussian_noise_fits_every_budget_but_a_pure_one(budget):
     scale = budget.d_in * math.sqrt(TREE.depth / (2 * budget.gaussian_rho(budget.delta)))
     made = budget.convert(SPACE >> then_tree_gaussian(scale * (1 + 1e-9)))
     assert made.output_measure == budget.measure
-    assert budget.covers(made)
-    assert not budget.covers(budget.convert(SPACE >> then_tree_gaussian(scale * 0.999)))
+    assert budget.covers(made.map(budget.d_in))
+    assert not budget.covers(budget.priced(SPACE >> then_tree_gaussian(scale * 0.999)).loss)
 
 
 @pytest.mark.parametrize("d_in", [1, 2, 7])
@@ -60,9 +60,9 @@ def test_what_one_person_may_spend_is_enough_for_the_group(d_in):
     budget = Budget.of(epsilon=0.7, delta=1e-6, rho=None, d_in=d_in)
     epsilon, delta = budget.one_person
     made = SPACE >> then_partition_estimator(epsilon=epsilon, delta=delta)
-    assert budget.covers(made)
+    assert budget.covers(made.map(budget.d_in))
     more = SPACE >> then_partition_estimator(epsilon=epsilon * 1.01, delta=delta)
-    assert not budget.covers(more)
+    assert not budget.covers(more.map(budget.d_in))
 
 
 @pytest.mark.parametrize(
@@ -81,3 +81,29 @@ def test_what_one_person_may_spend_is_enough_for_the_group(d_in):
 def test_bad_budgets_are_refused_by_name(arguments, named):
     with pytest.raises(ValueError, match=named):
         Budget.of(**{"delta": 1e-6, "d_in": 1, **arguments})
+
+
+def test_the_least_scale_that_fits_is_taken_and_its_loss_told():
+    budget = BUDGETS[1]
+    scale = budget.noise_scale("laplace", TREE.depth)
+    asked = []
+
+    def made(at):
+        asked.append(at)
+        return SPACE >> then_tree_laplace(at)
+
+    priced = budget.fit(made, scale)
+    assert budget.covers(priced.loss)
+    assert priced.loss == priced.measurement.map(budget.d_in)
+    assert asked[-1] <= scale * (1 + 1e-9)
+    with pytest.raises(ValueError, match="budget"):
+        budget.fit(lambda _: SPACE >> then_tree_laplace(scale / 4), scale)
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_the_scale_of_noise_spends_the_budget(noise):
+    for budget in BUDGETS[1:]:
+        make = then_tree_laplace if noise == "laplace" else then_tree_gaussian
+        scale = budget.noise_scale(noise, TREE.depth)
+        assert budget.covers(budget.priced(SPACE >> make(scale * (1 + 1e-9))).loss)
+        assert not budget.covers(budget.priced(SPACE >> make(scale * (1 - 1e-3))).loss)

@@ -2,16 +2,22 @@ import numpy as np
 import opendp.prelude as dp
 import pytest
 
-from opendp_tree import OpenTree, Tree, leaf_domain, make_tree_counts, plan, then_tree_counts
-from opendp_tree.planning.tree_counts import METHODS
+from opendp_tree import (
+    Auto,
+    OpenTree,
+    Partition,
+    PrunedDescent,
+    Tree,
+    TreeNoise,
+    leaf_domain,
+    make_tree_counts,
+    plan,
+    then_tree_counts,
+)
+from opendp_tree.planning.methods import METHODS
 
 L1 = dp.l1_distance(T="i64")
 TREE = Tree.balanced(branching=3, depth=4)
-
-
-def test_methods_are_the_candidates_of_a_plan():
-    names = {candidate.name for candidate in plan(TREE, epsilon=1.0).candidates}
-    assert set(METHODS) == names | {"auto"}
 
 
 @pytest.mark.parametrize("tree", [TREE, OpenTree.columns(3), OpenTree.bits(16, stride=4)])
@@ -31,7 +37,7 @@ def test_every_method_can_be_asked_for():
 
 def test_what_is_not_possible_is_refused_with_the_reason():
     with pytest.raises(ValueError, match="delta"):
-        make_tree_counts(leaf_domain(TREE), L1, epsilon=1.0, method="partition")
+        make_tree_counts(leaf_domain(TREE), L1, epsilon=1.0, method="partition_estimator")
     with pytest.raises(ValueError, match="nothing is possible"):
         make_tree_counts(leaf_domain(OpenTree.columns(2)), L1, epsilon=1.0)
     with pytest.raises(ValueError, match="method"):
@@ -54,13 +60,13 @@ def test_it_composes_with_everything_else():
 
 
 def test_whole_and_non_negative_if_asked():
-    made = make_tree_counts(leaf_domain(TREE), L1, epsilon=0.05, nonnegative=True, integers=True)
+    made = make_tree_counts(leaf_domain(TREE), L1, epsilon=0.05, method=Auto(nonnegative=True, integers=True))
     estimates = made(np.zeros(TREE.leaf_count, dtype=np.int64)).estimates
     assert (estimates >= 0).all()
     assert (estimates == np.rint(estimates)).all()
 
 
-@pytest.mark.parametrize("method", ["partition", "pruned laplace", "pruned gaussian"])
+@pytest.mark.parametrize("method", ["partition_estimator", "pruned_laplace", "pruned_gaussian"])
 @pytest.mark.parametrize("tree", [OpenTree.columns(2), OpenTree.bits(8), OpenTree.paths("/", depth=3)])
 def test_nobody_is_released_as_an_empty_frame(tree, method):
     made = make_tree_counts(leaf_domain(tree), L1, epsilon=0.1, delta=1e-9, method=method)
@@ -68,3 +74,30 @@ def test_nobody_is_released_as_an_empty_frame(tree, method):
         release = made(tree.count(keys))
         assert release.to_frame().height == 0
         assert "0 nodes" in release.describe()
+
+
+def test_levels_that_count_change_what_is_released():
+    space = leaf_domain(TREE), L1
+    made = make_tree_counts(*space, epsilon=1.0, method=Auto(levels=[3]))
+    scales = made(np.zeros(TREE.leaf_count, dtype=np.int64)).statement.parameters["level_scales"].split(", ")
+    assert float(scales[0]) > 10 * float(scales[3])
+    with pytest.raises(ValueError, match="levels"):
+        make_tree_counts(*space, epsilon=1.0, method=Auto(levels=[4]))
+    with pytest.raises(ValueError, match="levels must be left out"):
+        make_tree_counts(leaf_domain(OpenTree.columns(2)), L1, epsilon=1.0, delta=1e-6, method=Auto(levels=[1]))
+
+
+@pytest.mark.parametrize(
+    "method",
+    [TreeNoise("gaussian", weights=(0, 1, 1, 1)), PrunedDescent(weights=(1, 1, 1, 2)), Partition(measuring=0.3)],
+)
+def test_a_method_with_options_stays_within_the_budget(method):
+    made = make_tree_counts(leaf_domain(TREE), L1, epsilon=1.0, delta=1e-6, method=method)
+    assert made.map(1)[0] <= 1.0
+    assert made.map(1)[1] <= 1e-6
+    assert made(np.full(TREE.leaf_count, 100)).statement.mechanism == method.name
+
+
+def test_options_of_a_method_are_no_arguments():
+    with pytest.raises(TypeError, match="nonnegative"):
+        make_tree_counts(leaf_domain(TREE), L1, epsilon=1.0, nonnegative=True)

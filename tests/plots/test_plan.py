@@ -36,19 +36,19 @@ def test_impossible_mechanisms_are_named_with_their_reason():
 
 
 def test_reasons_are_text():
-    broken = Candidate.infeasible("paper", reason="<b>more</b> budget", needs="")
+    broken = Candidate.infeasible("multiplicative_estimator", reason="<b>more</b> budget", needs="")
     given = mechanisms("open")
     figure = plot_plan(replace(given, candidates=(given.best, broken)))
-    assert footer_of(figure) == ["Not possible (&lt;b&gt;more&lt;/b&gt; budget): paper."]
+    assert footer_of(figure) == ["Not possible (&lt;b&gt;more&lt;/b&gt; budget): multiplicative_estimator."]
 
 
 def test_far_worse_mechanisms_are_named_and_the_axes_hold_what_matters():
     given = mechanisms()
     figure = plot_plan(given)
-    paper = given.candidate("paper")
+    paper = given.candidate("multiplicative_estimator")
     assert paper.error > 100 * given.best.error
-    assert footer_of(figure) == [f"Too large to draw: paper, {paper.error:.3g}."]
-    assert "paper" not in [line.name for line in figure.data]
+    assert footer_of(figure) == [f"Too large to draw: multiplicative_estimator, {paper.error:.3g}."]
+    assert "multiplicative_estimator" not in [line.name for line in figure.data]
     low, high = figure.layout.yaxis.range
     assert 10**low > LEAST / 2
     assert 10**high == pytest.approx(max(np.nanmax(line.y) for line in figure.data), rel=1)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.repo.rooms import PACKAGE
 
-ROOMS = ("trees", "releases", "plots")
+ROOMS = ("bounds", "measurements", "paper", "planning", "plots", "postprocess", "releases", "trees")
 MODULES = sorted(path for room in ROOMS for path in (PACKAGE / room).glob("*.py"))
 
 

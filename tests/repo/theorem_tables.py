@@ -9,8 +9,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 HEADING = "## The theorem functions\n"
-NO_PAGE = ("__init__", "interval")
-"""Arithmetic, on which all pages rest."""
+NO_PAGE = ("__init__", "bisection", "interval")
+"""Arithmetic and search, on which all pages rest."""
 
 
 def pages():

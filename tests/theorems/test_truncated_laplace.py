@@ -4,7 +4,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opendp_tree.theorems.truncated_laplace import (
-    smallest_radius,
     truncated_laplace_cdf,
     truncated_laplace_delta,
     truncated_laplace_profile,
@@ -39,8 +38,3 @@ def test_profile_ends_in_delta(q, radius, k):
     end = truncated_laplace_profile(q, radius=radius, d_in=k, log_ratio=Fraction(k), ratio=1 / q**k)
     assert end == truncated_laplace_delta(q, radius=radius, d_in=k)
     assert end == truncated_laplace_profile(q, radius=radius, d_in=k, log_ratio=Fraction(k + 1), ratio=1 / q ** (k + 1))
-
-
-@given(st.integers(1, 10**6))
-def test_smallest_radius_is_smallest(least):
-    assert smallest_radius(lambda radius: radius >= least) == least

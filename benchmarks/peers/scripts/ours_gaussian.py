@@ -6,7 +6,7 @@ import job
 import opendp.prelude as dp
 import polars as pl
 
-from opendp_tree import Tree, release_tree
+from opendp_tree import Tree, TreeNoise, release_tree
 
 # end
 job.ready()
@@ -16,9 +16,7 @@ release = release_tree(
     pl.scan_parquet(job.ROWS),
     by=["state", "county", "city"],
     tree=Tree.from_paths(pl.read_parquet(job.KEYS).rows()),
-    method="gaussian, least squares",
-    levels=[1, 2, 3],
-    nonnegative=True,
+    method=TreeNoise("gaussian", weights=[0.05, 1, 1, 1], nonnegative=True),
     epsilon=1.0,
     delta=1e-6,
 )

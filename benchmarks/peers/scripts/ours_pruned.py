@@ -15,7 +15,7 @@ dp.enable_features("contrib")
 release = release_tree(
     pl.scan_parquet(job.ROWS),
     by=["state", "county", "city"],
-    method="pruned laplace",
+    method="pruned_laplace",
     epsilon=1.0,
     delta=1e-6,
 )

@@ -6,7 +6,7 @@ import job
 import opendp.prelude as dp
 import polars as pl
 
-from opendp_tree import Tree, release_tree
+from opendp_tree import Auto, Tree, release_tree
 
 # end
 job.ready()
@@ -16,8 +16,7 @@ release = release_tree(
     pl.scan_parquet(job.ROWS),
     by=["state", "county", "city"],
     tree=Tree.from_paths(pl.read_parquet(job.KEYS).rows()),
-    levels=[1, 2, 3],
-    nonnegative=True,
+    method=Auto(levels=[1, 2, 3], nonnegative=True),
     epsilon=1.0,
     delta=1e-6,
 )

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opendp_tree.theorems.error_measures import failure_bound, relative_error_bound
 from opendp_tree.theorems.interval import sqrt_up
+from tests.error_lemmas import failure_bound, relative_error_bound
 
 HALF, TENTH = Fraction(1, 2), Fraction(1, 10)
 fractions = st.fractions(min_value=0, max_value=1000, max_denominator=20)

@@ -1,0 +1,257 @@
+"""How a release is made: methods as values that carry their own options.
+
+The name of a method is the name of the mechanism everywhere: of a plan's candidate, of a release's statement, of a
+line in a picture, and of the command line's `--method`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from opendp_tree._arguments import check_choice, check_integer, check_positive, check_probability, check_scale
+
+__all__ = ["METHODS", "Auto", "Method", "MultiplicativeEstimator", "Partition", "PrunedDescent", "TreeNoise"]
+
+Noise: TypeAlias = Literal["laplace", "gaussian"]
+
+
+def _check_flags(**flags: bool) -> None:
+    for name, value in flags.items():
+        if not isinstance(value, bool):
+            raise TypeError(f"{name} ({value!r}) must be True or False")
+
+
+def _check_weights(weights: Sequence[float], *, zero: bool) -> tuple[float, ...]:
+    """One number for each level; how many there must be, the tree says later."""
+    if isinstance(weights, str) or not isinstance(weights, Sequence):
+        raise TypeError(f"weights ({weights!r}) must be a number for each level, from the root's down")
+    check = check_scale if zero else check_positive
+    found = tuple(float(check(weight, name=f"weights[{level}]")) for level, weight in enumerate(weights))
+    if not any(found):
+        raise ValueError("weights must not all be 0")
+    return found
+
+
+@dataclass(frozen=True)
+class Auto:
+    """Whatever mechanism is planned to be best, with public facts alone: the first of `plan`.
+
+    Parameters
+    ----------
+    aim
+        What "best" is: "error", the least worst alpha-RMSE (the default, because it speaks of every node); or "keys",
+        the lowest weight from which a node is shown.
+    levels
+        The levels whose error counts, 0 for the root's. By default all. Public nodes only: where nodes are found from
+        the root down, a level that is not wanted is needed all the same.
+    nonnegative
+        Whether no estimate may be negative. By default they may, because that leaves sums unbiased.
+    integers
+        Whether estimates must be whole. By default they need not be: rounding adds error.
+
+    Examples
+    --------
+    >>> Auto(levels=[1, 2])
+    Auto(aim='error', levels=(1, 2), nonnegative=False, integers=False)
+
+    """
+
+    aim: Literal["error", "keys"] = "error"
+    levels: Sequence[int] | None = None
+    nonnegative: bool = False
+    integers: bool = False
+
+    name = "auto"
+
+    def __post_init__(self) -> None:
+        check_choice(self.aim, name="aim", choices=("error", "keys"))
+        _check_flags(nonnegative=self.nonnegative, integers=self.integers)
+        if self.levels is not None:
+            levels = (check_integer(level, name="levels", least=0) for level in self.levels)
+            object.__setattr__(self, "levels", tuple(sorted(set(levels))))
+
+
+@dataclass(frozen=True)
+class TreeNoise:
+    """Noise on every node of a public tree: `tree_laplace`, `tree_gaussian`, or `raw_...` without least squares.
+
+    Parameters
+    ----------
+    noise
+        "laplace" (the default, because it needs no delta) or "gaussian", which is better in deep trees.
+    consistent
+        Whether least squares makes the levels add up. True by default: it lowers the error of every node.
+    weights
+        A share of the budget for each level, from the root's down; only their ratios matter. A level of weight 0 is
+        not measured, and estimated from the others. By default those that make the worst node's error least.
+    nonnegative
+        Whether estimates are made non-negative. Not by default: it biases small counts upwards.
+    integers
+        Whether estimates are made whole. Not by default: it adds error.
+
+    Examples
+    --------
+    >>> TreeNoise("gaussian", consistent=False).name
+    'raw_gaussian'
+
+    """
+
+    noise: Noise = "laplace"
+    consistent: bool = True
+    weights: Sequence[float] | None = None
+    nonnegative: bool = False
+    integers: bool = False
+
+    def __post_init__(self) -> None:
+        check_choice(self.noise, name="noise", choices=("laplace", "gaussian"))
+        _check_flags(consistent=self.consistent, nonnegative=self.nonnegative, integers=self.integers)
+        if self.weights is not None:
+            object.__setattr__(self, "weights", _check_weights(self.weights, zero=self.consistent))
+
+    @property
+    def name(self) -> str:
+        """The name of the mechanism."""
+        return f"{'tree' if self.consistent else 'raw'}_{self.noise}"
+
+
+@dataclass(frozen=True)
+class PrunedDescent:
+    """Noise on the nodes whose parents are shown, and a threshold: `pruned_laplace` or `pruned_gaussian`.
+
+    Parameters
+    ----------
+    noise
+        "laplace" (the default) or "gaussian", which is better in deep trees.
+    weights
+        A share of the budget for each level, from the root's down, all positive; only their ratios matter. By default
+        equal ones.
+
+    Examples
+    --------
+    >>> PrunedDescent("gaussian").name
+    'pruned_gaussian'
+
+    """
+
+    noise: Noise = "laplace"
+    weights: Sequence[float] | None = None
+
+    def __post_init__(self) -> None:
+        check_choice(self.noise, name="noise", choices=("laplace", "gaussian"))
+        if self.weights is not None:
+            object.__setattr__(self, "weights", _check_weights(self.weights, zero=False))
+
+    @property
+    def name(self) -> str:
+        """The name of the mechanism."""
+        return f"pruned_{self.noise}"
+
+
+@dataclass(frozen=True)
+class Partition:
+    """The private partition of the tree, and estimates from its cells: `partition_estimator`.
+
+    Parameters
+    ----------
+    measuring
+        The share of epsilon that measures what was found, above 0 and below 1. Less finds more keys, more gives better
+        totals. By default the share that makes the worst node's error least.
+    weights
+        How much each level matters, from the root's down. Not possible yet; by default all matter alike.
+
+    Examples
+    --------
+    >>> Partition(measuring=0.3).name
+    'partition_estimator'
+
+    """
+
+    measuring: float | None = None
+    weights: Sequence[float] | None = None
+
+    name = "partition_estimator"
+
+    def __post_init__(self) -> None:
+        if self.measuring is not None:
+            check_probability(self.measuring, name="measuring")
+        if self.weights is not None:
+            raise ValueError(
+                "weights must be left out: this partition measures cells, which are of all levels. "
+                "Hint: PrunedDescent(weights=...), or TreeNoise(weights=...) where nodes are public"
+            )
+
+
+@dataclass(frozen=True)
+class MultiplicativeEstimator:
+    """The paper's estimator, corrected, and clipped to a bounded error: `multiplicative_estimator`. A reference.
+
+    Parameters
+    ----------
+    eta
+        The chance with which a node may miss its relative error. By default, of a tenth, a thousandth and a millionth
+        the one of least error.
+
+    Examples
+    --------
+    >>> MultiplicativeEstimator().name
+    'multiplicative_estimator'
+
+    """
+
+    eta: float | None = None
+
+    name = "multiplicative_estimator"
+
+    def __post_init__(self) -> None:
+        if self.eta is not None:
+            check_probability(self.eta, name="eta")
+
+
+Mechanism: TypeAlias = TreeNoise | PrunedDescent | Partition | MultiplicativeEstimator
+Method: TypeAlias = Auto | Mechanism
+
+METHODS: dict[str, Method] = {
+    method.name: method
+    for method in (
+        Auto(),
+        TreeNoise("laplace"),
+        TreeNoise("gaussian"),
+        TreeNoise("laplace", consistent=False),
+        TreeNoise("gaussian", consistent=False),
+        PrunedDescent("laplace"),
+        PrunedDescent("gaussian"),
+        Partition(),
+        MultiplicativeEstimator(),
+    )
+}
+"""Every method by its name, with the options that it has by default."""
+MECHANISMS: tuple[Mechanism, ...] = tuple(each for each in METHODS.values() if not isinstance(each, Auto))
+REFERENCES = ("raw_laplace", "raw_gaussian", "multiplicative_estimator")
+"""What is planned for comparison alone: least squares is never worse than raw noise on the same nodes, and the
+partition needs no more than the paper's estimator, whose constants are a thousand times larger."""
+
+
+def read_method(method: Method | str) -> Method:
+    """A method, or the one of this name with its default options.
+
+    Parameters
+    ----------
+    method
+        A value of this module, or its name as a text.
+
+    Examples
+    --------
+    >>> read_method("raw_laplace")
+    TreeNoise(noise='laplace', consistent=False, weights=None, nonnegative=False, integers=False)
+
+    """
+    if isinstance(method, str):
+        return METHODS[check_choice(method, name="method", choices=tuple(METHODS))]
+    if not isinstance(method, Method):
+        raise TypeError(
+            f"method ({type(method).__name__}) must be a name, or one of Auto, TreeNoise, PrunedDescent, Partition, "
+            "MultiplicativeEstimator. Hint: TreeNoise('gaussian')"
+        )
+    return method

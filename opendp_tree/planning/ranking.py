@@ -1,0 +1,137 @@
+"""What each method promises for a hierarchy and a budget, the best first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from opendp_tree.planning.budget import Budget
+from opendp_tree.planning.candidate import Candidate
+from opendp_tree.planning.methods import MECHANISMS, REFERENCES, Auto, Mechanism, Partition, PrunedDescent, TreeNoise
+from opendp_tree.planning.noise_candidates import noise_candidate
+from opendp_tree.planning.paper_candidate import paper_candidate
+from opendp_tree.planning.partition_candidate import partition_candidate
+from opendp_tree.planning.pruned_candidates import pruned_candidate
+from opendp_tree.planning.tree_facts import TreeFacts
+
+
+def check_alpha(alpha: float) -> float:
+    """A share of a count, from 0 to below 1.
+
+    Parameters
+    ----------
+    alpha
+        What a caller gave.
+
+    """
+    if isinstance(alpha, bool) or not 0 <= alpha < 1:
+        raise ValueError(f"alpha ({alpha}) must be at least 0 and below 1")
+    return float(alpha)
+
+
+def ranked(
+    auto: Auto, facts: TreeFacts, budget: Budget, alpha: float, mechanisms: Sequence[Mechanism] = MECHANISMS
+) -> tuple[Candidate, ...]:
+    """Candidates, the best first and impossible ones last.
+
+    Parameters
+    ----------
+    auto
+        What is best, and what estimates must be.
+    facts
+        The hierarchy.
+    budget
+        What may be spent.
+    alpha
+        The share of a count that an error may have and be forgiven.
+    mechanisms
+        What may be chosen. By default all.
+
+    """
+    candidates = [_wanted(_guarded(each, facts, budget, alpha, auto), auto) for each in mechanisms]
+    return tuple(sorted(candidates, key=lambda each: _rank(each, auto.aim)))
+
+
+def best_candidate(auto: Auto, facts: TreeFacts, budget: Budget, alpha: float) -> Candidate:
+    """The best of a plan. What cannot be is not computed: references, and noise on nodes that nobody knows.
+
+    Parameters
+    ----------
+    auto
+        What is best, and what estimates must be.
+    facts
+        The hierarchy.
+    budget
+        What may be spent.
+    alpha
+        The share of a count that an error may have and be forgiven.
+
+    """
+    able = [
+        each for each in MECHANISMS if each.name not in REFERENCES and (facts.public or not isinstance(each, TreeNoise))
+    ]
+    return ranked(auto, facts, budget, alpha, able)[0]
+
+
+def candidate_for(method: Mechanism, facts: TreeFacts, budget: Budget, alpha: float) -> Candidate:
+    """What one method promises.
+
+    Parameters
+    ----------
+    method
+        The mechanism and its options.
+    facts
+        The hierarchy.
+    budget
+        What may be spent.
+    alpha
+        The share of a count that an error may have and be forgiven.
+
+    """
+    with np.errstate(all="ignore"):
+        if isinstance(method, TreeNoise):
+            return noise_candidate(method, facts, budget, alpha)
+        if isinstance(method, PrunedDescent):
+            return pruned_candidate(method, facts, budget, alpha)
+        if isinstance(method, Partition):
+            return partition_candidate(method, facts, budget, alpha)
+        return paper_candidate(method, facts, budget, alpha)
+
+
+def _guarded(method: Mechanism, facts: TreeFacts, budget: Budget, alpha: float, auto: Auto) -> Candidate:
+    """A candidate for what is asked of the release; not feasible where numbers give out."""
+    if isinstance(method, TreeNoise):
+        method = replace(method, nonnegative=auto.nonnegative, integers=auto.integers)
+    try:
+        candidate = candidate_for(method, facts, budget, alpha)
+    except (ArithmeticError, MemoryError, ValueError):
+        candidate = None
+    if candidate is not None and (math.isfinite(candidate.error) or not candidate.feasible):
+        return candidate
+    return Candidate.infeasible(
+        method.name,
+        reason="this depth and budget are beyond what can be computed",
+        needs="a budget that is less extreme",
+    )
+
+
+def _wanted(candidate: Candidate, auto: Auto) -> Candidate:
+    """The candidate, if its estimates are what they must be."""
+    for name, asked, kept in (
+        ("nonnegative", auto.nonnegative, candidate.nonnegative),
+        ("integers", auto.integers, candidate.integers),
+    ):
+        if candidate.feasible and asked and not kept:
+            return Candidate.infeasible(candidate.name, reason=f"it cannot promise {name}", needs=f"{name}=False")
+    return candidate
+
+
+def _rank(candidate: Candidate, aim: str) -> tuple[bool, float, float, bool]:
+    # Where least squares is only known to be no worse, it comes first.
+    first, second = candidate.error, candidate.shown_from
+    if aim == "keys":
+        first, second = second, first
+    return not candidate.feasible, first, second, candidate.name in REFERENCES

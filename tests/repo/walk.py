@@ -1,0 +1,54 @@
+"""What one release walks through: `python -m tests.repo.walk [open|public]` prints modules and their functions.
+
+A function counts once, however often it is called; what an import runs does not count.
+"""
+
+import inspect
+import sys
+from collections import defaultdict
+
+import opendp.prelude as dp
+import polars as pl
+
+import opendp_tree
+from opendp_tree import Tree, release_tree
+
+ROWS = pl.DataFrame({"country": ["be"] * 900 + ["lu"] * 400, "city": ["ghent"] * 800 + ["liege"] * 500})
+TREE = Tree.from_paths([(country, city) for country in ("be", "lu") for city in ("ghent", "liege")])
+
+
+def walk(action):
+    """For each module of the package the names of its functions that an action calls, those of imports left out."""
+    found = defaultdict(set)
+    package = f"{opendp_tree.__name__}."
+
+    def note(frame, event, _):
+        name = frame.f_globals.get("__name__", "")
+        # Bodies of modules and classes, which imports run, are not optimised.
+        if event == "call" and name.startswith(package) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+            found[name.removeprefix(package)].add(getattr(frame.f_code, "co_qualname", frame.f_code.co_name))
+
+    sys.setprofile(note)
+    try:
+        action()
+    finally:
+        sys.setprofile(None)
+    return dict(found)
+
+
+def release(nodes):
+    """One release, as a newcomer makes it: "open" or "public" nodes."""
+    known = {"tree": TREE} if nodes == "public" else {}
+    return release_tree(ROWS, by=["country", "city"], epsilon=1.0, delta=1e-6, **known)
+
+
+def main(nodes):
+    dp.enable_features("contrib")
+    found = walk(lambda: release(nodes))
+    for module, names in sorted(found.items()):
+        print(f"{len(names):4}  {module}: {', '.join(sorted(names))}")
+    print(f"{len(found)} modules, {sum(map(len, found.values()))} functions")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1] if len(sys.argv) > 1 else "open")
