@@ -30,7 +30,7 @@ def plot_plan(plan: Plan, *, title: str | None = None) -> go.Figure:
     The best mechanism has the thick line. Named below instead of drawn: those that are not possible, with the reason,
     and those whose error is everywhere more than 100 times the best one's.
 
-    Needs Plotly: `pip install 'opendp-tree[plot]'`.
+    Needs Plotly: `pip install plotly`.
 
     >>> from opendp_tree import plan, plot_plan
     >>> figure = plot_plan(plan(6, epsilon=1.0, delta=1e-6, nodes="open"))
@@ -61,7 +61,7 @@ def plot_plan(plan: Plan, *, title: str | None = None) -> go.Figure:
 def plot_depths(frame: pl.DataFrame, *, title: str | None = None) -> go.Figure:
     """The error of each mechanism against the depth of the tree, from a frame of `depth`, `mechanism` and `error`.
 
-    Needs Plotly: `pip install 'opendp-tree[plot]'`.
+    Needs Plotly: `pip install plotly`.
 
     >>> import polars as pl
     >>> from opendp_tree import plot_depths

@@ -48,7 +48,7 @@ def plot_tree(
     have no area. The hover always tells the released figures. The relative error is half the width of a node's
     interval, divided by its estimate. Of more than `max_nodes` nodes, or 400 siblings, the smallest are drawn together.
 
-    Needs Plotly: `pip install 'opendp-tree[plot]'`.
+    Needs Plotly: `pip install plotly`.
 
     >>> from opendp_tree import Tree, TreeRelease, plot_tree
     >>> tree = Tree.from_paths([("north", "a"), ("north", "b"), ("south", "c")])
