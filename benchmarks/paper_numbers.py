@@ -51,8 +51,8 @@ def against_noise() -> None:
     print(
         f"Worst alpha-RMSE of a public tree; epsilon {EPSILON:g}, delta {DELTA:g}. Noise errs most at an empty node, "
         "at any alpha. The paper's is alpha * tau_min of its Algorithm Estimation, corrected: the additive error that "
-        f"it guarantees, but for a chance of {ETA:g} a node, and that it has at every node of an empty tree. Clipped by "
-        "the paper's lemma (half of the budget for each part), no error exceeds the column on the right.\n"
+        f"it guarantees, but for a chance of {ETA:g} a node, and that it has at every node of an empty tree. Clipped "
+        "by the paper's lemma (half of the budget for each part), no error exceeds the column on the right.\n"
     )
     check_the_paper()
     names = [f"the paper's, alpha {alpha:g}" for alpha in ALPHAS]
