@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: help test test-slow test-browser lint demo bench bench-full peers bench-peers clean
+.PHONY: help test test-slow test-browser lint demo bench bench-full peers bench-peers dist clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -44,5 +44,8 @@ bench-peers: $(READY) ## Do the same job with all of them, and write docs/benchm
 	-$(MAKE) peers
 	$(BIN)/python -m benchmarks.peers
 
+dist: ## Build sdist and wheel, install the wheel in a fresh environment, and test it there
+	PYTHON=$(PYTHON) .ci/dist
+
 clean: ## Remove the virtual environments and caches
-	rm -rf $(VENV) .peers .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .peers .mypy_cache .pytest_cache .ruff_cache .hypothesis dist

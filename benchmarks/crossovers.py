@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import opendp.prelude as dp
 
+from benchmarks.paper_numbers import lower_bounds, paper_error
 from benchmarks.planner_grid import Setting, measure
 from benchmarks.timing import print_table, write_lines
 from benchmarks.worst_case import level_battery, measured_error
@@ -46,11 +47,16 @@ def against_depth() -> None:
             "pruned Gaussian, open": known["open"].candidate("pruned_gaussian"),
             "partition, open": known["open"].candidate("partition_estimator"),
         }
-        for name, candidate in picked.items():
-            lines.setdefault(name, []).append((depth, candidate.error))
-        bound = known["open"].lower_bound
-        rows.append((depth, *(f"{candidate.error:.3g}" for candidate in picked.values()), f"{bound:.2g}"))
-    print_table(("depth", *lines, "no mechanism below"), rows)
+        errors = {name: candidate.error for name, candidate in picked.items()}
+        errors |= {"the paper's, public": paper_error(depth, **USUAL), **lower_bounds(depth, **USUAL)}
+        for name, error in errors.items():
+            lines.setdefault(name, []).append((depth, error))
+        rows.append((depth, *(f"{error:.3g}" for error in errors.values())))
+    print_table(("depth", *lines), rows)
+    print(
+        "\nThe paper's: alpha * tau_min, which it has on an empty tree. Lower bounds are those of complete binary "
+        "trees: packing, for all mechanisms and for pure ones; and gamma_2, for Gaussian noise."
+    )
     title = "Worst alpha-RMSE against depth, predicted; epsilon 1, delta 1e-6, alpha 0.1"
     write_lines(FOLDER / "error_against_depth.svg", lines, title=title, x="depth")
 

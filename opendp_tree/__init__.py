@@ -4,7 +4,15 @@ from opendp_tree.bounds.factorization import FactorizationBound, factorization_b
 from opendp_tree.bounds.lower_bounds import error_lower_bound, packing_bound
 from opendp_tree.context import FrameContext, FrameQuery, frame_context, register, tree_counts
 from opendp_tree.data.flights import example_flights
-from opendp_tree.error_measures import accuracy, is_accurate, mrmse_alpha, rmse_alpha, smoothed_relative_error
+from opendp_tree.error_measures import (
+    accuracy,
+    is_accurate,
+    l2_error,
+    linf_error,
+    mrmse_alpha,
+    rmse_alpha,
+    smoothed_relative_error,
+)
 from opendp_tree.ledger import BudgetError, Ledger, LedgerError
 from opendp_tree.measurements.above_threshold import make_above_threshold, then_above_threshold
 from opendp_tree.measurements.partition_estimator import make_partition_estimator, then_partition_estimator
@@ -43,6 +51,7 @@ from opendp_tree.pipeline import release_tree
 from opendp_tree.planning.candidate import Candidate
 from opendp_tree.planning.inverse import deepest_tree, smallest_epsilon
 from opendp_tree.planning.methods import Auto, MultiplicativeEstimator, Partition, PrunedDescent, TreeNoise
+from opendp_tree.planning.noise_errors import NoiseErrors, noise_errors
 from opendp_tree.planning.plan import Plan, plan, plan_depths
 from opendp_tree.planning.tree_counts import make_tree_counts, then_tree_counts
 from opendp_tree.plots.level import plot_level
@@ -50,6 +59,7 @@ from opendp_tree.plots.page import write_html
 from opendp_tree.plots.plan import plot_depths, plot_plan
 from opendp_tree.plots.tree import plot_tree
 from opendp_tree.postprocess.consistent import make_consistent, then_consistent
+from opendp_tree.postprocess.linear import LinearCounts, linear_counts
 from opendp_tree.postprocess.ranges import RangeCounts, prefix_counts, range_counts
 from opendp_tree.releases.release import PrivacyStatement, TreeRelease
 from opendp_tree.rows.frame_domain import frame_domain
@@ -76,8 +86,10 @@ __all__ = [
     "Ladder",
     "Ledger",
     "LedgerError",
+    "LinearCounts",
     "MultiplicativeEstimator",
     "NodeClasses",
+    "NoiseErrors",
     "OpenTree",
     "Partition",
     "PartitionPlan",
@@ -99,7 +111,10 @@ __all__ = [
     "frame_context",
     "frame_domain",
     "is_accurate",
+    "l2_error",
     "leaf_domain",
+    "linear_counts",
+    "linf_error",
     "make_above_threshold",
     "make_clipped_estimator",
     "make_consistent",
@@ -120,6 +135,7 @@ __all__ = [
     "mrmse_alpha",
     "multiplicative_threshold",
     "node_domain",
+    "noise_errors",
     "packing_bound",
     "plan",
     "plan_depths",

@@ -13,7 +13,15 @@ from opendp_tree._arguments import check_positive, check_scale
 from opendp_tree._types import Array, Bools, Floats
 from opendp_tree.saturate import LIMIT
 
-__all__ = ["accuracy", "is_accurate", "mrmse_alpha", "rmse_alpha", "smoothed_relative_error"]
+__all__ = [
+    "accuracy",
+    "is_accurate",
+    "l2_error",
+    "linf_error",
+    "mrmse_alpha",
+    "rmse_alpha",
+    "smoothed_relative_error",
+]
 
 
 _LARGEST = 2.0**1000
@@ -139,6 +147,45 @@ def smoothed_relative_error(estimates: npt.ArrayLike, truth: npt.ArrayLike, *, s
     errors, counts = _errors(estimates, truth)
     with np.errstate(over="ignore"):
         return np.asarray(np.mean(errors / np.maximum(counts, least), axis=0))
+
+
+def l2_error(estimates: npt.ArrayLike, truth: npt.ArrayLike) -> float:
+    """The root of the mean square error over all nodes and runs: the paper's l2-squared error, on this input.
+
+    Parameters
+    ----------
+    estimates
+        Of shape (runs, nodes).
+    truth
+        The true counts, of shape (nodes,).
+
+    Examples
+    --------
+    >>> round(l2_error([[103, 7], [88, 9]], [100, 7]), 3)
+    6.265
+    """
+    each = rmse_alpha(estimates, truth)
+    largest = max(float(each.max()), np.finfo(np.float64).tiny)
+    return largest * float(np.sqrt(np.mean((each / largest) ** 2)))
+
+
+def linf_error(estimates: npt.ArrayLike, truth: npt.ArrayLike) -> float:
+    """The mean over the runs of the largest error of any node: the paper's l-infinity error, on this input.
+
+    Parameters
+    ----------
+    estimates
+        Of shape (runs, nodes).
+    truth
+        The true counts, of shape (nodes,).
+
+    Examples
+    --------
+    >>> linf_error([[103, 7], [88, 9]], [100, 7])
+    7.5
+    """
+    errors, _ = _errors(estimates, truth)
+    return float(np.mean(errors.reshape(errors.shape[0], -1).max(axis=1)))
 
 
 def _misses(estimates: npt.ArrayLike, truth: npt.ArrayLike, *, alpha: float, tau: npt.ArrayLike) -> Bools:

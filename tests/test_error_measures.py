@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from opendp_tree import accuracy, is_accurate, mrmse_alpha, rmse_alpha, smoothed_relative_error
+from opendp_tree import (
+    accuracy,
+    is_accurate,
+    l2_error,
+    linf_error,
+    mrmse_alpha,
+    rmse_alpha,
+    smoothed_relative_error,
+)
 from opendp_tree.theorems.clipping import clipped_mrmse
 from tests.error_lemmas import failure_bound, relative_error_bound
 
@@ -136,3 +144,14 @@ def test_thresholds_may_differ_by_node():
 def test_arguments_are_checked(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+@given(results())
+def test_errors_over_all_nodes_are_their_definitions(data):
+    estimates, truth = data
+    errors = np.abs(estimates - truth)
+    square = sum(Fraction(e) ** 2 for e in errors.ravel().tolist()) / errors.size
+    assert Fraction(l2_error(estimates, truth)) ** 2 == pytest.approx(square, rel=1e-12)
+    largest = math.fsum(max(row) for row in errors.tolist()) / len(errors)
+    assert linf_error(estimates, truth) == pytest.approx(largest, rel=1e-12)
+    assert l2_error(estimates, truth) <= mrmse_alpha(estimates, truth) * NEARLY

@@ -40,7 +40,7 @@ def run_demo(options: argparse.Namespace) -> Exit:
 
 def _draw(release: TreeRelease, path: str) -> Exit:
     if find_spec("plotly") is None:
-        print("\nFor a picture: pip install 'opendp-tree[plot]'")
+        print("\nFor a picture: pip install plotly")
         return Exit.OK
     from opendp_tree.plots.page import write_html
     from opendp_tree.plots.tree import plot_tree

@@ -124,7 +124,7 @@ def _check_arguments(options: argparse.Namespace) -> str:
     if len(set(writes)) < len(writes) or set(writes) & set(reads):
         raise CommandError(Exit.USAGE, "a file is named twice. Hint: output, picture, ledger and input must differ")
     if options.plot is not None and find_spec("plotly") is None:
-        raise CommandError(Exit.FAILURE, "--plot needs Plotly. Hint: pip install 'opendp-tree[plot]'")
+        raise CommandError(Exit.FAILURE, "--plot needs Plotly. Hint: pip install plotly")
     form = _output_format(options)
     if options.spreadsheet_safe and form != "csv":
         raise CommandError(Exit.USAGE, "--spreadsheet-safe goes with CSV output. Hint: leave it out")

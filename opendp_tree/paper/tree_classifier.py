@@ -61,10 +61,10 @@ def make_tree_classifier(
 
     Accuracy: if no tree weighs more than `mass`, then in each tree, with probability at least 1 - `eta`, all nodes of
     at least (1 + alpha) * threshold are found above and all of less than (1 - alpha) * threshold are not. This takes
-    alpha * threshold of at least the noise's reach; where that fails an `AccuracyWarning` says by how much, and the
-    privacy still holds. Never, whatever the noise, is a node found above that weighs less than the threshold minus
-    that reach. Leaf counts below 0 are taken as 0, and a node weighs the sum of those. A `mass` below `threshold` finds
-    nothing above, draws nothing and costs nothing.
+    alpha * threshold of at least the noise's reach, and for an `alpha` above 1/2 enough answers "above" for the `mass`;
+    where that fails an `AccuracyWarning` says by how much, and the privacy still holds. Never, whatever the noise, is a
+    node found above that weighs less than the threshold minus that reach. Leaf counts below 0 are taken as 0, and a
+    node weighs the sum of those. A `mass` below `threshold` finds nothing above, draws nothing and costs nothing.
 
     `roots` are the ids of the nodes whose whole subtrees are to be classified, by default the tree's root. None may
     be below another: so no two trees share a leaf, and the forest costs what one tree does.
@@ -168,11 +168,14 @@ def fitting(wanted: Round, *, depth: int) -> Classifier:
 
 def shortfall(wanted: Round, run: Classifier, *, depth: int) -> str | None:
     """What to say if a classification's accuracy is not guaranteed; None if it is."""
-    if run.cutoff == 0 or run.error <= wanted.slack:
+    if run.is_accurate(wanted):
         return None
+    if run.error > wanted.slack:
+        what = f"noise may move a comparison by {run.error}, and alpha allows {float(wanted.slack):.6g}"
+    else:
+        what = f'after {run.cutoff} answers "above" a node of {float(run.left(wanted.mass)):.6g} may be left'
     return (
-        f"accuracy is not guaranteed (privacy is): noise may move a comparison by {run.error}, and alpha allows "
-        f"{float(wanted.slack):.6g} at threshold {float(wanted.threshold):.6g}. For a mass of "
+        f"accuracy is not guaranteed (privacy is): {what} at threshold {float(wanted.threshold):.6g}. For a mass of "
         f"{float(wanted.mass):.6g} a threshold of {classification_threshold(wanted, depth=depth):.6g} suffices"
     )
 

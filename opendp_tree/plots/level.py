@@ -36,7 +36,7 @@ def plot_level(release: TreeRelease, level: int, *, top: int = 40, title: str | 
 
     What shown nodes leave unexplained, "(other)", is drawn in grey and without an interval unless it is certain.
 
-    Needs Plotly: `pip install 'opendp-tree[plot]'`.
+    Needs Plotly: `pip install plotly`.
 
     Parameters
     ----------

@@ -30,7 +30,7 @@ def plot_plan(plan: Plan, *, title: str | None = None) -> go.Figure:
     The best mechanism has the thick line. Named below instead of drawn: those that are not possible, with the reason,
     and those whose error is everywhere more than 100 times the best one's.
 
-    Needs Plotly: `pip install 'opendp-tree[plot]'`.
+    Needs Plotly: `pip install plotly`.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def plot_plan(plan: Plan, *, title: str | None = None) -> go.Figure:
 def plot_depths(frame: pl.DataFrame, *, title: str | None = None) -> go.Figure:
     """The error of each mechanism against the depth of the tree.
 
-    Needs Plotly: `pip install 'opendp-tree[plot]'`.
+    Needs Plotly: `pip install plotly`.
 
     Parameters
     ----------

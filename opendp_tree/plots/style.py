@@ -36,7 +36,7 @@ def graph_objects() -> Any:
     try:
         import plotly.graph_objects as go
     except ImportError:
-        raise ImportError("pictures need Plotly. Hint: pip install 'opendp-tree[plot]'") from None
+        raise ImportError("pictures need Plotly. Hint: pip install plotly") from None
     return go
 
 

@@ -48,7 +48,7 @@ def plot_tree(
     parent are shrunk to fit it, and nodes with estimates of zero or less have no area. The hover always tells the
     released figures. The relative error is half the width of a node's interval, divided by its estimate.
 
-    Needs Plotly: `pip install 'opendp-tree[plot]'`.
+    Needs Plotly: `pip install plotly`.
 
     Parameters
     ----------

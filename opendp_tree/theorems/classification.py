@@ -34,8 +34,8 @@ class Round:
 
     @property
     def slack(self) -> Fraction:
-        """How far a comparison may be off. An alpha above 1/2 is served by 1/2, which promises more."""
-        return min(self.alpha, _HALF) * self.threshold
+        """How far a comparison may be off."""
+        return self.alpha * self.threshold
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,28 @@ class Classifier:
 
     @property
     def error(self) -> int:
-        """How far the whole classification may be off, except with probability eta."""
+        """How far a comparison may be off, except with probability eta."""
         return self.margin + 2 * self.radius
+
+    def left(self, mass: Fraction) -> Fraction:
+        """What a node that is not yet above when the answers "above" run out weighs at most, but for chance eta.
+
+        It is disjoint from the nodes that the answers were about, in a tree of `mass`.
+
+        >>> Classifier(800, 2, scale=8.0, count_scale=4.0, radius=47, margin=62).left(Fraction(1600))
+        Fraction(124, 1)
+        """
+        return mass - self.cutoff * (self.threshold - self.margin)
+
+    def is_accurate(self, wanted: Round) -> bool:
+        """Whether it keeps what its round asks for: no comparison is too far off, and no heavy node is left.
+
+        >>> wanted = Round(*map(Fraction, (900, 0.1, 0.25, 800, 0.5, 1e-6)))
+        >>> classifier(wanted, depth=4).is_accurate(wanted)
+        True
+        """
+        heavy = (1 + wanted.alpha) * wanted.threshold
+        return self.error <= wanted.slack and self.left(wanted.mass) < heavy
 
     def loss(self) -> tuple[Fraction, Interval]:
         """The exact epsilon and delta of one classification of a forest, at distance 1."""
@@ -99,13 +119,16 @@ def classification_delta(q: Real, *, radius: int, cutoff: int) -> Real:
 def classification_cutoff(wanted: Round) -> int:
     """How many disjoint nodes can be above, if no tree weighs more than the mass; 0 if none can.
 
+    Nodes above weigh at least (1 - alpha) * threshold; more than half of the threshold, if the sparse vector is not off
+    by more than that. So the cutoff does not grow beyond what half would give, as alpha goes to 1.
+
     >>> tenth = Fraction(1, 10)
     >>> classification_cutoff(Round(Fraction(250), tenth, tenth, Fraction(100), tenth, tenth))
     2
     """
     if wanted.mass < wanted.threshold:
         return 0
-    return math.floor(wanted.mass / (wanted.threshold - wanted.slack))
+    return math.floor(wanted.mass / ((1 - min(wanted.alpha, _HALF)) * wanted.threshold))
 
 
 def classifier(wanted: Round, *, depth: int) -> Classifier:
@@ -164,7 +187,7 @@ def classification_threshold(wanted: Round, *, depth: int) -> float:
     levels = Interval.of(2 * depth / wanted.eta).ln() * 48
     counts = log_of_counts(wanted.epsilon, wanted.delta) * 6
     largest = max(Fraction(levels.hi), Fraction(counts.hi))
-    return sqrt_up(2 * wanted.mass / (min(wanted.alpha, _HALF) * wanted.epsilon) * largest)
+    return sqrt_up(2 * wanted.mass / (wanted.alpha * wanted.epsilon) * largest)
 
 
 def log_of_counts(epsilon: Fraction, delta: Fraction) -> Interval:

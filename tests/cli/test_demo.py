@@ -13,4 +13,4 @@ def test_the_demo_shows_the_error_next_to_the_truth(tmp_path, capsys):
     if (tmp_path / "flights.html").exists():
         assert f"The picture: {tmp_path / 'flights.html'}" in shown
     else:
-        assert "pip install 'opendp-tree[plot]'" in shown
+        assert "pip install plotly" in shown

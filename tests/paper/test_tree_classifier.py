@@ -1,3 +1,4 @@
+import itertools
 import math
 import warnings
 from fractions import Fraction
@@ -12,9 +13,15 @@ from scipy import stats
 
 from opendp_tree import AccuracyWarning, Tree, leaf_domain, make_tree_classifier, noise
 from opendp_tree.paper.forest import rooted_at, whole
-from opendp_tree.paper.tree_classifier import classify
+from opendp_tree.paper.tree_classifier import classify, shortfall
 from opendp_tree.saturate import LIMIT
-from opendp_tree.theorems.classification import Classifier, Round, classifier
+from opendp_tree.theorems.classification import (
+    Classifier,
+    Round,
+    classification_cutoff,
+    classification_threshold,
+    classifier,
+)
 from tests.goodness_of_fit import FALSE_ALARM
 from tests.privacy.classification_law import Mechanism, forest_law
 from tests.shapes import SHAPES, ancestors, copies, random_tree, spread_counts
@@ -220,11 +227,11 @@ def failures(tree, counts, wanted, run, runs):
 
 
 @pytest.mark.parametrize("name", SHAPES)
-@pytest.mark.parametrize("times", [1, 2, 4])
-def test_all_nodes_are_classified_right_with_the_promised_probability(name, times):
+@pytest.mark.parametrize(("times", "alpha"), [(1, 0.25), (2, 0.25), (4, 0.25), (4, 0.9)])
+def test_all_nodes_are_classified_right_with_the_promised_probability(name, times, alpha):
     """At the smallest threshold that is guaranteed, for masses of one to four times it. False alarm: 1e-9."""
     tree, runs = SHAPES[name], 1000
-    wanted = smallest_guaranteed(times, tree.depth)
+    wanted = smallest_guaranteed(times, tree.depth, alpha)
     counts = heavy_counts(tree, wanted)
     wrong = failures(tree, counts, wanted, classifier(wanted, depth=tree.depth), runs)
     assert stats.binom.sf(wrong - 1, runs, float(wanted.eta)) > FALSE_ALARM
@@ -240,21 +247,21 @@ def test_the_accuracy_test_has_power():
     assert stats.binom.sf(wrong - 1, runs, float(wanted.eta)) < FALSE_ALARM
 
 
-def smallest_guaranteed(times, depth):
+def smallest_guaranteed(times, depth, alpha=0.25):
     """A round at the smallest threshold whose noise reaches no further than alpha allows."""
     low, high = 1, 2**30
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if _guaranteed(_round(middle, times), depth) else (middle, high)
-    return _round(high, times)
+        low, high = (low, middle) if _guaranteed(_round(middle, times, alpha), depth) else (middle, high)
+    return _round(high, times, alpha)
 
 
-def _round(threshold, times):
-    return Round(*map(Fraction, (threshold * times, 0.2, 0.25, threshold, 1.0, 1e-6)))
+def _round(threshold, times, alpha):
+    return Round(*map(Fraction, (threshold * times, 0.2, alpha, threshold, 1.0, 1e-6)))
 
 
 def _guaranteed(wanted, depth):
-    return classifier(wanted, depth=depth).error <= wanted.slack
+    return classifier(wanted, depth=depth).is_accurate(wanted)
 
 
 def heavy_counts(tree, wanted):
@@ -268,20 +275,64 @@ def heavy_counts(tree, wanted):
     return counts
 
 
-def test_the_papers_condition_is_enough_for_ours():
+@pytest.mark.parametrize("alpha", [0.25, 0.5, 0.6, 0.9, 0.99])
+def test_the_papers_condition_is_enough_for_ours(alpha):
     """At the paper's threshold no warning is given, for epsilons up to 1 and masses up to a hundred times it."""
-    from opendp_tree.theorems.classification import classification_threshold
-
     for epsilon in (0.01, 0.1, 1.0):
         for times in (1, 3.5, 100):
             for depth in (1, 20, 10**6):
-                threshold = Fraction(1)
-                for _ in range(60):  # the mass grows with the threshold: a fixed point
-                    wanted = Round(*map(Fraction, (threshold * Fraction(times), 0.1, 0.25, threshold, epsilon, 1e-6)))
-                    threshold = Fraction(math.ceil(classification_threshold(wanted, depth=depth)))
-                wanted = Round(*map(Fraction, (threshold * Fraction(times), 0.1, 0.25, threshold, epsilon, 1e-6)))
-                assert threshold >= classification_threshold(wanted, depth=depth)
-                assert _guaranteed(wanted, depth)
+                for delta in (1e-3, 1e-6, 1e-30):
+                    threshold = Fraction(1)
+                    for _ in range(60):  # the mass grows with the threshold: a fixed point
+                        wanted = _asked(threshold, times, alpha, epsilon, delta)
+                        threshold, before = (
+                            Fraction(math.ceil(classification_threshold(wanted, depth=depth))),
+                            threshold,
+                        )
+                        if threshold == before:
+                            break
+                    wanted = _asked(threshold, times, alpha, epsilon, delta)
+                    assert threshold >= classification_threshold(wanted, depth=depth)
+                    assert _guaranteed(wanted, depth)
+
+
+def _asked(threshold, times, alpha, epsilon, delta):
+    return Round(*map(Fraction, (threshold * Fraction(times), 0.1, alpha, threshold, epsilon, delta)))
+
+
+def extreme(monkeypatch, run, rng):
+    """Noise at the ends of what the proof allows, or 0."""
+    half = run.margin // 2
+    monkeypatch.setattr(noise, "laplace", lambda _, size: rng.choice([-half, 0, half], size))
+    monkeypatch.setattr(noise, "truncated_laplace", lambda _, radius, size: rng.choice([-radius, 0, radius], size))
+
+
+@pytest.mark.parametrize(("alpha", "radius", "margin"), [(0.25, 10, 4), (0.9, 20, 48), (0.9, 1, 60), (0.95, 1, 92)])
+def test_within_its_margin_no_noise_misclassifies(alpha, radius, margin, monkeypatch):
+    """All that `is_accurate` lets through is right on random trees of the whole mass, with the worst of noise."""
+    rng = np.random.default_rng(9)
+    wrong = checked = 0
+    for seed in range(300):
+        tree, times = random_tree(30, seed), int(rng.integers(1, 6))
+        wanted = Round(*map(Fraction, (100 * times, 0.1, alpha, 100, 1.0, 1e-6)))
+        run = Classifier(100, classification_cutoff(wanted), 1.0, 1.0, radius, margin)
+        counts = rng.multinomial(100 * times, rng.dirichlet(np.full(tree.leaf_count, 0.3)))
+        extreme(monkeypatch, run, rng)
+        if run.is_accurate(wanted):
+            checked += 1
+            wrong += failures(tree, counts, wanted, run, runs=20)
+    assert checked > 50
+    assert wrong == 0
+
+
+def test_beyond_its_margin_noise_misclassifies(monkeypatch):
+    """The test above has power: the same trees with noise of ten times the margin."""
+    rng = np.random.default_rng(9)
+    wanted = Round(*map(Fraction, (300, 0.1, 0.25, 100, 1.0, 1e-6)))
+    run = Classifier(100, classification_cutoff(wanted), 1.0, 1.0, radius=10, margin=4)
+    extreme(monkeypatch, Classifier(100, run.cutoff, 1.0, 1.0, radius=10, margin=40), rng)
+    counts = [rng.multinomial(300, rng.dirichlet(np.full(random_tree(30, seed).leaf_count, 0.3))) for seed in range(50)]
+    assert sum(failures(random_tree(30, seed), counts[seed], wanted, run, runs=20) for seed in range(50)) > 0
 
 
 def test_a_threshold_that_is_too_low_warns_with_numbers():
@@ -349,3 +400,23 @@ def test_leaf_counts_below_zero_are_taken_as_zero():
     assert make(np.array([2500, -2500, -9, 0])).above.tolist() == [True, True, False, True, False, False, False]
     assert make(np.array([2500, 0, 2500, -4000])).above.tolist() == [True, True, True, True, False, True, False]
     assert make(np.array([1700, -1700, 1700, 0])).above.tolist() == [True] + [False] * 6
+
+
+def test_answers_that_run_out_leave_a_heavy_node_and_a_warning(monkeypatch):
+    """A leaf of 10 on each of twelve levels uses up all answers, with noise of half the margin; one of 480 is left."""
+    wanted = Round(*map(Fraction, (600, 0.1, 0.95, 100, 1.0, 1e-6)))
+    run = Classifier(100, classification_cutoff(wanted), 1.0, 1.0, radius=0, margin=90)
+    spine = [-1, *range(12)]
+    tree = Tree.from_parents([*spine, *range(1, 13), 0])
+    counts = np.array([10] * 12 + [480])
+    draws = itertools.cycle([45, -45])  # on the queries, on the threshold
+    monkeypatch.setattr(noise, "laplace", lambda _, size: np.full(size, next(draws)))
+    heavy = tree.node_count - 1
+    assert run.cutoff == 12
+    assert heavy not in above(tree, None, counts, run)
+    assert run.error <= wanted.slack
+    assert not run.is_accurate(wanted)
+    assert 'after 12 answers "above" a node of 480' in shortfall(wanted, run, depth=tree.depth)
+    enough = Classifier(100, 45, 1.0, 1.0, radius=0, margin=90)
+    assert enough.is_accurate(wanted)
+    assert heavy in above(tree, None, counts, enough)

@@ -70,3 +70,7 @@ def test_partials_are_opendps():
 
 def test_the_version_is_in_the_changelog():
     assert f"## {ot.__version__}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_the_citation_is_of_this_version():
+    assert f"\nversion: {ot.__version__}\n" in (ROOT / "CITATION.cff").read_text()

@@ -1,9 +1,11 @@
+import math
 from fractions import Fraction
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from opendp_tree import error_lower_bound
 from opendp_tree.theorems.classification import classification_cutoff, classification_threshold, classifier
 from opendp_tree.theorems.estimation import (
     estimation_threshold,
@@ -12,6 +14,7 @@ from opendp_tree.theorems.estimation import (
     ladder_ratio,
     ladder_slack,
 )
+from opendp_tree.theorems.factorization import balanced_gamma_squared
 
 alphas = st.floats(0.05, 0.99).map(Fraction)
 
@@ -87,3 +90,45 @@ def test_thresholds_fall_with_the_budget_and_grow_with_the_depth():
     assert estimation_threshold(**{**usual, "alpha": Fraction(3, 4)}) < here
     assert estimation_threshold(**{**usual, "delta": Fraction(1e-300)}) > here
     assert estimation_threshold(**{**usual, "epsilon": Fraction(10**9)}) > 0
+
+
+def additive(alpha, depth=33, epsilon=Fraction(1), delta=Fraction(1e-6), eta=Fraction(0.01)):
+    """alpha * tau_min: the additive error that the theorem bounds."""
+    return float(alpha) * estimation_threshold(alpha=alpha, epsilon=epsilon, delta=delta, eta=eta, depth=depth)
+
+
+def test_the_additive_error_grows_as_the_third_power_of_one_over_alpha():
+    """27/alpha**3 in the limit, with 48 ln(4d/eta)/epsilon; at most eleven times that for every alpha below 1."""
+    limit = 27 * 48 * math.log(4 * 33 / 0.01)
+    assert additive(Fraction(1, 10**6)) * 1e-18 == pytest.approx(limit, rel=1e-4)
+    for low in (Fraction(1, 10**6), Fraction(1, 10**4)):
+        assert math.log(additive(low) / additive(2 * low), 2) == pytest.approx(3, rel=1e-3)
+    shares = [additive(alpha) * float(alpha) ** 3 / limit for alpha in (Fraction(k, 100) for k in range(1, 100))]
+    assert shares == sorted(shares)
+    assert 1 < shares[0] < shares[-1] < 11
+
+
+@given(alphas, st.integers(5, 40), st.integers(1, 20))
+def test_the_additive_error_grows_with_the_logarithm_of_the_depth(alpha, power, times):
+    """From the depth on at which levels decide, doubling it adds the same, whatever the depth."""
+    step = additive(alpha, depth=2 ** (power + 1)) - additive(alpha, depth=2**power)
+    assert additive(alpha, depth=2 ** (power + times)) - additive(alpha, depth=2**power) == pytest.approx(
+        times * step, rel=1e-6
+    )
+
+
+def test_the_additive_error_falls_as_one_over_epsilon_and_grows_with_the_logarithm_of_one_over_delta():
+    half = Fraction(1, 2)
+    assert additive(half, epsilon=Fraction(1, 100)) == pytest.approx(100 * additive(half), rel=1e-9)
+    low, high, higher = (additive(half, delta=Fraction(1, 10**power)) for power in (100, 200, 300))
+    assert higher - high == pytest.approx(high - low, rel=1e-6)
+
+
+def test_lower_bounds_have_the_slopes_of_their_theorems():
+    """Pure: linear in depth and 1 - alpha. Gaussian: the root of the depth. With a delta: at most log(1/delta)."""
+    pure = [error_lower_bound(depth, epsilon=1.0) for depth in (2**12, 2**13)]
+    assert pure[1] / pure[0] == pytest.approx(2, rel=0.02)
+    assert error_lower_bound(2**12, epsilon=1.0, alpha=0.9) == pytest.approx(0.1 * pure[0], rel=1e-9)
+    gamma = [balanced_gamma_squared(branching=2, depth=depth) for depth in (2**12, 2**14)]
+    assert float(gamma[1] / gamma[0]) == pytest.approx(4, rel=0.01)
+    assert error_lower_bound(2**20, epsilon=1.0, delta=1e-6) < math.log(1e6)
