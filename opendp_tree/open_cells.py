@@ -68,9 +68,10 @@ def cell_keys(counts: SparseCounts, places: Ints, levels: Ints) -> tuple[CellKey
         return CellKeys(tree, levels, meets, words, ()), order
     from opendp_tree.frames.coding import decode
 
-    codes = np.where(np.arange(tree.depth - 1) < levels[:, None], keys.codes[places], -1)
+    codes = np.where(np.arange(len(keys.labels)) < levels[:, None], keys.codes[places], -1)
     order = np.lexsort(codes.T[::-1])
     codes = codes[order]
     meets = np.argmax(codes[1:] != codes[:-1], axis=1)
     columns = tuple(decode(labels, column) for labels, column in zip(keys.labels, codes.T, strict=True))
+    columns += tuple(columns[-1].clear(len(codes)) for _ in range(tree.depth - 1 - len(columns)))  # no key is so deep
     return CellKeys(tree, levels[order], meets, None, columns), order

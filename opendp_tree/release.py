@@ -87,11 +87,17 @@ class TreeRelease:
     """For an open tree: what a node that is not shown holds at most, with the same confidence."""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.tree, (Tree, OpenTree)):
+            raise TypeError(f"tree ({type(self.tree).__name__}) must be a Tree or an OpenTree")
+        if not isinstance(self.nodes, (OpenNodes, type(None))):
+            raise TypeError(f"nodes ({type(self.nodes).__name__}) must be the OpenNodes that a mechanism shows")
         if isinstance(self.tree, OpenTree) != (self.nodes is not None):
             raise ValueError("nodes must be given for an open tree, and for no other")
         size = self.tree.node_count if isinstance(self.tree, Tree) else self.levels.size
         for name in ("estimates", "lower", "upper", "cells", "shown"):
             array = getattr(self, name)
+            if array is not None and not isinstance(array, np.ndarray):
+                raise TypeError(f"{name} ({type(array).__name__}) must be a NumPy array")
             if array is not None and array.shape != (size,):
                 raise ValueError(f"{name} (of shape {array.shape}) must hold one entry for each of the {size} nodes")
 

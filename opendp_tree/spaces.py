@@ -15,6 +15,7 @@ from opendp.mod import AtomDomain, Domain, ExtrinsicDomain, Metric, VectorDomain
 
 from opendp_tree import saturate
 from opendp_tree._opendp import extrinsic_domain
+from opendp_tree.arguments import check_type
 from opendp_tree.occupied import Occupied
 from opendp_tree.open_tree import OpenTree, SparseCounts
 from opendp_tree.theorems.interval import round_up
@@ -236,12 +237,13 @@ def node_vector_domain(tree: Tree) -> Domain:
 
 def is_metric(metric: Metric, constructor: Callable[..., Metric], **options: bool) -> bool:
     """Whether a metric is what an OpenDP constructor makes, in a distance type that loses nothing (f32 would)."""
-    kind = str(metric.distance_type)
+    kind = str(check_type(metric, Metric, name="metric", hint="dp.l1_distance(T='i64')").distance_type)
     return kind in (*_INTEGER_DISTANCES, "f64") and metric == constructor(T=kind, **options)
 
 
 def check_metric(metric: Metric, constructor: Callable[..., Metric], *, name: str = "input_metric") -> None:
     """That `is_metric` holds."""
+    check_type(metric, Metric, name=name, hint=f"{constructor.__name__}()")
     if not is_metric(metric, constructor):
         raise ValueError(f"{name} ({metric}) must be {constructor.__name__}, of an integer type or f64")
 

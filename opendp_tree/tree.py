@@ -11,13 +11,16 @@ import numpy as np
 import numpy.typing as npt
 
 from opendp_tree import saturate
-from opendp_tree.arguments import check_names
+from opendp_tree.arguments import check_names, shortened
 from opendp_tree.occupied import Occupied
 from opendp_tree.tree_arrays import check_parents, node_levels, subtree_ranges
 from opendp_tree.tree_paths import Label, Path, read_paths, tagged_label
 
 Ints = npt.NDArray[np.int64]
 __all__ = ["Label", "Path", "Tree"]
+
+MOST_NODES = 2**28
+"""Of a balanced tree: 2 GB for each of its arrays."""
 
 
 class Tree:
@@ -40,6 +43,9 @@ class Tree:
     def __init__(self, parents: Ints, labels: tuple[Label, ...] | None, names: Iterable[str] | None = None) -> None:
         """Use `Tree.from_parents`, `Tree.from_paths` or `Tree.balanced`, which check what they are given."""
         put = object.__setattr__
+        parents = check_parents(parents)
+        if labels is not None and (not isinstance(labels, tuple) or len(labels) != parents.size):
+            raise TypeError(f"labels must be a tuple of {parents.size}, one for each node. Hint: Tree.from_paths")
         put(self, "parents", _frozen(parents))
         put(self, "labels", labels)
         levels = _frozen(node_levels(parents))
@@ -71,7 +77,7 @@ class Tree:
         >>> Tree.from_parents([-1, 0, 0, 1, 1])
         Tree(nodes=5, leaves=3, depth=3)
         """
-        return cls(check_parents(parents), None)
+        return cls(parents, None)  # type: ignore[arg-type]
 
     @classmethod
     def from_paths(cls, paths: Iterable[Sequence[Label]], *, names: Iterable[str] | None = None) -> Tree:
@@ -96,9 +102,19 @@ class Tree:
         for name, value in (("branching", branching), ("depth", depth)):
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
                 raise ValueError(f"{name} ({value!r}) must be a positive integer")
-        nodes = depth if branching == 1 else (int(branching) ** int(depth) - 1) // (int(branching) - 1)
-        if nodes > 2**31:
-            raise ValueError(f"branching ({branching}) and depth ({depth}) give {nodes} nodes; at most 2**31 fit")
+        nodes, widest = int(depth), 1
+        if branching > 1:  # stops long before a power that is itself too large to be computed
+            nodes = 1
+            for _ in range(int(depth) - 1):
+                widest *= int(branching)
+                nodes += widest
+                if nodes > MOST_NODES:
+                    break
+        if nodes > MOST_NODES:
+            raise ValueError(
+                f"branching ({shortened(branching)}) and depth ({shortened(depth)}) must give at most 2**28 nodes. "
+                "Hint: an OpenTree holds only the keys that occur"
+            )
         return cls((np.arange(nodes, dtype=np.int64) - 1) // branching, None)
 
     @property

@@ -55,7 +55,8 @@ def code_paths(keys: Any, separator: str, count: int) -> tuple[Coded, npt.NDArra
         given = pl.Series([key for key in given.to_list() if type(key) is str and is_text(key)], dtype=pl.String)
     distinct = given.drop_nulls().alias("key").value_counts(name="people")
     parts = distinct["key"].str.strip_prefix(separator).str.strip_suffix(separator).str.split(separator)
-    coded = [code_labels(parts.list.get(level, null_on_oob=True), ends=True) for level in range(count)]
+    deepest = min(count, max(1, parts.list.len().to_numpy().max(initial=1)))
+    coded = [code_labels(parts.list.get(level, null_on_oob=True), ends=True) for level in range(deepest)]
     codes = np.column_stack([codes for codes, _ in coded]), tuple(labels for _, labels in coded)
     return codes, distinct["people"].to_numpy().astype(np.int64)
 

@@ -21,7 +21,8 @@ LENGTH = "length"
 
 @dataclass(frozen=True)
 class Labels:
-    """One column of labels a level; a key ends after `lengths` of them, and null before that is a label."""
+    """One column of labels for each level that a key reaches; a key ends after `lengths` of them, and null before that
+    is a label."""
 
     columns: tuple[pl.Series, ...]
     lengths: Ints
@@ -116,9 +117,10 @@ def _bits(high: Words, low: Words, shift: int, count: int) -> Words:
 
 def _path_labels(given: pl.Series, key: Key) -> Labels:
     parts = given.str.strip_prefix(key.separator).str.strip_suffix(key.separator).str.split(key.separator)
-    columns = tuple(parts.list.get(level, null_on_oob=True) for level in range(key.depth - 1))
-    lengths = parts.list.len().fill_null(1).to_numpy().astype(np.int64)
-    return Labels(columns, np.minimum(lengths, key.depth - 1))
+    lengths = np.minimum(parts.list.len().fill_null(1).to_numpy().astype(np.int64), key.depth - 1)
+    # Levels that no path reaches have no column: of a deep tree there may be hundreds.
+    columns = tuple(parts.list.get(level, null_on_oob=True) for level in range(lengths.max(initial=1)))
+    return Labels(columns, lengths)
 
 
 def _date_labels(given: pl.Series, key: Key) -> tuple[tuple[pl.Series, ...], Bools]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from opendp_tree.arguments import check_integer
+from opendp_tree.arguments import check_integer, check_type
 from opendp_tree.plots.nodes import SEPARATOR
 from opendp_tree.plots.style import (
     INK,
@@ -19,12 +19,11 @@ from opendp_tree.plots.style import (
     shorten,
     wrap,
 )
+from opendp_tree.release import TreeRelease
 from opendp_tree.release_words import cost_words
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
-
-    from opendp_tree.release import TreeRelease
 
 __all__ = ["plot_level"]
 
@@ -46,6 +45,7 @@ def plot_level(release: TreeRelease, level: int, *, top: int = 40, title: str | 
     >>> bars.x, bars.error_x.array
     ((45.0, 15.0), (4.0, 4.0))
     """
+    check_type(release, TreeRelease, name="release", hint="what a mechanism gave")
     go = graph_objects()
     frame = release.to_frame()
     deepest = int(frame["level"].to_numpy().max(initial=0))

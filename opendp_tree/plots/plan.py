@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from opendp_tree.arguments import check_type
+from opendp_tree.planning.plan import Plan
 from opendp_tree.plots.style import DASHES, LINES, as_text, axis, graph_objects, layout
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
     import polars as pl
-
-    from opendp_tree.planning.plan import Plan
 
 __all__ = ["plot_depths", "plot_plan"]
 
@@ -37,6 +37,7 @@ def plot_plan(plan: Plan, *, title: str | None = None) -> go.Figure:
     >>> [line.name for line in figure.data]
     ['partition (best)', 'pruned gaussian', 'pruned laplace']
     """
+    check_type(plan, Plan, name="plan", hint="opendp_tree.plan(...)")
     best, curves = plan.best, plan.curves()
     possible = [each for each in plan.candidates if each.feasible]
     beyond = [each for each in possible if _least(curves, each.name) > TOO_LARGE * best.error]
@@ -69,9 +70,9 @@ def plot_depths(frame: pl.DataFrame, *, title: str | None = None) -> go.Figure:
     >>> [line.name for line in plot_depths(errors).data]
     ['a', 'b']
     """
-    wanted = ("depth", "mechanism", "error")
-    if missing := [name for name in wanted if name not in frame.columns]:
-        raise ValueError(f"frame must have the columns {', '.join(wanted)}; missing: {', '.join(missing)}")
+    from opendp_tree.frames.tables import check_columns
+
+    check_columns(frame, ("depth", "mechanism", "error"), numbers=("depth", "error"))
     return _lines(
         frame,
         "depth",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from opendp_tree.arguments import check_choice, check_integer
+from opendp_tree.arguments import check_choice, check_integer, check_type
 from opendp_tree.plots.nodes import Floats, Nodes, own_area, read_nodes
 from opendp_tree.plots.style import (
     INK,
@@ -21,12 +21,11 @@ from opendp_tree.plots.style import (
     shorten,
     wrap,
 )
+from opendp_tree.release import TreeRelease
 from opendp_tree.release_words import cost_words
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
-
-    from opendp_tree.release import TreeRelease
 
 __all__ = ["plot_tree"]
 
@@ -58,6 +57,7 @@ def plot_tree(
     >>> figure.data[0].labels
     ('All', 'north', 'south', 'a', 'b', 'c')
     """
+    check_type(release, TreeRelease, name="release", hint="what a mechanism gave")
     check_choice(kind, name="kind", choices=("icicle", "treemap", "sunburst"))
     check_integer(max_nodes, name="max_nodes", least=2)
     go = graph_objects()

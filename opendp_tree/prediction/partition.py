@@ -10,6 +10,7 @@ from typing import Literal
 
 import numpy as np
 
+from opendp_tree.arguments import check_integer, check_positive, check_probability
 from opendp_tree.prediction.excess import Floats
 from opendp_tree.prediction.partition_error import MOST_CELLS, Settings, largest_errors, unmarked, worst_mean_square
 from opendp_tree.theorems.interval import exp, geometric_sum, round_up
@@ -68,8 +69,10 @@ def best_partition(
     >>> shape
     PartitionShape(depth=33, threshold=27, radius=22, margin=6)
     """
-    one = Fraction(epsilon) / d_in
-    share = Fraction(delta) / Fraction(geometric_sum(exp(one), d_in).hi)
+    d_in = check_integer(d_in, name="d_in", least=1)
+    check_integer(depth, name="depth", least=1)
+    one = check_positive(epsilon, name="epsilon") / d_in
+    share = check_probability(delta, name="delta") / Fraction(geometric_sum(exp(one), d_in).hi)
     found = plan_partition(
         depth=depth, epsilon=float(one), delta=float(share), alpha=alpha, public=False, count_share=0.0
     )
