@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from fractions import Fraction
 from typing import TypeVar
 
@@ -30,7 +31,9 @@ def check_scale(scale: float, *, name: str = "scale") -> Fraction:
     """A non-negative finite noise scale, exactly."""
     if isinstance(scale, bool) or not isinstance(scale, (int, float, np.integer, np.floating)):
         raise TypeError(f"{name} ({scale!r}) must be a number")
-    plain = float(scale) if isinstance(scale, np.floating) else scale  # a short float cannot be compared with a long one
+    plain = (
+        float(scale) if isinstance(scale, np.floating) else scale
+    )  # a short float cannot be compared with a long one
     if not 0 <= plain <= sys.float_info.max:
         raise ValueError(f"{name} ({shortened(scale)}) must be finite and non-negative")
     return Fraction(float(plain))
@@ -60,6 +63,11 @@ def check_probability(value: float, *, name: str) -> Fraction:
     if not 0 < value < 1:
         raise ValueError(f"{name} ({shortened(value)}) must be above 0 and below 1")
     return Fraction(float(value))
+
+
+def is_zero(value: float) -> bool:
+    """Whether something is the number 0: a delta that was not given."""
+    return not isinstance(value, bool) and isinstance(value, (int, float, np.number)) and value == 0
 
 
 def check_choice(value: str, *, name: str, choices: tuple[str, ...]) -> str:
@@ -108,6 +116,15 @@ def shortened(number: float) -> str:
     if isinstance(number, int) and number.bit_length() > 256:
         return f"an integer of {number.bit_length()} bits"
     return str(number)
+
+
+@contextmanager
+def computable(names: str) -> Iterator[None]:
+    """Refuse arguments that are so extreme that no decimal and no float can hold what is computed from them."""
+    try:
+        yield
+    except ArithmeticError:
+        raise ValueError(f"{names} must be less extreme: what follows from them is beyond all numbers") from None
 
 
 def read_distance(d_in: int | float) -> Fraction:

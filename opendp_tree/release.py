@@ -247,8 +247,10 @@ def _read_statement(described: Mapping[str, Any] | None) -> PrivacyStatement | N
         {key: _read_value(value, name) for key, value in form.part(described, name, dict).items()}
         for name in ("loss", "parameters")
     )
-    if not all(type(value) in (int, float) for value in loss.values()):
-        raise ValueError('"loss" must hold numbers')
+    if not all(type(value) in (int, float) and value >= 0 for value in loss.values()):
+        raise ValueError('"loss" must hold numbers that are not negative')
+    if d_in < 0:
+        raise ValueError('"d_in" must not be negative')
     return PrivacyStatement(mechanism, measure, d_in, loss, parameters, unit)
 
 
@@ -257,4 +259,4 @@ def _read_value(value: Any, name: str) -> Any:
         return form.read_number(value.get("number"), name)
     if type(value) not in (int, float, str, type(None)):
         raise ValueError(f'"{name}" must hold numbers, texts and nulls')
-    return value
+    return form.read_number(value, name) if type(value) is int else value

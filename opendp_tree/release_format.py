@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Mapping
 from datetime import date, datetime
 from typing import Any, NoReturn
@@ -73,7 +74,7 @@ def write_number(value: float) -> int | float | str:
 
 def read_number(value: Any, name: str) -> int | float:
     """A number that `write_number` wrote."""
-    if type(value) in (int, float):
+    if type(value) is float or (type(value) is int and abs(value) <= sys.float_info.max):
         return value  # type: ignore[no-any-return]
     if value in ("inf", "-inf", "nan"):
         return float(value)
@@ -119,6 +120,8 @@ def write_tree(tree: Tree | OpenTree) -> dict[str, Any]:
 def read_tree(described: Mapping[str, Any]) -> Tree | OpenTree:
     """The tree that `write_tree` described."""
     names = tuple(part(described, "names", list))
+    if not all(type(name) is str for name in names):
+        raise ValueError('"names" must be texts')
     kind = part(described, "kind", str)
     if kind != "public":
         numbers = (part(described, name, int) for name in ("depth", "width", "stride"))

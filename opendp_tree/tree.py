@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from opendp_tree import saturate
-from opendp_tree.arguments import check_names, shortened
+from opendp_tree.arguments import check_names, is_text, shortened
 from opendp_tree.occupied import Occupied
 from opendp_tree.tree_arrays import check_parents, node_levels, subtree_ranges
 from opendp_tree.tree_paths import Label, Path, read_paths, tagged_label
@@ -46,6 +46,8 @@ class Tree:
         parents = check_parents(parents)
         if labels is not None and (not isinstance(labels, tuple) or len(labels) != parents.size):
             raise TypeError(f"labels must be a tuple of {parents.size}, one for each node. Hint: Tree.from_paths")
+        if not all(is_text(label) for label in labels or () if isinstance(label, str)):
+            raise ValueError("labels must be texts that can be written as UTF-8. Hint: replace lone surrogates")
         put(self, "parents", _frozen(parents))
         put(self, "labels", labels)
         levels = _frozen(node_levels(parents))

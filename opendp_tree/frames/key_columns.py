@@ -22,7 +22,8 @@ LENGTH = "length"
 @dataclass(frozen=True)
 class Labels:
     """One column of labels for each level that a key reaches; a key ends after `lengths` of them, and null before that
-    is a label."""
+    is a label.
+    """
 
     columns: tuple[pl.Series, ...]
     lengths: Ints

@@ -14,7 +14,7 @@ from opendp.mod import Domain, Measurement, Metric, assert_features
 
 from opendp_tree import noise, saturate
 from opendp_tree._opendp import make_measurement, to_then
-from opendp_tree.arguments import check_integer, check_probability, check_scale, read_distance
+from opendp_tree.arguments import check_integer, check_probability, check_scale, computable, read_distance
 from opendp_tree.spaces import CountSpace, check_metric
 from opendp_tree.theorems.clipping import clipping_delta, clipping_epsilon
 from opendp_tree.theorems.interval import Interval, exp, round_up
@@ -105,10 +105,9 @@ def _radius(q: Interval, depth: int, *, radius: int | None, delta: float | None)
         return check_integer(radius, name="radius", least=0)
     assert delta is not None
     promised = check_probability(delta, name="delta")
-    return check_integer(
-        smallest_radius(lambda reach: clipping_delta(q, radius=reach, d_in=1, depth=depth).hi <= promised),
-        name="radius",
-    )
+    with computable("scale and delta"):
+        found = smallest_radius(lambda reach: clipping_delta(q, radius=reach, d_in=1, depth=depth).hi <= promised)
+    return check_integer(found, name="radius")
 
 
 def _check_estimator(estimator: Measurement, input_domain: Domain, input_metric: Metric) -> None:

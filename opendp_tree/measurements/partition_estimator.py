@@ -148,6 +148,8 @@ class _Setting:
                 nodes=nodes,
             )
             plan = planned.fitted(epsilon=epsilon, delta=share)
+        elif not isinstance(plan, PartitionPlan):
+            raise TypeError(f"plan ({type(plan).__name__}) must be a PartitionPlan. Hint: plan_partition(...)")
         elif plan.shape.depth < tree.depth:
             raise ValueError(f"plan must be for a depth of at least {tree.depth}, found {plan.shape.depth}")
         cap = radius = None

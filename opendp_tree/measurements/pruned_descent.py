@@ -18,7 +18,7 @@ from opendp.mod import Domain, ExtrinsicDomain, Measurement, Metric, assert_feat
 from opendp_tree import noise as noises
 from opendp_tree import saturate
 from opendp_tree._opendp import make_measurement, to_then
-from opendp_tree.arguments import check_choice, check_integer, check_probability, check_scale, read_distance
+from opendp_tree.arguments import check_choice, check_integer, check_probability, check_scale, computable, read_distance
 from opendp_tree.measurements.tree_noise import check_weights, level_scales, one_or_all
 from opendp_tree.open_cells import cell_keys
 from opendp_tree.open_tree import OpenTree, SparseCounts
@@ -142,7 +142,8 @@ def lowest_threshold(noise: str, scale: Fraction, delta: Fraction, d_in: int) ->
             return False
         return noise == "gaussian" or hides_for_a_shift(scale, noise_tail(noise, scale, threshold - 1))
 
-    return smallest_radius(enough)
+    with computable("scale, delta and d_in"):
+        return smallest_radius(enough)
 
 
 def make_pruned_descent(

@@ -12,7 +12,7 @@ from opendp.mod import Domain, Measurement, Metric, assert_features
 
 from opendp_tree import noise, saturate
 from opendp_tree._opendp import make_measurement, to_then
-from opendp_tree.arguments import check_integer, check_probability, check_scale, read_distance
+from opendp_tree.arguments import check_integer, check_probability, check_scale, computable, read_distance
 from opendp_tree.spaces import CountSpace, check_metric
 from opendp_tree.theorems.interval import exp, round_up
 from opendp_tree.theorems.truncated_laplace import (
@@ -166,8 +166,15 @@ def truncated_laplace_radius(scale: float, *, delta: float, d_in: int = 1) -> in
 def _radius(scale: Fraction, delta: Fraction, d_in: int) -> int:
     if scale == 0:
         return 0
-    q = exp(-1 / scale)
-    return smallest_radius(lambda radius: truncated_laplace_delta(q, radius=radius, d_in=d_in).hi <= delta)
+    with computable("scale, delta and d_in"):
+        q = exp(-1 / scale)
+
+        def suffices(radius: int) -> bool:
+            return truncated_laplace_delta(q, radius=radius, d_in=d_in).hi <= delta
+
+        if not suffices(saturate.LIMIT):
+            raise ValueError(f"scale ({float(scale)}) must be smaller: it needs a radius beyond 2**62 - 1")
+        return smallest_radius(suffices)
 
 
 def _space(input_domain: Domain, input_metric: Metric) -> CountSpace:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from opendp_tree.arguments import check_positive
 from opendp_tree.open_tree import OpenTree
 from opendp_tree.planning.budget import EPSILONS, Budget
-from opendp_tree.planning.plan import Plan, plan, plan_for
+from opendp_tree.planning.plan import Plan, check_alpha, plan, plan_for
 from opendp_tree.planning.tree_facts import DEEPEST, TreeFacts
 from opendp_tree.tree import Tree
 
@@ -35,7 +35,7 @@ def smallest_epsilon(
     >>> round(found.budget.epsilon, 3), found.best.name
     (0.566, 'laplace, least squares')
     """
-    wanted = float(check_positive(error, name="error"))
+    wanted, alpha = float(check_positive(error, name="error")), check_alpha(alpha)
     facts = TreeFacts.of(tree_or_depth, nodes=nodes, levels=levels)
 
     def at(epsilon: float) -> Plan:

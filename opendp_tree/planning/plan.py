@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from opendp_tree.arguments import check_choice
+from opendp_tree.arguments import check_choice, check_scale, shortened
 from opendp_tree.open_tree import OpenTree
 from opendp_tree.planning.budget import Budget
 from opendp_tree.planning.candidate import Candidate
@@ -178,7 +178,7 @@ def plan(
     """
     budget = Budget.of(epsilon=epsilon, delta=delta, rho=rho, d_in=d_in)
     check_choice(aim, name="aim", choices=("error", "keys"))
-    return plan_for(TreeFacts.of(tree_or_depth, nodes=nodes, levels=levels), budget, _check_alpha(alpha), aim)
+    return plan_for(TreeFacts.of(tree_or_depth, nodes=nodes, levels=levels), budget, check_alpha(alpha), aim)
 
 
 def plan_depths(
@@ -202,7 +202,7 @@ def plan_depths(
     rows = [
         (depth, each.name, each.error)
         for depth in depths
-        for each in plan_for(TreeFacts.of(depth, nodes=nodes), budget, _check_alpha(alpha), "error").candidates
+        for each in plan_for(TreeFacts.of(depth, nodes=nodes), budget, check_alpha(alpha), "error").candidates
         if each.feasible
     ]
     return record_frame(
@@ -210,9 +210,10 @@ def plan_depths(
     )
 
 
-def _check_alpha(alpha: float) -> float:
-    if isinstance(alpha, bool) or not 0 <= alpha < 1:
-        raise ValueError(f"alpha ({alpha}) must be at least 0 and below 1")
+def check_alpha(alpha: float) -> float:
+    """The relative error that is forgiven."""
+    if check_scale(alpha, name="alpha") >= 1:
+        raise ValueError(f"alpha ({shortened(alpha)}) must be at least 0 and below 1")
     return float(alpha)
 
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from opendp_tree.arguments import check_integer, check_positive, check_probability
+from opendp_tree.arguments import check_choice, check_integer, check_positive, check_probability, check_scale, shortened
 from opendp_tree.prediction.excess import Floats
 from opendp_tree.prediction.partition_error import MOST_CELLS, Settings, largest_errors, unmarked, worst_mean_square
 from opendp_tree.theorems.interval import exp, geometric_sum, round_up
@@ -71,7 +71,7 @@ def best_partition(
     """
     d_in = check_integer(d_in, name="d_in", least=1)
     check_integer(depth, name="depth", least=1)
-    one = check_positive(epsilon, name="epsilon") / d_in
+    one = _check_epsilon(epsilon) / d_in
     share = check_probability(delta, name="delta") / Fraction(geometric_sum(exp(one), d_in).hi)
     found = plan_partition(
         depth=depth, epsilon=float(one), delta=float(share), alpha=alpha, public=False, count_share=0.0
@@ -87,6 +87,13 @@ def best_partition(
         middle = (low + high) / 2
         low, high = (low, middle) if partition_epsilon(Fraction(middle), shape).hi <= one else (middle, high)
     return high, shape
+
+
+def _check_epsilon(epsilon: float) -> Fraction:
+    exact = check_positive(epsilon, name="epsilon")
+    if not 1e-16 <= exact <= 1000:
+        raise ValueError(f"epsilon ({shortened(epsilon)}) must be from 1e-16 to 1000")
+    return exact
 
 
 def unmarked_chance(scale: float, shape: PartitionShape, residuals: Floats) -> Floats:
@@ -210,6 +217,16 @@ def plan_partition(
     >>> plan.shape.radius < plan.shape.threshold < 40, round(plan.error)
     (True, 25)
     """
+    check_integer(depth, name="depth", least=1)
+    check_integer(nodes, name="nodes", least=1)
+    check_integer(most_cells, name="most_cells", least=1)
+    check_choice(aim, name="aim", choices=("rmse", "largest"))
+    for name, value in (("delta", delta), ("alpha", alpha), ("count_share", count_share)):
+        if value is not None and check_scale(value, name=name) >= 1:
+            raise ValueError(f"{name} ({value}) must be below 1")
+    if delta == 0:
+        raise ValueError("delta (0) must be positive")
+    epsilon = float(_check_epsilon(epsilon))
     budget = _Budget(depth, min(epsilon, 50.0), delta, public, count_share)  # beyond, hardly any noise is left to plan
     # Whole numbers make many separate valleys, so the best few of them are followed.
     best: dict[tuple[float, float], tuple[float, Floats]] = {}

@@ -37,7 +37,7 @@ def case_random(seed, case):
     return random.Random(f"{seed}:{case}")
 
 
-class Violation(AssertionError):
+class Violation(AssertionError):  # noqa: N818 - it is what a case did
     """What a case did that none may do."""
 
 

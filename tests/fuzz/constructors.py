@@ -16,13 +16,16 @@ from opendp.mod import OpenDPException, UnknownTypeException
 import opendp_tree as ot
 from tests.fuzz import Violation, case_random, reported
 from tests.fuzz.limits import HANGS, SECONDS, limited
-from tests.fuzz.nonsense import made, nonsense, sensible, spaces
+from tests.fuzz.nonsense import NUMBERS, made, nonsense, sensible
 
 ALLOWED = (TypeError, ValueError, OpenDPException, UnknownTypeException)
 FILES = ("Ledger", "write_html")
 """These read or write a file that they are told, which may not be possible: OSError."""
-PLANS = ("best_partition", "deepest_tree", "smallest_epsilon", "plan_depths")
-"""These plan many times over: a second in all is not promised."""
+SEARCHES = (
+    *("best_partition", "choose_level_weights", "deepest_tree", "smallest_epsilon", "plan_depths"),
+    *("make_multiplicative_estimator", "then_multiplicative_estimator"),
+)
+"""These look at many plans, or make up to 10,000 classifiers: a second in all is not promised."""
 
 
 def fuzz(seed, cases):
@@ -68,7 +71,7 @@ def attempt(name, target, random):
     given, options = arguments(target, random)
     words = f"{name}({', '.join([*map(shown, given), *(f'{key}={shown(value)}' for key, value in options.items())])})"
     try:
-        with warnings.catch_warnings(), limited(words, seconds=HANGS if name in PLANS else SECONDS):
+        with warnings.catch_warnings(), limited(words, seconds=HANGS if name in SEARCHES else SECONDS):
             warnings.simplefilter("ignore", ot.AccuracyWarning)
             found = target(*given, **options)
             if name.startswith("then_") and name != "then_consistent":
@@ -100,8 +103,11 @@ def arguments(target, random):
         optional = parameter.default is not parameter.empty
         if parameter.kind is parameter.VAR_KEYWORD or (optional and random.random() < 0.6):
             continue
-        known = None if random.random() < hostility else sensible(parameter.name, random)
-        value = nonsense(random) if known is None else known
+        value = sensible(parameter.name, random)
+        if value is None or random.random() < hostility:
+            # Where a number belongs, numbers come furthest.
+            number = isinstance(value, (int, float)) and random.random() < 0.7
+            value = random.choice(NUMBERS) if number else nonsense(random)
         if parameter.kind is parameter.VAR_POSITIONAL:
             given += [value, *(nonsense(random) for _ in range(random.randrange(3)))]
         else:

@@ -44,16 +44,35 @@ def collections():
 def arrays():
     return (
         *(np.array([]), np.array([1, 2, 3]), np.array([0, 1, -1]), np.array([1.0, 2.0, math.nan]), np.array(5)),
-        *(np.zeros((2, 2)), np.array(["a", "b"]), np.array([None, 1], dtype=object), np.array([2**63], dtype=np.uint64)),
+        *(
+            np.zeros((2, 2)),
+            np.array(["a", "b"]),
+            np.array([None, 1], dtype=object),
+            np.array([2**63], dtype=np.uint64),
+        ),
         *(np.array([True, False]), np.array([-1, 0, 0]), np.ones(5), np.zeros(5, dtype=np.int64), np.array([1j])),
-        *(np.array([-(2**63), 2**63 - 1]), np.array([1e308, -1e308, math.inf]), np.ma.array([1, 2], mask=[True, False])),
+        *(
+            np.array([-(2**63), 2**63 - 1]),
+            np.array([1e308, -1e308, math.inf]),
+            np.ma.array([1, 2], mask=[True, False]),
+        ),
     )
 
 
 def frames():
     frame = pl.DataFrame({"a": ["x", None, "y"], "b": [1, 2, None], "user": [1, 1, 2]})
     return (
-        *(frame, frame.lazy(), frame.clear(), pl.DataFrame(), frame["a"], pl.col("a"), pl.String, pl.Int64(), pl.lit(1)),
+        *(
+            frame,
+            frame.lazy(),
+            frame.clear(),
+            pl.DataFrame(),
+            frame["a"],
+            pl.col("a"),
+            pl.String,
+            pl.Int64(),
+            pl.lit(1),
+        ),
         pl.DataFrame({"depth": [1, 2], "mechanism": ["laplace"] * 2, "error": [1.0, 2.0]}),
         pl.DataFrame({"^a$": [1], "depth": [None]}),
     )
@@ -61,7 +80,21 @@ def frames():
 
 def others():
     return (
-        *(None, ..., object(), NotImplemented, lambda: 0, len, int, type, ot, Exception("a"), Path("a"), Path("/"), print),
+        *(
+            None,
+            ...,
+            object(),
+            NotImplemented,
+            lambda: 0,
+            len,
+            int,
+            type,
+            ot,
+            Exception("a"),
+            Path("a"),
+            Path("/"),
+            print,
+        ),
         *(date(2020, 1, 1), datetime(2020, 1, 1), time(3), timedelta(1), slice(1), memoryview(b"a")),
     )
 
@@ -73,7 +106,12 @@ def trees():
         *(ot.Tree.balanced(branching=1, depth=50), ot.Tree.from_parents([-1, 0, 0, 1, 1])),
         ot.Tree.from_paths([("a", "x"), ("a", "y"), ("(other)",)], names=["one", "two"]),
         ot.Tree.from_paths([(1, None), (date(2020, 1, 1),), (True,)]),
-        *(ot.OpenTree.columns(["a", "b"]), ot.OpenTree.bits(32, 8), ot.OpenTree.bits(128), ot.OpenTree.paths("/", depth=4)),
+        *(
+            ot.OpenTree.columns(["a", "b"]),
+            ot.OpenTree.bits(32, 8),
+            ot.OpenTree.bits(128),
+            ot.OpenTree.paths("/", depth=4),
+        ),
     )
 
 
@@ -101,7 +139,11 @@ def spaces():
         *(dp.l1_distance(T="i64"), dp.l1_distance(T="f64"), dp.l1_distance(T="f32"), dp.l2_distance(T="f64")),
         *(dp.linf_distance(T="i64"), dp.absolute_distance(T="i64"), dp.discrete_distance()),
         *(dp.symmetric_distance(), dp.hamming_distance(), dp.change_one_distance(), dp.insert_delete_distance()),
-        *(dp.symmetric_id_distance("user"), dp.change_one_id_distance("nowhere"), dp.frame_distance(dp.symmetric_distance())),
+        *(
+            dp.symmetric_id_distance("user"),
+            dp.change_one_id_distance("nowhere"),
+            dp.frame_distance(dp.symmetric_distance()),
+        ),
     )
     measures = (dp.max_divergence(), dp.approximate(dp.max_divergence()), dp.zero_concentrated_divergence())
     return domains, metrics, measures
@@ -144,7 +186,9 @@ def sensible(name, random):
         **dict.fromkeys(("radius", "threshold", "margin", "mass", "mass_bound"), (10, 20, 50)),
         **dict.fromkeys(("column", "unit", "dataset"), ("a", "b", "user")),
         **dict.fromkeys(("frame", "data", "columns"), frames()),
-        **dict.fromkeys(("estimates", "truth", "lower", "upper", "variances"), (np.ones(5), np.array([9, 6, 4, 2, 3.0]))),
+        **dict.fromkeys(
+            ("estimates", "truth", "lower", "upper", "variances"), (np.ones(5), np.array([9, 6, 4, 2, 3.0]))
+        ),
         "input_domain": domains,
         "input_metric": metrics,
         "output_metric": metrics,
