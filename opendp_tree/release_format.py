@@ -75,7 +75,7 @@ def write_number(value: float) -> int | float | str:
 def read_number(value: Any, name: str) -> int | float:
     """A number that `write_number` wrote."""
     if type(value) is float or (type(value) is int and abs(value) <= sys.float_info.max):
-        return value  # type: ignore[no-any-return]
+        return value
     if value in ("inf", "-inf", "nan"):
         return float(value)
     raise ValueError(f'"{name}" must hold numbers, or the texts "inf", "-inf" and "nan"')

@@ -117,11 +117,14 @@ def _bits(high: Words, low: Words, shift: int, count: int) -> Words:
 
 
 def _path_labels(given: pl.Series, key: Key) -> Labels:
-    parts = given.str.strip_prefix(key.separator).str.strip_suffix(key.separator).str.split(key.separator)
-    lengths = np.minimum(parts.list.len().fill_null(1).to_numpy().astype(np.int64), key.depth - 1)
-    # Levels that no path reaches have no column: of a deep tree there may be hundreds.
-    columns = tuple(parts.list.get(level, null_on_oob=True) for level in range(lengths.max(initial=1)))
-    return Labels(columns, lengths)
+    # No further than the tree is deep, and than any path reaches: neither one row of a million separators nor a tree of
+    # a thousand levels may take so much memory for every row.
+    stripped = given.str.strip_prefix(key.separator).str.strip_suffix(key.separator)
+    parts = stripped.str.count_matches(key.separator, literal=True).fill_null(0).to_numpy().astype(np.int64) + 1
+    lengths = np.minimum(parts, key.depth - 1)
+    deepest = int(lengths.max(initial=1))
+    split = stripped.str.splitn(key.separator, deepest + 1).struct.unnest()
+    return Labels(tuple(split.get_columns()[:deepest]), lengths)
 
 
 def _date_labels(given: pl.Series, key: Key) -> tuple[tuple[pl.Series, ...], Bools]:

@@ -30,14 +30,20 @@ class Level:
         """For each node the child with the column's label; -1 where there is none."""
         if self.edges.size == 0:
             return np.full(nodes.size, -1)
-        # What the labels' type cannot hold is none of them.
-        given = column.cast(self.labels.schema["label"], strict=False).alias("label").to_frame()
-        numbers = given.join(self.labels, on="label", how="left", maintain_order="left")["number"].fill_null(-1)
-        known = np.where(column.is_null().to_numpy(), 0, numbers.to_numpy())
+        known = np.where(column.is_null().to_numpy(), 0, self._numbers(column))
         wanted = nodes * (self.labels.height + 1) + known
         place = np.searchsorted(self.edges, wanted).clip(max=self.edges.size - 1)
         found = (nodes >= 0) & (known >= 0) & (self.edges[place] == wanted)
         return np.where(found, self.children[place], -1)
+
+    def _numbers(self, column: pl.Series) -> Ints | int:
+        """The number of each value's label; -1 where there is none."""
+        if self.labels.height == 0:  # null alone: there need be no type that holds labels and the column's values
+            return -1
+        # What the labels' type cannot hold is none of them.
+        given = column.cast(self.labels.schema["label"], strict=False).alias("label").to_frame()
+        numbers = given.join(self.labels, on="label", how="left", maintain_order="left")["number"].fill_null(-1)
+        return numbers.to_numpy()
 
 
 class Lookup:
