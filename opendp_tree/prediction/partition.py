@@ -91,8 +91,8 @@ def best_partition(
 
 def _check_epsilon(epsilon: float) -> Fraction:
     exact = check_positive(epsilon, name="epsilon")
-    if not 1e-16 <= exact <= 1000:
-        raise ValueError(f"epsilon ({shortened(epsilon)}) must be from 1e-16 to 1000")
+    if not 1e-16 <= exact <= 10**6:
+        raise ValueError(f"epsilon ({shortened(epsilon)}) must be from 1e-16 to 1000000")
     return exact
 
 
