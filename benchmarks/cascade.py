@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from opendp_tree.open_tree import OpenTree, SparseCounts
+from opendp_tree.trees.open_tree import OpenTree, SparseCounts
 
 CLASSES = (1, 20, 100, 1_000, 10_000, math.inf)
 

@@ -13,7 +13,7 @@ from scipy import optimize
 
 from benchmarks.timing import best_of, print_table
 from opendp_tree import Tree, make_consistent, noise
-from opendp_tree.least_squares import LeastSquares
+from opendp_tree.trees.least_squares import LeastSquares
 
 NODES = 10_000_000
 ROUNDS = 200

@@ -14,7 +14,7 @@ from benchmarks.cascade import CLASSES, Errors, cascade, counted, gaussian_devia
 from benchmarks.timing import print_table, write_lines
 from opendp_tree import Tree, leaf_domain, make_multiplicative_estimator, noise, plan_partition, saturate
 from opendp_tree.measurements.partition_walk import PartitionWalk
-from opendp_tree.open_tree import SparseCounts
+from opendp_tree.trees.open_tree import SparseCounts
 
 PEOPLE, EPSILON, DELTA = 1_000_000, 1.0, 1e-6
 DEPTHS, ALPHAS = (9, 17, 33, 65, 129), (0.1, 0.5)
@@ -94,6 +94,6 @@ def partition(counts: SparseCounts, alpha: float, aim: str) -> tuple[np.ndarray,
     plan = plan_partition(
         depth=counts.tree.depth, epsilon=EPSILON, delta=DELTA, alpha=alpha, public=False, aim=aim
     ).fitted(epsilon=Fraction(EPSILON), delta=Fraction(DELTA))
-    cells = PartitionWalk(counts.occupied, plan.scale, plan.shape, None).run()
+    cells = PartitionWalk(counts.occupied, plan.scale, plan.shape).run()
     noisy = saturate.add(cells.residuals, noise.laplace(plan.count_scale, cells.residuals.size))
     return cells.places, cells.levels, noisy

@@ -36,10 +36,10 @@ from opendp_tree import (
     noise,
     plan_partition,
 )
-from opendp_tree.least_squares import LeastSquares
+from opendp_tree.measurements.level_noise import laplace_variance
 from opendp_tree.measurements.pruned_descent import Pruning
-from opendp_tree.measurements.tree_noise import laplace_variance
-from opendp_tree.prediction.pruned import worst_pruned_rmse
+from opendp_tree.measurements.pruned_prediction import worst_pruned_rmse
+from opendp_tree.trees.least_squares import LeastSquares
 
 METRIC = dp.l1_distance(T="i64")
 ETA = 0.01

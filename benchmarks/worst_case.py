@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from opendp_tree import Tree
-from opendp_tree.prediction.partition import PartitionPlan
+from opendp_tree.measurements.partition_plan import PartitionPlan
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

@@ -1,32 +1,24 @@
 """Differentially private counts for every node of a hierarchy, as parts for the OpenDP Library."""
 
+from opendp_tree.bounds.factorization import FactorizationBound, factorization_bound, unbiased_error_lower_bound
+from opendp_tree.bounds.lower_bounds import ErrorBounds, error_lower_bound, packing_bound
 from opendp_tree.context import FrameContext, FrameQuery, frame_context, register, tree_counts
 from opendp_tree.data.flights import example_flights
-from opendp_tree.errors import accuracy, is_accurate, mrmse_alpha, rmse_alpha, smoothed_relative_error
-from opendp_tree.frames.spaces import frame_domain
-from opendp_tree.keys import Key
+from opendp_tree.error_measures import accuracy, is_accurate, mrmse_alpha, rmse_alpha, smoothed_relative_error
 from opendp_tree.ledger import BudgetError, Ledger, LedgerError
-from opendp_tree.level_weights import choose_level_weights
 from opendp_tree.measurements.above_threshold import make_above_threshold, then_above_threshold
-from opendp_tree.measurements.clipped_estimator import make_clipped_estimator, then_clipped_estimator
-from opendp_tree.measurements.ladder_estimator import make_ladder_estimator, then_ladder_estimator
-from opendp_tree.measurements.multiplicative_estimator import (
-    make_multiplicative_estimator,
-    multiplicative_threshold,
-    then_multiplicative_estimator,
-)
 from opendp_tree.measurements.partition_estimator import make_partition_estimator, then_partition_estimator
+from opendp_tree.measurements.partition_plan import PartitionPlan, best_partition, plan_partition
 from opendp_tree.measurements.pruned_descent import make_pruned_descent, then_pruned_descent
 from opendp_tree.measurements.sparse_vector import make_sparse_vector, then_sparse_vector
-from opendp_tree.measurements.tree_classifier import (
-    AccuracyWarning,
-    NodeClasses,
-    make_tree_classifier,
-    then_tree_classifier,
+from opendp_tree.measurements.tree_noise import (
+    make_tree_gaussian,
+    make_tree_laplace,
+    then_tree_gaussian,
+    then_tree_laplace,
 )
-from opendp_tree.measurements.tree_gaussian import make_tree_gaussian, then_tree_gaussian
-from opendp_tree.measurements.tree_laplace import make_tree_laplace, then_tree_laplace
 from opendp_tree.measurements.tree_partition import make_tree_partition, then_tree_partition
+from opendp_tree.measurements.tree_sum import make_tree_sum, then_tree_sum
 from opendp_tree.measurements.truncated_laplace import (
     make_truncated_laplace,
     make_truncated_laplace_profile,
@@ -34,28 +26,40 @@ from opendp_tree.measurements.truncated_laplace import (
     then_truncated_laplace_profile,
     truncated_laplace_radius,
 )
-from opendp_tree.open_tree import OpenTree
+from opendp_tree.paper.clipped_estimator import make_clipped_estimator, then_clipped_estimator
+from opendp_tree.paper.ladder_estimator import make_ladder_estimator, then_ladder_estimator
+from opendp_tree.paper.multiplicative_estimator import (
+    make_multiplicative_estimator,
+    multiplicative_threshold,
+    then_multiplicative_estimator,
+)
+from opendp_tree.paper.tree_classifier import (
+    AccuracyWarning,
+    NodeClasses,
+    make_tree_classifier,
+    then_tree_classifier,
+)
 from opendp_tree.pipeline import release_tree
 from opendp_tree.planning.candidate import Candidate
-from opendp_tree.planning.factorization import FactorizationBound, factorization_bound, unbiased_error_lower_bound
 from opendp_tree.planning.inverse import deepest_tree, smallest_epsilon
-from opendp_tree.planning.lower_bounds import ErrorBounds, error_lower_bound, packing_bound
 from opendp_tree.planning.plan import Plan, plan, plan_depths
+from opendp_tree.planning.tree_counts import make_tree_counts, then_tree_counts
 from opendp_tree.plots.level import plot_level
 from opendp_tree.plots.page import write_html
 from opendp_tree.plots.plan import plot_depths, plot_plan
 from opendp_tree.plots.tree import plot_tree
 from opendp_tree.postprocess.consistent import make_consistent, then_consistent
 from opendp_tree.postprocess.ranges import RangeCounts, prefix_counts, range_counts
-from opendp_tree.prediction.partition import PartitionPlan, best_partition, plan_partition
-from opendp_tree.release import PrivacyStatement, TreeRelease
-from opendp_tree.spaces import leaf_domain, node_domain
+from opendp_tree.releases.release import PrivacyStatement, TreeRelease
+from opendp_tree.rows.frame_domain import frame_domain
+from opendp_tree.rows.key import Key
+from opendp_tree.rows.leaf_counts import make_leaf_counts, then_leaf_counts
 from opendp_tree.theorems.classification import Round
 from opendp_tree.theorems.reduction import Ladder
-from opendp_tree.transformations.leaf_counts import make_leaf_counts, then_leaf_counts
-from opendp_tree.transformations.tree_sum import make_tree_sum, then_tree_sum
-from opendp_tree.tree import Tree
-from opendp_tree.tree_counts import make_tree_counts, then_tree_counts
+from opendp_tree.trees.domains import leaf_domain, node_domain
+from opendp_tree.trees.level_weights import choose_level_weights
+from opendp_tree.trees.open_tree import OpenTree
+from opendp_tree.trees.tree import Tree
 
 __version__ = "0.1.0"
 

@@ -14,6 +14,7 @@ from opendp.extras._utilities import to_then
 from opendp.mod import Domain, Function, LazyFrameDomain, Measure, Measurement, Metric, Transformation
 
 __all__ = [
+    "empty_lazyframe",
     "extrinsic_domain",
     "inferred_domain",
     "lazy_query",
@@ -85,6 +86,13 @@ def inferred_domain(frame: Any) -> LazyFrameDomain:
 
     found: LazyFrameDomain = _lazyframe_domain_from_schema(frame.collect_schema())
     return found
+
+
+def empty_lazyframe(domain: Domain) -> Any:
+    """A lazy frame without rows, of the schema that a domain of frames has."""
+    from opendp.domains import _lazyframe_from_domain
+
+    return _lazyframe_from_domain(domain)
 
 
 def lazy_query(frame: Any, space: tuple[Domain, Metric]) -> Any:

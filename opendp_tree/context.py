@@ -8,26 +8,25 @@ from typing import TYPE_CHECKING, Any, Literal
 from opendp.measures import approximate, max_divergence, zero_concentrated_divergence
 from opendp.mod import Measure, Metric, Transformation, assert_features
 
-from opendp_tree.frames.spaces import frame_domain
-from opendp_tree.frames.steps import STEPS, FrameSteps, stable_leaf_counts
-from opendp_tree.keys import Key
 from opendp_tree.measurements.above_threshold import make_above_threshold
-from opendp_tree.measurements.clipped_estimator import make_clipped_estimator
-from opendp_tree.measurements.ladder_estimator import make_ladder_estimator
-from opendp_tree.measurements.multiplicative_estimator import make_multiplicative_estimator
 from opendp_tree.measurements.partition_estimator import make_partition_estimator
 from opendp_tree.measurements.pruned_descent import make_pruned_descent
 from opendp_tree.measurements.sparse_vector import make_sparse_vector
-from opendp_tree.measurements.tree_classifier import make_tree_classifier
-from opendp_tree.measurements.tree_gaussian import make_tree_gaussian
-from opendp_tree.measurements.tree_laplace import make_tree_laplace
+from opendp_tree.measurements.tree_noise import make_tree_gaussian, make_tree_laplace
 from opendp_tree.measurements.tree_partition import make_tree_partition
+from opendp_tree.measurements.tree_sum import make_tree_sum
 from opendp_tree.measurements.truncated_laplace import make_truncated_laplace, make_truncated_laplace_profile
+from opendp_tree.paper.clipped_estimator import make_clipped_estimator
+from opendp_tree.paper.ladder_estimator import make_ladder_estimator
+from opendp_tree.paper.multiplicative_estimator import make_multiplicative_estimator
+from opendp_tree.paper.tree_classifier import make_tree_classifier
 from opendp_tree.pipeline import then_release
-from opendp_tree.spaces import tree_of_leaves
-from opendp_tree.transformations.leaf_counts import make_leaf_counts
-from opendp_tree.transformations.tree_sum import make_tree_sum
-from opendp_tree.tree import Path, Tree
+from opendp_tree.rows.frame_domain import frame_domain
+from opendp_tree.rows.key import Key
+from opendp_tree.rows.leaf_counts import make_leaf_counts
+from opendp_tree.rows.steps import STEPS, FrameSteps, stable_leaf_counts
+from opendp_tree.trees.domains import tree_of_leaves
+from opendp_tree.trees.tree import Path, Tree
 
 if TYPE_CHECKING:
     import polars as pl
@@ -74,9 +73,11 @@ def tree_counts(
 ) -> Query:
     """A query for the counts of all nodes of a hierarchy, within the budget of a Context; `.release()` runs it.
 
-    `query` is what `context.query()` gives, with any stable Polars steps after it, and with OpenDP's truncations if the
-    privacy unit is an identifier; or bound people here, by `rows_per_unit` or `leaves_per_unit`. It may be a query of
-    `dp.Context`, of `frame_context`, or one that has come to leaf counts already, in which case `by` is left out.
+    `query` is what `context.query()` gives, with Polars steps after it: filter, select and with_columns of expressions
+    that are row-wise and never fail, by OpenDP's judgement and by the list in docs/proofs/leaf_counts.md; others are
+    refused by name. If the privacy unit is an identifier, people are bounded by OpenDP's truncations, or here, by
+    `rows_per_unit` or `leaves_per_unit`. The query may be one of `dp.Context`, of `frame_context`, or one that has come
+    to leaf counts already, in which case `by` is left out.
 
     The mechanism is planned for the query's share of the budget and for as many rows as the privacy unit may change.
     The arguments are those of `release_tree`.
@@ -223,8 +224,9 @@ def frame_context(
     """OpenDP's `Context.compositor` for a frame in memory, which is never copied.
 
     OpenDP copies frames in memory each time that they cross into it, some microseconds for every row. Here it accounts
-    for a reference. Polars steps are judged by OpenDP on an empty frame of the same schema and then taken on the data;
-    all values are taken to be nullable. The arguments are OpenDP's; without a split it is a privacy filter.
+    for a reference. Polars steps are judged on an empty frame of the same schema and then taken on the data, with the
+    answers that OpenDP's own Context gives; all values are taken to be nullable. The arguments are OpenDP's; without a
+    split it is a privacy filter.
 
     >>> import opendp.prelude as dp
     >>> import polars as pl

@@ -19,7 +19,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from opendp_tree.files import append, sync_folder
+from opendp_tree._files import append, sync_folder
 
 __all__ = ["BudgetError", "Ledger", "LedgerError"]
 

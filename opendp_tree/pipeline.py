@@ -10,12 +10,12 @@ from opendp.metrics import symmetric_distance, symmetric_id_distance
 from opendp.mod import Domain, Measurement, Metric, Transformation, assert_features
 
 from opendp_tree._opendp import make_function
-from opendp_tree.frames.spaces import frame_domain
-from opendp_tree.keys import Key
-from opendp_tree.release import TreeRelease
-from opendp_tree.transformations.leaf_counts import make_leaf_counts
-from opendp_tree.tree import Path, Tree
-from opendp_tree.tree_counts import make_tree_counts
+from opendp_tree.planning.tree_counts import make_tree_counts
+from opendp_tree.releases.release import TreeRelease
+from opendp_tree.rows.frame_domain import frame_domain
+from opendp_tree.rows.key import Key
+from opendp_tree.rows.leaf_counts import make_leaf_counts
+from opendp_tree.trees.tree import Path, Tree
 
 if TYPE_CHECKING:
     import polars as pl

@@ -7,7 +7,7 @@ import sys
 from fractions import Fraction
 from pathlib import Path
 
-from opendp_tree.files import PendingFile
+from opendp_tree._files import PendingFile
 from opendp_tree.ledger import BudgetError, Ledger
 
 TOTAL, COST = {"epsilon": "60"}, {"epsilon": "1"}

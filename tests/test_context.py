@@ -50,9 +50,9 @@ def test_the_context_solves_for_the_scale(context):
 def test_queryables_live_in_a_context(context):
     asked = context.query().sparse_vector(threshold=500, monotonic=True).release()
     assert asked(0) is True
-    assert len(context.query().tree_sum().laplace().release()) == 7
+    assert len(context.query().tree_sum(carrier="vector").laplace().release()) == 7
     with pytest.raises(ValueError, match=r"exhausted|consumed|budget|allocated"):
-        context.query().tree_sum().laplace().release()
+        context.query().tree_sum(carrier="vector").laplace().release()
 
 
 def test_filters_and_odometers_account(context):
@@ -137,6 +137,21 @@ def test_a_release_is_a_measurement_like_any_other():
     queryable = odometer(VISITS)
     assert queryable(counts).estimates.size == 3
     assert queryable.privacy_loss(1) == counts.map(1)
+
+
+def test_steps_that_see_other_rows_or_fail_are_refused_by_both_contexts_and_cost_nothing():
+    codes = pl.col("user").cut([1.0]).to_physical().alias("country")
+    for context in contexts(PERSON, PAIR, split_evenly_over=1):
+        refused = [
+            context.query().filter((pl.col("country") == "be").replace_strict({False: True})),
+            context.query().with_columns(codes),
+            context.query().truncate_per_group(1, None, "first"),
+            context.query().filter(pl.int_range(pl.len()).over("user") < 1),
+        ]
+        for query in refused:
+            with pytest.raises(ValueError, match="must be row-wise and never fail"):
+                tree_counts(query, by="country")
+        assert tree_counts(context.query().truncate_per_group(1), by="country").release() is not None
 
 
 def test_tree_counts_becomes_a_method_of_all_queries():

@@ -8,8 +8,8 @@ import opendp.prelude as dp
 import pytest
 
 from opendp_tree import Tree, leaf_domain, make_multiplicative_estimator
-from opendp_tree.forest import LevelOrder
-from opendp_tree.measurements.ladder_estimator import reduce_to_classes
+from opendp_tree.paper.forest import LevelOrder
+from opendp_tree.paper.ladder_estimator import reduce_to_classes
 from opendp_tree.theorems.classification import (
     Classifier,
     Round,

@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from opendp_tree.files import PendingFile
+from opendp_tree._files import PendingFile
 
 
 def test_a_file_takes_its_place_only_when_complete(tmp_path):

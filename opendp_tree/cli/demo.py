@@ -9,10 +9,10 @@ from opendp_tree.cli.parser import float_below
 from opendp_tree.cli.plan import describe_plan
 from opendp_tree.cli.terminal import Exit, table
 from opendp_tree.data.flights import example_flights
-from opendp_tree.keys import Key
 from opendp_tree.pipeline import release_tree
 from opendp_tree.planning.plan import plan
-from opendp_tree.release import TreeRelease
+from opendp_tree.releases.release import TreeRelease
+from opendp_tree.rows.key import Key
 
 __all__ = ["run_demo"]
 
@@ -21,7 +21,7 @@ BY = ("origin", "carrier", "dest")
 
 def run_demo(options: argparse.Namespace) -> Exit:
     """Plan, release, compare, draw."""
-    from opendp_tree.frames.tables import error_rows, nested_rows, with_truth
+    from opendp_tree.releases.tables import error_rows, nested_rows, with_truth
 
     flights = example_flights()
     epsilon, delta = float_below(options.epsilon), float_below(options.delta)

@@ -10,15 +10,15 @@ from typing import NoReturn
 
 from opendp_tree.cli.terminal import CommandError, Exit
 from opendp_tree.planning.budget import EPSILONS
+from opendp_tree.planning.tree_counts import METHODS as NAMES
 from opendp_tree.planning.tree_facts import DEEPEST
-from opendp_tree.tree_counts import METHODS as NAMES
 
 __all__ = ["build_parser", "float_below"]
 
 METHODS = {name.replace(", ", "-").replace(" ", "-"): name for name in NAMES}
 """Mechanisms by names that need no quotes."""
-INPUTS = ("parquet", "csv", "ndjson")
-OUTPUTS = (*INPUTS, "json")
+INPUTS = ("parquet", "csv")
+OUTPUTS = (*INPUTS, "ndjson", "json")
 SMALLEST, LARGEST = EPSILONS
 PARTS = ("year", "month", "day", "hour")
 
@@ -125,7 +125,7 @@ def _add_plan(parser: argparse.ArgumentParser) -> None:
 
 def _add_release(parser: argparse.ArgumentParser) -> None:
     parser.description = "Count the rows of a file at every node of a hierarchy, within a privacy budget."
-    parser.add_argument("file", metavar="FILE", help="a Parquet, CSV or NDJSON file, one row a record")
+    parser.add_argument("file", metavar="FILE", help="a Parquet or CSV file, one row a record")
     _add_hierarchy(parser, depth="for --path: levels of the tree, with its root (4)")
     _add_budget(parser)
     parser.add_argument("--method", choices=METHODS, default="auto", help="the mechanism (auto)")
@@ -137,6 +137,9 @@ def _add_release(parser: argparse.ArgumentParser) -> None:
     out = parser.add_argument_group("output")
     out.add_argument("-o", "--output", required=True, metavar="OUT", help=".parquet, .csv, .json, .ndjson, or - (CSV)")
     out.add_argument("--output-format", choices=OUTPUTS, help="whatever the ending of OUT says")
+    out.add_argument(
+        "--spreadsheet-safe", action="store_true", help="in CSV: an apostrophe before labels that would run as formulas"
+    )
     out.add_argument("--plot", metavar="HTML", help="draw the release, too")
     out.add_argument("--quiet", action="store_true", help="show no progress and no summary")
     book = parser.add_argument_group("ledger")

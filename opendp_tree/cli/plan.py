@@ -9,9 +9,9 @@ import math
 from opendp_tree.cli.parser import float_below
 from opendp_tree.cli.source import open_source
 from opendp_tree.cli.terminal import CommandError, Exit, table
-from opendp_tree.open_tree import OpenTree
 from opendp_tree.planning.plan import Plan, plan
-from opendp_tree.tree import Tree
+from opendp_tree.trees.open_tree import OpenTree
+from opendp_tree.trees.tree import Tree
 
 __all__ = ["describe_plan", "run_plan"]
 

@@ -14,15 +14,15 @@ from typing import Any
 from opendp.metrics import symmetric_distance, symmetric_id_distance
 from opendp.mod import Measurement
 
+from opendp_tree._files import PendingFile
 from opendp_tree.cli.parser import METHODS, OUTPUTS, float_below
 from opendp_tree.cli.source import Source, open_source
 from opendp_tree.cli.terminal import CommandError, Exit, Progress, silenced, table
-from opendp_tree.files import PendingFile
-from opendp_tree.frames.spaces import frame_domain
 from opendp_tree.ledger import Ledger
 from opendp_tree.pipeline import then_release, unit_words
-from opendp_tree.release import TreeRelease
-from opendp_tree.transformations.leaf_counts import make_leaf_counts
+from opendp_tree.releases.release import TreeRelease
+from opendp_tree.rows.frame_domain import frame_domain
+from opendp_tree.rows.leaf_counts import make_leaf_counts
 
 __all__ = ["run_release"]
 
@@ -48,7 +48,7 @@ def run_release(options: argparse.Namespace) -> Exit:
         try:
             with silenced():
                 release: TreeRelease = measurement(source.frame)
-            content = _encode(release, form)
+            content = _encode(release, form, options.spreadsheet_safe)
             if output is None:
                 sys.stdout.buffer.write(content)
                 sys.stdout.buffer.flush()
@@ -125,7 +125,10 @@ def _check_arguments(options: argparse.Namespace) -> str:
         raise CommandError(Exit.USAGE, "a file is named twice. Hint: output, picture, ledger and input must differ")
     if options.plot is not None and find_spec("plotly") is None:
         raise CommandError(Exit.FAILURE, "--plot needs Plotly. Hint: pip install 'opendp-tree[plot]'")
-    return _output_format(options)
+    form = _output_format(options)
+    if options.spreadsheet_safe and form != "csv":
+        raise CommandError(Exit.USAGE, "--spreadsheet-safe goes with CSV output. Hint: leave it out")
+    return form
 
 
 def _output_format(options: argparse.Namespace) -> str:
@@ -142,14 +145,14 @@ def _output_format(options: argparse.Namespace) -> str:
 
 def _check_readable(name: str, source: Source) -> None:
     """Read the file once before budget is spent on it."""
-    from opendp_tree.frames.files import FRAME_ERRORS, read_all
+    from opendp_tree.rows.files import FRAME_ERRORS, read_all
 
     try:
         with silenced():
             read_all(source.frame)
     except FRAME_ERRORS:
         raise CommandError(
-            Exit.FAILURE, f"{name} is damaged or not in UTF-8; nothing was spent. Hint: mend it"
+            Exit.FAILURE, f"{name} is damaged, or not quoted as CSV must be; nothing was spent. Hint: mend it"
         ) from None
 
 
@@ -165,12 +168,12 @@ def _note(options: argparse.Namespace, source: Source) -> dict[str, Any]:
     return {"file": Path(options.file).name, "columns": source.key.columns_used, "output": Path(options.output).name}
 
 
-def _encode(release: TreeRelease, form: str) -> bytes:
+def _encode(release: TreeRelease, form: str, spreadsheet_safe: bool) -> bytes:
     if form == "json":
         return release.to_json().encode()
-    from opendp_tree.frames.files import frame_bytes
+    from opendp_tree.rows.files import frame_bytes
 
-    return frame_bytes(release.to_frame(), file_format=form)
+    return frame_bytes(release.to_frame(spreadsheet_safe=spreadsheet_safe), file_format=form)
 
 
 def _draw(release: TreeRelease, path: str) -> None:
@@ -182,7 +185,7 @@ def _draw(release: TreeRelease, path: str) -> None:
 
 def _summary(release: TreeRelease) -> str:
     """What came out, for the terminal."""
-    from opendp_tree.frames.tables import level_rows
+    from opendp_tree.releases.tables import level_rows
 
     names = ("all", *(release.tree.names or ()))
     rows = [

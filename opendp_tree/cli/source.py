@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opendp_tree.cli.terminal import CommandError, Exit, silenced
-from opendp_tree.keys import Key
-from opendp_tree.open_tree import OpenTree
-from opendp_tree.tree import Tree
+from opendp_tree.rows.key import Key
+from opendp_tree.trees.open_tree import OpenTree
+from opendp_tree.trees.tree import Tree
 
 if TYPE_CHECKING:
     import polars as pl
@@ -62,7 +62,7 @@ def open_source(options: argparse.Namespace, *, unit: str | None = None) -> Sour
     key = read_key(options)
     frame = _scan(options.file, options.format, (*key.columns_used, *([unit] if unit else [])))
     if key.kind == "date":
-        from opendp_tree.frames.files import with_times
+        from opendp_tree.rows.files import with_times
 
         frame = with_times(frame, key.columns_used[0], hours="hour" in key.parts)
     if options.nodes == "public" and options.tree is None:
@@ -74,7 +74,7 @@ def open_source(options: argparse.Namespace, *, unit: str | None = None) -> Sour
 
 def _read_tree(options: argparse.Namespace, key: Key, frame: pl.LazyFrame) -> Tree:
     """The public tree that a file lists, one leaf a row."""
-    from opendp_tree.frames.files import FRAME_ERRORS, read_paths
+    from opendp_tree.rows.files import FRAME_ERRORS, read_paths
 
     if key.kind not in ("columns", "path"):
         raise CommandError(Exit.USAGE, "--tree goes with --by or --path. Hint: leave it out")
@@ -94,12 +94,18 @@ def _read_tree(options: argparse.Namespace, key: Key, frame: pl.LazyFrame) -> Tr
 
 def _scan(name: str, given: str | None, columns: tuple[str, ...]) -> pl.LazyFrame:
     """A file with the columns, or a failure that says what is wrong."""
-    from opendp_tree.frames.files import FORMATS, FRAME_ERRORS, file_format, scan_file
+    from opendp_tree.rows.files import FORMATS, FRAME_ERRORS, file_format, scan_file
 
     path = Path(name)
     if not path.is_file():
         raise CommandError(Exit.FAILURE, f"there is no file {name}. Hint: check the name")
     form = given or file_format(path)
+    if form is None and path.suffix.lower() in (".ndjson", ".jsonl"):
+        raise CommandError(
+            Exit.USAGE,
+            f"{name}: NDJSON is not read, because one line can decide whether the others can be. "
+            "Hint: convert it to Parquet",
+        )
     if form is None:
         raise CommandError(Exit.USAGE, f"{name} has an unknown ending. Hint: --format, or one of {' '.join(FORMATS)}")
     if path.stat().st_size == 0:
@@ -109,9 +115,7 @@ def _scan(name: str, given: str | None, columns: tuple[str, ...]) -> pl.LazyFram
             frame = scan_file(path, file_format=form)
             found = frame.collect_schema().names()
     except FRAME_ERRORS:
-        raise CommandError(
-            Exit.FAILURE, f"{name} cannot be read as {form}, in UTF-8. Hint: --format, or convert it"
-        ) from None
+        raise CommandError(Exit.FAILURE, f"{name} cannot be read as {form}. Hint: --format, or convert it") from None
     for column in columns:
         if column not in found:
             # Which columns there are is not said: without a heading, they would be the first row.

@@ -8,10 +8,10 @@ from opendp.measures import max_divergence
 from opendp.metrics import linf_distance
 from opendp.mod import Domain, Measurement, Metric, assert_features
 
+from opendp_tree._arguments import read_distance
 from opendp_tree._opendp import make_measurement, to_then
-from opendp_tree.arguments import read_distance
 from opendp_tree.measurements.sparse_vector import Calibration, SparseVector
-from opendp_tree.spaces import CountSpace, check_metric, is_metric
+from opendp_tree.trees.domains import CountSpace, check_metric, is_metric
 
 __all__ = ["make_above_threshold", "then_above_threshold"]
 
@@ -31,6 +31,25 @@ def make_above_threshold(
     Pure `max_divergence()` from `linf_distance`, with the loss of `make_sparse_vector` at a sensitivity of `d_in`;
     `linf_distance(monotonic=True)` halves what the answers "above" cost. Proof: docs/proofs/sparse_vector.md.
 
+    Parameters
+    ----------
+    input_domain
+        A vector of integers, or arrays by `leaf_domain` or `node_domain`.
+    input_metric
+        `linf_distance`; with `monotonic=True` if all entries move the same way between neighbours.
+    scale
+        Of the noise on the threshold. A scale of 0 adds no noise and promises nothing.
+    threshold
+        What entries are compared with.
+    cutoff
+        How many answers "above" are given at most; 1, the least that tells anything.
+    query_scale
+        Of the noise on each entry; by default the one that gives the least error for `scale`.
+    threshold_noise
+        "once" draws the threshold's noise once, which is better; "refreshed" draws it anew after each "above".
+
+    Examples
+    --------
     >>> import opendp.prelude as dp
     >>> dp.enable_features("contrib")
     >>> space = dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64", monotonic=True)

@@ -14,23 +14,21 @@ from opendp.metrics import l1_distance
 from opendp.mod import Domain, Measurement, Metric, assert_features
 
 from opendp_tree import noise, saturate
+from opendp_tree._arguments import check_choice, check_integer, check_probability, check_scale, read_distance
 from opendp_tree._opendp import make_measurement, to_then
-from opendp_tree.arguments import check_choice, check_integer, check_probability, check_scale, read_distance
+from opendp_tree.measurements.cell_intervals import noise_bounds, residual_bounds
+from opendp_tree.measurements.partition_plan import PartitionPlan, plan_partition
 from opendp_tree.measurements.partition_walk import Cells, PartitionWalk
 from opendp_tree.measurements.tree_partition import partition_group_delta
-from opendp_tree.measurements.truncated_laplace import truncated_laplace_radius
-from opendp_tree.occupied import Occupied
-from opendp_tree.open_cells import cell_keys
-from opendp_tree.open_nodes import OpenNodes
-from opendp_tree.open_tree import OpenTree, SparseCounts
-from opendp_tree.postprocess.cell_intervals import noise_bounds, residual_bounds
-from opendp_tree.prediction.partition import PartitionPlan, plan_partition
-from opendp_tree.release import PrivacyStatement, TreeRelease
-from opendp_tree.spaces import check_metric, read_occupied
-from opendp_tree.theorems.interval import Interval, exp, round_up
-from opendp_tree.theorems.tree_partition import capping_delta, partition_epsilon
-from opendp_tree.theorems.truncated_laplace import smallest_radius, truncated_laplace_delta
-from opendp_tree.tree import Tree
+from opendp_tree.releases.release import PrivacyStatement, TreeRelease
+from opendp_tree.theorems.interval import Interval, round_up
+from opendp_tree.theorems.tree_partition import partition_epsilon
+from opendp_tree.trees.domains import check_metric, read_occupied
+from opendp_tree.trees.occupied import Occupied
+from opendp_tree.trees.open_cells import cell_keys
+from opendp_tree.trees.open_nodes import OpenNodes
+from opendp_tree.trees.open_tree import OpenTree, SparseCounts
+from opendp_tree.trees.tree import Tree
 
 __all__ = ["make_partition_estimator", "then_partition_estimator"]
 
@@ -49,7 +47,6 @@ def make_partition_estimator(
     confidence: float = 0.95,
     aim: Literal["rmse", "largest"] = "rmse",
     nodes: int = 10**6,
-    people: int | None = None,
     plan: PartitionPlan | None = None,
 ) -> Measurement:
     """Estimates and intervals for every node of a tree, from its private partition and noisy counts of the cells.
@@ -62,9 +59,8 @@ def make_partition_estimator(
     largest alpha-error to be expected over `nodes` nodes (`aim="largest"`); or give a `plan`. Nothing needs to be known
     of an `OpenTree` but its depth; only nodes with a cell at or below them are in its release.
 
-    Intervals hold with `confidence`, node by node. Given `people`, a public bound on the number of people in any
-    input, they hold always: tokens are capped and counts get truncated noise, both within delta. If there are more
-    people than that, the promise of privacy is void, so do not guess it from the data.
+    Intervals hold with `confidence`, node by node, for the sums of the leaf counts; one below 0 is taken as 0, here
+    and in what the intervals speak of.
 
     Gives a `TreeRelease`. The cost is that of sorting the leaves that hold people.
 
@@ -85,21 +81,19 @@ def make_partition_estimator(
     budget = check_scale(epsilon, name="epsilon"), check_probability(delta, name="delta")
     check_probability(confidence, name="confidence")
     if confidence > 1 - 1e-9:
-        raise ValueError(f"confidence ({confidence}) must be at most 1 - 1e-9. Hint: people= gives certainty")
+        raise ValueError(f"confidence ({confidence}) must be at most 1 - 1e-9")
     check_choice(aim, name="aim", choices=("rmse", "largest"))
     check_integer(nodes, name="nodes", least=1)
     if not 0 <= alpha < 1:
         raise ValueError(f"alpha ({alpha}) must be at least 0 and below 1")
-    if people is not None:
-        check_integer(people, name="people", least=1)
     if budget[0] == 0:
         raise ValueError("epsilon (0) must be positive")
-    setting = _Setting.of(found, budget, alpha, confidence, aim, nodes, people, plan)
+    setting = _Setting.of(found, budget, alpha, confidence, aim, nodes, plan)
 
     def function(data: Any) -> TreeRelease:
         counts = read(data)
         occupied = counts.occupied if isinstance(counts, SparseCounts) else counts
-        cells = PartitionWalk(occupied, setting.plan.scale, setting.plan.shape, setting.cap).run()
+        cells = PartitionWalk(occupied, setting.plan.scale, setting.plan.shape).run()
         noisy = setting.noisy(cells.residuals)
         if isinstance(counts, SparseCounts):
             return setting.open_release(counts, cells, noisy)
@@ -118,9 +112,6 @@ class _Setting:
     tree: Tree | OpenTree
     plan: PartitionPlan
     confidence: float
-    people: int | None
-    cap: int | None
-    count_radius: int | None
 
     @classmethod
     def of(
@@ -131,34 +122,25 @@ class _Setting:
         confidence: float,
         aim: Literal["rmse", "largest"],
         nodes: int,
-        people: int | None,
         plan: PartitionPlan | None,
     ) -> _Setting:
         epsilon, delta = budget
-        # Capped tokens and truncated counts get a tenth of delta each.
-        share = delta if people is None else delta * 8 / 10
         if plan is None:
             planned = plan_partition(
                 depth=tree.depth,
                 epsilon=float(epsilon),
-                delta=float(share),
+                delta=float(delta),
                 alpha=alpha,
                 public=isinstance(tree, Tree),
                 aim=aim,
                 nodes=nodes,
             )
-            plan = planned.fitted(epsilon=epsilon, delta=share)
+            plan = planned.fitted(epsilon=epsilon, delta=delta)
         elif not isinstance(plan, PartitionPlan):
             raise TypeError(f"plan ({type(plan).__name__}) must be a PartitionPlan. Hint: plan_partition(...)")
         elif plan.shape.depth < tree.depth:
             raise ValueError(f"plan must be for a depth of at least {tree.depth}, found {plan.shape.depth}")
-        cap = radius = None
-        if people is not None:
-            cap, radius = (
-                _cap(plan, people, delta / 10),
-                truncated_laplace_radius(plan.count_scale, delta=float(delta / 10)),
-            )
-        setting = cls(tree, plan, 1.0 if people is not None else float(confidence), people, cap, radius)
+        setting = cls(tree, plan, float(confidence))
         spent = setting.privacy_map(1)
         if spent[0] > epsilon or spent[1] > delta:
             raise ValueError(
@@ -173,24 +155,12 @@ class _Setting:
             return 0.0, 0.0
         scale, count_scale = Fraction(self.plan.scale), Fraction(self.plan.count_scale)
         epsilon = partition_epsilon(scale, self.plan.shape)
-        added = None
-        if self.cap is not None and self.people is not None:
-            q, ratio = exp(-1 / scale), epsilon.exp()
-            added = capping_delta(q, ratio, self.plan.shape, people=self.people, cap=self.cap)
-        delta = Fraction(partition_group_delta(scale, self.plan.shape, people, added=added))
-        lost: Fraction | Interval = delta
-        if self.count_radius is not None:
-            lost = truncated_laplace_delta(exp(-1 / count_scale), radius=self.count_radius, d_in=people) + Interval.of(
-                delta
-            )
-        return round_up((epsilon + Interval.of(1 / count_scale)) * people), min(1.0, round_up(lost))
+        delta = partition_group_delta(scale, self.plan.shape, people)
+        return round_up((epsilon + Interval.of(1 / count_scale)) * people), delta
 
     def noisy(self, residuals: Ints) -> Ints:
         """The cells' counts with noise."""
-        scale = self.plan.count_scale
-        if self.count_radius is None:
-            return saturate.add(residuals, noise.laplace(scale, residuals.size))
-        return saturate.add(residuals, noise.truncated_laplace(scale, self.count_radius, residuals.size))
+        return saturate.add(residuals, noise.laplace(self.plan.count_scale, residuals.size))
 
     def public_release(self, occupied: Occupied, cells: Cells, noisy: Ints) -> TreeRelease:
         """Estimates for all nodes by id."""
@@ -236,13 +206,9 @@ class _Setting:
     def _interval(self, held: Floats, number: Ints, is_cell: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
         plan, miss = self.plan, 1 - self.confidence
         least = number * float(plan.shape.doubt)
-        if self.cap is not None:
-            bounds = noise_bounds(number, plan.count_scale, self.count_radius, 0.0)
-            beyond: Floats = np.full(held.size, float(plan.shape.threshold + self.cap - 1))
-        else:
-            # A quarter for each side of the noise, and half for the people outside cells.
-            bounds = noise_bounds(number, plan.count_scale, None, miss / 4)
-            beyond = residual_bounds(held + bounds, plan.scale, plan.shape, miss / 2)
+        # A quarter for each side of the noise, and half for the people outside cells.
+        bounds = noise_bounds(number, plan.count_scale, miss / 4)
+        beyond = residual_bounds(held + bounds, plan.scale, plan.shape, miss / 2)
         # Floats do not hold all integers beyond 2**53: outward by more than all roundings.
         slack = np.where(np.abs(held) > 2**52, np.abs(held) * 2.0**-50, 0.0)
         lower = np.maximum(held - bounds - slack, least)
@@ -263,21 +229,6 @@ class _Setting:
                 "margin": shape.margin,
                 "depth": shape.depth,
                 "count_scale": self.plan.count_scale,
-                "count_radius": self.count_radius,
-                "people": self.people,
-                "cap": self.cap,
                 "fill": self.plan.fill,
             },
         )
-
-
-def _cap(plan: PartitionPlan, people: int, delta: Fraction) -> int:
-    """The least cap on tokens that costs at most `delta`, and that single tests cannot notice."""
-    scale = Fraction(plan.scale)
-    q, ratio = exp(-1 / scale), partition_epsilon(scale, plan.shape).exp()
-    least = max(1, plan.shape.radius - plan.shape.margin)
-
-    def suffices(cap: int) -> bool:
-        return cap >= least and capping_delta(q, ratio, plan.shape, people=people, cap=cap).hi <= delta
-
-    return smallest_radius(suffices)

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from opendp_tree import noise, saturate
-from opendp_tree.occupied import Occupied
 from opendp_tree.theorems.tree_partition import PartitionShape
+from opendp_tree.trees.occupied import Occupied
 
 Ints = npt.NDArray[np.int64]
 
@@ -38,9 +38,9 @@ class PartitionWalk:
     stands for the chain of nodes from `base`, where it was formed, up to where it merges.
     """
 
-    def __init__(self, occupied: Occupied, scale: float, shape: PartitionShape, cap: int | None) -> None:
+    def __init__(self, occupied: Occupied, scale: float, shape: PartitionShape) -> None:
         size = occupied.counts.size
-        self._scale, self._shape, self._cap = scale, shape, cap
+        self._scale, self._shape = scale, shape
         self._meets = occupied.meets
         self._end, self._start = np.arange(size), np.arange(size)
         self._base = occupied.levels.copy()
@@ -108,7 +108,7 @@ class PartitionWalk:
             carriers = self._carriers[groups[high]]
             inherited = self._token[groups[high]]
             fresh = np.flatnonzero(carriers == 0)
-            inherited[fresh] = self._draw_tokens(fresh.size)
+            inherited[fresh] = noise.geometric(self._scale, fresh.size)
             token[high] = inherited
             # At most 2**63 - 1: a residual of at least the carrier level takes off all but the margin of the threshold.
             missing = np.minimum(inherited, saturate.LIMIT) - (residual[high] - shape.threshold)
@@ -119,10 +119,6 @@ class PartitionWalk:
                 self._scale, shape.radius, missing[open_], token_known=True, limit=limit
             )
         return wait, token
-
-    def _draw_tokens(self, size: int) -> Ints:
-        tokens = noise.geometric(self._scale, size)
-        return tokens if self._cap is None else np.minimum(tokens, self._cap)
 
 
 def _deepest_first(meets: Ints) -> Iterator[tuple[int, Ints]]:

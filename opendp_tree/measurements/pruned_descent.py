@@ -17,14 +17,18 @@ from opendp.mod import Domain, ExtrinsicDomain, Measurement, Metric, assert_feat
 
 from opendp_tree import noise as noises
 from opendp_tree import saturate
+from opendp_tree._arguments import (
+    check_choice,
+    check_integer,
+    check_probability,
+    check_scale,
+    computable,
+    read_distance,
+)
 from opendp_tree._opendp import make_measurement, to_then
-from opendp_tree.arguments import check_choice, check_integer, check_probability, check_scale, computable, read_distance
-from opendp_tree.measurements.tree_noise import check_weights, level_scales, one_or_all
-from opendp_tree.open_cells import cell_keys
-from opendp_tree.open_tree import OpenTree, SparseCounts
-from opendp_tree.postprocess.pruned_intervals import PrunedIntervals
-from opendp_tree.release import PrivacyStatement, TreeRelease
-from opendp_tree.spaces import CountSpace, SparseLeafCounts, check_metric, sparse_reader
+from opendp_tree.measurements.level_noise import check_weights, level_scales, one_or_all
+from opendp_tree.measurements.pruned_intervals import PrunedIntervals
+from opendp_tree.releases.release import PrivacyStatement, TreeRelease
 from opendp_tree.theorems.interval import round_up
 from opendp_tree.theorems.pruned_descent import (
     hides_for_a_shift,
@@ -34,7 +38,10 @@ from opendp_tree.theorems.pruned_descent import (
 )
 from opendp_tree.theorems.tree_noise import tree_gaussian_rho
 from opendp_tree.theorems.truncated_laplace import smallest_radius
-from opendp_tree.tree import Tree
+from opendp_tree.trees.domains import CountSpace, SparseLeafCounts, check_metric, sparse_reader
+from opendp_tree.trees.open_cells import cell_keys
+from opendp_tree.trees.open_tree import OpenTree, SparseCounts
+from opendp_tree.trees.tree import Tree
 
 __all__ = ["make_pruned_descent", "then_pruned_descent"]
 
@@ -166,15 +173,38 @@ def make_pruned_descent(
     sum over the levels of 1/scale. "gaussian" noise is `approximate(zero_concentrated_divergence())`: rho is k**2 / 2
     times the sum of 1/scale**2. Proof: docs/proofs/pruned_descent.md.
 
-    Give `threshold`, or give `delta` to get the lowest thresholds whose delta at distance `d_in` is at most that; the
-    map then reports exactly `delta` up to that distance. `weights` are as in `make_tree_laplace`, none of them 0.
-    `input_domain` is as for `make_tree_sum`, or `leaf_domain` of an `OpenTree`.
-
     Of a public tree the release says which nodes are `shown`; the others are estimated as 0. Of an open tree it holds
     none but those. Intervals hold with `confidence`, node by node, if no leaf count is negative: around the noisy count
     of a shown node; from 0 to a little above the threshold for a hidden one. Being shown favours high noise, so that
     counts just above the threshold tend to be too high.
 
+    Parameters
+    ----------
+    input_domain
+        `leaf_domain` of a `Tree` or an `OpenTree`, or a vector of i64 with the tree as an argument.
+    input_metric
+        `l1_distance`, of an integer type or f64.
+    scale
+        Of the noise of a level of weight 1. A scale of 0 adds no noise and promises nothing.
+    tree
+        The tree, where `input_domain` does not carry it.
+    threshold
+        What a noisy count must reach to be shown, on every level. Give this or `delta`.
+    delta
+        Takes the lowest thresholds whose delta at distance `d_in` is at most this; the map then reports exactly
+        `delta` up to that distance.
+    d_in
+        The distance at which `delta` is to hold; 1, one row.
+    noise
+        "laplace", which is better for few levels, or "gaussian", for many.
+    weights
+        One for each level from the root's down, none of them 0: how the privacy loss is shared. By default all
+        weigh 1.
+    confidence
+        The probability with which a node's interval holds its count, node by node; 0.95, as people expect.
+
+    Examples
+    --------
     >>> import opendp.prelude as dp
     >>> from opendp_tree import Tree, leaf_domain
     >>> dp.enable_features("contrib")

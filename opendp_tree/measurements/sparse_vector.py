@@ -15,12 +15,12 @@ from opendp.metrics import absolute_distance, l1_distance
 from opendp.mod import AtomDomain, Domain, Measurement, Metric, Transformation, assert_features
 
 from opendp_tree import noise, saturate
+from opendp_tree._arguments import check_choice, check_integer, check_scale, read_distance
 from opendp_tree._opendp import make_measurement, to_then
-from opendp_tree.arguments import check_choice, check_integer, check_scale, read_distance
-from opendp_tree.spaces import INTEGER_TYPES, CountSpace, is_metric
 from opendp_tree.theorems.interval import round_up
 from opendp_tree.theorems.sparse_vector import sparse_vector_epsilon
-from opendp_tree.tree import Tree
+from opendp_tree.trees.domains import INTEGER_TYPES, CountSpace, is_metric
+from opendp_tree.trees.tree import Tree
 
 __all__ = ["Calibration", "make_sparse_vector", "then_sparse_vector"]
 
@@ -161,10 +161,41 @@ def make_sparse_vector(
     and costs nothing. After `cutoff` answers "above", queries are answered "below" (the paper) or refused; a batch
     that reaches the cutoff is then answered up to that point.
 
-    `monotonic` means that from one neighbour to the other all counts move the same way. Nodes of a tree do at
-    `d_in=1`; of an arbitrary transformation that cannot be checked, so then only node ids are accepted.
     Beyond `d_in`, the map follows by group privacy for leaf counts under `l1_distance`, and is an error elsewhere.
 
+    Parameters
+    ----------
+    input_domain
+        Where queries start: any domain; `leaf_domain(tree)`, or a vector of leaf counts with `tree`, if queries
+        are nodes.
+    input_metric
+        Of that domain; `l1_distance` if queries are nodes.
+    scale
+        Of the noise on the threshold. A scale of 0 adds no noise and promises nothing.
+    threshold
+        What counts are compared with.
+    cutoff
+        How many answers "above" are given at most; 1, the least that tells anything. More cost more.
+    sensitivity
+        How far any one query may move between neighbours; 1, as counts of people do.
+    d_in
+        The distance of neighbours at which queries are checked against `sensitivity`; 1, one row.
+    monotonic
+        Whether from one neighbour to the other all counts move the same way, which halves what "above" costs.
+        Nodes of a tree do at `d_in=1`; of an arbitrary transformation that cannot be checked, so then only
+        nodes are accepted, and the default is False.
+    query_scale
+        Of the noise on each query; by default the one that gives the least error for `scale`.
+    threshold_noise
+        "once" draws the threshold's noise once, which is better; "refreshed" draws it anew after each "above",
+        as Dwork and Roth's Algorithm 2 does.
+    after_cutoff
+        "below" answers all later queries so, as the paper does; "refuse" raises an error.
+    tree
+        The tree whose nodes may be asked for, where `input_domain` does not carry it.
+
+    Examples
+    --------
     >>> import opendp.prelude as dp
     >>> from opendp_tree import Tree, leaf_domain
     >>> dp.enable_features("contrib")

@@ -13,20 +13,20 @@ from opendp.metrics import l1_distance
 from opendp.mod import Domain, Measurement, Metric, assert_features
 
 from opendp_tree import noise
+from opendp_tree._arguments import check_integer, check_scale, read_distance
 from opendp_tree._opendp import make_measurement, to_then
-from opendp_tree.arguments import check_integer, check_scale, read_distance
 from opendp_tree.measurements.partition_walk import PartitionWalk
-from opendp_tree.open_cells import cell_keys
-from opendp_tree.open_tree import SparseCounts
-from opendp_tree.spaces import check_metric, read_occupied
 from opendp_tree.theorems.group_privacy import group_delta
-from opendp_tree.theorems.interval import Interval, exp, round_up
+from opendp_tree.theorems.interval import exp, round_up
 from opendp_tree.theorems.tree_partition import (
     PartitionShape,
     partition_delta,
     partition_epsilon,
 )
-from opendp_tree.tree import Tree
+from opendp_tree.trees.domains import check_metric, read_occupied
+from opendp_tree.trees.open_cells import cell_keys
+from opendp_tree.trees.open_tree import SparseCounts
+from opendp_tree.trees.tree import Tree
 
 __all__ = ["make_tree_partition", "then_tree_partition"]
 
@@ -75,12 +75,14 @@ def make_tree_partition(
         raise ValueError(f"scale ({scale}) must be at most 2**50 to draw tokens")
 
     def function(data: Any) -> Any:
+        from opendp_tree.releases.frame import cell_frame
+
         counts = read(data)
         if isinstance(counts, SparseCounts):
-            cells = PartitionWalk(counts.occupied, float(scale), shape, None).run()
-            return cell_keys(counts, cells.places, cells.levels)[0].to_frame()
+            cells = PartitionWalk(counts.occupied, float(scale), shape).run()
+            return cell_frame(cell_keys(counts, cells.places, cells.levels)[0])
         assert isinstance(found, Tree)
-        cells = PartitionWalk(counts, float(scale), shape, None).run()
+        cells = PartitionWalk(counts, float(scale), shape).run()
         return np.sort(found.ancestors_at(counts.names[cells.places], cells.levels))
 
     return make_measurement(
@@ -115,12 +117,10 @@ def partition_map(scale: Fraction, shape: PartitionShape) -> Callable[[int | flo
     return privacy_map
 
 
-def partition_group_delta(
-    scale: Fraction, shape: PartitionShape, people: int, *, added: Interval | None = None
-) -> float:
-    """Delta at a distance, where each step also loses what is `added`; rounded up, at most 1."""
+def partition_group_delta(scale: Fraction, shape: PartitionShape, people: int) -> float:
+    """Delta at a distance; rounded up, at most 1."""
     epsilon = partition_epsilon(scale, shape)
     if epsilon.hi * people > 10**6:  # the exponential would overflow, for a promise that nobody can use
         return 1.0
     delta = partition_delta(exp(-1 / scale), shape)
-    return min(1.0, round_up(group_delta(delta if added is None else delta + added, ratio=epsilon.exp(), k=people)))
+    return min(1.0, round_up(group_delta(delta, ratio=epsilon.exp(), k=people)))

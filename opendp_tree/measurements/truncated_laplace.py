@@ -11,15 +11,15 @@ from opendp.metrics import absolute_distance, l1_distance
 from opendp.mod import Domain, Measurement, Metric, assert_features
 
 from opendp_tree import noise, saturate
+from opendp_tree._arguments import check_integer, check_probability, check_scale, computable, read_distance
 from opendp_tree._opendp import make_measurement, to_then
-from opendp_tree.arguments import check_integer, check_probability, check_scale, computable, read_distance
-from opendp_tree.spaces import CountSpace, check_metric
 from opendp_tree.theorems.interval import exp, round_up
 from opendp_tree.theorems.truncated_laplace import (
     smallest_radius,
     truncated_laplace_delta,
     truncated_laplace_profile,
 )
+from opendp_tree.trees.domains import CountSpace, check_metric
 
 __all__ = [
     "make_truncated_laplace",
@@ -44,13 +44,27 @@ def make_truncated_laplace(
     `approximate(max_divergence())`: at distance k, epsilon is k/scale and delta is the exact mass of the noise
     above radius - k. Both are tight. Proof: docs/proofs/truncated_laplace.md.
 
-    Give `radius`, or give `delta` to get the smallest radius whose delta at distance `d_in` is at most that. The
-    map then reports exactly `delta` up to that distance, so OpenDP's searches for `scale` can compare.
-
-    `input_domain` is an integer or a vector of integers (or `leaf_domain`, `node_domain`) under `absolute_distance`
-    or `l1_distance`. Counts beyond ±(2**62 - 1) are clamped first, and results that do not fit the integer type become
+    Counts beyond ±(2**62 - 1) are clamped first, and results that do not fit the integer type become
     the nearest that does. A scale of 0 adds no noise and promises nothing. The cost is a few table look-ups a count.
 
+    Parameters
+    ----------
+    input_domain
+        An integer or a vector of integers, or arrays by `leaf_domain` or `node_domain`.
+    input_metric
+        `absolute_distance` for one integer, `l1_distance` for vectors.
+    scale
+        Of the noise. A scale of 0 adds no noise and promises nothing.
+    radius
+        What the noise never exceeds. Give this or `delta`.
+    delta
+        Takes the smallest radius whose delta at distance `d_in` is at most this. The map then reports exactly
+        `delta` up to that distance, so that OpenDP's searches for `scale` can compare.
+    d_in
+        The distance at which `delta` is to hold; 1, one row. After a tree sum it is the tree's depth.
+
+    Examples
+    --------
     >>> import opendp.prelude as dp
     >>> dp.enable_features("contrib")
     >>> space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64")
@@ -102,6 +116,19 @@ def make_truncated_laplace_profile(
     OpenDP composes no profiles: pass it through `make_fix_delta` first. OpenDP asks for the feature
     "honest-but-curious" wherever Python gives a profile. Proof: docs/proofs/truncated_laplace.md.
 
+    Parameters
+    ----------
+    input_domain
+        An integer or a vector of integers, or arrays by `leaf_domain` or `node_domain`.
+    input_metric
+        `absolute_distance` for one integer, `l1_distance` for vectors.
+    scale
+        Of the noise. A scale of 0 adds no noise and promises nothing.
+    radius
+        What the noise never exceeds.
+
+    Examples
+    --------
     >>> import opendp.prelude as dp
     >>> dp.enable_features("contrib", "honest-but-curious")
     >>> space = dp.atom_domain(T="i64"), dp.absolute_distance(T="i64")
@@ -156,6 +183,17 @@ then_truncated_laplace_profile = to_then(make_truncated_laplace_profile)
 def truncated_laplace_radius(scale: float, *, delta: float, d_in: int = 1) -> int:
     """The smallest radius at which truncated Laplace noise of this scale loses at most `delta` at distance `d_in`.
 
+    Parameters
+    ----------
+    scale
+        Of the noise.
+    delta
+        What may be lost.
+    d_in
+        The distance at which it may be lost; 1, one row.
+
+    Examples
+    --------
     >>> truncated_laplace_radius(2.0, delta=1e-9)
     39
     """

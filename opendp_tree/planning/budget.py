@@ -12,7 +12,7 @@ from opendp.combinators import make_approximate, make_fix_delta, make_pureDP_to_
 from opendp.measures import approximate, max_divergence, zero_concentrated_divergence
 from opendp.mod import Measure, Measurement, OpenDPException
 
-from opendp_tree.arguments import check_integer, check_positive, check_probability, is_zero
+from opendp_tree._arguments import check_integer, check_positive, check_probability, is_zero
 from opendp_tree.theorems.interval import exp, geometric_sum, round_up
 
 __all__ = ["Budget", "zcdp_epsilon", "zcdp_rho"]

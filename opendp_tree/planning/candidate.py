@@ -13,8 +13,8 @@ from opendp.mod import Domain, Measurement, Metric
 
 from opendp_tree._opendp import make_function
 from opendp_tree.planning.budget import Budget
-from opendp_tree.release import TreeRelease
-from opendp_tree.tree import Tree
+from opendp_tree.releases.release import TreeRelease
+from opendp_tree.trees.tree import Tree
 
 __all__ = ["Candidate"]
 

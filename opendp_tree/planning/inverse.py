@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from opendp_tree.arguments import check_positive
-from opendp_tree.open_tree import OpenTree
+from opendp_tree._arguments import check_positive
 from opendp_tree.planning.budget import EPSILONS, Budget
 from opendp_tree.planning.plan import Plan, check_alpha, plan, plan_for
 from opendp_tree.planning.tree_facts import DEEPEST, TreeFacts
-from opendp_tree.tree import Tree
+from opendp_tree.trees.open_tree import OpenTree
+from opendp_tree.trees.tree import Tree
 
 __all__ = ["deepest_tree", "smallest_epsilon"]
 

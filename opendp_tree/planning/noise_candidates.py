@@ -9,14 +9,13 @@ import numpy as np
 import numpy.typing as npt
 from opendp.mod import Domain, Measurement, Metric
 
-from opendp_tree.measurements.tree_gaussian import make_tree_gaussian
-from opendp_tree.measurements.tree_laplace import make_tree_laplace
-from opendp_tree.measurements.tree_noise import gaussian_variance, laplace_variance
+from opendp_tree.measurements.excess import laplace_excess, normal_excess
+from opendp_tree.measurements.level_noise import gaussian_variance, laplace_variance
+from opendp_tree.measurements.partition_plan import LARGEST_SCALE
+from opendp_tree.measurements.tree_noise import make_tree_gaussian, make_tree_laplace
 from opendp_tree.planning.budget import Budget
 from opendp_tree.planning.candidate import Candidate, ReleaseOptions
 from opendp_tree.planning.tree_facts import TreeFacts
-from opendp_tree.prediction.excess import laplace_excess, normal_excess
-from opendp_tree.prediction.partition import LARGEST_SCALE
 
 Floats = npt.NDArray[np.float64]
 NEEDS = {"laplace": "public nodes", "gaussian": "public nodes, and delta or rho"}

@@ -11,16 +11,16 @@ import numpy as np
 import numpy.typing as npt
 from opendp.mod import Domain, Measurement, Metric
 
+from opendp_tree.measurements.partition_curve import partition_rmse
+from opendp_tree.measurements.partition_error import MOST_CELLS
 from opendp_tree.measurements.partition_estimator import make_partition_estimator
+from opendp_tree.measurements.partition_plan import LARGEST_SCALE, plan_partition, unmarked_chance
 from opendp_tree.measurements.pruned_descent import make_pruned_descent
+from opendp_tree.measurements.pruned_prediction import pruned_rmse, shown_chance, worst_pruned_rmse
 from opendp_tree.planning.budget import Budget
 from opendp_tree.planning.candidate import Candidate, ReleaseOptions
 from opendp_tree.planning.noise_candidates import base_scale
 from opendp_tree.planning.tree_facts import TreeFacts
-from opendp_tree.prediction.partition import LARGEST_SCALE, plan_partition, unmarked_chance
-from opendp_tree.prediction.partition_curve import partition_rmse
-from opendp_tree.prediction.partition_error import MOST_CELLS
-from opendp_tree.prediction.pruned import pruned_rmse, shown_chance, worst_pruned_rmse
 
 Floats = npt.NDArray[np.float64]
 _SHARES = (0.1, 0.3)  # of delta for the threshold; the rest turns Gaussian noise into epsilon

@@ -11,14 +11,14 @@ import numpy.typing as npt
 from opendp.mod import Domain, Measurement, Metric
 
 from opendp_tree._opendp import make_function
-from opendp_tree.measurements.clipped_estimator import make_clipped_estimator
-from opendp_tree.measurements.multiplicative_estimator import make_multiplicative_estimator, multiplicative_threshold
+from opendp_tree.paper.clipped_estimator import make_clipped_estimator
+from opendp_tree.paper.multiplicative_estimator import make_multiplicative_estimator, multiplicative_threshold
 from opendp_tree.planning.budget import Budget
 from opendp_tree.planning.candidate import Candidate, ReleaseOptions
 from opendp_tree.planning.tree_facts import TreeFacts
-from opendp_tree.release import PrivacyStatement, TreeRelease
-from opendp_tree.spaces import CountSpace
+from opendp_tree.releases.release import PrivacyStatement, TreeRelease
 from opendp_tree.theorems.clipping import clipped_mrmse
+from opendp_tree.trees.domains import CountSpace
 
 Floats = npt.NDArray[np.float64]
 NEEDS = "public nodes, delta above 0, alpha above 0"
@@ -54,9 +54,11 @@ def paper_candidate(facts: TreeFacts, budget: Budget, alpha: float) -> Candidate
         statement = PrivacyStatement("clipped_estimator", "", 1, {}, parameters)
 
         def release(estimates: object) -> TreeRelease:
-            # An estimate is within two radii of the truth, always.
+            # An estimate is within two radii of the truth, always. Floats do not hold all integers beyond 2**53:
+            # outward by more than all roundings.
             found = np.asarray(estimates, dtype=np.float64)
-            return TreeRelease(tree, found, np.maximum(found - 2 * radius, 0), found + 2 * radius, 1.0, statement)
+            reach = 2.0 * radius + np.where(np.abs(found) + radius > 2**51, (np.abs(found) + radius) * 2.0**-50, 0.0)
+            return TreeRelease(tree, found, np.maximum(found - reach, 0), found + reach, 1.0, statement)
 
         return clipped >> make_function(release)
 

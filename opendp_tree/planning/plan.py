@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from opendp_tree.arguments import check_choice, check_scale, shortened
-from opendp_tree.open_tree import OpenTree
+from opendp_tree._arguments import check_choice, check_scale, shortened
+from opendp_tree.bounds.lower_bounds import error_lower_bound
 from opendp_tree.planning.budget import Budget
 from opendp_tree.planning.candidate import Candidate
-from opendp_tree.planning.lower_bounds import error_lower_bound
 from opendp_tree.planning.noise_candidates import noise_candidate
 from opendp_tree.planning.open_candidates import partition_candidate, pruned_candidate
 from opendp_tree.planning.paper_candidate import paper_candidate
 from opendp_tree.planning.tree_facts import TreeFacts
-from opendp_tree.tree import Tree
+from opendp_tree.trees.open_tree import OpenTree
+from opendp_tree.trees.tree import Tree
 
 if TYPE_CHECKING:
     import polars as pl
@@ -85,7 +85,7 @@ class Plan:
         >>> plan(6, epsilon=1.0, delta=1e-6, alpha=0.1, nodes="open").to_frame()["mechanism"].to_list()[0]
         'partition'
         """
-        from opendp_tree.frames.coding import record_frame
+        from opendp_tree.trees.label_codes import record_frame
 
         return record_frame(
             {
@@ -105,7 +105,7 @@ class Plan:
 
         Without `weights`, from 1 to where even the worst mechanism's noise is forgiven.
         """
-        from opendp_tree.frames.coding import record_frame
+        from opendp_tree.trees.label_codes import record_frame
 
         possible = [each for each in self.candidates if each.feasible]
         at = self._weights(possible) if weights is None else np.asarray(weights, dtype=np.float64)
@@ -196,7 +196,7 @@ def plan_depths(
     >>> plan_depths([3, 12], epsilon=1.0, nodes="public").filter(mechanism="laplace")["error"].round(1).to_list()
     [4.2, 17.0]
     """
-    from opendp_tree.frames.coding import record_frame
+    from opendp_tree.trees.label_codes import record_frame
 
     budget = Budget.of(epsilon=epsilon, delta=delta, rho=rho, d_in=d_in)
     rows = [

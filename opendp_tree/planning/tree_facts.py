@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from opendp_tree.arguments import check_choice, check_integer
-from opendp_tree.least_squares import LeastSquares, TreeLayout
-from opendp_tree.level_weights import choose_level_weights, regular_level_weights
-from opendp_tree.open_tree import OpenTree
-from opendp_tree.tree import Tree
+from opendp_tree._arguments import check_choice, check_integer
+from opendp_tree.trees.least_squares import LeastSquares, TreeLayout
+from opendp_tree.trees.level_weights import choose_level_weights, regular_level_weights
+from opendp_tree.trees.open_tree import OpenTree
+from opendp_tree.trees.tree import Tree
 
 Floats = npt.NDArray[np.float64]
 Weights = tuple[float, ...] | None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from opendp_tree.arguments import check_integer, check_type
+from opendp_tree._arguments import check_integer, check_type
 from opendp_tree.plots.nodes import SEPARATOR
 from opendp_tree.plots.style import (
     INK,
@@ -19,8 +19,8 @@ from opendp_tree.plots.style import (
     shorten,
     wrap,
 )
-from opendp_tree.release import TreeRelease
-from opendp_tree.release_words import cost_words
+from opendp_tree.releases.release import TreeRelease
+from opendp_tree.releases.words import cost_words
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from opendp_tree.tree import Tree
+from opendp_tree.trees.tree import Tree
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from opendp_tree.release import TreeRelease
+    from opendp_tree.releases.release import TreeRelease
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -187,7 +187,7 @@ def _label(path: str, parent: str) -> str:
 def _parents(release: TreeRelease, other: Bools) -> Ints:
     """For each row of the frame its parent's row, or -1. Rows "(other)" follow their siblings."""
     if isinstance(release.tree, Tree):
-        from opendp_tree.frames.nodes import public_rows
+        from opendp_tree.releases.frame import public_rows
 
         above = public_rows(release.tree)[0].parents
     else:

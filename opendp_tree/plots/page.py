@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from opendp_tree.arguments import check_type
+from opendp_tree._arguments import check_type
 from opendp_tree.plots.style import FONT, FOOTER, HEAD, INK, QUIET, SOFT_BREAK, foot_height, graph_objects
 
 if TYPE_CHECKING:

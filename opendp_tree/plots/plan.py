@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from opendp_tree.arguments import check_type
+from opendp_tree._arguments import check_type
 from opendp_tree.planning.plan import Plan
 from opendp_tree.plots.style import DASHES, LINES, as_text, axis, graph_objects, layout
 
@@ -70,7 +70,7 @@ def plot_depths(frame: pl.DataFrame, *, title: str | None = None) -> go.Figure:
     >>> [line.name for line in plot_depths(errors).data]
     ['a', 'b']
     """
-    from opendp_tree.frames.tables import check_columns
+    from opendp_tree.releases.tables import check_columns
 
     check_columns(frame, ("depth", "mechanism", "error"), numbers=("depth", "error"))
     return _lines(

@@ -10,14 +10,14 @@ import numpy as np
 import numpy.typing as npt
 from opendp.mod import Function, assert_features
 
+from opendp_tree._arguments import check_choice, check_probability
 from opendp_tree._opendp import make_function
-from opendp_tree.arguments import check_choice, check_probability
-from opendp_tree.least_squares import LeastSquares, check_variances
 from opendp_tree.postprocess.integers import whole_counts
 from opendp_tree.postprocess.nonnegative import nonnegative_descent
-from opendp_tree.release import Fit, PrivacyStatement, TreeRelease
+from opendp_tree.releases.release import Fit, PrivacyStatement, TreeRelease
 from opendp_tree.theorems.consistent import gaussian_multiplier, laplace_multiplier, normal_multiplier
-from opendp_tree.tree import Tree
+from opendp_tree.trees.least_squares import LeastSquares, check_variances
+from opendp_tree.trees.tree import Tree
 
 __all__ = ["Consistency", "make_consistent", "then_consistent"]
 
@@ -102,6 +102,26 @@ def make_consistent(
     none in coverage if the true counts are not negative; `integers` rounds so that counts still add up. The cost is two
     passes over the nodes and a few array operations for each level; making it takes a few times that.
 
+    Parameters
+    ----------
+    tree
+        The tree whose nodes the counts are of.
+    variances
+        Of the noise: one for each level from the root's down, or one for each node; `inf` where nothing was
+        measured, and what stands there is not read. For "gaussian" noise the squares of its scales.
+    noise
+        Which law the intervals are for: "gaussian" or "laplace" on the integers, by sound bounds, or "normal",
+        exactly.
+    confidence
+        The probability with which a node's interval holds its count, node by node; 0.95, as people expect.
+    nonnegative
+        Shares every node's count out from the root down so that none is negative, at some cost in bias and none
+        in coverage if true counts are not negative; False, because sums of small counts become biased.
+    integers
+        Rounds so that counts still add up; False, because rounding adds error.
+
+    Examples
+    --------
     >>> import opendp.prelude as dp
     >>> from opendp_tree import Tree, leaf_domain, then_consistent, then_tree_sum
     >>> dp.enable_features("contrib")
@@ -112,7 +132,8 @@ def make_consistent(
     [104.12, 92.25, 72.62, 19.62, 11.88]
     >>> release.fit.estimator.variances.round(2).tolist()
     [1.25, 1.0, 1.25, 1.25, 1.25]
-    >>> noisy = (leaf_domain(tree), dp.l1_distance(T="i64")) >> then_tree_sum() >> dp.m.then_laplace(scale=3.0)
+    >>> sums = (leaf_domain(tree), dp.l1_distance(T="i64")) >> then_tree_sum(carrier="vector")
+    >>> noisy = sums >> dp.m.then_laplace(scale=3.0)
     >>> chain = noisy >> then_consistent(tree, variances=[18.0] * 3, noise="laplace", integers=True)
     >>> estimates = chain(tree.count(["ghent"] * 70 + ["lu"] * 30)).estimates
     >>> chain.map(1), estimates[0] == estimates[2:].sum()

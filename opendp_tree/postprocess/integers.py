@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from opendp_tree.least_squares import Level, TreeLayout
+from opendp_tree.trees.least_squares import Level, TreeLayout
 
 __all__ = ["whole_counts"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from opendp_tree.least_squares import LeastSquares, Level
+from opendp_tree.trees.least_squares import LeastSquares, Level
 
 __all__ = ["nonnegative_descent"]
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from opendp_tree.arguments import check_type
-from opendp_tree.least_squares import LeastSquares, TreeLayout
-from opendp_tree.release import TreeRelease
-from opendp_tree.tree import Tree
+from opendp_tree._arguments import check_type
+from opendp_tree.releases.release import TreeRelease
+from opendp_tree.trees.least_squares import LeastSquares, TreeLayout
+from opendp_tree.trees.tree import Tree
 
 __all__ = ["RangeCounts", "prefix_counts", "range_counts"]
 
@@ -36,6 +36,17 @@ def range_counts(release: TreeRelease, first: npt.ArrayLike, last: npt.ArrayLike
     nodes. Elsewhere a range is put together from the fewest nodes, and their intervals are joined: with m nodes it
     fails with at most m times the probability of one. Costs no privacy. Proof: docs/proofs/range_counts.md.
 
+    Parameters
+    ----------
+    release
+        Over a public tree whose leaves are numbered depth-first.
+    first
+        The first leaf of each range, as a place in `tree.leaves`: a number or an array.
+    last
+        The place after the last leaf of each range.
+
+    Examples
+    --------
     >>> from opendp_tree import Tree, make_consistent
     >>> tree = Tree.balanced(branching=2, depth=3)
     >>> release = make_consistent(tree, variances=[1.0] * 3, noise="normal")([10, 6, 4, 4, 2, 3, 1])
@@ -75,6 +86,15 @@ def range_counts(release: TreeRelease, first: npt.ArrayLike, last: npt.ArrayLike
 def prefix_counts(release: TreeRelease, last: npt.ArrayLike) -> RangeCounts:
     """The counts of the first `last` leaves, for one number or for an array of them: thresholds, or a running total.
 
+    Parameters
+    ----------
+    release
+        Over a public tree whose leaves are numbered depth-first.
+    last
+        How many leaves each prefix has: a number or an array.
+
+    Examples
+    --------
     >>> from opendp_tree import Tree, make_consistent
     >>> release = make_consistent(Tree.balanced(branching=2, depth=2), variances=[1.0, 1.0])([9, 6, 3])
     >>> prefix_counts(release, [0, 1, 2]).estimates.tolist()

@@ -79,19 +79,6 @@ def partition_epsilon(scale: Fraction, shape: PartitionShape) -> Interval:
     return Interval.of(1 / scale) - partition_quiet(exp(-1 / scale), shape).ln() * shape.depth
 
 
-def capping_delta(q: Real, ratio: Real, shape: PartitionShape, *, people: int, cap: int) -> Real:
-    """What capping every token adds to delta, where neither input holds more than `people`.
-
-    At most people // carrier tokens are drawn. Where none exceeds the cap the mechanism is the uncapped one, and where
-    one does, both inputs may differ by that chance: once as it is, once times e**epsilon.
-
-    >>> shape = PartitionShape(depth=2, threshold=7, radius=3, margin=0)
-    >>> capping_delta(Fraction(1, 20), Fraction(20), shape, people=54, cap=3)
-    Fraction(147, 160000)
-    """
-    return (ratio + 1) * (people // shape.carrier) * q ** (cap + 1)
-
-
 def top_chance_given_token(q: Real, *, radius: int, missing: int) -> Real:
     """The chance of "top" in a test whose token asks for noise of at least `missing`.
 

@@ -15,7 +15,7 @@ from opendp_tree import (
     noise,
     plan_partition,
 )
-from opendp_tree.measurements.tree_noise import laplace_variance
+from opendp_tree.measurements.level_noise import laplace_variance
 
 METRIC = dp.l1_distance(T="i64")
 

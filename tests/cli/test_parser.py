@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from opendp_tree.cli.parser import METHODS, build_parser, float_below
 from opendp_tree.cli.terminal import CommandError, Exit
-from opendp_tree.tree_counts import METHODS as NAMES
+from opendp_tree.planning.tree_counts import METHODS as NAMES
 
 
 @given(st.decimals(min_value="1e-12", max_value="1e6", allow_nan=False, allow_infinity=False))

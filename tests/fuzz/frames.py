@@ -14,9 +14,9 @@ import opendp.prelude as dp
 import polars as pl
 
 from opendp_tree import Key, Tree, frame_domain, make_leaf_counts
-from opendp_tree.frames import row_counts
-from opendp_tree.frames.key_columns import read_labels, read_words
-from opendp_tree.frames.row_counts import RowCounter
+from opendp_tree.rows import row_counts
+from opendp_tree.rows.key_columns import read_labels, read_words
+from opendp_tree.rows.row_counts import RowCounter
 from tests.fuzz import Violation, case_random, reported
 
 INTEGERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.Int128, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64, pl.UInt128)

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from opendp_tree import Tree, TreeRelease
-from opendp_tree.frames import row_counts
+from opendp_tree.rows import row_counts
 from tests.fuzz import Violation, constructors, frames, releases, reported, subjects
 
 CASES = {"constructors": 2000, "frames": 300, "ledgers": 500, "releases": 500}

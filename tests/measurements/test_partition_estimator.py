@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opendp_tree import OpenTree, Tree, leaf_domain, make_partition_estimator, plan_partition
-from opendp_tree.prediction.partition import PartitionPlan
+from opendp_tree.measurements.partition_plan import PartitionPlan
 from opendp_tree.theorems.tree_partition import PartitionShape
 
 L1 = dp.l1_distance(T="i64")
@@ -24,10 +24,9 @@ def estimator(tree, **options):
     st.floats(0.05, 10),
     st.floats(-10, -1).map(lambda x: 10.0**x),
     st.sampled_from([0.0, 0.1, 0.5]),
-    st.sampled_from([None, 1000, 10**9]),
 )
-def test_the_loss_is_within_its_budget(epsilon, delta, alpha, people):
-    release = estimator(TREE, epsilon=epsilon, delta=delta, alpha=alpha, people=people)
+def test_the_loss_is_within_its_budget(epsilon, delta, alpha):
+    release = estimator(TREE, epsilon=epsilon, delta=delta, alpha=alpha)
     spent = release.map(1)
     assert 0.99 * epsilon < spent[0] <= epsilon
     assert 0 < spent[1] <= delta
@@ -56,17 +55,6 @@ def test_intervals_cover(confidence):
     # Binomial tail by six and a half standard errors, for each of the 121 nodes.
     assert missed.max() <= allowed + 6.5 * math.sqrt(allowed) + 1
     assert found.confidence == confidence
-
-
-def test_intervals_with_a_public_bound_hold_always():
-    rng = np.random.default_rng(5)
-    release = estimator(TREE, people=10**6)
-    for _ in range(100):
-        counts = people_at(TREE, rng)
-        truth, found = TREE.sum(counts), release(counts)
-        assert found.confidence == 1.0
-        assert (found.lower <= truth).all()
-        assert (truth <= found.upper).all()
 
 
 def test_estimates_are_sums_of_cells():
@@ -168,9 +156,8 @@ def test_plans_can_be_given_and_are_checked():
         ({"alpha": 1.0}, ValueError, r"alpha \(1.0\) must be at least 0 and below 1"),
         ({"alpha": math.nan}, ValueError, r"alpha \(nan\) must be at least 0 and below 1"),
         ({"confidence": 1.0}, ValueError, r"confidence \(1.0\) must be above 0 and below 1"),
-        ({"confidence": 1 - 1e-12}, ValueError, r"confidence \(.*\) must be at most 1 - 1e-9. Hint: people="),
+        ({"confidence": 1 - 1e-12}, ValueError, r"confidence \(.*\) must be at most 1 - 1e-9"),
         ({"aim": "best"}, ValueError, r"aim \('best'\) must be one of 'rmse', 'largest'"),
-        ({"people": 0}, ValueError, r"people \(0\) must be an integer from 1"),
         ({"nodes": 1.5}, TypeError, r"nodes \(1.5\) must be an integer"),
     ],
 )
@@ -200,19 +187,29 @@ def test_extreme_budgets_build(epsilon):
     assert estimator(TREE, epsilon=epsilon, delta=1e-9).map(1)[0] <= epsilon
 
 
-def test_intervals_that_always_hold_do_so_beyond_what_floats_can_tell():
-    star = Tree.from_parents([-1, 0, 0])
-    release = estimator(star, people=2**62 - 1)
-    counts = np.array([2**61 + 77, 5])
-    for _ in range(20):
-        found = release(counts)
-        for bound, wrong in ((found.lower, lambda a, b: a > b), (found.upper, lambda a, b: a < b)):
-            assert not any(wrong(int(x), int(y)) for x, y in zip(bound, star.sum(counts), strict=True))
-
-
 def test_doubtful_counts_never_raise():
     """Chances of every size, also below 2**-64: the same call works whatever the counts."""
     release = estimator(TREE, delta=1e-60)
     top = release(np.zeros(TREE.leaf_count, dtype=np.int64)).statement.parameters["threshold"]
     for count in range(0, 2 * top, 3):
         release(np.full(TREE.leaf_count, count))
+
+
+def test_no_bound_that_privacy_rests_on_is_taken_on_trust():
+    """A bound on the people of any input made the map false on members of the domain that exceed it."""
+    with pytest.raises(TypeError, match="people"):
+        estimator(TREE, people=60)
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.95])
+def test_leaf_counts_below_zero_are_taken_as_zero(confidence):
+    """Per node over 200 fresh releases, as for other counts: a false alarm in a thousand million such tests."""
+    counts = people_at(TREE, np.random.default_rng(7))
+    counts[::3] -= 5000
+    truth, release, runs = TREE.sum(counts.clip(0)), estimator(TREE, confidence=confidence), 200
+    missed = np.zeros(TREE.node_count)
+    for _ in range(runs):
+        found = release(counts)
+        missed += (truth < found.lower) | (truth > found.upper)
+    allowed = runs * (1 - confidence)
+    assert missed.max() <= allowed + 6.5 * math.sqrt(allowed) + 1

@@ -48,7 +48,7 @@ def walk_open(paths, shape):
     rows = sorted(paths)
 
     def run():
-        cells = PartitionWalk(counts.occupied, HALF, shape, None).run()
+        cells = PartitionWalk(counts.occupied, HALF, shape).run()
         pairs = zip(cells.places.tolist(), cells.levels.tolist(), strict=True)
         return frozenset(rows[place][:level] for place, level in pairs)
 
@@ -62,7 +62,7 @@ def walk_public(paths, shape):
     occupied = tree.occupied(tree.count([path for path, people in paths.items() for _ in range(people)]))
 
     def run():
-        cells = PartitionWalk(occupied, HALF, shape, None).run()
+        cells = PartitionWalk(occupied, HALF, shape).run()
         return frozenset(tree.path(node) for node in tree.ancestors_at(occupied.names[cells.places], cells.levels))
 
     return run
@@ -126,7 +126,7 @@ def test_long_chains_are_drawn_beyond_one_table():
     success = float(_top_chance(shape, 5))
     levels = []
     for _ in range(RUNS):
-        cells = PartitionWalk(counts.occupied, HALF, shape, None).run()
+        cells = PartitionWalk(counts.occupied, HALF, shape).run()
         levels.append(int(cells.levels[0]) if cells.levels.size else -1)
     waits = np.where(np.array(levels) >= 0, 129 - np.array(levels), 130)
     edges = np.array([5, 15, 40, 64, 65, 66, 90, 129, 130])
@@ -143,17 +143,6 @@ def _top_chance(shape, residual):
     return top_chance(Fraction(1, 2), radius=shape.radius, missing=shape.threshold - residual)
 
 
-def test_capped_tokens_bound_what_is_unmarked():
-    shape = PartitionShape(2, 7, 3, 1)
-    star = Tree.from_parents([-1] + [0] * 2000)
-    occupied = star.occupied(np.full(2000, 30))
-    for _ in range(20):
-        cells = PartitionWalk(occupied, 20.0, shape, 23).run()
-        assert (cells.levels == 1).sum() == 2000  # 30 > 7 + 23 - 1
-    uncapped = [PartitionWalk(occupied, 20.0, shape, None).run().places.size for _ in range(5)]
-    assert min(uncapped) < 2000
-
-
 def test_residuals_of_unmarked_nodes_follow_the_stated_tail():
     """P(r >= T + x) <= (w / L) q**(x + 1), as a binomial test at six standard errors."""
     shape = PartitionShape(2, 9, 5, 2)
@@ -162,6 +151,6 @@ def test_residuals_of_unmarked_nodes_follow_the_stated_tail():
     for excess in (0, 2, 4):
         people = shape.threshold + excess
         occupied = tree.occupied(np.array([people]))
-        unmarked = sum(PartitionWalk(occupied, HALF, shape, None).run().places.size == 0 for _ in range(runs))
+        unmarked = sum(PartitionWalk(occupied, HALF, shape).run().places.size == 0 for _ in range(runs))
         bound = people / shape.carrier * 0.5 ** (excess + 1)
         assert unmarked <= runs * bound + 6 * math.sqrt(runs * bound)

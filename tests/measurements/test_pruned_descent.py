@@ -14,7 +14,7 @@ from opendp_tree.measurements.pruned_descent import LevelCounts, descend
 from opendp_tree.theorems.discrete_gaussian import gaussian_tail
 from opendp_tree.theorems.interval import exp, round_up
 from opendp_tree.theorems.pruned_descent import laplace_tail, noise_tail
-from tests.test_least_squares import random_tree
+from tests.trees.test_least_squares import random_tree
 
 L1 = dp.l1_distance(T="i64")
 TREE = Tree.from_paths([("a", "x"), ("a", "y"), ("b", "z"), ("c",)])

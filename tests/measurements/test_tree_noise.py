@@ -11,7 +11,7 @@ from scipy import stats
 
 import opendp_tree as ot
 from opendp_tree import Tree, leaf_domain, make_tree_gaussian, make_tree_laplace, node_domain
-from opendp_tree.measurements.tree_noise import gaussian_variance, laplace_variance
+from opendp_tree.measurements.level_noise import gaussian_variance, laplace_variance
 from tests.goodness_of_fit import FALSE_ALARM, laplace_masses, p_value
 
 L1 = dp.l1_distance(T="i64")
@@ -30,11 +30,12 @@ def test_maps_are_the_theorems_rounded_up_and_opendps_own(scale, k):
     space = leaf_domain(TREE), L1
     laplace = make_tree_laplace(*space, scale).map(k)
     assert Fraction(laplace) >= 3 * k / Fraction(scale) > Fraction(math.nextafter(laplace, -1))
-    theirs = (space >> ot.then_tree_sum() >> dp.m.then_laplace(scale)).map(k)
+    theirs = (space >> ot.then_tree_sum(carrier="vector") >> dp.m.then_laplace(scale)).map(k)
     assert laplace == pytest.approx(theirs, rel=1e-14)
     gaussian = make_tree_gaussian(*space, scale).map(k)
     assert Fraction(gaussian) >= Fraction(3 * k * k, 2) / Fraction(scale) ** 2 > Fraction(math.nextafter(gaussian, -1))
-    theirs = (space >> ot.then_tree_sum(output_metric=dp.l2_distance(T="f64")) >> dp.m.then_gaussian(scale)).map(k)
+    sums = space >> ot.then_tree_sum(output_metric=dp.l2_distance(T="f64"), carrier="vector")
+    theirs = (sums >> dp.m.then_gaussian(scale)).map(k)
     assert gaussian == pytest.approx(theirs, rel=1e-14)
 
 

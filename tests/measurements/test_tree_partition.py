@@ -9,7 +9,7 @@ from opendp.mod import OpenDPException
 
 from opendp_tree import OpenTree, Tree, best_partition, leaf_domain, make_tree_partition, node_domain
 from opendp_tree.theorems.tree_partition import PartitionShape, partition_delta, partition_epsilon
-from tests.test_tree import parents
+from tests.trees.test_tree import parents
 
 L1 = dp.l1_distance(T="i64")
 TREE = Tree.balanced(branching=2, depth=4)

@@ -5,7 +5,7 @@ import opendp.prelude as dp
 import pytest
 
 from opendp_tree import OpenTree, Tree, TreeRelease, leaf_domain, make_tree_gaussian, plan, plan_depths, plot_plan
-from opendp_tree.measurements.tree_noise import gaussian_variance, laplace_variance
+from opendp_tree.measurements.level_noise import gaussian_variance, laplace_variance
 from opendp_tree.planning.plan import Plan
 
 NAMES = {
@@ -259,3 +259,17 @@ def test_predicted_thresholds_are_those_that_are_made(noise, budget):
     found = plan(OPEN, **budget).candidate(f"pruned {noise}")
     made = found.make(leaf_domain(OPEN))(data_of(OPEN))
     assert abs(int(made.statement.parameters["thresholds"]) - found.parameters["threshold"]) <= 1
+
+
+@pytest.mark.parametrize("counts", [[5000, -5000, -(10**9), 40], [2**61 + 77, 2**53 + 1, 5, 0]])
+def test_intervals_of_the_papers_estimator_hold_always(counts):
+    """For leaf counts below zero taken as zero, and beyond the integers that floats hold."""
+    tree = Tree.balanced(branching=2, depth=3)
+    made = plan(tree, epsilon=1.0, delta=1e-6, alpha=0.1).candidate("paper").make(leaf_domain(tree))
+    truth = tree.sum(np.array(counts).clip(0)).tolist()
+    for _ in range(20):
+        found = made(np.array(counts))
+        assert found.confidence == 1
+        assert all(
+            int(low) <= count <= int(high) for low, count, high in zip(found.lower, truth, found.upper, strict=True)
+        )

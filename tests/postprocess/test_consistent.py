@@ -7,8 +7,8 @@ from opendp.mod import OpenDPException
 from scipy import optimize, stats
 
 from opendp_tree import Tree, leaf_domain, make_consistent, noise, then_consistent, then_tree_sum
-from opendp_tree.least_squares import LeastSquares
-from tests.test_least_squares import matrix, random_tree
+from opendp_tree.trees.least_squares import LeastSquares
+from tests.trees.test_least_squares import matrix, random_tree
 
 FALSE_ALARM = 1e-9
 TREE = Tree.from_paths([(f"{a}", f"{b}") for a in range(8) for b in range(5 if a % 2 else 3)] + [("alone",)])
@@ -165,7 +165,8 @@ def test_unmeasured_children_take_what_is_left():
 def test_chains_keep_their_map_and_all_carriers_work():
     space = leaf_domain(TREE), dp.l1_distance(T="i64")
     for carrier in (dp.m.then_laplace(scale=3.0), dp.m.then_laplace(scale=3.0) >> dp.as_array()):
-        chain = space >> then_tree_sum() >> carrier >> then_consistent(TREE, variances=[18.0] * 3, noise="laplace")
+        noisy = space >> then_tree_sum(carrier="vector") >> carrier
+        chain = noisy >> then_consistent(TREE, variances=[18.0] * 3, noise="laplace")
         assert chain.map(1) == 1.0
         release = chain(TRUTH)
         assert release.statement is None

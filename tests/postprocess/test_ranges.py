@@ -7,7 +7,7 @@ from scipy import stats
 
 from opendp_tree import Tree, TreeRelease, leaf_domain, make_consistent, make_tree_laplace, prefix_counts, range_counts
 from opendp_tree.postprocess.ranges import _Walk
-from tests.test_least_squares import matrix
+from tests.trees.test_least_squares import matrix
 
 FALSE_ALARM = 1e-9
 TREE = Tree.from_paths([(a, b) for a in range(6) for b in range(1 + a % 4)])

@@ -25,7 +25,6 @@ class Rules:
     """The mechanism's rules, and what each mutant changes in them."""
 
     token_limit: int | None = None  # tokens truncated to 0..limit
-    token_cap: int | None = None  # tokens above the cap become the cap
     light_tested: bool = True  # below the carrier level a node is tested, not simply no cell
     late_token: bool = False  # the first node of a chain keeps its token to itself, the chain's token starts after it
     one_token: bool = False  # all tests of the tree share one token
@@ -55,12 +54,7 @@ def token_masses(mechanism, reach):
         masses = [q**z if z <= rules.token_limit else 0 * q for z in range(max(reach, rules.token_limit + 1))]
         masses = [mass / sum(masses) for mass in masses]
         return masses[:reach], sum(masses[reach:], 0 * q)
-    masses, tail = [(1 - q) * q**z for z in range(reach)], q**reach
-    cap = rules.token_cap
-    if cap is not None and cap < reach:
-        masses = [*masses[:cap], q**cap, *[0 * q] * (reach - cap - 1)]
-        tail = 0 * q
-    return masses, tail
+    return [(1 - q) * q**z for z in range(reach)], q**reach
 
 
 @lru_cache(maxsize=1 << 12)

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opendp_tree import Key, Tree, frame_domain, make_leaf_counts
-from opendp_tree.frames import row_counts
-from opendp_tree.frames.row_counts import RowCounter
+from opendp_tree.rows import row_counts
+from opendp_tree.rows.row_counts import RowCounter
 from opendp_tree.theorems.leaf_counts import leaf_counts_l1, per_person
 from tests.frame_truth import as_paths, path_of
 

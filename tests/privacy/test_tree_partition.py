@@ -131,7 +131,7 @@ def flat(path):
 def test_counting_survivors_loses_no_divergence(q):
     """Both oracles on the same small trees, also with other rules for tokens: equal divergences at every ratio."""
     rng = random.Random(5)
-    for rules in [{}, {"token_limit": 2}, {"token_cap": 2}, {"light_tested": False}, {"one_noise": True}] * 6:
+    for rules in [{}, {"token_limit": 2}, {"light_tested": False}, {"one_noise": True}] * 6:
         numbers = integers(rng)
 
         def bush(depth, numbers=numbers):

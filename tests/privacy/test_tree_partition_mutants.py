@@ -6,7 +6,6 @@ import pytest
 
 from opendp_tree.theorems.group_privacy import group_delta
 from tests.privacy.partition_claim import (
-    RATIOS,
     claim,
     divergence,
     meeting_delta,
@@ -14,7 +13,6 @@ from tests.privacy.partition_claim import (
     path_mechanism,
     tree_divergence,
     tree_mechanism,
-    wide_paths,
 )
 from tests.privacy.partition_law import Bush, mechanism_law
 
@@ -105,36 +103,3 @@ def test_mutant_delta_without_the_group_size_is_rejected(distance):
     here, there = (mechanism_law(mechanism, [-1], [people]) for people in (12, 12 + distance))
     found = divergence(here, there, ratio**distance)
     assert distance * delta < found <= group_delta(delta, ratio=ratio, k=distance)
-
-
-# Tokens with a cap, for a public bound on the number of people.
-
-
-def capped_delta(mechanism, people, *, both=True):
-    """Delta when tokens above the cap become the cap; `people` bounds the number of people in both inputs."""
-    ratio, delta = claim(mechanism)
-    reached = Fraction(people, mechanism.shape.carrier) * mechanism.q ** (mechanism.rules.token_cap + 1)
-    return delta + reached * (1 + ratio if both else 1)
-
-
-def people_of(bush):
-    return bush.own + sum(copies * people_of(child) for copies, child in bush.groups)
-
-
-@pytest.mark.parametrize("q", RATIOS)
-@pytest.mark.parametrize("numbers", [(3, 2, 1), (4, 3, 0), (5, 4, 2), (7, 3, 3)])
-@pytest.mark.parametrize("above", [0, 2])
-def test_claim_with_capped_tokens(q, numbers, above):
-    _, radius, margin = numbers
-    for path in wide_paths(*numbers, 30):
-        mechanism = path_mechanism(path, q, *numbers, token_cap=radius - margin + above)
-        people = 1 + sum(people_of(step) for step in path)
-        found = path_divergence(mechanism, path, claim(mechanism)[0])
-        assert found <= capped_delta(mechanism, people)
-
-
-def test_mutant_cap_paid_in_one_input_only_is_rejected():
-    path = (Bush(0, ((6, Bush(9)),)),)
-    mechanism = path_mechanism(path, Q, 7, 3, 0, token_cap=3)
-    found = path_divergence(mechanism, path, claim(mechanism)[0])
-    assert 2 * capped_delta(mechanism, 55, both=False) < found <= capped_delta(mechanism, 55)

@@ -1,10 +1,11 @@
 """Documents say what exists: links resolve, proof pages open with their card, every theorem has its page."""
 
-import ast
 import re
 from pathlib import Path
 
 import pytest
+
+from tests.repo import theorem_tables
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -27,13 +28,10 @@ def test_proofs_open_with_their_card(page):
         assert (ROOT / path).is_file(), path
 
 
-def test_every_theorem_names_its_proof():
-    for path in (ROOT / "opendp_tree" / "theorems").glob("*.py"):
-        if path.stem not in ("__init__", "interval"):
-            page = re.search(r"Proof: (docs/proofs/\w+\.md)", ast.get_docstring(ast.parse(path.read_text())) or "")
-            assert page, path.name
-            assert (ROOT / page.group(1)).is_file()
-            assert f"theorems/{path.name}" in (ROOT / page.group(1)).read_text()
+def test_every_theorem_function_is_on_its_proof_page_and_no_other():
+    """The tables are those of `python -m tests.repo.theorem_tables`."""
+    for page, table in theorem_tables.pages().items():
+        assert page.read_text().endswith("\n\n" + table), page.name
 
 
 def test_make_help_lists_every_target_that_the_readme_uses():

@@ -1,0 +1,132 @@
+"""How wrong estimates are: the paper's error measures, over repeated estimates and the truth.
+
+Each takes estimates of shape (runs, nodes) with the truth of shape (nodes,), or of shape (runs,) with one true count,
+and takes the mean over the runs. What one measure says of another: docs/proofs/error_measures.md.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from opendp_tree._arguments import check_positive, check_scale
+from opendp_tree.saturate import LIMIT
+
+__all__ = ["accuracy", "is_accurate", "mrmse_alpha", "rmse_alpha", "smoothed_relative_error"]
+
+Floats = npt.NDArray[np.float64]
+
+_LARGEST = 2.0**1000
+"""So that no sum of runs overflows."""
+
+
+def rmse_alpha(estimates: npt.ArrayLike, truth: npt.ArrayLike, *, alpha: float = 0.0) -> Floats:
+    """The alpha-RMSE of each node: the root of the mean square of what an error exceeds alpha times the count by.
+
+    >>> rmse_alpha([[103, 7], [88, 7]], [100, 7], alpha=0.1).round(3)
+    array([1.414, 0.   ])
+    """
+    forgiven = float(check_scale(alpha, name="alpha"))
+    errors, counts = _errors(estimates, truth)
+    over = np.maximum(errors - _times(forgiven, counts), 0)
+    # Divided by the largest, so that no square is too large or too small for a float.
+    largest = np.maximum(over.max(axis=0), np.finfo(np.float64).tiny)
+    return np.asarray(largest * np.sqrt(np.mean((over / largest) ** 2, axis=0)))
+
+
+def mrmse_alpha(estimates: npt.ArrayLike, truth: npt.ArrayLike, *, alpha: float = 0.0) -> float:
+    """The largest alpha-RMSE of any node, on this input.
+
+    The paper's alpha-mRMSE is the largest over all inputs as well.
+
+    >>> round(mrmse_alpha([[103, 7], [88, 7]], [100, 7], alpha=0.1), 3)
+    1.414
+    """
+    return float(rmse_alpha(estimates, truth, alpha=alpha).max())
+
+
+def accuracy(estimates: npt.ArrayLike, truth: npt.ArrayLike, *, alpha: float, tau: npt.ArrayLike = 0.0) -> Floats:
+    """The fraction of runs in which each node's error is at most alpha times the larger of its count and `tau`.
+
+    `tau` is one threshold, or one for each node.
+
+    >>> accuracy([[103, 7], [88, 9]], [100, 7], alpha=0.1, tau=20)
+    array([0.5, 1. ])
+    """
+    return np.asarray(np.mean(~_misses(estimates, truth, alpha=alpha, tau=tau), axis=0))
+
+
+def is_accurate(
+    estimates: npt.ArrayLike, truth: npt.ArrayLike, *, alpha: float, eta: float, tau: npt.ArrayLike = 0.0
+) -> bool:
+    """Whether every node is within alpha times the larger of its count and `tau` in a fraction 1 - eta of the runs.
+
+    This is the paper's (alpha, eta)-accuracy, measured on one input: a statement about these runs.
+
+    >>> is_accurate([[103, 7], [88, 9]], [100, 7], alpha=0.1, eta=0.5, tau=20)
+    True
+    """
+    failure = float(check_scale(eta, name="eta"))
+    return bool((np.mean(_misses(estimates, truth, alpha=alpha, tau=tau), axis=0) <= failure).all())
+
+
+def smoothed_relative_error(estimates: npt.ArrayLike, truth: npt.ArrayLike, *, smoothing: float) -> Floats:
+    """The mean error of each node, divided by the larger of its count and `smoothing`.
+
+    >>> smoothed_relative_error([[103, 7], [88, 9]], [100, 7], smoothing=10)
+    array([0.075, 0.1  ])
+    """
+    least = float(check_positive(smoothing, name="smoothing"))
+    errors, counts = _errors(estimates, truth)
+    with np.errstate(over="ignore"):
+        return np.asarray(np.mean(errors / np.maximum(counts, least), axis=0))
+
+
+def _misses(
+    estimates: npt.ArrayLike, truth: npt.ArrayLike, *, alpha: float, tau: npt.ArrayLike
+) -> npt.NDArray[np.bool_]:
+    """Where an error is above alpha times the larger of count and threshold."""
+    allowed = float(check_scale(alpha, name="alpha"))
+    errors, counts = _errors(estimates, truth)
+    thresholds = _numbers(tau, name="tau").astype(np.float64)
+    if thresholds.shape not in ((), counts.shape):
+        raise ValueError(f"tau (of shape {thresholds.shape}) must be one number, or one for each node")
+    if (thresholds < 0).any():
+        raise ValueError("tau must not be negative")
+    return np.asarray(errors > _times(allowed, np.maximum(counts, thresholds)))
+
+
+def _times(factor: float, counts: Floats) -> Floats:
+    with np.errstate(over="ignore"):
+        return factor * counts
+
+
+def _errors(estimates: npt.ArrayLike, truth: npt.ArrayLike) -> tuple[Floats, Floats]:
+    """The distances of estimates from the truth, and the truth."""
+    found, counts = _numbers(estimates, name="estimates"), _numbers(truth, name="truth")
+    if found.ndim != counts.ndim + 1 or counts.ndim > 1 or found.shape[1:] != counts.shape or found.size == 0:
+        raise ValueError(
+            f"estimates (of shape {found.shape}) must have shape (runs, nodes) for a truth of shape (nodes,), "
+            f"or (runs,) for one count, and at least one run; truth has shape {counts.shape}"
+        )
+    if (counts < 0).any():
+        raise ValueError("truth must not be negative. Hint: the measures are about counts")
+    if all(x.dtype.kind in "iu" and int(x.min()) >= -LIMIT and int(x.max()) <= LIMIT for x in (found, counts)):
+        found, counts = found.astype(np.int64), counts.astype(np.int64)  # exact beyond 2**53 too
+    else:
+        found, counts = found.astype(np.float64), counts.astype(np.float64)
+    return np.abs(found - counts).astype(np.float64), counts.astype(np.float64)
+
+
+def _numbers(values: npt.ArrayLike, *, name: str) -> npt.NDArray[Any]:
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        array = np.asarray(None)
+    if array.dtype.kind not in "iuf":
+        raise TypeError(f"{name} ({array.dtype}) must be an array of numbers")
+    if array.dtype.kind == "f" and not (np.abs(array.astype(np.float64)) < _LARGEST).all():
+        raise ValueError(f"{name} must be finite and below 2**1000")
+    return array

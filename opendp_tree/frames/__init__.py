@@ -1,1 +1,0 @@
-"""Polars enters and leaves here, and nowhere else."""

@@ -1,0 +1,158 @@
+"""Clipping: any estimator of node counts, with an error that is bounded always and no larger than before."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from opendp.measures import approximate, max_divergence
+from opendp.metrics import l1_distance
+from opendp.mod import Domain, Measurement, Metric, assert_features
+
+from opendp_tree import noise, saturate
+from opendp_tree._arguments import check_integer, check_probability, check_scale, computable, read_distance
+from opendp_tree._opendp import make_measurement, to_then
+from opendp_tree.theorems.clipping import clipping_delta, clipping_epsilon
+from opendp_tree.theorems.interval import Interval, exp, round_up
+from opendp_tree.theorems.truncated_laplace import smallest_radius
+from opendp_tree.trees.domains import CountSpace, check_metric
+from opendp_tree.trees.tree import Tree
+
+__all__ = ["make_clipped_estimator", "then_clipped_estimator"]
+
+Ints = npt.NDArray[np.int64]
+
+
+def make_clipped_estimator(
+    input_domain: Domain,
+    input_metric: Metric,
+    scale: float,
+    *,
+    estimator: Measurement,
+    radius: int | None = None,
+    delta: float | None = None,
+    tree: Tree | None = None,
+) -> Measurement:
+    """What an estimator of node counts releases, moved into intervals that always hold the truth.
+
+    Truncated Laplace noise of `scale` on every node gives an interval of 2 * `radius` + 1 integers that holds the
+    node's count whatever happens. An estimate outside of it is moved to its nearer end. So no estimate is further
+    from the truth than before, and none by more than 2 * `radius`: an estimator that is right with high probability
+    gets a bounded mean squared error. This is the conversion of the paper's lemma on the multiplicative RMSE. Counts
+    are of people: a leaf count below 0 is taken as 0, and the truth is the sum of those.
+
+    `approximate(max_divergence())`: at distance k the estimator's own loss, plus depth * k/scale, plus the exact chance
+    that some level shows noise that only one input can show. Proof: docs/proofs/clipping.md.
+
+    Parameters
+    ----------
+    input_domain
+        `leaf_domain(tree)`, or a vector of i64 with the tree as an argument.
+    input_metric
+        `l1_distance`, of an integer type or f64.
+    scale
+        Of the truncated noise that gives the intervals.
+    estimator
+        A measurement on the same input space and of the same output measure which releases one number for each
+        node, by node id. OpenDP's `make_approximate` turns a pure one into that. Numbers are rounded to
+        integers.
+    radius
+        What that noise never exceeds. Give this or `delta`.
+    delta
+        Takes the smallest radius whose own delta at distance 1 is at most this.
+    tree
+        The tree, where `input_domain` does not carry it.
+
+    Examples
+    --------
+    >>> import opendp.prelude as dp
+    >>> from opendp_tree import Tree, leaf_domain, then_tree_sum
+    >>> dp.enable_features("contrib")
+    >>> tree = Tree.balanced(branching=2, depth=3)
+    >>> space = leaf_domain(tree), dp.l1_distance(T="i64")
+    >>> noisy = dp.c.make_approximate(space >> then_tree_sum(carrier="vector") >> dp.m.then_laplace(3.0))
+    >>> clipped = space >> then_clipped_estimator(3.0, estimator=noisy, delta=1e-6)
+    >>> clipped.map(1)
+    (2.0, 8.023835194870559e-07)
+    >>> len(clipped(tree.count([3] * 100)))
+    7
+    """
+    assert_features("contrib")
+    space = CountSpace.of(input_domain)
+    tree = space.leaf_tree(tree)
+    check_metric(input_metric, l1_distance)
+    _check_estimator(estimator, input_domain, input_metric)
+    exact_scale = check_scale(scale)
+    if exact_scale == 0:
+        raise ValueError(f"scale ({scale}) must be positive")
+    q = exp(-1 / exact_scale)
+    radius = _radius(q, tree.depth, radius=radius, delta=delta)
+
+    def function(data: Any) -> Any:
+        counts = tree.sum(space.read_people(data))
+        centres = saturate.add(counts, noise.truncated_laplace(float(scale), radius, counts.size))
+        return space.write(_clip(_numbers(estimator(data), tree.node_count), centres, radius))
+
+    def privacy_map(distance: int | float) -> tuple[float, float]:
+        exact = math.floor(read_distance(distance))
+        if exact == 0:
+            return 0.0, 0.0
+        epsilon, delta = estimator.map(distance)  # type: ignore[no-untyped-call]
+        more = clipping_epsilon(exact, scale=exact_scale, depth=tree.depth)
+        if not math.isfinite(epsilon):
+            return math.inf, 1.0
+        total = Interval.of(Fraction(delta)) + clipping_delta(q, radius=radius, d_in=exact, depth=tree.depth)
+        return round_up(Fraction(epsilon) + more), min(1.0, round_up(total))
+
+    return make_measurement(
+        input_domain, input_metric, approximate(max_divergence()), function, privacy_map, space.output_type
+    )
+
+
+then_clipped_estimator = to_then(make_clipped_estimator)
+
+
+def _radius(q: Interval, depth: int, *, radius: int | None, delta: float | None) -> int:
+    """The radius that was given, or the smallest for the delta that was given."""
+    if (radius is None) == (delta is None):
+        raise ValueError("exactly one of radius and delta must be given")
+    if radius is not None:
+        return check_integer(radius, name="radius", least=0)
+    assert delta is not None
+    promised = check_probability(delta, name="delta")
+    with computable("scale and delta"):
+        found = smallest_radius(lambda reach: clipping_delta(q, radius=reach, d_in=1, depth=depth).hi <= promised)
+    return check_integer(found, name="radius")
+
+
+def _check_estimator(estimator: Measurement, input_domain: Domain, input_metric: Metric) -> None:
+    if not isinstance(estimator, Measurement):
+        raise TypeError(f"estimator ({type(estimator).__name__}) must be a Measurement")
+    if estimator.input_domain != input_domain or estimator.input_metric != input_metric:
+        raise ValueError("estimator must start from the same input_domain and input_metric")
+    if estimator.output_measure != approximate(max_divergence()):
+        raise ValueError(
+            f"estimator's output measure ({estimator.output_measure}) must be approximate(max_divergence()). "
+            "Hint: opendp.combinators.make_approximate"
+        )
+
+
+def _numbers(release: Any, nodes: int) -> npt.NDArray[Any]:
+    numbers = np.asarray(release)
+    if numbers.shape != (nodes,) or numbers.dtype.kind not in "iuf":
+        raise TypeError(f"estimator must release one number for each of the {nodes} nodes")
+    return numbers
+
+
+def _clip(estimates: npt.NDArray[Any], centres: Ints, radius: int) -> Ints:
+    """Each estimate, moved to within `radius` of its centre; one that is no number becomes the centre."""
+    reach = np.full(centres.size, radius, dtype=np.int64)
+    low, high = saturate.add(centres, -reach), saturate.add(centres, reach)
+    if estimates.dtype.kind == "f":
+        # Beyond float's integers only the order matters, and clamping keeps it.
+        rounded = np.clip(np.where(np.isnan(estimates), centres, np.rint(estimates)), -(2.0**62), 2.0**62)
+        estimates = rounded.astype(np.int64)
+    return np.clip(saturate.clamp(estimates), low, high)

@@ -1,1 +1,0 @@
-"""What mechanisms are predicted to err by, and the parameters that make it least."""

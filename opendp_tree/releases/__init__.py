@@ -1,0 +1,1 @@
+"""What a mechanism gives: estimates and intervals, in words, files and frames."""

@@ -1,0 +1,217 @@
+"""A release's parts as JSON and back. The format is told in docs/release_format.md."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Mapping
+from datetime import date, datetime
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from opendp_tree.trees.arrays import node_levels
+from opendp_tree.trees.open_nodes import OpenNodes
+from opendp_tree.trees.open_tree import BitKeys, OpenTree
+from opendp_tree.trees.paths import tagged_label
+from opendp_tree.trees.tree import Label, Tree
+
+Ints = npt.NDArray[np.int64]
+FORMAT, VERSION = "opendp-tree release", 1
+_WORD = 2**64 - 1
+
+
+def write_text(parts: Mapping[str, Any]) -> str:
+    """The parts as one JSON text."""
+    return json.dumps({"format": FORMAT, "version": VERSION, **parts}, allow_nan=False, separators=(",", ":"))
+
+
+def read_text(text: str) -> dict[str, Any]:
+    """The parts of a JSON text, once it is sure to be a release of this version."""
+    if not isinstance(text, (str, bytes, bytearray)):
+        raise TypeError(f"text ({type(text).__name__}) must be a JSON text")
+    try:
+        parts = json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"text must be JSON: {error}") from None
+    if not isinstance(parts, dict) or parts.get("format") != FORMAT:
+        raise ValueError(f'text must be an object whose "format" is {FORMAT!r}')
+    if parts.get("version") != VERSION or isinstance(parts["version"], bool):
+        raise ValueError(f'text is of "version" {parts.get("version")!r}; this package reads version {VERSION}')
+    return parts
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no JSON number")
+
+
+def part(parts: Mapping[str, Any], name: str, *kinds: type) -> Any:
+    """A field of an object, of one of the types given."""
+    if name not in parts:
+        raise ValueError(f'text must have the field "{name}"')
+    if type(parts[name]) not in kinds:
+        raise ValueError(f'"{name}" must be {" or ".join(_JSON[kind] for kind in kinds)}')
+    return parts[name]
+
+
+_JSON = {
+    dict: "an object",
+    list: "a list",
+    str: "a text",
+    int: "an integer",
+    float: "a number",
+    bool: "true or false",
+    type(None): "null",
+}
+
+
+def write_number(value: float) -> int | float | str:
+    """A number; one that is not finite becomes a text."""
+    return value if math.isfinite(value) else str(float(value))
+
+
+def read_number(value: Any, name: str) -> int | float:
+    """A number that `write_number` wrote."""
+    if type(value) is float or (type(value) is int and abs(value) <= sys.float_info.max):
+        return value
+    if value in ("inf", "-inf", "nan"):
+        return float(value)
+    raise ValueError(f'"{name}" must hold numbers, or the texts "inf", "-inf" and "nan"')
+
+
+def write_array(array: npt.NDArray[Any] | None) -> list[Any] | None:
+    """Numbers or truth values as a list."""
+    if array is None:
+        return None
+    values: list[Any] = array.tolist()
+    finite = array.dtype.kind != "f" or bool(np.isfinite(array).all())
+    return values if finite else [write_number(value) for value in values]
+
+
+def read_array(values: list[Any], name: str, kind: type, size: int | None = None) -> npt.NDArray[Any]:
+    """A list of numbers (`float`), of integers (`int`) or of truth values (`bool`) as an array."""
+    if size is not None and len(values) != size:
+        raise ValueError(f'"{name}" must hold {size} entries, one for each node; found {len(values)}')
+    kinds = {type(value) for value in values}
+    if kind is float:
+        if str in kinds:
+            values = [read_number(value, name) for value in values]
+        elif not kinds <= {int, float}:
+            read_number(None, name)
+    elif not kinds <= {kind}:
+        raise ValueError(f'"{name}" must hold {"integers" if kind is int else "true or false"}')
+    try:
+        return np.array(values, dtype={float: np.float64, int: np.int64, bool: np.bool_}[kind])
+    except OverflowError:
+        raise ValueError(f'"{name}" holds numbers that are too large') from None
+
+
+def write_tree(tree: Tree | OpenTree) -> dict[str, Any]:
+    """The description of a tree: all of a public one, and how an open one is grown."""
+    if isinstance(tree, Tree):
+        labels = None if tree.labels is None else [_write_label(label) for label in tree.labels]
+        return {"kind": "public", "names": list(tree.names), "parents": tree.parents.tolist(), "labels": labels}
+    fields = ("kind", "depth", "width", "stride", "separator", "shown_as")
+    return {**{name: getattr(tree, name) for name in fields}, "names": list(tree.names)}
+
+
+def read_tree(described: Mapping[str, Any]) -> Tree | OpenTree:
+    """The tree that `write_tree` described."""
+    names = tuple(part(described, "names", list))
+    if not all(type(name) is str for name in names):
+        raise ValueError('"names" must be texts')
+    kind = part(described, "kind", str)
+    if kind != "public":
+        numbers = (part(described, name, int) for name in ("depth", "width", "stride"))
+        texts = (part(described, name, str) for name in ("separator", "shown_as"))
+        (depth, width, stride), (separator, shown_as) = numbers, texts
+        fits = kind != "columns" or len(names) == depth - 1  # or default names for a made-up depth would fill memory
+        if not fits or stride < 1 or not 0 <= width <= 128 or (kind == "paths") != bool(separator):
+            raise ValueError('"tree" must be a tree that OpenTree can make')
+        return OpenTree(kind, depth, width, stride, separator, names, shown_as)
+    parents = read_array(part(described, "parents", list), "parents", int)
+    labels = part(described, "labels", list, type(None))
+    plain = Tree.from_parents(parents)
+    if labels is None:
+        return plain
+    own = tuple(_read_label(label) for label in labels)
+    if len(own) != plain.node_count or own[plain.root] is not None:
+        raise ValueError('"labels" must hold one for each node, null for the root')
+    distinct = {(parent, tagged_label(label)) for parent, label in zip(parents.tolist(), own, strict=True)}
+    if len(distinct) < len(own):
+        raise ValueError('"labels" of the children of a node must be distinct')
+    return Tree(parents, own, names)
+
+
+def _write_label(label: Label) -> Any:
+    if type(label) in (date, datetime):
+        return {type(label).__name__: label.isoformat()}  # type: ignore[union-attr]
+    if type(label) in (str, int, bool, type(None)):
+        return label
+    raise TypeError(f"labels of type {type(label).__name__} cannot be written. Hint: texts, integers, dates")
+
+
+def _read_label(written: Any) -> Label:
+    if type(written) in (str, int, bool, type(None)):
+        return written  # type: ignore[no-any-return]
+    try:
+        ((kind, text),) = written.items()
+        return {"date": date, "datetime": datetime}[kind].fromisoformat(text)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise ValueError(
+            '"labels" must be texts, integers, true, false, null, {"date": …} or {"datetime": …}'
+        ) from None
+
+
+def write_nodes(tree: OpenTree, nodes: OpenNodes) -> dict[str, Any]:
+    """The nodes of an open tree: each one's parent, and its own label or its prefix in hexadecimal digits."""
+    parents = {"parents": nodes.parents.tolist()}
+    if nodes.words is None:
+        from opendp_tree.releases.labels import write_labels
+
+        return {**parents, "labels": [write_labels(labels) for labels in nodes.labels]}
+    high, low = (word.tolist() for word in nodes.words.to_the_right(tree.width))
+    return {**parents, "prefixes": [f"{(upper << 64) | lower:x}" for upper, lower in zip(high, low, strict=True)]}
+
+
+def read_nodes(tree: OpenTree, described: Mapping[str, Any]) -> OpenNodes:
+    """The nodes that `write_nodes` wrote, once they are sure to be nodes of the tree."""
+    parents = read_array(part(described, "parents", list), "parents", int)
+    rising = bool((parents[1:] >= np.maximum(parents[:-1], 0)).all() and (parents < np.arange(parents.size)).all())
+    if not rising or (parents.size and parents[0] != -1):
+        raise ValueError('"parents" must be -1 for the root, which is first, and never fall after it')
+    levels = node_levels(parents) if parents.size else parents
+    if levels.size and levels[-1] >= tree.depth:
+        raise ValueError(f'"parents" must not go deeper than the tree, whose depth is {tree.depth}')
+    if tree.kind == "bits":
+        return OpenNodes(
+            levels, parents, words=_read_prefixes(tree, part(described, "prefixes", list), levels, parents)
+        )
+    from opendp_tree.releases.labels import read_labels
+
+    found = part(described, "labels", list)
+    if len(found) != tree.depth - 1 or not all(isinstance(labels, dict) for labels in found):
+        raise ValueError(f'"labels" must hold {tree.depth - 1} objects, one for each level below the root')
+    series = tuple(read_labels(labels) for labels in found)
+    if [labels.len() for labels in series] != np.bincount(levels, minlength=tree.depth)[1:].tolist():
+        raise ValueError('"labels" must hold one label for each node of a level')
+    return OpenNodes(levels, parents, series)
+
+
+def _read_prefixes(tree: OpenTree, texts: list[Any], levels: Ints, parents: Ints) -> BitKeys:
+    try:
+        keys = [int(text, 16) for text in texts]
+    except (TypeError, ValueError):
+        raise ValueError('"prefixes" must be texts of hexadecimal digits') from None
+    if len(keys) != levels.size or any(not 0 <= key < 1 << tree.width for key in keys):
+        raise ValueError(f'"prefixes" must hold one number of {tree.width} bits for each node')
+    high, low = (np.array(part, dtype=np.uint64) for part in ([k >> 64 for k in keys], [k & _WORD for k in keys]))
+    words = BitKeys.of_integers(high, low, tree.width)
+    below = np.flatnonzero(parents >= 0)
+    inside = words[below].common_bits(words[parents[below]]) >= tree.bits_at(levels[parents[below]])
+    exact = words.first(tree.bits_at(levels))
+    if not inside.all() or (exact.high != words.high).any() or (exact.low != words.low).any():
+        raise ValueError('"prefixes" must begin as those of their parents, and be 0 beyond their own bits')
+    return words

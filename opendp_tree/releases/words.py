@@ -1,0 +1,79 @@
+"""A release in plain sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from opendp_tree.trees.open_tree import OpenTree
+from opendp_tree.trees.tree import Tree
+
+_MECHANISMS = {
+    "partition_estimator": "the private tree partition",
+    "pruned_descent": "pruned descent",
+    "tree_laplace": "Laplace noise on every node and least squares",
+    "tree_gaussian": "Gaussian noise on every node and least squares",
+}
+
+
+def tree_words(tree: Tree | OpenTree, shown: int, mechanism: str | None) -> list[str]:
+    """What was released.
+
+    >>> tree_words(OpenTree.columns(["country", "city"]), 3, "pruned_descent")
+    ['Counts of 3 nodes of an open tree of depth 3 (country / city).', 'Mechanism: pruned descent.']
+    """
+    by = [] if mechanism is None else [f"Mechanism: {_MECHANISMS.get(mechanism, mechanism)}."]
+    names = f" ({' / '.join(tree.names)})" if tree.names else ""
+    if isinstance(tree, OpenTree):
+        kinds = {"columns": names, "bits": f" ({_prefixes(tree)})", "paths": f" (paths split at {tree.separator!r})"}
+        return [f"Counts of {_number(shown, 'node')} of an open tree of depth {tree.depth}{kinds[tree.kind]}.", *by]
+    which = _number(tree.node_count, "node")
+    which = f"all {which}" if shown == tree.node_count else f"{shown} of {which}"
+    said = f"Counts of {which} of a public tree of depth {tree.depth}{names}."
+    return [said if shown == tree.node_count else said + " The others are hidden, and estimated as 0.", *by]
+
+
+def cost_words(statement: Mapping[str, Any] | None) -> str:
+    """What it cost.
+
+    >>> cost_words({"loss": {"rho": 0.5}, "measure": "zero_concentrated_divergence", "d_in": 2, "unit": None})
+    'Privacy: rho 0.5 (zero concentrated divergence) for adding or removing up to 2 rows.'
+    """
+    if statement is None:
+        return "Privacy: not known here. What the noisy counts cost, this release cost, and no more."
+    loss = ", ".join(f"{name} {value:.10g}" for name, value in statement["loss"].items())
+    measure = statement["measure"].replace("()", "").replace("_", " ").replace("(", " ").replace(")", "")
+    rows = "one row" if statement["d_in"] == 1 else f"up to {statement['d_in']} rows"
+    return f"Privacy: {loss} ({measure}) for adding or removing {statement['unit'] or rows}."
+
+
+def error_words(confidence: float, reach: npt.NDArray[np.float64], hidden: float | None) -> list[str]:
+    r"""How wrong it can be, where `reach` is how far each shown node's interval goes from its estimate.
+
+    >>> print(*error_words(1.0, np.array([4.0, 4.0, 9.0]), 30.0), sep="\n")
+    Error: every true count is in its interval, always.
+    Intervals reach 4 from the estimate at the median node, 9 at the widest.
+    A node that is not shown holds at most 30.
+    """
+    sure = "always" if confidence == 1 else f"with probability at least {confidence:.10g}"
+    whose = "every" if confidence == 1 else "a node's"
+    said = [f"Error: {whose} true count is in its interval, {sure}."]
+    if reach.size:
+        median, widest = (f"{value:.4g}" for value in (np.median(reach), reach.max()))
+        said.append(f"Intervals reach {median} from the estimate at the median node, {widest} at the widest.")
+    if hidden is not None:
+        also = "" if confidence == 1 else ", with the same probability"
+        said.append(f"A node that is not shown holds at most {hidden:.4g}{also}.")
+    return said
+
+
+def _prefixes(tree: OpenTree) -> str:
+    kind = {"integer": f"{tree.width}-bit integers", "ipv4": "IPv4 addresses", "ipv6": "IPv6 addresses"}[tree.shown_as]
+    return f"prefixes of {kind}, {_number(tree.stride, 'bit')} a level"
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count} {noun}" + ("" if count == 1 else "s")

@@ -1,0 +1,115 @@
+"""Frames from files (Parquet and CSV) and into files (these, and JSON with one object a line)."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from polars import selectors
+
+__all__ = [
+    "FORMATS",
+    "FRAME_ERRORS",
+    "file_format",
+    "frame_bytes",
+    "read_all",
+    "read_paths",
+    "scan_file",
+    "spreadsheet_safe",
+    "with_times",
+]
+
+FRAME_ERRORS = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
+"""What reading can raise. The messages may hold data."""
+FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv"}
+"""The format to read that a file's ending stands for."""
+
+
+def file_format(path: str | Path) -> str | None:
+    """What a file's ending says of its format, if anything."""
+    return FORMATS.get(Path(path).suffix.lower())
+
+
+def scan_file(path: str | Path, *, file_format: str) -> pl.LazyFrame:
+    """A file as a lazy frame, so that no row decides whether the others can be read.
+
+    Every column of a CSV file is read as text: guessing types would make later rows errors. Missing values at the end
+    of a row are null, surplus ones are dropped, and bytes that are not UTF-8 become the replacement character. What
+    is not quoted as CSV must be is an error, because where rows end is then a guess: one such row would swallow
+    others. NDJSON is not read: Polars finds its columns in the rows, and stops at one line that is no JSON, holds a
+    number too large or is nested too deep.
+    """
+    if file_format == "parquet":
+        return pl.scan_parquet(path, glob=False)
+    return pl.scan_csv(path, infer_schema=False, truncate_ragged_lines=True, encoding="utf8-lossy", glob=False)
+
+
+def read_all(frame: pl.LazyFrame) -> None:
+    """Read all rows and keep none: raises if the file is damaged."""
+    frame.select(pl.all().hash().max()).collect(engine="streaming")
+
+
+def with_times(frame: pl.LazyFrame, column: str, *, hours: bool) -> pl.LazyFrame:
+    """The frame with a column of texts as dates or times: ISO 8601, without zones; what is no date is null."""
+    if frame.collect_schema()[column] != pl.String:
+        return frame
+    text = pl.col(column)
+    if not hours:
+        return frame.with_columns(text.str.slice(0, 10).str.to_date("%Y-%m-%d", strict=False))
+    hour = text.str.slice(0, 13).str.replace("T", " ", literal=True) + ":00:00"
+    return frame.with_columns(hour.str.to_datetime("%Y-%m-%d %H:%M:%S", strict=False).alias(column))
+
+
+def read_paths(
+    listed: pl.LazyFrame, columns: Sequence[str], *, like: pl.LazyFrame, separator: str, depth: int
+) -> list[tuple[Any, ...]]:
+    """The distinct rows of a list of nodes as paths, which end at the first null; labels as the data have them.
+
+    With a separator, the one column holds paths as texts.
+    """
+    types = like.collect_schema()
+    labels = (pl.String, pl.Categorical, pl.Enum)
+    rows = listed.select(
+        pl.col(name).cast(pl.String if types[name] in labels else types[name], strict=False) for name in columns
+    )
+    distinct = rows.unique(maintain_order=True).collect().rows()
+    if separator:
+        split = [
+            str(text).removeprefix(separator).removesuffix(separator).split(separator) for (text,) in distinct if text
+        ]
+        return list(dict.fromkeys(tuple(path[: depth - 1]) for path in split))
+    paths = [row[: row.index(None)] if None in row else row for row in distinct]
+    return list(dict.fromkeys(path for path in paths if path))
+
+
+def spreadsheet_safe(frame: pl.DataFrame) -> pl.DataFrame:
+    """The frame with an apostrophe before each text, and each column's name, that a spreadsheet would take for more.
+
+    These begin with =, +, -, @ (or their wide forms), a tab, a carriage return or a line feed, which make a formula of
+    what follows, or with an apostrophe: so different texts stay different.
+
+    >>> spreadsheet_safe(pl.DataFrame({"city": ["=1+1", "'t Zand", "a=b"], "estimate": [-1.5, 2.0, 3.0]})).rows()
+    [("'=1+1", -1.5), ("''t Zand", 2.0), ('a=b', 3.0)]
+    """
+    texts = selectors.string(include_categorical=True) | selectors.by_dtype(pl.Enum)
+    marked = frame.with_columns(texts.cast(pl.String).str.replace(*_MARK))
+    marked.columns = pl.Series(frame.columns, dtype=pl.String).str.replace(*_MARK).to_list()
+    return marked
+
+
+_MARK = "^([=+\\-@\\t\\r\\n'＝＋－＠])", "'${1}"
+
+
+def frame_bytes(frame: pl.DataFrame, *, file_format: str) -> bytes:
+    """A frame as the content of a file."""
+    buffer = io.BytesIO()
+    if file_format == "parquet":
+        frame.write_parquet(buffer)
+    elif file_format == "csv":
+        frame.write_csv(buffer)
+    else:
+        frame.write_ndjson(buffer)
+    return buffer.getvalue()

@@ -1,0 +1,93 @@
+"""Domains of frames: OpenDP's own, and one whose members are passed by reference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from opendp.mod import Domain, ExtrinsicDomain, LazyFrameDomain
+
+from opendp_tree._opendp import extrinsic_domain
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["frame_domain"]
+
+_KINDS = {"String": "text", "bool": "truth", "NaiveDate": "date", "NaiveTime": "time"}
+_ELEMENTS = {"DatetimeDomain": "datetime", "CategoricalDomain": "text", "EnumDomain": "text"}
+
+
+@dataclass(frozen=True)
+class FrameColumns:
+    """Describes a domain of frames that have at least these columns."""
+
+    types: tuple[tuple[str, Any], ...]
+
+    def holds(self, value: Any) -> bool:
+        """Whether a value is a frame with these columns. Looks at the schema alone."""
+        from opendp_tree.rows.groups import schema_of
+
+        found = schema_of(value)
+        return found is not None and all(name in found and found[name] == dtype for name, dtype in self.types)
+
+    def empty(self) -> pl.LazyFrame:
+        """A frame without rows."""
+        from opendp_tree.rows.groups import empty_frame
+
+        return empty_frame(dict(self.types))
+
+    def opendp_domain(self) -> LazyFrameDomain:
+        """OpenDP's own domain of such frames, in which every value may be null."""
+        from opendp_tree._opendp import inferred_domain
+
+        return inferred_domain(self.empty())
+
+    def read(self, data: Any) -> pl.LazyFrame:
+        """The frame, lazy, once it is sure to be a member."""
+        if not self.holds(data):
+            raise TypeError("the data must be a Polars frame with the columns and data types of input_domain")
+        from opendp_tree.rows.groups import narrowed
+
+        return narrowed(data, [name for name, _ in self.types])
+
+
+def frame_domain(columns: Mapping[str, Any] | pl.LazyFrame | pl.DataFrame) -> Domain:
+    """The domain of Polars frames, lazy or not, that have at least these columns; OpenDP passes them by reference.
+
+    Through OpenDP's own `lazyframe_domain` a frame in memory is copied at every crossing. Here it is not, but OpenDP's
+    stable Polars steps are not available: `make_leaf_counts` is what follows. `columns` gives each column's data type,
+    or is a frame whose schema is taken. The schema is public.
+
+    >>> import polars as pl
+    >>> frame_domain({"city": pl.String}).member(pl.DataFrame({"city": ["ghent"], "age": [3]}))
+    True
+    """
+    from opendp_tree.rows.groups import read_schema
+
+    types = tuple(read_schema(columns).items())
+    described = FrameColumns(types)
+    # OpenDP compares such domains by this text alone; a data type's text names all of its parts.
+    text = ", ".join(f"{name!r}: {dtype!r}" for name, dtype in sorted(types, key=lambda column: column[0]))
+    return extrinsic_domain(f"FrameDomain({{{text}}})", described.holds, described)
+
+
+def column_kinds(input_domain: Domain) -> dict[str, str]:
+    """What each column of a domain of frames holds, in the words that keys use."""
+    if isinstance(input_domain, LazyFrameDomain):
+        return {name: _element_kind(input_domain.get_series_domain(name)) for name in input_domain.columns}
+    if isinstance(input_domain, ExtrinsicDomain) and isinstance(input_domain.descriptor, FrameColumns):
+        from opendp_tree.rows.groups import kinds_of
+
+        return kinds_of(dict(input_domain.descriptor.types))
+    raise ValueError(f"input_domain ({input_domain}) must be a lazyframe_domain or a frame_domain")
+
+
+def _element_kind(series: Any) -> str:
+    element = series.element_domain
+    for name, kind in _ELEMENTS.items():
+        if str(element).startswith(name):
+            return kind
+    carrier = str(element.carrier_type)
+    return "integer" if carrier[:1] in "iu" and carrier[1:].isdigit() else _KINDS.get(carrier, carrier)

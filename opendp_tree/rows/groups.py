@@ -1,0 +1,163 @@
+"""Rows of a frame to the distinct keys and how many rows have each: the one pass over the data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, timedelta
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+import polars as pl
+from polars import selectors
+
+from opendp_tree.rows.key import Key
+
+Found = TypeVar("Found")
+KEY, UNIT, PEOPLE = "key", "unit", "people"
+FIRST_DAY, LAST_DAY = (date(1, 1, 1) - date(1970, 1, 1)).days, (date(9999, 12, 31) - date(1970, 1, 1)).days
+_TICKS_A_SECOND = {"ms": 10**3, "us": 10**6, "ns": 10**9}
+
+
+def kind_of(dtype: pl.DataType | type[pl.DataType]) -> str:
+    """What a column holds, in the words that keys use."""
+    if dtype in (pl.String, pl.Categorical, pl.Enum):
+        return "text"
+    if dtype.is_integer():
+        return "integer"
+    for kind, types in (("truth", pl.Boolean), ("date", pl.Date), ("datetime", pl.Datetime)):
+        if dtype == types:
+            return kind
+    return "time" if dtype in (pl.Time, pl.Duration) else str(dtype)
+
+
+def kinds_of(schema: Mapping[str, Any]) -> dict[str, str]:
+    """What each column holds."""
+    return {name: kind_of(dtype) for name, dtype in schema.items()}
+
+
+def schema_of(value: Any) -> pl.Schema | None:
+    """The schema of a frame, lazy or not; None for anything else."""
+    return guarded(value.collect_schema) if isinstance(value, (pl.LazyFrame, pl.DataFrame)) else None
+
+
+def read_schema(columns: Any) -> pl.Schema:
+    """Names and full data types, from a mapping or from a frame."""
+    found = schema_of(columns)
+    if found is not None:
+        return found
+    if not isinstance(columns, Mapping) or not columns:
+        raise TypeError("columns must give each column's data type, or be a frame. Hint: {'city': pl.String}")
+    return pl.DataFrame(schema=dict(columns)).schema
+
+
+def narrowed(frame: Any, names: Sequence[str]) -> pl.LazyFrame:
+    """These columns alone. A selector takes names as they are, where Polars reads some as patterns."""
+    lazy: pl.LazyFrame = frame.lazy()
+    return lazy.select(selectors.by_name(*names))
+
+
+def empty_frame(schema: Mapping[str, Any]) -> pl.LazyFrame:
+    """A frame without rows."""
+    return pl.LazyFrame(schema=dict(schema))
+
+
+def made_up_rows(frame: pl.LazyFrame, rows: int) -> pl.LazyFrame:
+    """So many rows of the schema of a frame: the first of zeros and empty texts, the others of nulls."""
+    schema = frame.collect_schema()
+    nulls = pl.DataFrame(schema=schema).clear(rows)
+    first = [nulls[name].slice(0, 1).fill_null(_plain_value(dtype)) for name, dtype in schema.items()]
+    return pl.concat([pl.DataFrame(first).slice(0, rows), nulls.slice(1)]).lazy()
+
+
+def _plain_value(dtype: pl.DataType) -> pl.Expr:
+    if isinstance(dtype, pl.Enum):
+        return pl.lit(dtype.categories.first(), dtype)
+    if dtype.is_numeric() or dtype.is_temporal():
+        return pl.lit(0).cast(dtype)
+    return pl.lit(False if dtype == pl.Boolean else "" if dtype == pl.String else None, dtype)
+
+
+def read_frame(data: Any, kinds: Mapping[str, str]) -> pl.LazyFrame:
+    """The frame, once its columns are sure to hold what was declared. Looks at the schema alone."""
+    schema = schema_of(data)
+    if schema is None:
+        raise TypeError("the data must be a Polars LazyFrame or DataFrame")
+    for name, kind in kinds.items():
+        found = kind_of(schema[name]) if name in schema else "no such column"
+        if found != kind:
+            raise TypeError(f"the data: column {name!r} must hold {kind}, as input_domain says, found {found}")
+    lazy: pl.LazyFrame = data.lazy()
+    return lazy
+
+
+def group_rows(frame: pl.LazyFrame, key: Key, unit: str | None) -> pl.DataFrame:
+    """One row for each distinct key: columns key_0, key_1, ... and `people`, its number of rows.
+
+    With a unit, one row for each key of each unit, in the column `unit`. Rows without a unit are left out.
+    """
+    schema = guarded(frame.collect_schema)
+    names = key_names(key)
+    selected = [
+        _coarse(column, key, schema[column]).alias(name) for column, name in zip(key.columns_used, names, strict=True)
+    ]
+    if unit is not None:
+        selected.append(pl.col(unit).alias(UNIT))
+        names.append(UNIT)
+    grouped = frame.select(selected).group_by(names).agg(pl.len().cast(pl.Int64).alias(PEOPLE))
+    groups = guarded(lambda: _collect(grouped, len(names)))
+    return groups if unit is None else groups.filter(pl.col(UNIT).is_not_null())
+
+
+def key_names(key: Key) -> list[str]:
+    """What the columns of a key are called once rows are grouped."""
+    return [f"{KEY}_{place}" for place in range(len(key.columns_used))]
+
+
+def _collect(frame: pl.LazyFrame, columns: int) -> pl.DataFrame:
+    # Counting piece by piece is the faster way, but for several columns of a frame that is in memory already.
+    files = " SCAN " in frame.explain(optimized=False)
+    engine: Literal["streaming", "in-memory"] = "streaming" if files or columns == 1 else "in-memory"
+    return frame.collect(engine=engine)
+
+
+def guarded(work: Callable[[], Found]) -> Found:
+    """What Polars finds. Its errors, and those of Python functions in a plan, may quote values: they stop here."""
+    try:
+        return work()
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException:
+        pass
+    raise RuntimeError("reading the frame failed; the details are withheld because they may hold data")
+
+
+def frozen_argument(value: Any) -> Any:
+    """An argument of a step as something that nobody can change: expressions, plain values, and collections of them."""
+    if value is None or isinstance(value, (str, int, float, timedelta, date, pl.Expr, pl.DataType)):
+        return value
+    if isinstance(value, type) and issubclass(value, pl.DataType):
+        return value
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, (list, tuple)):
+        return tuple(frozen_argument(each) for each in value)
+    kind = type(value).__name__
+    raise TypeError(f"a step's argument ({kind}) must be an expression, a plain value, or a list of them")
+
+
+def _coarse(name: str, key: Key, dtype: pl.DataType) -> pl.Expr:
+    """A column as rows are grouped by it. Times are cut to days or hours first: there may be millions of instants."""
+    column = pl.col(name)
+    if key.kind != "date" or not isinstance(dtype, pl.Datetime):
+        return column
+    second = _TICKS_A_SECOND[dtype.time_unit]
+    step = (3_600 if "hour" in key.parts else 86_400) * second
+    ticks = column.to_physical()
+    if dtype.time_zone is None:
+        return ticks // step
+    # With a time zone, Polars panics at instants that its calendar cannot hold, and at the ends of the 64-bit range:
+    # null instead. They are clipped as well, because zones are applied to what is under a null.
+    first = max((FIRST_DAY - 2) * 86_400 * second, -(2**63) + 10 * 86_400 * second)
+    last = min((LAST_DAY + 2) * 86_400 * second, 2**63 - 1 - 10 * 86_400 * second)
+    local = ticks.clip(first, last).cast(dtype).dt.replace_time_zone(None).to_physical()
+    return pl.when(ticks.is_between(first, last)).then(local // step)

@@ -1,0 +1,121 @@
+"""Frames to leaf counts: group the rows, find each group's leaf, bound what a person contributes, add up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from opendp_tree.noise import uniform_words
+from opendp_tree.rows.bounding import Limits, truncate
+from opendp_tree.rows.groups import PEOPLE, UNIT, group_rows, key_names, read_frame
+from opendp_tree.rows.key import Key
+from opendp_tree.rows.key_columns import Bools, read_labels, read_words
+from opendp_tree.rows.lookup import Lookup
+from opendp_tree.saturate import range_sums
+from opendp_tree.trees.open_tree import SparseCounts
+
+Ints = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
+LEAF = "leaf"
+
+
+@dataclass(frozen=True)
+class RowCounter:
+    """How the rows of a frame become leaf counts."""
+
+    key: Key
+    kinds: dict[str, str]
+    """What each column that is used must hold."""
+    drop_nulls: bool
+    unit: str | None
+    limits: Limits | None
+    lookup: Lookup | None
+    """For a public tree."""
+    other: int
+    """The place among the leaves for what the public tree lacks; -1 to drop it."""
+
+    def count(self, data: Any) -> Ints | SparseCounts:
+        """The leaf counts of a frame."""
+        groups = group_rows(read_frame(data, self.kinds), self.key, self.unit)
+        if self.limits is not None:
+            # A key of which nothing is kept must not show: it would tell that somebody has it.
+            groups = self._bounded(groups, self.limits).filter(pl.col(PEOPLE) > 0)
+        people = groups[PEOPLE].to_numpy()
+        if self.lookup is not None:
+            leaves = self._public_leaves(groups, self.lookup)
+            order = np.argsort(leaves)
+            ends = np.searchsorted(leaves[order], np.arange(self.lookup.tree.leaf_count + 1))
+            return range_sums(people[order], ends[:-1], ends[1:])
+        tree = self.key.open_tree()
+        if tree.kind == "bits":
+            high, low, valid = read_words(groups, self.key)
+            return SparseCounts.of_words(tree, high[valid], low[valid], people[valid])
+        labels = read_labels(groups, self.key)
+        return labels.sparse(tree, people, self._valid(labels.with_null()))
+
+    def _valid(self, with_null: Bools) -> Bools:
+        return ~with_null if self.drop_nulls else np.ones_like(with_null)
+
+    def _public_leaves(self, groups: pl.DataFrame, lookup: Lookup) -> Ints:
+        """The place among the leaves of each group; -1 for groups that do not count."""
+        labels = read_labels(groups, self.key)
+        leaves = lookup.leaves(labels)
+        leaves[leaves < 0] = self.other
+        leaves[~self._valid(labels.with_null())] = -1
+        return leaves
+
+    def _open_leaves(self, groups: pl.DataFrame) -> Ints:
+        """A number for each group, equal for groups of one leaf; -1 for groups that do not count."""
+        if self.key.open_tree().kind == "bits":
+            high, low, valid = read_words(groups, self.key)
+            columns = [pl.Series("high", high), pl.Series("low", low)]
+        else:
+            labels = read_labels(groups, self.key)
+            columns = [column.alias(f"label_{level}") for level, column in enumerate(labels.columns)]
+            columns.append(pl.Series("length", labels.lengths))
+            valid = self._valid(labels.with_null())
+        frame = pl.DataFrame(columns)
+        first = frame.with_row_index(LEAF).select(pl.col(LEAF).min().over(frame.columns))[LEAF].to_numpy()
+        return np.where(valid, first.astype(np.int64), -1)
+
+    def _bounded(self, pairs: pl.DataFrame, limits: Limits) -> pl.DataFrame:
+        """Groups of keys, without units, of which each person contributes no more than the limits."""
+        names = key_names(self.key)
+        if self.lookup is None and self.key.kind == "columns":  # each key is a leaf of its own
+            pairs = pairs.drop_nulls(names) if self.drop_nulls else pairs
+            return pairs.with_columns(self._kept(pairs, limits)).group_by(names).agg(pl.col(PEOPLE).sum())
+        keys = pairs.select(names).unique()
+        leaves = self._open_leaves(keys) if self.lookup is None else self._public_leaves(keys, self.lookup)
+        pairs = pairs.join(keys.with_columns(pl.Series(LEAF, leaves)), on=names, how="left", nulls_equal=True)
+        pairs = pairs.filter(pl.col(LEAF) >= 0).group_by(UNIT, LEAF).agg(pl.col(PEOPLE).sum())
+        counts = pairs.select(LEAF, self._kept(pairs, limits)).group_by(LEAF).agg(pl.col(PEOPLE).sum())
+        any_key = keys.with_columns(pl.Series(LEAF, leaves)).unique(LEAF, keep="any")
+        return counts.join(any_key, on=LEAF, how="left").drop(LEAF)
+
+    def _kept(self, pairs: pl.DataFrame, limits: Limits) -> pl.Series:
+        """How many rows of each pair of a person and a leaf are kept."""
+        order, starts = _by_unit(pairs[UNIT])
+        rows = pairs[PEOPLE].to_numpy()[order]
+        kept = np.empty_like(rows)
+        kept[order] = truncate(rows, starts, limits, lambda places: _draws(pairs, order[places]))
+        return pl.Series(PEOPLE, kept)
+
+
+def _draws(pairs: pl.DataFrame, places: Ints) -> Words:
+    """A number for each pair of a person and a leaf, independent of all data and of one another."""
+    return uniform_words(places.size)
+
+
+def _by_unit(units: pl.Series) -> tuple[Ints, Ints]:
+    """An order of rows in which each unit's are together, and where each unit starts in it."""
+    if units.dtype.is_integer() and units.dtype not in (pl.Int128, pl.UInt128):
+        order = np.argsort(units.to_numpy())
+        ordered = units.to_numpy()[order]
+        return order, np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1]))[: order.size])
+    places = pl.DataFrame({UNIT: units}).with_row_index("place").group_by(UNIT).agg("place")["place"]
+    sizes = places.list.len().to_numpy().astype(np.int64)
+    return places.explode().to_numpy().astype(np.int64), np.cumsum(sizes) - sizes

@@ -1,0 +1,168 @@
+"""Polars steps before leaf counts: OpenDP says how stable they are, our own list which are row-wise and total."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from opendp.metrics import l1_distance
+from opendp.mod import Domain, FrameDistance, LazyFrameDomain, Metric, SymmetricIdDistance, Transformation
+from opendp.transformations import make_stable_lazyframe
+
+from opendp_tree._arguments import check_choice
+from opendp_tree._opendp import empty_lazyframe, lazy_query, make_transformation
+from opendp_tree.noise import uniform_words
+from opendp_tree.rows.frame_domain import FrameColumns
+from opendp_tree.rows.leaf_counts import LeafCounting, make_leaf_counts
+from opendp_tree.trees.domains import leaf_domain
+
+if TYPE_CHECKING:
+    import polars as pl
+
+STEPS = ("filter", "select", "truncate_num_groups", "truncate_per_group", "with_columns")
+"""The methods of OpenDP's queries of frames that OpenDP may find stable and that keep rows apart."""
+Step = tuple[str, tuple[Any, ...], Mapping[str, Any]]
+"""A method of a lazy frame and its arguments."""
+
+
+def stable_leaf_counts(
+    input_domain: Domain, input_metric: Metric, plan: pl.LazyFrame, **options: Any
+) -> Transformation:
+    """Leaf counts after the steps of a plan, from OpenDP's own frames.
+
+    People are bounded by the options, or by OpenDP's truncations among the steps. A plan without steps is left out:
+    OpenDP takes fewer metrics than leaf counts do.
+    """
+    from opendp_tree.rows.plans import plan_steps
+
+    if not plan_steps(plan):
+        return make_leaf_counts(input_domain, input_metric, **options)
+    steps, counting = _judged(plan, empty_lazyframe(input_domain), input_domain, input_metric, options)
+    return steps >> make_transformation(
+        steps.output_domain,
+        steps.output_metric,
+        leaf_domain(counting.tree),
+        l1_distance(T="i64"),
+        counting.count,
+        counting.stability_map,
+    )
+
+
+def _judged(
+    plan: pl.LazyFrame, empty: pl.LazyFrame, domain: Domain, metric: Metric, options: Mapping[str, Any]
+) -> tuple[Transformation, LeafCounting]:
+    """The steps of a plan once OpenDP and our own list admit them, and how to count what they give."""
+    from opendp_tree.rows.allowed import check_steps, shuffles
+    from opendp_tree.rows.plans import plan_steps
+
+    written = plan_steps(plan)
+    check_steps(written, empty)
+    steps = make_stable_lazyframe(domain, metric, lazyframe=plan, MO=_metric_name(metric, options))
+    if _without_zones(plan_steps(steps(empty))) != _without_zones(written):
+        raise ValueError(
+            "a step must be run as it is written, but OpenDP writes it otherwise. Hint: cast(strict=False)"
+        )
+    check_on_made_up_rows(steps, empty)
+    assert isinstance(steps.output_domain, LazyFrameDomain)
+    counting = LeafCounting.of(steps.output_domain, steps.output_metric, **options)
+    return steps, replace(counting, count=_with_fresh_draws(counting.count)) if shuffles(written) else counting
+
+
+def _without_zones(steps: Any) -> str:
+    """Steps as text, to be compared. What is done with ambiguous times does not matter where there is no time zone."""
+    ambiguous = "{'Literal': {'Scalar': {'String': '%s'}}}], 'function': {'StringExpr': {'Strptime': "
+    return str(steps).replace(ambiguous % "raise", ambiguous % "null")
+
+
+def check_on_made_up_rows(steps: Callable[[pl.LazyFrame], pl.LazyFrame], empty: pl.LazyFrame) -> None:
+    """Takes steps on made-up rows: what fails whatever the values are must fail before a row of the data is read."""
+    from opendp_tree.rows.groups import made_up_rows
+
+    for rows in (0, 1, 2):
+        try:
+            steps(made_up_rows(empty, rows)).collect()
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
+            reason = " ".join(str(error).split())
+        else:
+            continue
+        raise ValueError(f"the steps must suit the columns that they are used on. Polars says: {reason}")
+
+
+def _with_fresh_draws(count: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Polars' generator starts anew, from secure bits, before it draws whose rows are kept.
+
+    It belongs to the whole process. With a seed that was set for it, what others keep would change with a new person.
+    """
+
+    def counted(data: Any) -> Any:
+        import polars as pl
+
+        pl.set_random_seed(int(uniform_words(1)[0]))
+        return count(data)
+
+    return counted
+
+
+def _metric_name(metric: Metric, options: Mapping[str, Any]) -> str:
+    """What the steps must keep apart: rows, or people, if these are still to be bounded."""
+    if options.get("rows_per_unit") is None and options.get("leaves_per_unit") is None:
+        return "FrameDistance<SymmetricDistance>"
+    inner = metric.inner_metric if isinstance(metric, FrameDistance) else metric
+    if not isinstance(inner, SymmetricIdDistance):
+        raise ValueError(
+            f"rows_per_unit and leaves_per_unit after Polars steps need symmetric_id_distance, found {metric}. "
+            "Hint: truncate_per_group among the steps"
+        )
+    return "FrameDistance<SymmetricIdDistance>"
+
+
+@dataclass(frozen=True)
+class FrameSteps:
+    """Steps that are written down, to be taken first on an empty frame, for OpenDP to judge, and then on the data."""
+
+    steps: tuple[Step, ...] = ()
+
+    def then(self, name: str) -> Callable[..., FrameSteps]:
+        """One step more. Its arguments are frozen: what is judged is what is run."""
+        check_choice(name, name="step", choices=STEPS)
+
+        def step(*args: Any, **kwargs: Any) -> FrameSteps:
+            from opendp_tree.rows.groups import frozen_argument
+
+            frozen = {key: frozen_argument(value) for key, value in kwargs.items()}
+            return FrameSteps((*self.steps, (name, tuple(frozen_argument(value) for value in args), frozen)))
+
+        return step
+
+    def take(self, frame: pl.LazyFrame, space: tuple[Domain, Metric]) -> pl.LazyFrame:
+        """The frame after all steps, as OpenDP's queries take them."""
+        query = lazy_query(frame, space)
+        for name, args, kwargs in self.steps:
+            query = getattr(query, name)(*args, **kwargs)
+        found: pl.LazyFrame = object.__getattribute__(query, "polars_plan")
+        return found
+
+    def leaf_counts(self, input_domain: Domain, input_metric: Metric, **options: Any) -> Transformation:
+        """Leaf counts after these steps, from frames that are passed by reference.
+
+        OpenDP's stability map for the steps is used as it is: it is a fact about the plan, and the plan that is run on
+        the data is the same, expression by expression.
+        """
+        if not self.steps:
+            return make_leaf_counts(input_domain, input_metric, **options)
+        described = input_domain.descriptor
+        assert isinstance(described, FrameColumns)
+        empty, domain = described.empty(), described.opendp_domain()
+        space = domain, input_metric
+        steps, counting = _judged(self.take(empty, space), empty, domain, input_metric, options)
+        return make_transformation(
+            input_domain,
+            input_metric,
+            leaf_domain(counting.tree),
+            l1_distance(T="i64"),
+            lambda data: counting.count(self.take(described.read(data), space)),
+            lambda d_in: counting.stability_map(steps.map(d_in)),  # type: ignore[no-untyped-call]
+        )

@@ -1,1 +1,0 @@
-"""Transformations: stable functions between spaces."""

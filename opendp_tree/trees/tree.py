@@ -1,0 +1,353 @@
+"""Public trees of any shape, as arrays."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable, Iterable, Sequence
+from functools import cached_property
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from opendp_tree import saturate
+from opendp_tree._arguments import check_names, is_text, shortened
+from opendp_tree.trees.arrays import check_parents, node_levels, subtree_ranges
+from opendp_tree.trees.occupied import Occupied
+from opendp_tree.trees.paths import Label, Path, read_paths, tagged_label
+
+Ints = npt.NDArray[np.int64]
+__all__ = ["Label", "Path", "Tree"]
+
+MOST_NODES = 2**28
+"""Of a balanced tree: 2 GB for each of its arrays."""
+
+
+class Tree:
+    """An immutable tree whose nodes are public.
+
+    Build one with `Tree.from_parents`, `Tree.from_paths` or `Tree.balanced`. Node ids are 0..node_count-1, leaves
+    are ordered by node id, and `depth` counts the nodes on the longest path from the root to a leaf.
+
+    >>> tree = Tree.from_paths([("be", "ghent"), ("be", "liege"), ("lu",)])
+    >>> tree
+    Tree(nodes=5, leaves=3, depth=3)
+    >>> print(tree.draw())
+    (root)
+    ├── be
+    │   ├── ghent
+    │   └── liege
+    └── lu
+    """
+
+    def __init__(self, parents: Ints, labels: tuple[Label, ...] | None, names: Iterable[str] | None = None) -> None:
+        """Use `Tree.from_parents`, `Tree.from_paths` or `Tree.balanced`, which check what they are given."""
+        put = object.__setattr__
+        parents = check_parents(parents)
+        if labels is not None and (not isinstance(labels, tuple) or len(labels) != parents.size):
+            raise TypeError(f"labels must be a tuple of {parents.size}, one for each node. Hint: Tree.from_paths")
+        if not all(is_text(label) for label in labels or () if isinstance(label, str)):
+            raise ValueError("labels must be texts that can be written as UTF-8. Hint: replace lone surrogates")
+        put(self, "parents", _frozen(parents))
+        put(self, "labels", labels)
+        levels = _frozen(node_levels(parents))
+        put(self, "node_levels", levels)
+        put(self, "depth", int(levels.max()) + 1)
+        put(self, "names", () if labels is None else check_names(names, count=self.depth - 1))
+        is_leaf = np.bincount(parents[parents >= 0], minlength=parents.size) == 0
+        put(self, "leaves", _frozen(np.flatnonzero(is_leaf)))
+
+    parents: Ints
+    """For each node its parent's id; -1 for the root."""
+    labels: tuple[Label, ...] | None
+    """For each node its own label (the root's is None), if the tree was built from paths."""
+    node_levels: Ints
+    """For each node its level; the root is at level 0."""
+    depth: int
+    """The number of nodes on the longest path from the root to a leaf."""
+    names: tuple[str, ...]
+    """What frames call the label of each level below the root. Cosmetic: trees that differ in names only are equal."""
+    leaves: Ints
+    """The ids of the leaves, ascending: the order of every vector of leaf counts."""
+
+    @classmethod
+    def from_parents(cls, parents: Sequence[int] | npt.NDArray[np.integer[Any]]) -> Tree:
+        """A tree from each node's parent; the root's parent is -1. Node ids are the positions in `parents`.
+
+        Ten million nodes take a few seconds; the shape does not matter.
+
+        >>> Tree.from_parents([-1, 0, 0, 1, 1])
+        Tree(nodes=5, leaves=3, depth=3)
+        """
+        return cls(parents, None)  # type: ignore[arg-type]
+
+    @classmethod
+    def from_paths(cls, paths: Iterable[Sequence[Label]], *, names: Iterable[str] | None = None) -> Tree:
+        """A tree from the label paths of its leaves, which may have different lengths.
+
+        Leaves keep the order of `paths`. The root is implied: a path names the nodes below it. `names` are for the
+        levels below the root ("region", "city"), as columns of a release; `label_1`, `label_2`, ... by default.
+
+        >>> Tree.from_paths([("a", "x"), ("a", "y"), ("b",)]).paths()
+        [('a', 'x'), ('a', 'y'), ('b',)]
+        """
+        parents, labels = read_paths(paths)
+        return cls(np.array(parents, dtype=np.int64), tuple(labels), names)
+
+    @classmethod
+    def balanced(cls, *, branching: int, depth: int) -> Tree:
+        """A complete tree in which every inner node has `branching` children, numbered level by level.
+
+        >>> Tree.balanced(branching=2, depth=3)
+        Tree(nodes=7, leaves=4, depth=3)
+        """
+        for name, value in (("branching", branching), ("depth", depth)):
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+                raise ValueError(f"{name} ({value!r}) must be a positive integer")
+        nodes, widest = int(depth), 1
+        if branching > 1:  # stops long before a power that is itself too large to be computed
+            nodes = 1
+            for _ in range(int(depth) - 1):
+                widest *= int(branching)
+                nodes += widest
+                if nodes > MOST_NODES:
+                    break
+        if nodes > MOST_NODES:
+            raise ValueError(
+                f"branching ({shortened(branching)}) and depth ({shortened(depth)}) must give at most 2**28 nodes. "
+                "Hint: an OpenTree holds only the keys that occur"
+            )
+        return cls((np.arange(nodes, dtype=np.int64) - 1) // branching, None)
+
+    @property
+    def node_count(self) -> int:
+        """The number of nodes."""
+        return self.parents.size
+
+    @property
+    def leaf_count(self) -> int:
+        """The number of leaves."""
+        return self.leaves.size
+
+    @cached_property
+    def root(self) -> int:
+        """The root's id."""
+        return int(np.argmin(self.parents))
+
+    @cached_property
+    def levels(self) -> tuple[Ints, ...]:
+        """The node ids of each level, ascending, from the root's level down."""
+        small = self.node_levels.astype(np.uint16) if self.depth <= 2**16 else self.node_levels
+        order = _frozen(np.argsort(small, kind="stable"))
+        ends = np.cumsum(np.bincount(self.node_levels))
+        return tuple(np.split(order, ends[:-1]))
+
+    @cached_property
+    def digest(self) -> str:
+        """A SHA-256 of the parents and labels: equal digests, equal trees."""
+        sha = hashlib.sha256(np.ascontiguousarray(self.parents, dtype="<i8").data)
+        for label in self.labels or ():
+            text = f"{type(label).__name__}:{label}".encode()
+            sha.update(b"%d:" % len(text) + text)
+        return sha.hexdigest()
+
+    @cached_property
+    def leaf_ranges(self) -> tuple[Ints, Ints]:
+        """For each node the range first..last-1 of its leaves' places in depth-first order, siblings by id.
+
+        >>> first, last = Tree.from_parents([-1, 0, 0, 1, 1]).leaf_ranges
+        >>> first, last
+        (array([0, 0, 2, 0, 1]), array([3, 2, 3, 1, 2]))
+        """
+        own = np.zeros(self.node_count, dtype=np.int64)
+        own[self.leaves] = 1
+        first, last = subtree_ranges(self.parents, own)
+        return _frozen(first), _frozen(last)
+
+    @cached_property
+    def _node_ranges(self) -> tuple[Ints, Ints]:
+        """For each node the range of its subtree's places in depth-first order of all nodes."""
+        first, last = subtree_ranges(self.parents, np.ones(self.node_count, dtype=np.int64))
+        return _frozen(first), _frozen(last)
+
+    @cached_property
+    def _leaf_meets(self) -> Ints:
+        """For each leaf but the last, in depth-first order, the level of the deepest node above it and the next."""
+        first = self.leaf_ranges[0]
+        meets = np.empty(self.leaf_count - 1, dtype=np.int64)
+        # Only the child of the meeting node starts at the second leaf without being a first child.
+        later = np.flatnonzero((self.parents >= 0) & (first != first[self.parents]))
+        meets[first[later] - 1] = self.node_levels[self.parents[later]]
+        return _frozen(meets)
+
+    @cached_property
+    def _depth_first(self) -> Ints | None:
+        """The leaf index at each place of the depth-first order; None where that is the order of ids."""
+        places = self.leaf_ranges[0][self.leaves]
+        if (places[1:] > places[:-1]).all():
+            return None
+        order = np.empty_like(places)
+        order[places] = np.arange(places.size)
+        return _frozen(order)
+
+    def sum(self, leaf_counts: Ints) -> Ints:
+        """The count of every node: the exact sum of the leaves under it, clamped to ±(2**62 - 1).
+
+        >>> Tree.from_parents([-1, 0, 0, 1, 1]).sum(np.array([5, 1, 2]))
+        array([8, 3, 5, 1, 2])
+        """
+        if leaf_counts.shape != (self.leaf_count,):
+            raise ValueError(f"leaf_counts must be one-dimensional with {self.leaf_count} entries")
+        order = self._depth_first
+        return saturate.range_sums(leaf_counts if order is None else leaf_counts[order], *self.leaf_ranges)
+
+    def sum_nodes(self, node_values: Ints) -> Ints:
+        """For every node the exact sum of the values at and below it, clamped to ±(2**62 - 1).
+
+        >>> Tree.from_parents([-1, 0, 0, 1, 1]).sum_nodes(np.array([10, 5, 0, 1, 0]))
+        array([16,  6,  0,  1,  0])
+        """
+        if node_values.shape != (self.node_count,):
+            raise ValueError(f"node_values must be one-dimensional with {self.node_count} entries")
+        first, last = self._node_ranges
+        ordered = np.empty_like(node_values)
+        ordered[first] = node_values
+        return saturate.range_sums(ordered, first, last)
+
+    def occupied(self, leaf_counts: Ints) -> Occupied:
+        """The leaves with a positive count, in depth-first order, as `Occupied` places."""
+        order = self._depth_first
+        counts = leaf_counts if order is None else leaf_counts[order]
+        places = np.flatnonzero(counts > 0)
+        leaves = self.leaves if order is None else self.leaves[order]
+        meets = np.minimum.reduceat(self._leaf_meets, places[:-1]) if places.size > 1 else places[:0]
+        if places.size > 1:  # the last range must not run on to the end
+            meets[-1] = self._leaf_meets[places[-2] : places[-1]].min()
+        return Occupied(self.node_levels[leaves[places]], meets, counts[places], leaves[places])
+
+    def ancestors_at(self, nodes: Ints, levels: Ints) -> Ints:
+        """Each node's ancestor at a level not below its own."""
+        nodes = nodes.copy()
+        climbing = np.flatnonzero(self.node_levels[nodes] > levels)
+        while climbing.size:
+            nodes[climbing] = self.parents[nodes[climbing]]
+            climbing = climbing[self.node_levels[nodes[climbing]] > levels[climbing]]
+        return nodes
+
+    def count(self, keys: Iterable[Any]) -> Ints:
+        """Leaf counts, a member of `leaf_domain(tree)`: how often each leaf occurs among `keys`.
+
+        A key is a leaf's node id, its path as a tuple of labels, or its own label where no two leaves share one.
+        Keys that are not leaves of the tree count nowhere, so that nothing raised here depends on the data.
+
+        >>> Tree.from_paths([("a", "x"), ("a", "y"), ("b",)]).count([("b",), ("a", "y"), "y", "nowhere"])
+        array([0, 2, 1])
+        """
+        ids = self._leaf_ids(keys)
+        known = (ids >= 0) & (ids < self.node_count)
+        return np.bincount(ids[known], minlength=self.node_count)[self.leaves]
+
+    def _leaf_ids(self, keys: Iterable[Any]) -> Ints:
+        if isinstance(keys, (str, bytes)):
+            raise TypeError("keys must be a collection of keys, found one string. Hint: pass [key]")
+        if isinstance(keys, np.ndarray):
+            if keys.ndim != 1:
+                raise ValueError(f"keys must be one-dimensional, found {keys.ndim} dimensions")
+            if keys.dtype.kind in "iu":
+                return saturate.clamp(keys)
+            if keys.dtype.kind not in ("O" if self.labels is None else "OUbM"):
+                raise TypeError(f"keys ({keys.dtype}) must be node ids" + ("" if self.labels is None else " or labels"))
+            keys = keys.tolist()
+        find = self._find_leaf
+        return np.fromiter((find(key) for key in keys), dtype=np.int64)
+
+    def _find_leaf(self, key: Any) -> int:
+        if isinstance(key, (int, np.integer)) and not isinstance(key, bool):
+            return int(key) if abs(int(key)) < 2**62 else -1
+        paths, names = self._leaf_index
+        try:
+            return (
+                paths.get(tuple(map(tagged_label, key)), -1)
+                if isinstance(key, tuple)
+                else names.get(tagged_label(key), -1)
+            )
+        except Exception:  # a key that cannot be looked up, for whatever reason of its own, is no leaf
+            return -1
+
+    @cached_property
+    def _leaf_index(self) -> tuple[dict[Hashable, int], dict[Hashable, int]]:
+        paths: dict[Hashable, int] = {}
+        names: dict[Hashable, int] = {}
+        if self.labels is None:
+            return paths, names
+        for leaf, path in zip(self.leaves.tolist(), self.paths(), strict=True):
+            paths[tuple(map(tagged_label, path))] = leaf
+            name = tagged_label(self.labels[leaf])
+            names[name] = -1 if name in names else leaf
+        return paths, names
+
+    def path(self, node: int) -> Path:
+        """The labels (node ids, in a tree without labels) from below the root down to a node.
+
+        >>> Tree.from_paths([("a", "x"), ("b",)]).path(2)
+        ('a', 'x')
+        """
+        if isinstance(node, bool) or not isinstance(node, (int, np.integer)) or not 0 <= node < self.node_count:
+            raise ValueError(f"node ({node!r}) must be a node id from 0 to {self.node_count - 1}")
+        steps: list[Label] = []
+        while (parent := int(self.parents[node])) >= 0:
+            steps.append(int(node) if self.labels is None else self.labels[node])
+            node = parent
+        return tuple(reversed(steps))
+
+    def paths(self) -> list[Path]:
+        """The path of every leaf, in the order of leaf counts."""
+        return [self.path(leaf) for leaf in self.leaves.tolist()]
+
+    def draw(self, values: Sequence[object] | npt.NDArray[Any] | None = None, *, max_nodes: int = 60) -> str:
+        """The tree as text, at most `max_nodes` lines, with a value beside each node if given.
+
+        >>> print(Tree.balanced(branching=2, depth=2).draw([3, 1, 2]))
+        0  3
+        ├── 1  1
+        └── 2  2
+        """
+        if values is not None and len(values) != self.node_count:
+            raise ValueError(f"values must have one entry for each of the {self.node_count} nodes")
+        # Siblings together, in order of id; a stack instead of recursion, so that long chains draw too.
+        order = np.argsort(self.parents, kind="stable")
+        starts = np.searchsorted(self.parents[order], np.arange(self.node_count + 1))
+        lines: list[str] = []
+        stack = [(self.root, "", "")]
+        while stack and len(lines) < max_nodes:
+            node, before, indent = stack.pop()
+            name = str(node) if self.labels is None else "(root)" if node == self.root else str(self.labels[node])
+            lines.append(before + name + ("" if values is None else f"  {values[node]}"))
+            room = max_nodes - len(lines) + 1
+            children = order[starts[node] : min(starts[node + 1], starts[node] + room)].tolist()
+            ends_here = starts[node + 1] - starts[node] <= room
+            for place, child in reversed(list(enumerate(children))):
+                last = ends_here and place == len(children) - 1
+                stack.append((child, indent + ("└── " if last else "├── "), indent + ("    " if last else "│   ")))
+        hidden = self.node_count - len(lines)
+        return "\n".join(lines + ([f"… {hidden} more nodes"] if hidden else []))
+
+    def __repr__(self) -> str:
+        return f"Tree(nodes={self.node_count}, leaves={self.leaf_count}, depth={self.depth})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Tree) and (self is other or self.digest == other.digest)
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"a Tree is immutable: {name!r} cannot be set")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"a Tree is immutable: {name!r} cannot be deleted")
+
+
+def _frozen(array: Ints) -> Ints:
+    array.flags.writeable = False
+    return array

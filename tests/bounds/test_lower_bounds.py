@@ -1,0 +1,236 @@
+"""Nothing that is private is below the lower bounds; and the search finds nearly the best that the theorem gives."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from opendp_tree import (
+    ErrorBounds,
+    Tree,
+    error_lower_bound,
+    multiplicative_threshold,
+    packing_bound,
+    plan_partition,
+    truncated_laplace_radius,
+)
+from opendp_tree.bounds.lower_bounds import complete_depth
+from opendp_tree.theorems.clipping import clipped_mrmse
+from opendp_tree.theorems.packing import packing_rmse
+from opendp_tree.trees.least_squares import LeastSquares, TreeLayout
+from tests.shapes import SHAPES, caterpillar, random_tree
+
+EPSILONS = [1e-6, 0.01, 0.3, 1.0, 3.0, 10.0, 40.0]
+DEPTHS = [1, 2, 3, 5, 9, 33, 200, 10_000]
+ALPHAS = [0.0, 0.1, 0.5, 0.999]
+
+
+def laplace_rmse(epsilon):
+    """Of integer Laplace noise of scale 1/epsilon."""
+    return 1 / (math.sqrt(2) * math.sinh(epsilon / 2)) if epsilon < 1000 else 0.0
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_laplace_noise_is_above(depth, epsilon):
+    """Noise of scale depth/epsilon on every node; at an empty node alpha forgives nothing."""
+    for alpha in ALPHAS:
+        for branching in (2, 50):
+            bound = error_lower_bound(depth, epsilon=epsilon, alpha=alpha, branching=branching)
+            assert 0 < bound <= laplace_rmse(epsilon / depth)
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_telling_the_data_with_chance_delta_is_above(depth, epsilon):
+    """Else Laplace noise: (epsilon, delta)-DP, with an error that falls to nothing as delta grows to 1."""
+    for delta in (1e-12, 1e-6, 0.01, 0.5, 0.99, 1 - 1e-9):
+        for branching in (2, 50):
+            bound = error_lower_bound(depth, epsilon=epsilon, delta=delta, branching=branching)
+            assert bound <= math.sqrt(1 - delta) * laplace_rmse(epsilon / depth)
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.3, 1.0, 3.0])
+@pytest.mark.parametrize("delta", [1e-9, 1e-4, 0.1])
+def test_truncated_noise_on_one_count_is_above(epsilon, delta):
+    radius = truncated_laplace_radius(1 / epsilon, delta=delta)
+    z = np.arange(-radius, radius + 1)
+    masses = np.exp(-np.abs(z) * epsilon)
+    error = math.sqrt((masses * z**2).sum() / masses.sum())
+    bound = error_lower_bound(1, epsilon=epsilon, delta=delta)
+    assert bound <= error
+    assert bound > 0.3 * error
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 5, 8, 11])
+def test_noise_with_least_squares_is_above(depth):
+    tree = Tree.balanced(branching=2, depth=depth)
+    variances = LeastSquares.of(TreeLayout.of(tree), np.ones(tree.node_count)).variances
+    for epsilon in (0.01, 1.0, 5.0):
+        error = laplace_rmse(epsilon / depth) * math.sqrt(variances.max())
+        assert error_lower_bound(tree, epsilon=epsilon) == error_lower_bound(depth, epsilon=epsilon) <= error
+    for rho in (1e-4, 0.02, 0.5):
+        deviation = math.sqrt(depth / (2 * rho))
+        z = np.arange(-int(10 * deviation) - 5, int(10 * deviation) + 6)
+        masses = np.exp(-((z / deviation) ** 2) / 2)
+        error = math.sqrt((masses * z**2).sum() / masses.sum() * variances.max())
+        assert 0.1 * error < error_lower_bound(tree, rho=rho) <= error
+
+
+@pytest.mark.parametrize("depth", [1, 9, 129])
+@pytest.mark.parametrize("alpha", [0.1, 0.9])
+def test_partitions_are_above(depth, alpha):
+    for epsilon, delta in ((0.1, 1e-2), (1.0, 1e-6), (4.0, 1e-9)):
+        error = plan_partition(depth=depth, epsilon=epsilon, delta=delta, alpha=alpha, public=True).error
+        assert error_lower_bound(depth, epsilon=epsilon, delta=delta, alpha=alpha, branching=50) <= error
+
+
+@pytest.mark.parametrize("depth", [1, 5, 33, 10**6])
+@pytest.mark.parametrize("alpha", [0.1, 0.5, 0.9])
+def test_the_multiplicative_estimator_is_above(depth, alpha):
+    for epsilon, delta, eta in itertools.product((0.1, 1.0), (1e-9, 1e-3), (0.01, 0.4)):
+        tau = multiplicative_threshold(depth=depth, alpha=alpha, epsilon=epsilon, delta=delta, eta=eta)
+        assert packing_bound(depth, alpha=alpha, eta=eta, epsilon=epsilon, delta=delta) <= tau
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 1.0, 3.0])
+@pytest.mark.parametrize("depth", [1, 3, 17, 300])
+def test_laplace_noise_is_accurate_above_the_packing_bound(depth, epsilon):
+    """Its quantile is alpha * tau; integer noise of scale s exceeds x with chance at most e**(-x/s)."""
+    for eta, alpha in itertools.product((0.01, 0.2, 0.45), (0.05, 0.5, 0.95)):
+        tau = depth / epsilon * math.log(1 / eta) / alpha
+        bound = packing_bound(depth, alpha=alpha, eta=eta, epsilon=epsilon)
+        assert bound <= tau
+        if eta == 0.01 and alpha == 0.05 and epsilon < 3:
+            assert bound > tau / 30
+
+
+def test_for_one_count_the_threshold_is_that_of_randomised_response():
+    """The largest heap that a lie with chance eta hides, within one person; errors have two sides."""
+    eta, alpha, epsilon = 0.2, 0.25, 0.01
+    heap = math.log((1 - eta) / eta) / epsilon
+    assert packing_bound(1, alpha=alpha, eta=eta, epsilon=epsilon) == pytest.approx(heap / (2 * alpha), rel=0.01)
+
+
+def test_larger_constants_would_exceed_what_noise_achieves():
+    """So the bounds are not vacuous: 2.2 times the pure one, 2.4 times that of zCDP are mutants that noise refutes."""
+    assert 2.2 * error_lower_bound(1, epsilon=0.01) > laplace_rmse(0.01)
+    assert 2.4 * error_lower_bound(1, rho=1e-4) > math.sqrt(1 / 2e-4)
+
+
+@settings(max_examples=60)
+@given(
+    st.integers(1, 2000),
+    st.floats(-4, 1.5).map(lambda x: 10.0**x),
+    st.sampled_from([0.0, 1e-12, 1e-6, 0.01, 0.5]),
+    st.sampled_from([2, 8]),
+)
+def test_the_search_comes_near_the_best_number_of_steps(depth, epsilon, delta, branching):
+    found = error_lower_bound(depth, epsilon=epsilon, delta=delta, branching=branching)
+    top = (depth * math.log(branching) + 5) / epsilon
+    for steps in np.unique(np.geomspace(1, max(top, 2), 12).astype(np.int64)).tolist():
+        for arity in (2, branching):
+            there = packing_rmse(
+                steps, levels=depth - 1, branching=arity, epsilon=Fraction(epsilon), delta=Fraction(delta)
+            )
+            assert there <= found * 1.02
+
+
+def test_laws():
+    grid = [error_lower_bound(depth, epsilon=1.0) for depth in DEPTHS]
+    assert grid == sorted(grid)
+    for budget in ("epsilon", "rho"):
+        falling = [error_lower_bound(20, **{budget: value}) for value in (1e-12, 1e-6, 0.01, 1.0, 30.0)]
+        assert falling == sorted(falling, reverse=True)
+    by_delta = [error_lower_bound(20, epsilon=1.0, delta=delta) for delta in (0.0, 1e-12, 1e-6, 1e-2, 0.9)]
+    assert by_delta == sorted(by_delta, reverse=True)
+    by_alpha = [error_lower_bound(20, epsilon=1.0, alpha=alpha) for alpha in (0.0, 0.1, 0.9, 1 - 2**-53)]
+    assert by_alpha == sorted(by_alpha, reverse=True)
+    by_children = [error_lower_bound(20, epsilon=1.0, branching=k) for k in (1, 2, 4, 12, 1000)]
+    assert by_children == sorted(by_children)
+    assert by_children[0] == error_lower_bound(1, epsilon=1.0)
+    assert error_lower_bound(20, epsilon=1.0, d_in=5) == pytest.approx(5 * error_lower_bound(20, epsilon=1.0))
+    assert packing_bound(20, epsilon=1.0, alpha=0.1, eta=0.1, d_in=5) == pytest.approx(
+        5 * packing_bound(20, epsilon=1.0, alpha=0.1, eta=0.1)
+    )
+
+
+def test_pure_bounds_grow_as_the_depth_and_those_of_zcdp_as_its_root():
+    assert error_lower_bound(4001, epsilon=1.0) == pytest.approx(4 * error_lower_bound(1001, epsilon=1.0), rel=0.01)
+    assert error_lower_bound(4001, rho=0.01) == pytest.approx(2 * error_lower_bound(1001, rho=0.01), rel=0.01)
+
+
+def test_clipped_estimates_of_one_count_can_not_be_below():
+    """From accuracy back to RMSE: what the lemma promises for an accurate, clipped estimate is above the bound."""
+    epsilon, delta, alpha, eta = 1.0, 1e-6, 0.25, 0.1
+    tau = packing_bound(33, alpha=alpha, eta=eta, epsilon=epsilon, delta=delta)
+    radius = truncated_laplace_radius(1 / epsilon, delta=delta)
+    promised = clipped_mrmse(alpha=Fraction(alpha), tau=Fraction(tau), eta=Fraction(eta), radius=radius)
+    assert error_lower_bound(33, epsilon=2 * epsilon, delta=2 * delta, alpha=alpha) <= promised
+
+
+@pytest.mark.parametrize("branching", [2, 3, 5])
+def test_complete_depth_is_what_recursion_finds(branching):
+    def recursive(tree, node):
+        below = sorted((recursive(tree, child) for child in np.flatnonzero(tree.parents == node)), reverse=True)
+        if not below:
+            return 1
+        return max(below[0], below[branching - 1] + 1 if len(below) >= branching else 0)
+
+    trees = [*SHAPES.values(), *(random_tree(80, seed) for seed in range(5)), Tree.balanced(branching=5, depth=3)]
+    for tree in trees:
+        assert complete_depth(tree, branching=branching) == recursive(tree, tree.root)
+
+
+def test_a_tree_is_as_hard_as_the_complete_trees_in_it():
+    chain, spine = Tree.from_parents(np.arange(50) - 1), caterpillar(40)
+    assert error_lower_bound(chain, rho=0.1) == error_lower_bound(1, rho=0.1)
+    assert error_lower_bound(spine, rho=0.1) == error_lower_bound(2, rho=0.1)
+    wide = Tree.balanced(branching=8, depth=5)
+    assert error_lower_bound(wide, rho=0.1) == error_lower_bound(5, rho=0.1, branching=8)
+    assert packing_bound(wide, rho=0.1, alpha=0.1, eta=0.1) == packing_bound(5, rho=0.1, alpha=0.1, eta=0.1)
+
+
+def test_extremes_are_numbers():
+    for value in (5e-324, 1e-300, 1e300):
+        for name in ("epsilon", "rho"):
+            for depth in (1, 2**40):
+                assert 0 <= error_lower_bound(depth, **{name: value}) < 2**62
+                assert packing_bound(depth, alpha=0.5, eta=0.25, **{name: value}) >= 0
+    assert error_lower_bound(5, epsilon=1e-300, delta=5e-324) > 1e9
+    assert error_lower_bound(5, epsilon=5000.0, delta=1e-6) == 0
+    assert ErrorBounds(lower=0.0, upper=1.0, holds_for="every mechanism").ratio == math.inf
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: error_lower_bound(5), ValueError, "either epsilon or rho must be given"),
+        (lambda: error_lower_bound(5, epsilon=1.0, rho=1.0), ValueError, "either epsilon or rho must be given"),
+        (lambda: error_lower_bound(5, rho=1.0, delta=0.1), ValueError, r"delta \(0.1\) goes with epsilon"),
+        (lambda: error_lower_bound(5, epsilon=0.0), ValueError, r"epsilon \(0.0\) must be positive"),
+        (
+            lambda: error_lower_bound(5, epsilon=1.0, delta=1.0),
+            ValueError,
+            r"delta \(1.0\) must be above 0 and below 1",
+        ),
+        (lambda: error_lower_bound(5, epsilon=1.0, alpha=1.0), ValueError, r"alpha \(1.0\) must be below 1"),
+        (lambda: error_lower_bound(5, epsilon=1.0, d_in=0), ValueError, r"d_in \(0\) must be an integer from 1"),
+        (
+            lambda: error_lower_bound(5, epsilon=1.0, branching=0),
+            ValueError,
+            r"branching \(0\) must be an integer from 1",
+        ),
+        (lambda: error_lower_bound(0, epsilon=1.0), ValueError, r"tree \(0\), as a depth, must be from 1"),
+        (lambda: error_lower_bound("5", epsilon=1.0), TypeError, r"tree \(str\) must be a Tree or a depth"),
+        (lambda: packing_bound(5, epsilon=1.0, alpha=0.1, eta=0.5), ValueError, r"eta \(0.5\) must be below 1/2"),
+        (lambda: packing_bound(5, epsilon=1.0, alpha=0.0, eta=0.1), ValueError, r"alpha \(0.0\) must be above 0"),
+    ],
+)
+def test_bad_input_is_named(call, error, message):
+    with pytest.raises(error, match=message):
+        call()

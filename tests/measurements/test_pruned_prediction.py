@@ -1,0 +1,60 @@
+import numpy as np
+import opendp.prelude as dp
+import pytest
+
+from benchmarks.worst_case import battery, measured_error
+from opendp_tree import leaf_domain, make_pruned_descent, noise
+from opendp_tree.measurements.pruned_prediction import pruned_rmse, shown_chance, worst_pruned_rmse
+
+DRAWS = {"laplace": noise.laplace, "gaussian": noise.gaussian}
+
+
+@pytest.mark.parametrize("law", DRAWS)
+@pytest.mark.parametrize("scale", [0.4, 3.0, 25.0])
+@pytest.mark.parametrize("alpha", [0.0, 0.1, 0.5])
+def test_errors_are_sums_over_the_laws(law, scale, alpha):
+    """Against the definition, summed over all noise that matters; below 1e-5 that sum is rounding."""
+    values = np.arange(-2000.0, 2001.0)
+    chances = np.exp(-np.abs(values) / scale) if law == "laplace" else np.exp(-((values / scale) ** 2) / 2)
+    chances /= chances.sum()
+    threshold, levels = int(9 * scale) + 3, 4
+    for weight in (1, threshold // 2, threshold, threshold + int(2 * scale), 3 * threshold):
+        reached = values + weight >= threshold
+        chance = chances[reached].sum()
+        error = np.maximum(np.abs(np.where(reached, values, -weight)) - alpha * weight, 0) ** 2
+        hidden = max(weight - alpha * weight, 0) ** 2
+        above = chance ** (levels - 1)
+        exact = above * (chances * error).sum() + (1 - above) * hidden
+        found = pruned_rmse([weight], noise=law, scales=[scale] * levels, thresholds=[threshold] * levels, alpha=alpha)
+        assert found[0] == pytest.approx(exact**0.5, rel=1e-6, abs=1e-5)
+        assert shown_chance(np.array([threshold - weight]), law, scale)[0] == pytest.approx(chance, rel=1e-9)
+
+
+def test_levels_may_differ():
+    """A level that shows everything changes nothing; one that shows nothing leaves the weight."""
+    one = pruned_rmse([20, 40], noise="laplace", scales=[3.0], thresholds=[30], alpha=0.1)
+    free = pruned_rmse([20, 40], noise="laplace", scales=[1.0, 3.0], thresholds=[-500, 30], alpha=0.1)
+    np.testing.assert_allclose(one, free)
+    shut = pruned_rmse([20, 40], noise="laplace", scales=[1.0, 3.0], thresholds=[500, 30], alpha=0.1)
+    np.testing.assert_allclose(shut, [18, 36])
+
+
+@pytest.mark.parametrize("law", DRAWS)
+@pytest.mark.parametrize("scale", [0.5, 6.0, 300.0, 1e5])
+def test_the_worst_weight_is_found(law, scale):
+    parameters = {"noise": law, "scales": [scale] * 9, "thresholds": [int(14 * scale) + 2] * 9, "alpha": 0.1}
+    weights = np.unique(np.rint(np.linspace(1, 40 * scale + 10, 20_000)))
+    worst = worst_pruned_rmse(**parameters)
+    assert worst >= pruned_rmse(weights, **parameters).max() * (1 - 1e-9)
+    assert worst <= pruned_rmse(weights, **parameters).max() * (1 + 1e-3)
+
+
+@pytest.mark.parametrize("law", DRAWS)
+@pytest.mark.parametrize(("depth", "alpha"), [(2, 0.5), (8, 0.1)])
+def test_pruned_descent_errs_as_predicted(law, depth, alpha):
+    """Within 3 %, which the grid of weights may miss, and five standard errors; on a tree with a root above."""
+    parameters = {"noise": law, "scales": [4.0] * depth, "thresholds": [40] * depth, "alpha": alpha}
+    chains = battery(depth + 1, alpha=alpha, open=True, threshold=40, spread=4.0, copies=2000)
+    descent = make_pruned_descent(leaf_domain(chains.tree), dp.l1_distance(T="i64"), 4.0, threshold=40, noise=law)
+    found = measured_error(descent, chains, alpha=alpha)
+    assert abs(worst_pruned_rmse(**parameters) - found.error) < 0.03 * found.error + 5 * found.deviation

@@ -1,0 +1,96 @@
+import math
+from fractions import Fraction
+
+import numpy as np
+import opendp.prelude as dp
+import pytest
+
+from opendp_tree import AccuracyWarning, Ladder, Round, Tree, leaf_domain, make_ladder_estimator
+from opendp_tree.paper.forest import LevelOrder
+from opendp_tree.paper.ladder_estimator import reduce_to_classes
+from opendp_tree.theorems.classification import Classifier
+from tests.shapes import SHAPES, random_tree, spread_counts
+
+L1 = dp.l1_distance(T="i64")
+TREE = Tree.balanced(branching=2, depth=3)
+LEAVES = leaf_domain(TREE), L1
+LOW = Round(mass=2900, eta=0.05, alpha=0.25, threshold=2000, epsilon=0.5, delta=1e-7)
+HIGH = Round(mass=3400, eta=0.05, alpha=0.25, threshold=2300, epsilon=0.5, delta=1e-7)
+
+
+def silent(threshold, cutoff):
+    """A classifier without noise."""
+    return Classifier(threshold, cutoff, scale=0.0, count_scale=0.0, radius=0, margin=0)
+
+
+def estimate(tree, counts, classifiers, estimates):
+    order = LevelOrder.of(tree)
+    weights = tree.sum(counts)[order.nodes]
+    return reduce_to_classes(order, order.whole(), weights, classifiers, estimates)
+
+
+@pytest.mark.parametrize("tree", [*SHAPES.values(), *(random_tree(50, seed) for seed in range(8))], ids=str)
+def test_without_noise_every_node_gets_the_rung_above_it(tree):
+    """Cutoffs are never reached here, so each node belongs to the highest threshold that it reaches."""
+    thresholds = [10, 40, 160, 640, 2560, 10240]
+    estimates = [9, 39, 159, 639, 2559, 10239, 40959]
+    for seed in range(5):
+        counts = spread_counts(tree, 5000, seed)
+        weights = tree.sum(counts)
+        found = estimate(tree, counts, [silent(threshold, 10**9) for threshold in thresholds], estimates)
+        assert found.tolist() == [estimates[np.searchsorted(thresholds, weight, side="right")] for weight in weights]
+
+
+def test_the_map_is_the_sum_over_the_rounds():
+    alone = [make_ladder_estimator(*LEAVES, ladder=Ladder(3000, (step,))).map(1) for step in (LOW, HIGH)]
+    both = make_ladder_estimator(*LEAVES, ladder=Ladder(2500, (LOW, HIGH)))
+    assert both.map(1) == pytest.approx(tuple(map(sum, zip(*alone, strict=True))), rel=1e-12)
+    assert both.map(1)[0] <= 1.0
+    assert both.map(1)[1] <= 2e-7
+    assert both.map(0) == (0.0, 0.0)
+    assert both.map(3)[1] == pytest.approx(both.map(1)[1] * (1 + math.e + math.e**2), rel=1e-9)
+
+
+def test_no_rounds_no_cost():
+    nothing = make_ladder_estimator(*LEAVES, ladder=Ladder(7.9, ()))
+    assert nothing.map(5) == (0.0, 0.0)
+    assert nothing(np.array([100, 0, 0, 0])).tolist() == [7] * 7
+
+
+def test_vectors_are_lists():
+    space = dp.vector_domain(dp.atom_domain(T="i64"), size=4), L1
+    estimator = make_ladder_estimator(*space, ladder=Ladder(2500, (LOW, HIGH)), tree=TREE)
+    assert estimator([3300, 0, 0, 0]) == [3400, 3400, 2500, 3400, 2500, 2500, 2500]
+
+
+def test_ladders_that_leave_a_gap_warn():
+    with pytest.warns(AccuracyWarning, match="some round leaves more to the one below than its mass"):
+        make_ladder_estimator(*LEAVES, ladder=Ladder(2000, (LOW, HIGH)))
+    loud = Round(mass=2900, eta=0.05, alpha=0.01, threshold=2000, epsilon=0.5, delta=1e-7)
+    with pytest.warns(AccuracyWarning, match=r"round 1 of 1: accuracy is not guaranteed \(privacy is\)"):
+        make_ladder_estimator(*LEAVES, ladder=Ladder(2900, (loud,)))
+
+
+@pytest.mark.parametrize(
+    ("ladder", "error", "message"),
+    [
+        ("high", TypeError, r"ladder \(str\) must be a Ladder"),
+        (Ladder(-1, ()), ValueError, r"base \(-1.0\) must be finite and non-negative"),
+        (Ladder(1, (Round(1, 0.1, 0.1, 0, 1, 0.1),)), ValueError, r"threshold \(0.0\) must be positive"),
+        (Ladder(1, (Round(1, 0.1, 0.1, 1, 0, 0.1),)), ValueError, r"epsilon \(0.0\) must be positive"),
+        (Ladder(1, (Round(1, 0.1, 0.1, 1, 1, "x"),)), TypeError, r"ladder: delta \('x'\) must be a number"),
+        (Ladder(1, (Round(1, 2, 0.1, 1, 1, 0.1),)), ValueError, r"eta \(2.0\) must be above 0 and below 1"),
+        (Ladder(1, (Round(1, 0.1, Fraction(3, 2), 1, 1, 0.1),)), ValueError, r"alpha \(1.5\) must be above 0"),
+    ],
+)
+def test_wrong_ladders_are_named(ladder, error, message):
+    with pytest.raises(error, match=message):
+        make_ladder_estimator(*LEAVES, ladder=ladder)
+
+
+def test_leaf_counts_below_zero_are_taken_as_zero():
+    """With hardly any noise every estimate is that of the sums after that."""
+    step = Round(mass=4000, eta=0.05, alpha=0.25, threshold=2000, epsilon=1e6, delta=1e-7)
+    estimator = make_ladder_estimator(*LEAVES, ladder=Ladder(2900, (step,)))
+    assert estimator(np.array([3300, -3300, -5, 2])).tolist() == [4000, 4000, 2900, 4000, 2900, 2900, 2900]
+    assert estimator(np.array([1400, -1400, 1400, 0])).tolist() == [4000, 2900, 2900, 2900, 2900, 2900, 2900]

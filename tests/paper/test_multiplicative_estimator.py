@@ -1,0 +1,309 @@
+import math
+import warnings
+
+import numpy as np
+import opendp.prelude as dp
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+import opendp_tree as ot
+from opendp_tree import (
+    AccuracyWarning,
+    Tree,
+    leaf_domain,
+    make_multiplicative_estimator,
+    make_tree_sum,
+    multiplicative_threshold,
+)
+from tests.goodness_of_fit import FALSE_ALARM
+from tests.shapes import SHAPES, spread_counts
+
+L1 = dp.l1_distance(T="i64")
+TREE = Tree.balanced(branching=2, depth=3)
+LEAVES = leaf_domain(TREE), L1
+USUAL = {"alpha": 0.5, "epsilon": 1.0, "delta": 1e-6, "eta": 0.2}
+NOT_GUARANTEED = pytest.mark.filterwarnings("ignore::opendp_tree.AccuracyWarning")
+
+
+@NOT_GUARANTEED
+@settings(max_examples=25)
+@given(
+    st.floats(0.2, 0.95),
+    st.floats(0.01, 20),
+    st.floats(1e-12, 0.3),
+    st.one_of(st.none(), st.integers(0, 10**12)),
+    st.one_of(st.none(), st.floats(1, 1e9)),
+)
+def test_map_is_at_most_what_was_asked_for(alpha, epsilon, delta, mass_bound, tau_min):
+    estimator = make_multiplicative_estimator(
+        *LEAVES, alpha=alpha, epsilon=epsilon, delta=delta, eta=0.1, mass_bound=mass_bound, tau_min=tau_min
+    )
+    spent = estimator.map(1)
+    assert spent[0] <= epsilon
+    assert spent[1] <= delta
+    assert spent == (0.0, 0.0) or spent[0] > 0.999 * epsilon
+    assert estimator.map(0) == (0.0, 0.0)
+    ten = estimator.map(10)
+    assert ten[0] == pytest.approx(10 * spent[0], rel=1e-12)
+    assert ten[1] >= min(1.0, 10 * spent[1] * (1 - 1e-12))
+
+
+def test_group_privacy_at_every_distance():
+    estimator = make_multiplicative_estimator(*LEAVES, **USUAL)
+    epsilon, delta = estimator.map(1)
+    for k in (2, 3, 7):
+        expected = delta * math.fsum(math.exp(j * epsilon) for j in range(k))
+        assert estimator.map(k) == pytest.approx((k * epsilon, expected), rel=1e-9)
+    assert estimator.map(1000) == (pytest.approx(1000 * epsilon), 1.0)
+    assert estimator.map(2**60)[1] == 1.0
+    floats = make_multiplicative_estimator(LEAVES[0], dp.l1_distance(T="f64"), **USUAL)
+    assert floats.map(1.9) == estimator.map(1)
+
+
+def test_the_root_count_pays_half_and_a_public_bound_saves_it():
+    private = multiplicative_threshold(**USUAL, depth=3)
+    public = multiplicative_threshold(**USUAL, depth=3, mass_bound=10**7)
+    halved = multiplicative_threshold(**{**USUAL, "epsilon": 0.5, "delta": 5e-7}, depth=3, mass_bound=10**7)
+    assert private == halved
+    assert private > 1.9 * public
+
+
+def test_a_bound_below_the_lowest_rung_costs_nothing():
+    estimator = make_multiplicative_estimator(*LEAVES, **USUAL, mass_bound=1000)
+    assert estimator.map(1) == (0.0, 0.0)
+    low = math.floor(0.5 * multiplicative_threshold(**USUAL, depth=3, mass_bound=1000))
+    assert estimator(np.array([900, 0, 0, 0])).tolist() == [low] * 7
+
+
+@pytest.mark.parametrize("counts", [[0, 0, 0, 0], [-5, -(10**9), 3, 0], [-(2**62), 0, 0, 0], [2**62 - 1] * 4])
+@pytest.mark.parametrize("mass_bound", [None, 10**9])
+def test_any_counts_can_be_released(counts, mass_bound):
+    released = make_multiplicative_estimator(*LEAVES, **USUAL, mass_bound=mass_bound)(np.array(counts))
+    assert released.shape == (7,)
+    assert released.min() > 0
+
+
+def test_the_largest_counts_are_reached():
+    released = make_multiplicative_estimator(*LEAVES, **USUAL)(np.array([2**61, 0, 2**50, 0]))
+    truth = TREE.sum(np.array([2**61, 0, 2**50, 0]))
+    heavy = truth >= 2**50
+    assert (released[heavy] >= truth[heavy]).all()
+    assert (released[heavy] <= truth[heavy] + truth[heavy] // 2).all()
+
+
+def failures(tree, counts, runs, **options):
+    """For each node, in how many runs its estimate was off by more than alpha * max(count, tau_min)."""
+    estimator = make_multiplicative_estimator(leaf_domain(tree), L1, **options)
+    tau_min = options.get("tau_min") or multiplicative_threshold(
+        **{name: options[name] for name in ("alpha", "epsilon", "delta", "eta")},
+        depth=tree.depth,
+        mass_bound=options.get("mass_bound"),
+    )
+    truth = tree.sum(counts)
+    allowed = options["alpha"] * np.maximum(truth, tau_min)
+    wrong, upper = np.zeros(tree.node_count, dtype=int), 0
+    for _ in range(runs):
+        released = estimator(counts)
+        wrong += np.abs(released - truth) > allowed
+        # Truncation, always: what a round finds above is never estimated too high.
+        assert (
+            (released <= (1 + options["alpha"]) * truth) | (released == math.floor(options["alpha"] * tau_min))
+        ).all()
+        upper += (released >= truth).all()
+    return wrong, upper
+
+
+def assert_promise_holds(tree, counts, runs, **options):
+    """No node fails more often than eta allows; a false alarm in 1e9 tests, whatever the number of nodes."""
+    wrong, _ = failures(tree, counts, runs, **options)
+    p_values = stats.binom.sf(wrong - 1, runs, options["eta"])
+    assert p_values.min() > FALSE_ALARM / tree.node_count
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("mass_bound", [None, 10**9])
+def test_the_promise_holds(name, mass_bound):
+    """Thirty runs for each shape, at the default tau_min: 300 in all."""
+    tree = SHAPES[name]
+    counts = spread_counts(tree, 10**9 // tree.leaf_count, seed=2)
+    assert_promise_holds(tree, counts, 30, **USUAL, mass_bound=mass_bound)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("mass_bound", [None, 10**9])
+@pytest.mark.parametrize("times", [1, 50])
+@pytest.mark.parametrize("alpha", [0.4, 0.8])
+def test_the_promise_holds_over_many_runs(name, mass_bound, times, alpha):
+    """At the corrected tau_min and far above it: 40 cases of 60 runs each, 2,400 in all."""
+    tree = SHAPES[name]
+    options = {**USUAL, "alpha": alpha}
+    tau_min = times * multiplicative_threshold(**options, depth=tree.depth, mass_bound=mass_bound)
+    counts = spread_counts(tree, 10**9 // tree.leaf_count, seed=times)
+    assert_promise_holds(tree, counts, 60, **options, mass_bound=mass_bound, tau_min=tau_min)
+
+
+@NOT_GUARANTEED
+def test_the_accuracy_test_has_power():
+    """A tau_min ten thousand times too small is found out."""
+    tree = SHAPES["complete"]
+    counts = spread_counts(tree, 10**5, seed=2)
+    estimator = make_multiplicative_estimator(leaf_domain(tree), L1, **USUAL, tau_min=100, mass_bound=10**7)
+    truth = tree.sum(counts)
+    runs = 30
+    wrong = sum(np.abs(estimator(counts) - truth) > 0.5 * np.maximum(truth, 100) for _ in range(runs))
+    assert stats.binom.sf(wrong - 1, runs, USUAL["eta"]).min() < FALSE_ALARM / tree.node_count
+
+
+def test_estimates_are_upper_bounds_with_the_promised_probability():
+    """The proof gives more than the paper says: no estimate is below its count. One node's promise is eta."""
+    tree = SHAPES["chain"]
+    _, upper = failures(tree, np.array([10**8]), 100, **USUAL)
+    assert stats.binom.cdf(upper, 100, 1 - USUAL["eta"]) > FALSE_ALARM
+
+
+def test_a_small_tau_min_warns_with_numbers():
+    with pytest.warns(AccuracyWarning, match=r"round 1 of \d+: accuracy is not guaranteed \(privacy is\): noise"):
+        low = make_multiplicative_estimator(*LEAVES, **USUAL, tau_min=1000, mass_bound=10**9)
+    assert low.map(1)[0] <= 1.0
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        make_multiplicative_estimator(*LEAVES, **USUAL, tau_min=1000)
+    assert any("a longer ladder would need noise of a scale above 2**50" in str(found.message) for found in seen)
+
+
+def test_the_default_tau_min_never_warns():
+    """The corrected formula is enough for the integers of every round: filterwarnings is "error" here."""
+    for alpha in (0.1, 0.3, 0.9):
+        for epsilon in (0.1, 1.0, 8.0):
+            for delta in (1e-12, 1e-3):
+                for mass_bound in (10**12,) if alpha < 0.9 else (None, 10**12):
+                    make_multiplicative_estimator(
+                        *LEAVES, alpha=alpha, epsilon=epsilon, delta=delta, eta=0.05, mass_bound=mass_bound
+                    )
+
+
+def gaussian(delta):
+    """OpenDP's Gaussian noise on every node, cast to a pair."""
+    noisy = make_tree_sum(*LEAVES, output_metric=dp.l2_distance(T="f64"), carrier="vector") >> dp.m.then_gaussian(20.0)
+    return dp.c.make_fix_delta(dp.c.make_zCDP_to_approxDP(noisy), delta)
+
+
+def test_it_composes_with_a_gaussian_baseline():
+    estimator, baseline = make_multiplicative_estimator(*LEAVES, **USUAL), gaussian(1e-7)
+    both = dp.c.make_composition([estimator, baseline])
+    expected = [a + b for a, b in zip(estimator.map(1), baseline.map(1), strict=True)]
+    assert both.map(1) == pytest.approx(expected, rel=1e-12)
+    first, second = both(np.array([3 * 10**6, 0, 0, 0]))
+    assert len(first) == len(second) == 7
+
+
+def test_it_composes_adaptively():
+    estimator, baseline = make_multiplicative_estimator(*LEAVES, **USUAL), gaussian(1e-7)
+    adaptive = dp.c.make_adaptive_composition(
+        *LEAVES, dp.approximate(dp.max_divergence()), d_in=1, d_mids=[(1.0, 1e-6), (1.0, 1e-6)]
+    )
+    ask = adaptive(np.array([3 * 10**7, 0, 0, 0]))
+    assert ask(estimator).max() >= 3 * 10**7
+    assert len(ask(baseline)) == 7
+    assert adaptive.map(1) == (2.0, 2e-6)
+
+
+@NOT_GUARANTEED
+@pytest.mark.parametrize("mass_bound", [None, 10**9])
+def test_extreme_budgets(mass_bound):
+    huge = make_multiplicative_estimator(*LEAVES, **{**USUAL, "epsilon": 1e300}, tau_min=10, mass_bound=mass_bound)
+    released = huge(np.array([1000, 0, 0, 7]))
+    assert released[3] >= 1000
+    if mass_bound is None:
+        with pytest.raises(ValueError, match=r"epsilon \(1e-20\) must be larger: the noise on the root's count"):
+            make_multiplicative_estimator(*LEAVES, **{**USUAL, "epsilon": 1e-20, "delta": 1e-30})
+        # Nearly uniform noise: delta alone decides its radius.
+        tiny = make_multiplicative_estimator(*LEAVES, **{**USUAL, "epsilon": 1e-20})
+        assert tiny.map(1)[0] <= 1e-20
+        assert np.unique(tiny(np.array([1000, 0, 0, 7]))).size == 1
+    else:
+        tiny = make_multiplicative_estimator(*LEAVES, **{**USUAL, "epsilon": 1e-20}, tau_min=5, mass_bound=mass_bound)
+        assert tiny.map(1) == (0.0, 0.0)
+        assert tiny(np.array([1000, 0, 0, 7])).tolist() == [2] * 7
+    faint = make_multiplicative_estimator(*LEAVES, **{**USUAL, "delta": 1e-300}, mass_bound=mass_bound)
+    assert faint.map(1)[1] <= 1e-300
+    assert faint(np.array([1000, 0, 0, 7])).size == 7
+
+
+def test_it_lives_in_a_context():
+    ot.register()
+    context = dp.Context.compositor(
+        data=np.array([3 * 10**7, 0, 0, 0]),
+        domain=leaf_domain(TREE),
+        privacy_unit=dp.unit_of(l1=1, U="i64"),
+        privacy_loss=dp.loss_of(epsilon=2.0, delta=2e-6),
+        split_evenly_over=2,
+    )
+    assert context.query().multiplicative_estimator(**USUAL).release().shape == (7,)
+    classes = context.query().tree_classifier(threshold=3000, mass=5000, alpha=0.5, epsilon=1.0, delta=1e-6, eta=0.01)
+    assert classes.release().above.shape == (7,)
+
+
+def test_vectors_are_lists():
+    space = dp.vector_domain(dp.atom_domain(T="i64"), size=4), L1
+    released = make_multiplicative_estimator(*space, **USUAL, tree=TREE)([0, 0, 0, 10**8])
+    assert isinstance(released, list)
+    assert 10**8 <= released[6] <= 1.5 * 10**8
+
+
+def test_deep_chains_are_quick():
+    chain = Tree.from_parents(np.arange(100_000) - 1)
+    released = make_multiplicative_estimator(leaf_domain(chain), L1, **USUAL)(np.array([10**9]))
+    assert np.unique(released).size <= 3
+
+
+@pytest.mark.slow
+def test_a_million_nodes_take_seconds():
+    import time
+
+    tree = Tree.balanced(branching=2, depth=20)
+    estimator = make_multiplicative_estimator(leaf_domain(tree), L1, **USUAL)
+    counts = spread_counts(tree, 10**9, seed=1)
+    start = time.perf_counter()
+    released = estimator(counts)
+    assert time.perf_counter() - start < 60
+    assert released.size == tree.node_count
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"alpha": 0.0}, ValueError, r"alpha \(0.0\) must be above 0 and below 1"),
+        ({"alpha": 1.0}, ValueError, r"alpha \(1.0\) must be above 0 and below 1"),
+        ({"epsilon": -1.0}, ValueError, r"epsilon \(-1.0\) must be finite and non-negative"),
+        ({"epsilon": "1"}, TypeError, r"epsilon \('1'\) must be a number"),
+        ({"delta": 0}, ValueError, r"delta \(0\) must be above 0 and below 1"),
+        ({"eta": 1}, ValueError, r"eta \(1\) must be above 0 and below 1"),
+        ({"tau_min": 0}, ValueError, r"tau_min \(0\) must be positive"),
+        ({"tau_min": 0.5}, ValueError, r"tau_min \(0.5\) must be at least 1: counts are whole"),
+        ({"tau_min": 5e-324}, ValueError, r"tau_min \(5e-324\) must be at least 1"),
+        ({"mass_bound": -1}, ValueError, r"mass_bound \(-1\) must be an integer from 0"),
+        ({"mass_bound": 1e9}, TypeError, r"mass_bound \(1000000000.0\) must be an integer"),
+    ],
+)
+def test_wrong_arguments_are_named(options, error, message):
+    with pytest.raises(error, match=message):
+        make_multiplicative_estimator(*LEAVES, **{**USUAL, **options})
+
+
+BELOW_ZERO = np.array([10**8, -(10**8), 0, -7])
+"""Summed as they are, the root holds -7 people, and one leaf below it a hundred million."""
+
+
+@pytest.mark.parametrize("mass_bound", [None, 10**9])
+def test_the_promise_holds_for_leaf_counts_below_zero_taken_as_zero(mass_bound):
+    tau_min = multiplicative_threshold(**USUAL, depth=3, mass_bound=mass_bound)
+    estimator = make_multiplicative_estimator(*LEAVES, **USUAL, mass_bound=mass_bound)
+    truth = TREE.sum(BELOW_ZERO.clip(0))
+    wrong, runs = np.zeros(TREE.node_count, dtype=int), 60
+    for _ in range(runs):
+        wrong += np.abs(estimator(BELOW_ZERO) - truth) > USUAL["alpha"] * np.maximum(truth, tau_min)
+    assert stats.binom.sf(wrong - 1, runs, USUAL["eta"]).min() > FALSE_ALARM / TREE.node_count

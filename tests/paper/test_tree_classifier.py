@@ -1,0 +1,351 @@
+import math
+import warnings
+from fractions import Fraction
+
+import numpy as np
+import opendp.prelude as dp
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from opendp.mod import OpenDPException
+from scipy import stats
+
+from opendp_tree import AccuracyWarning, Tree, leaf_domain, make_tree_classifier, noise
+from opendp_tree.paper.forest import LevelOrder
+from opendp_tree.paper.tree_classifier import classify
+from opendp_tree.saturate import LIMIT
+from opendp_tree.theorems.classification import Classifier, Round, classifier
+from tests.goodness_of_fit import FALSE_ALARM
+from tests.privacy.classification_law import Mechanism, forest_law
+from tests.shapes import SHAPES, ancestors, copies, random_tree, spread_counts
+
+L1 = dp.l1_distance(T="i64")
+TREE = Tree.balanced(branching=2, depth=3)
+LEAVES = leaf_domain(TREE), L1
+USUAL = {"threshold": 3000, "mass": 5000, "alpha": 0.5, "epsilon": 1.0, "delta": 1e-6, "eta": 0.01}
+NOT_GUARANTEED = pytest.mark.filterwarnings("ignore::opendp_tree.AccuracyWarning")
+
+
+def above(tree, roots, leaf_counts, run):
+    """The node ids that a classifier finds above."""
+    order = LevelOrder.of(tree)
+    forest = order.whole() if roots is None else order.rooted_at(roots)
+    found = classify(order, forest, tree.sum(np.asarray(leaf_counts, dtype=np.int64))[order.nodes], run)
+    return frozenset(order.nodes[forest.members[found]].tolist())
+
+
+def many(tree, roots, leaf_counts, run, runs):
+    """As `above` for many runs at once, as a forest of copies: one row of truth values for each run."""
+    grove, _ = copies(tree, runs)
+    starts = (np.asarray(roots) + 1 + tree.node_count * np.arange(runs)[:, None]).ravel()
+    order = LevelOrder.of(grove)
+    forest = order.rooted_at(starts)
+    weights = grove.sum(np.tile(np.asarray(leaf_counts, dtype=np.int64), runs))
+    found = np.zeros(grove.node_count, dtype=np.bool_)
+    found[order.nodes[forest.members[classify(order, forest, weights[order.nodes], run)]]] = True
+    return found[1:].reshape(runs, tree.node_count)
+
+
+def by_hand(tree, roots, leaf_counts, run):
+    """The algorithm without noise, node by node."""
+    weights, found = tree.sum(np.asarray(leaf_counts, dtype=np.int64)), set()
+    for root in roots:
+        nodes = {node for node in range(tree.node_count) if root in ancestors(tree, node)}
+        stops, marked = 0, set()
+        for level in range(tree.depth - 1, -1, -1):
+            here = [node for node in nodes - marked if tree.node_levels[node] == level]
+            if not here or stops == run.cutoff or max(weights[here]) < run.threshold:
+                continue
+            stops += 1
+            for node in here:
+                if weights[node] >= run.count_threshold:
+                    marked |= set(ancestors(tree, node)) & nodes
+        found |= marked
+    return frozenset(found)
+
+
+@pytest.mark.parametrize("tree", [*SHAPES.values(), *(random_tree(40, seed) for seed in range(6))], ids=str)
+@pytest.mark.parametrize("cutoff", [1, 2, 3, 10**15])
+def test_without_noise_it_is_the_algorithm_by_hand(tree, cutoff):
+    for seed in range(4):
+        counts = spread_counts(tree, 1000, seed)
+        for threshold, margin in ((1, 0), (300, 0), (300, 200), (5000, 0)):
+            run = Classifier(threshold, cutoff, scale=0.0, count_scale=0.0, radius=0, margin=margin)
+            children = np.flatnonzero(tree.parents == tree.root).tolist()
+            assert above(tree, None, counts, run) == by_hand(tree, [tree.root], counts, run)
+            if children:
+                assert above(tree, children, counts, run) == by_hand(tree, children, counts, run)
+
+
+@pytest.mark.parametrize(
+    ("parents", "roots", "counts", "cutoff"),
+    [
+        ([-1, 0, 1], (0,), (2,), 1),
+        ([-1, 0, 1], (0,), (2,), 2),
+        ([-1, 0, 0, 1], (0,), (1, 2), 2),
+        ([-1, 0, 0, 1, 2], (1, 2), (1, 2), 1),
+    ],
+)
+def test_outcomes_follow_the_exact_law(parents, roots, counts, cutoff):
+    """Chi-square against the enumerated law; a false alarm in 1e9 runs. A wrong cutoff or scale is rejected."""
+    tree, runs = Tree.from_parents(parents), 20_000
+    scale = 1 / math.log(2)  # so that exp(-1/scale) is 1/2, up to the last bit of a float
+    run = Classifier(threshold=2, cutoff=cutoff, scale=scale, count_scale=scale, radius=1, margin=0)
+    mechanism = Mechanism(Fraction(1, 2), 1, 1, 1, 2, run.count_threshold, cutoff)
+    rows, times = np.unique(many(tree, roots, counts, run, runs), axis=0, return_counts=True)
+    seen = {frozenset(np.flatnonzero(row).tolist()): int(n) for row, n in zip(rows, times, strict=True)}
+
+    def p_value(law):
+        # Leaves are listed in one order here and there, because parents come before children.
+        masses = {}
+        for (outcome, _), mass in law.items():
+            masses[outcome] = masses.get(outcome, 0) + mass
+        assert set(seen) <= set(masses)
+        expected = np.array([float(mass) * runs for mass in masses.values() if mass])
+        observed = np.array([seen.get(outcome, 0) for outcome, mass in masses.items() if mass])
+        return stats.chi2.sf(((observed - expected) ** 2 / expected).sum(), expected.size - 1)
+
+    assert p_value(forest_law(mechanism, tree, roots, counts)) > FALSE_ALARM
+    wrong = Mechanism(Fraction(1, 4), 1, 1, 1, 2, run.count_threshold, cutoff)
+    assert p_value(forest_law(wrong, tree, roots, counts)) < FALSE_ALARM
+
+
+@NOT_GUARANTEED
+@given(
+    st.floats(0.001, 50),
+    st.floats(1e-12, 0.4),
+    st.floats(1, 1e6),
+    st.floats(1, 30),
+    st.floats(0.01, 0.99),
+)
+def test_map_is_at_most_what_was_asked_for_and_nearly_that(epsilon, delta, threshold, times, alpha):
+    found = make_tree_classifier(
+        *LEAVES, threshold=threshold, mass=threshold * times, alpha=alpha, epsilon=epsilon, delta=delta, eta=0.1
+    )
+    spent = found.map(1)
+    assert 0.999 * epsilon < spent[0] <= epsilon
+    assert 0 < spent[1] <= delta
+    assert found.map(0) == (0.0, 0.0)
+    further = found.map(2)
+    assert further[0] == pytest.approx(2 * spent[0], rel=1e-12)
+    assert further[1] == pytest.approx(min(1, spent[1] * (1 + math.exp(spent[0]))), rel=1e-9)
+
+
+def test_more_people_cost_more_up_to_any_distance():
+    found = make_tree_classifier(*LEAVES, **USUAL)
+    losses = [found.map(k) for k in (0, 1, 2, 5, 10, 100, 10**6, 2**62)]
+    assert losses == sorted(losses)
+    assert losses[-1][1] == 1.0
+
+
+def test_a_mass_below_the_threshold_draws_nothing_and_costs_nothing(monkeypatch):
+    found = make_tree_classifier(*LEAVES, **{**USUAL, "mass": 2999})
+
+    def refuse(*_):
+        raise AssertionError("noise was drawn")
+
+    monkeypatch.setattr(noise, "laplace", refuse)
+    monkeypatch.setattr(noise, "truncated_laplace", refuse)
+    assert [found.map(k) for k in (0, 1, 1000)] == [(0.0, 0.0)] * 3
+    classes = found(np.array([10**6, 0, 0, 0]))
+    assert not classes.above.any()
+    assert classes.transitions.size == 0
+
+
+def test_transitions_are_above_with_no_child_above():
+    heavy = make_tree_classifier(*LEAVES, **{**USUAL, "mass": 12_000, "threshold": 6000})
+    classes = heavy(np.array([0, 3500, 8000, 0]) + 4000 * np.array([1, 0, 0, 0]))
+    # Node 1 has 4000 + 3500; neither leaf reaches 6000 by itself, and leaf 5 does.
+    assert classes.above.tolist() == [True, True, True, False, False, True, False]
+    assert classes.transitions.tolist() == [1, 5]
+
+
+def test_a_forest_leaves_the_rest_alone():
+    found = make_tree_classifier(*LEAVES, **{**USUAL, "roots": [1, 6]})
+    classes = found(np.array([5000, 0, 5000, 5000]))
+    assert classes.above.tolist() == [False, True, False, True, False, False, True]
+    assert classes.transitions.tolist() == [3, 6]
+    assert found.map(1) == make_tree_classifier(*LEAVES, **USUAL).map(1)
+
+
+def test_vectors_carry_leaf_counts_too():
+    space = dp.vector_domain(dp.atom_domain(T="i64"), size=4), L1
+    classes = make_tree_classifier(*space, **USUAL, tree=TREE)([5000, 0, 0, 0])
+    assert classes.transitions.tolist() == [3]
+
+
+def test_counts_at_the_limit_and_below_zero_do_not_wrap():
+    """Noise may be as large as it likes; a comparison never wraps and never clamps both sides."""
+    order = LevelOrder.of(TREE)
+    counts = np.array([LIMIT, -LIMIT, -LIMIT, 0])
+    run = Classifier(LIMIT, 1, scale=1.0, count_scale=1.0, radius=40, margin=100)
+    weights = TREE.sum(counts)[order.nodes]
+    runs = [classify(order, order.whole(), weights, run) for _ in range(200)]
+    assert {tuple(order.nodes[found].tolist()) for found in runs} <= {(), (0, 1, 3)}
+    tops = sum(found.any() for found in runs)
+    assert stats.binom.cdf(tops, 200, 0.5) > FALSE_ALARM  # at least half: the leaf is at the threshold
+
+
+def test_the_comparison_is_exact_beyond_int64(monkeypatch):
+    """Draws at the ends of int64, whose difference wraps."""
+    order = LevelOrder.of(Tree.from_parents([-1]))
+    end = 2**63 - 1
+    run = Classifier(LIMIT, 1, scale=1.0, count_scale=1.0, radius=1, margin=0)
+    for query, threshold, expected in ((end, -end, True), (-end, end, False), (end, end, False), (0, -end, True)):
+        draws = iter([np.array([query]), np.array([threshold])])
+        monkeypatch.setattr(noise, "laplace", lambda *_, draws=draws: next(draws))
+        count = LIMIT if expected else -LIMIT
+        assert classify(order, order.whole(), np.array([count]), run).tolist() == [expected]
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_found_above_never_means_light(name):
+    """Truncation: whatever the noise, a node found above weighs at least the threshold minus the noise's reach."""
+    tree = SHAPES[name]
+    weights = tree.sum(spread_counts(tree, 2000, seed=3))
+    run = Classifier(threshold=300, cutoff=5, scale=200.0, count_scale=20.0, radius=60, margin=100)
+    for _ in range(100):
+        found = above(tree, None, weights[tree.leaves], run)
+        assert all(weights[node] >= run.threshold - run.error for node in found)
+        assert all(set(ancestors(tree, node)) <= found for node in found)
+
+
+def failures(tree, counts, wanted, run, runs):
+    """In how many runs some node was found on the wrong side."""
+    weights = tree.sum(counts)
+    high = weights >= (1 + wanted.alpha) * wanted.threshold
+    low = weights < (1 - wanted.alpha) * wanted.threshold
+    found = many(tree, [tree.root], counts, run, runs)
+    return int((found[:, low].any(axis=1) | ~found[:, high].all(axis=1)).sum())
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("times", [1, 2, 4])
+def test_all_nodes_are_classified_right_with_the_promised_probability(name, times):
+    """At the smallest threshold that is guaranteed, for masses of one to four times it. False alarm: 1e-9."""
+    tree, runs = SHAPES[name], 1000
+    wanted = smallest_guaranteed(times, tree.depth)
+    counts = heavy_counts(tree, wanted)
+    wrong = failures(tree, counts, wanted, classifier(wanted, depth=tree.depth), runs)
+    assert stats.binom.sf(wrong - 1, runs, float(wanted.eta)) > FALSE_ALARM
+
+
+def test_the_accuracy_test_has_power():
+    """Thirty times the noise at the same thresholds is found out."""
+    tree, runs = SHAPES["complete"], 1000
+    wanted = smallest_guaranteed(4, tree.depth)
+    run = classifier(wanted, depth=tree.depth)
+    loud = Classifier(run.threshold, run.cutoff, 30 * run.scale, run.count_scale, run.radius, run.margin)
+    wrong = failures(tree, heavy_counts(tree, wanted), wanted, loud, runs)
+    assert stats.binom.sf(wrong - 1, runs, float(wanted.eta)) < FALSE_ALARM
+
+
+def smallest_guaranteed(times, depth):
+    """A round at the smallest threshold whose noise reaches no further than alpha allows."""
+    low, high = 1, 2**30
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if _guaranteed(_round(middle, times), depth) else (middle, high)
+    return _round(high, times)
+
+
+def _round(threshold, times):
+    return Round(*map(Fraction, (threshold * times, 0.2, 0.25, threshold, 1.0, 1e-6)))
+
+
+def _guaranteed(wanted, depth):
+    return classifier(wanted, depth=depth).error <= wanted.slack
+
+
+def heavy_counts(tree, wanted):
+    """Leaf counts that sum to the mass, unevenly, so that many nodes are near the edges of the guarantee."""
+    shares = spread_counts(tree, 1000, seed=11) + 1
+    counts = (shares * int(wanted.mass)) // int(shares.sum())
+    edge = math.ceil((1 + wanted.alpha) * wanted.threshold)
+    if counts.size > 1 and edge < wanted.mass:
+        counts[0] = edge
+        counts[1:] = (counts[1:] * (int(wanted.mass) - edge)) // max(1, int(counts[1:].sum()))
+    return counts
+
+
+def test_the_papers_condition_is_enough_for_ours():
+    """At the paper's threshold no warning is given, for epsilons up to 1 and masses up to a hundred times it."""
+    from opendp_tree.theorems.classification import classification_threshold
+
+    for epsilon in (0.01, 0.1, 1.0):
+        for times in (1, 3.5, 100):
+            for depth in (1, 20, 10**6):
+                threshold = Fraction(1)
+                for _ in range(60):  # the mass grows with the threshold: a fixed point
+                    wanted = Round(*map(Fraction, (threshold * Fraction(times), 0.1, 0.25, threshold, epsilon, 1e-6)))
+                    threshold = Fraction(math.ceil(classification_threshold(wanted, depth=depth)))
+                wanted = Round(*map(Fraction, (threshold * Fraction(times), 0.1, 0.25, threshold, epsilon, 1e-6)))
+                assert threshold >= classification_threshold(wanted, depth=depth)
+                assert _guaranteed(wanted, depth)
+
+
+def test_a_threshold_that_is_too_low_warns_with_numbers():
+    with pytest.warns(
+        AccuracyWarning, match=r"not guaranteed \(privacy is\): .* by \d+, and alpha allows 50 at threshold 100"
+    ):
+        low = make_tree_classifier(*LEAVES, **{**USUAL, "threshold": 100, "mass": 150})
+    assert low.map(1)[0] == 1.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        make_tree_classifier(*LEAVES, **USUAL)
+
+
+@NOT_GUARANTEED
+def test_deep_chains_and_large_trees_are_quick():
+    chain = Tree.from_parents(np.arange(100_000) - 1)
+    found = make_tree_classifier(leaf_domain(chain), L1, **USUAL)(np.array([5000]))
+    assert found.transitions.tolist() == [99_999]
+    wide = Tree.balanced(branching=10, depth=6)
+    counts = np.zeros(wide.leaf_count, dtype=np.int64)
+    counts[77] = 5000
+    classes = make_tree_classifier(leaf_domain(wide), L1, **USUAL)(counts)
+    assert classes.transitions.tolist() == [int(wide.leaves[77])]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"threshold": 0}, ValueError, r"threshold \(0\) must be positive"),
+        ({"threshold": "5"}, TypeError, r"threshold \('5'\) must be a number"),
+        ({"threshold": 2.0**63, "mass": 2.0**63}, ValueError, r"threshold \(.*\) must be at most 2\*\*62 - 1"),
+        ({"mass": -1}, ValueError, r"mass \(-1\) must be finite and non-negative"),
+        ({"alpha": 0.0}, ValueError, r"alpha \(0.0\) must be above 0 and below 1"),
+        ({"alpha": 1.0}, ValueError, r"alpha \(1.0\) must be above 0 and below 1"),
+        ({"epsilon": 0.0}, ValueError, r"epsilon \(0.0\) must be positive"),
+        ({"epsilon": math.inf}, ValueError, r"epsilon \(inf\) must be finite"),
+        ({"epsilon": 1e-15}, ValueError, r"epsilon \(1e-15\) must be larger: .* exceed a scale of 2\*\*50"),
+        ({"delta": 0.0}, ValueError, r"delta \(0.0\) must be above 0 and below 1"),
+        ({"eta": 1.5}, ValueError, r"eta \(1.5\) must be above 0 and below 1"),
+        ({"roots": [1, 3]}, ValueError, "none may be below another"),
+        ({"tree": Tree.balanced(branching=4, depth=2)}, ValueError, r"tree \(.*\) must be the tree of input_domain"),
+    ],
+)
+def test_wrong_arguments_are_named(options, error, message):
+    with pytest.raises(error, match=message):
+        make_tree_classifier(*LEAVES, **{**USUAL, **options})
+
+
+def test_metrics_and_features_are_checked():
+    with pytest.raises(ValueError, match=r"input_metric \(.*\) must be l1_distance"):
+        make_tree_classifier(LEAVES[0], dp.l2_distance(T="f64"), **USUAL)
+    with pytest.raises(OpenDPException, match="must be a plain int64 array"):
+        make_tree_classifier(*LEAVES, **USUAL)(np.zeros(3, dtype=np.int64))
+    dp.disable_features("contrib")
+    with pytest.raises(OpenDPException, match="contrib"):
+        make_tree_classifier(*LEAVES, **USUAL)
+
+
+def test_leaf_counts_below_zero_are_taken_as_zero():
+    """A node that is found above weighs no less than the threshold minus the noise's reach, whatever the leaves."""
+    tree = Tree.balanced(branching=2, depth=3)
+    make = make_tree_classifier(
+        leaf_domain(tree), L1, threshold=2000, mass=5000, alpha=0.5, epsilon=1e6, delta=1e-6, eta=0.01
+    )
+    assert make(np.array([2500, -2500, -9, 0])).above.tolist() == [True, True, False, True, False, False, False]
+    assert make(np.array([2500, 0, 2500, -4000])).above.tolist() == [True, True, True, True, False, True, False]
+    assert make(np.array([1700, -1700, 1700, 0])).above.tolist() == [True] + [False] * 6

@@ -1,0 +1,70 @@
+import numpy as np
+import opendp.prelude as dp
+import pytest
+
+from opendp_tree import OpenTree, Tree, leaf_domain, make_tree_counts, plan, then_tree_counts
+from opendp_tree.planning.tree_counts import METHODS
+
+L1 = dp.l1_distance(T="i64")
+TREE = Tree.balanced(branching=3, depth=4)
+
+
+def test_methods_are_the_candidates_of_a_plan():
+    names = {candidate.name for candidate in plan(TREE, epsilon=1.0).candidates}
+    assert set(METHODS) == names | {"auto"}
+
+
+@pytest.mark.parametrize("tree", [TREE, OpenTree.columns(3), OpenTree.bits(16, stride=4)])
+def test_auto_takes_the_best(tree):
+    made = make_tree_counts(leaf_domain(tree), L1, epsilon=1.0, delta=1e-6, alpha=0.1)
+    best = plan(tree, epsilon=1.0, delta=1e-6, alpha=0.1).best
+    assert made.map(1) == best.make(leaf_domain(tree), L1).map(1)
+    assert made.map(1) <= (1.0, 1e-6)
+
+
+def test_every_method_can_be_asked_for():
+    for method in METHODS:
+        made = (leaf_domain(TREE), L1) >> then_tree_counts(epsilon=1.0, delta=1e-6, method=method)
+        assert made.output_measure == dp.approximate(dp.max_divergence())
+        assert made(np.full(TREE.leaf_count, 100)).estimates.size == TREE.node_count
+
+
+def test_what_is_not_possible_is_refused_with_the_reason():
+    with pytest.raises(ValueError, match="delta"):
+        make_tree_counts(leaf_domain(TREE), L1, epsilon=1.0, method="partition")
+    with pytest.raises(ValueError, match="nothing is possible"):
+        make_tree_counts(leaf_domain(OpenTree.columns(2)), L1, epsilon=1.0)
+    with pytest.raises(ValueError, match="method"):
+        make_tree_counts(leaf_domain(TREE), L1, epsilon=1.0, method="magic")
+
+
+def test_vectors_carry_no_tree_so_it_is_given():
+    space = dp.vector_domain(dp.atom_domain(T="i64"), size=TREE.leaf_count), L1
+    release = make_tree_counts(*space, epsilon=1.0, tree=TREE)([3] * TREE.leaf_count)
+    assert release.tree == TREE
+    with pytest.raises(ValueError, match="tree"):
+        make_tree_counts(*space, epsilon=1.0)
+
+
+def test_it_composes_with_everything_else():
+    made = make_tree_counts(leaf_domain(TREE), L1, epsilon=0.5, delta=1e-7)
+    both = dp.c.make_composition([made, made])
+    assert both.map(1)[0] == pytest.approx(1.0)
+    assert len(both(np.zeros(TREE.leaf_count, dtype=np.int64))) == 2
+
+
+def test_whole_and_non_negative_if_asked():
+    made = make_tree_counts(leaf_domain(TREE), L1, epsilon=0.05, nonnegative=True, integers=True)
+    estimates = made(np.zeros(TREE.leaf_count, dtype=np.int64)).estimates
+    assert (estimates >= 0).all()
+    assert (estimates == np.rint(estimates)).all()
+
+
+@pytest.mark.parametrize("method", ["partition", "pruned laplace", "pruned gaussian"])
+@pytest.mark.parametrize("tree", [OpenTree.columns(2), OpenTree.bits(8), OpenTree.paths("/", depth=3)])
+def test_nobody_is_released_as_an_empty_frame(tree, method):
+    made = make_tree_counts(leaf_domain(tree), L1, epsilon=0.1, delta=1e-9, method=method)
+    for keys in ([], [("a",)], [3], ["a/b"]):
+        release = made(tree.count(keys))
+        assert release.to_frame().height == 0
+        assert "0 nodes" in release.describe()

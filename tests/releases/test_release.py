@@ -1,0 +1,199 @@
+import json
+import math
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import opendp.prelude as dp
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from opendp_tree import (
+    OpenTree,
+    PrivacyStatement,
+    Tree,
+    TreeRelease,
+    leaf_domain,
+    make_partition_estimator,
+    make_pruned_descent,
+    make_tree_gaussian,
+    make_tree_laplace,
+    range_counts,
+)
+from opendp_tree.trees.open_nodes import OpenNodes
+
+L1 = dp.l1_distance(T="i64")
+STATEMENT = PrivacyStatement("none", "max_divergence()", 1, {"epsilon": 1.0}, {"scale": 2.0, "people": None})
+
+
+def test_statements_are_plain_data():
+    assert json.loads(json.dumps(STATEMENT.to_dict())) == {
+        "mechanism": "none",
+        "measure": "max_divergence()",
+        "d_in": 1,
+        "loss": {"epsilon": 1.0},
+        "parameters": {"scale": 2.0, "people": None},
+        "unit": None,
+    }
+
+
+def test_frames_of_public_trees():
+    labelled = Tree.from_paths([("a", "x"), (2,)])
+    three = np.array([3.0, 2.0, 2.0, 1.0])
+    frame = TreeRelease(labelled, three, three - 1, three + 1, 0.9, STATEMENT).to_frame()
+    assert frame.columns == ["level", "label_1", "label_2", "path", "estimate", "lower", "upper", "shown", "other"]
+    assert frame.rows()[2] == (1, "2", None, "2", 1.0, 0.0, 2.0, True, False)
+    plain = Tree.from_parents([1, -1])
+    two = np.array([5.0, 7.0])
+    frame = TreeRelease(plain, two, two, two, 1.0, STATEMENT, cells=np.array([1, 1])).to_frame(other=False)
+    assert frame.columns == ["level", "node", "path", "estimate", "lower", "upper", "cells", "shown"]
+    assert frame.rows() == [(0, 1, "", 7.0, 7.0, 7.0, 1, True), (1, 0, "0", 5.0, 5.0, 5.0, 1, True)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"lower": np.zeros(2)}, r"lower \(of shape \(2,\)\) must hold one entry for each of the 3 nodes"),
+        ({"shown": np.ones((3, 1), dtype=bool)}, r"shown \(of shape \(3, 1\)\) must hold one entry for each of the 3"),
+        ({"tree": OpenTree.bits(4)}, "nodes must be given for an open tree"),
+        ({"nodes": OpenNodes(np.zeros(1, int), np.zeros(1, int))}, "nodes must be given for an open tree, and for no"),
+    ],
+)
+def test_wrong_parts_are_named(changes, message):
+    three = np.ones(3)
+    parts = {"tree": Tree.from_parents([-1, 0, 0]), "estimates": three, "lower": three, "upper": three}
+    with pytest.raises(ValueError, match=message):
+        TreeRelease(**{**parts, **changes}, confidence=0.9, statement=None)
+
+
+PUBLIC = Tree.from_paths([("be", "ghent"), ("be", "liege"), ("lu",)], names=["country", "city"])
+OPEN = OpenTree.columns(["country", "city"])
+ROWS = [("be", "ghent")] * 4000 + [("be", "liege")] * 30 + [("lu",)]
+RELEASES = {
+    "laplace": lambda: make_tree_laplace(leaf_domain(PUBLIC), L1, 3.0)(PUBLIC.count(ROWS)),
+    "gaussian": lambda: make_tree_gaussian(leaf_domain(PUBLIC), L1, 3.0)(PUBLIC.count(ROWS)),
+    "pruned": lambda: make_pruned_descent(leaf_domain(PUBLIC), L1, 3.0, delta=1e-6)(PUBLIC.count(ROWS)),
+    "pruned, open": lambda: make_pruned_descent(leaf_domain(OPEN), L1, 3.0, delta=1e-6)(OPEN.count(ROWS)),
+    "partition": lambda: make_partition_estimator(leaf_domain(OPEN), L1, epsilon=1.0, delta=1e-6)(OPEN.count(ROWS)),
+    "certain": lambda: replace(RELEASES["partition"](), confidence=1.0),
+}
+each = pytest.mark.parametrize("make", RELEASES.values(), ids=RELEASES)
+
+
+@each
+def test_levels_and_parents_are_those_of_the_arrays(make):
+    release = make()
+    levels, parents = release.levels, release.parents
+    assert levels.shape == parents.shape == release.estimates.shape
+    assert (levels[parents[parents >= 0]] + 1 == levels[parents >= 0]).all()
+    assert (levels[parents < 0] == 0).all()
+
+
+@each
+def test_descriptions_say_what_at_what_cost_and_how_wrong(make):
+    release = make()
+    lines = release.describe().split("\n")
+    shown = release.estimates.size if release.shown is None else release.shown.sum()
+    assert lines[0].startswith("Counts of ")
+    assert str(shown) in lines[0]
+    assert "of depth 3 (country / city)." in lines[0]
+    assert lines[1].startswith("Mechanism: ")
+    name, value = next(iter(release.statement.loss.items()))
+    assert f"{name} {value:.10g}" in lines[2]
+    assert lines[2].endswith("for adding or removing one row.")
+    reach = np.maximum(release.upper - release.estimates, release.estimates - release.lower)
+    widest = reach.max() if release.shown is None else reach[release.shown].max()
+    assert f"{widest:.4g} at the widest." in release.describe()
+    assert ("always" in lines[3]) == (release.confidence == 1)
+    assert ("not shown holds at most" in release.describe()) == (
+        release.shown is not None or release.hidden is not None
+    )
+
+
+def test_open_releases_bound_what_they_do_not_show():
+    """A node that is not shown holds less than its bound: here nobody is near it, and it is near the threshold."""
+    for name in ("pruned, open", "partition", "certain"):
+        release = RELEASES[name]()
+        assert 20 < release.hidden < 100
+    assert RELEASES["certain"]().hidden >= RELEASES["certain"]().statement.parameters["threshold"]
+
+
+def test_descriptions_of_what_is_not_known():
+    two = np.array([5.0, 7.0])
+    words = TreeRelease(Tree.from_parents([1, -1]), two, two - math.inf, two + 1, 1.0, None).describe()
+    assert "Privacy: not known here." in words
+    assert "inf at the widest" in words
+    empty = make_pruned_descent(leaf_domain(OpenTree.bits(4)), L1, 1.0, delta=1e-6)(OpenTree.bits(4).count([]))
+    assert empty.describe().startswith(
+        "Counts of 0 nodes of an open tree of depth 5 (prefixes of 4-bit integers, 1 bit"
+    )
+    nobody = make_pruned_descent(leaf_domain(PUBLIC), L1, 1.0, delta=1e-6)(np.zeros(3, dtype=np.int64))
+    assert "0 of 5 nodes" in nobody.describe()
+    assert "The others are hidden, and estimated as 0." in nobody.describe()
+
+
+@each
+def test_releases_come_back_from_json_as_they_were(make):
+    release = make()
+    again = TreeRelease.from_json(release.to_json())
+    assert again.tree == release.tree
+    assert again.tree.names == release.tree.names
+    assert again.statement == release.statement
+    assert (again.confidence, again.hidden) == (release.confidence, release.hidden)
+    for name in ("estimates", "lower", "upper", "cells", "shown", "levels", "parents"):
+        ours, theirs = getattr(release, name), getattr(again, name)
+        assert (ours is None) == (theirs is None)
+        if ours is not None:
+            assert ours.dtype == theirs.dtype
+            assert ours.tolist() == theirs.tolist()
+    assert again.to_frame().equals(release.to_frame())
+    assert again.to_frame().schema == release.to_frame().schema
+    assert again.describe() == release.describe()
+    assert again.to_json() == release.to_json()
+
+
+def test_ranges_of_a_release_from_json_join_the_nodes():
+    release = RELEASES["laplace"]()
+    joined = range_counts(TreeRelease.from_json(release.to_json()), 0, 2)
+    assert joined.estimates == range_counts(release, 0, 2).estimates
+    assert joined.confidence <= release.confidence
+
+
+def test_whole_numbers_are_welcome():
+    three = np.array([9, 5, 0])
+    release = TreeRelease(Tree.from_parents([-1, 0, 0]), three, three, three, 0.9, None, shown=three > 0)
+    assert release.to_frame()["estimate"].to_list() == [9.0, 5.0, 0.0, 4.0]
+
+
+KEYS = {
+    "columns": (OpenTree.columns(2), st.lists(st.sampled_from(["a", "b", None, 7]), max_size=3).map(tuple)),
+    "bits": (OpenTree.bits(100, 40), st.sampled_from([0, 1, 2**99, 2**100 - 1, 2**60])),
+    "ipv6": (OpenTree.bits(128, 48, shown_as="ipv6"), st.sampled_from([0, 1, 2**127, 2**64])),
+    "paths": (OpenTree.paths("/", depth=3), st.sampled_from(["", "/", "a", "a/b", "a/b/c", "//"])),
+}
+
+
+@cache
+def measurements_of(tree):
+    return (
+        make_pruned_descent(leaf_domain(tree), L1, 4.0, threshold=10),
+        make_partition_estimator(leaf_domain(tree), L1, epsilon=2.0, delta=0.01),
+    )
+
+
+@pytest.mark.parametrize("kind", KEYS)
+@given(data=st.data())
+@settings(max_examples=25)
+def test_no_data_makes_a_release_fail(kind, data):
+    """Nobody, the root alone, nodes here and there: frames, words and JSON follow."""
+    tree, key = KEYS[kind]
+    keys = [
+        key for key, times in data.draw(st.lists(st.tuples(key, st.integers(1, 40)), max_size=5)) for _ in range(times)
+    ]
+    for measurement in measurements_of(tree):
+        release = measurement(tree.count(keys))
+        frame = release.to_frame()
+        assert frame.filter(~frame["other"]).height == release.estimates.size
+        assert TreeRelease.from_json(release.to_json()).to_frame().equals(frame)
+        assert release.describe()

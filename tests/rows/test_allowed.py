@@ -1,0 +1,169 @@
+"""What may be a step: each expression on the list is row-wise and total, over all data types and edge values."""
+
+import re
+from datetime import date
+
+import opendp.prelude as dp
+import polars as pl
+import pytest
+
+from opendp_tree.rows import allowed
+from opendp_tree.rows.allowed import check_steps, is_truncation
+from opendp_tree.rows.plans import plan_steps
+from tests.fuzz import steps as fuzz
+from tests.fuzz.edge_values import DTYPES, edge_frame
+
+COLUMNS = {name: pl.col(name) for name in DTYPES}
+
+
+def refused(*steps, schema=DTYPES):
+    """The words with which a step is refused."""
+    plan = pl.LazyFrame(schema=schema)
+    for name, expression in steps:
+        plan = getattr(plan, name)(expression)
+    with pytest.raises(ValueError, match="must") as error:
+        check_steps(plan_steps(plan), pl.LazyFrame(schema=schema))
+    return str(error.value)
+
+
+@pytest.fixture(scope="module")
+def admitted():
+    """Every expression of one or two columns, or of a column and a literal, that the list admits; by its text."""
+    made = [*fuzz.parsed(COLUMNS["string"]), *fuzz.parsed(COLUMNS["date"])]
+    for name, column in COLUMNS.items():
+        made += [*fuzz.unary(column), *fuzz.of_many_rows(column)]
+        for other in COLUMNS.values():
+            made += fuzz.binary(column, other)
+        for value in fuzz.LITERALS if not name.startswith("datetime") else fuzz.LITERALS[:1]:
+            made += [*fuzz.binary(column, pl.lit(value)), *fuzz.binary(pl.lit(value), column)]
+    found = {each.meta.serialize(): each for each in made if fuzz.admitted(each)}
+    assert len(made) > 15_000
+    assert 3_000 < len(found) < len(made) / 3
+    return list(found.values())
+
+
+def test_each_admitted_expression_is_row_wise_and_total(admitted):
+    """More than 3,000 expressions, 300 rows of edge values: 60 alone, 60 pairs, a third, any order, streaming."""
+    frame = edge_frame(300, 7)
+    for start in range(0, len(admitted), 500):
+        fuzz.check_row_wise(admitted[start : start + 500], frame, start, alone=60)
+
+
+def test_opendp_runs_what_is_written(admitted):
+    """One road runs the written expressions, the other what OpenDP makes of them."""
+    dp.enable_features("contrib")
+    frame = edge_frame(60, 8)
+    both = sum(fuzz.check_opendp_runs_the_same(each, frame) for each in admitted[::7])
+    assert both > 200
+
+
+def test_each_entry_of_the_list_is_admitted_for_something(admitted):
+    """An entry that nothing reaches is proved by nothing."""
+    text = " ".join(each.meta.serialize(format="json") for each in admitted)
+    operators = (*allowed.EQUALITY, *allowed.ORDER, *allowed.ARITHMETIC, *allowed.WHOLE_DIVISION, *allowed.BITS)
+    parts = (*allowed.DATE_PARTS, *allowed.TIME_PARTS, *allowed.NAN_TESTS, "IsNull", "IsNotNull", "Not")
+    calls = ("ToPhysical", "Clip", "FillNull", "Cut", "Replace", "ReplaceStrict", "Strptime", "Ternary")
+    for entry in (*operators, *parts, *calls):
+        assert f'"{entry}"' in text, entry
+    schema = pl.LazyFrame(schema=DTYPES).with_columns(each.alias(str(n)) for n, each in enumerate(admitted))
+    kinds = {allowed.kind_of_type(dtype) for dtype in schema.collect_schema().dtypes()}
+    assert kinds == {*allowed.CASTS}
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        pl.col("float64") / 1.5,
+        pl.col("int64") / 1.5,
+        pl.col("float64") % 1.5,
+        pl.col("datetime_us_None").dt.year(),
+        pl.col("date").cast(pl.String, strict=False),
+        pl.col("uint64").fill_null(-1),
+        pl.col("string").cast(pl.Int64),
+        pl.col("string").str.to_datetime("%F %T", time_zone="Europe/Brussels", ambiguous="null", strict=False),
+        pl.col("string").replace_strict({"a": "b"}),
+    ],
+    ids=str,
+)
+def test_the_test_finds_what_is_not_row_wise_or_not_total(expression):
+    """OpenDP admits each of these as it stands or not strict; each fails here, and each is refused."""
+    assert not fuzz.admitted(expression)
+    with pytest.raises(BaseException):  # noqa: B017, PT011 - a panic is no Exception
+        fuzz.check_row_wise([expression], edge_frame(300, 7), 1, alone=60)
+
+
+def test_random_expressions_hold_what_the_list_promises():
+    assert fuzz.fuzz_steps(seed=20, cases=150) == 150
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        (pl.col("string").cast(pl.Int64), "strict cast.*strict=False"),
+        (pl.col("int64").cast(pl.Int8, wrap_numerical=True), "overflowing cast.*strict=False"),
+        (pl.col("string").replace_strict({"a": "b"}), "replace_strict.*default"),
+        (pl.col("string").str.to_date("%Y"), "strptime.*strict=False"),
+        (pl.col("string").str.to_date(strict=False), "strptime.*format"),
+        (pl.col("float64").cut([0.0]).to_physical(), "to_physical.*pl.String"),
+        (pl.col("categorical") == "a", "eq.*pl.String"),
+        (pl.col("float64") / 3, "true_divide.*multiply"),
+        (pl.col("datetime_us_None").dt.year(), r"year of Datetime.*pl.Date"),
+        (pl.col("int64").sum(), "sum"),
+        (pl.col("int64").sum().over("string"), "over.*truncate_per_group"),
+        (pl.col("int64").shift(1), "shift"),
+        (pl.lit(pl.Series([1, 2])), "literal"),
+        (pl.lit(date(2020, 1, 1)), "literal"),
+        (pl.col("int64").is_in([1]), "is_in"),
+        (pl.all(), "selector"),
+    ],
+    ids=str,
+)
+def test_what_is_refused_is_named_with_a_hint(expression, words):
+    assert re.search(f"{words}.*", refused(("with_columns", expression.alias("made")))), expression
+    assert "Hint" in refused(("with_columns", expression.alias("made")))
+
+
+def test_types_are_those_of_the_step_before():
+    words = refused(("with_columns", pl.col("float64").cut([0.0]).alias("c")), ("select", pl.col("c").to_physical()))
+    assert "to_physical of Categorical" in words
+
+
+def test_other_steps_and_literals_alone_are_refused():
+    frame = pl.LazyFrame(schema=DTYPES)
+    other = [frame.group_by("int64").agg(pl.len()), frame.sort("int64"), frame.head(3), frame.unique(), frame.reverse()]
+    for plan in [*other, frame.join(frame, on="int64"), frame.with_row_index(), frame.drop_nulls().head(1)]:
+        with pytest.raises(ValueError, match="step"):
+            check_steps(plan_steps(plan), frame)
+    assert "one row" in refused(("select", pl.lit(1)))
+
+
+def test_deep_nesting_is_refused():
+    deep = pl.col("int64")
+    for _ in range(200):
+        deep = deep + 1
+    assert "deep" in refused(("with_columns", deep))
+
+
+def test_truncations_are_those_that_do_not_see_the_order_of_rows():
+    ranges = pl.int_range(pl.len())
+    rank = pl.struct("string").rank("dense")
+    frame = pl.LazyFrame(schema=DTYPES)
+
+    def found(expression):
+        return is_truncation(plan_steps(frame.filter(expression))[0].nodes[0], frame)
+
+    assert found(ranges.shuffle().over("int64") < 2)
+    assert found(rank.over("int64") < 2)
+    assert found(pl.struct("string", "date").rank("dense", descending=True).over("int64") < 2)
+    by_order = [ranges, ranges.reverse(), ranges.shuffle(seed=1), ranges.sort_by("date"), ranges.shuffle().reverse()]
+    by_order += [pl.struct("string").rank("ordinal"), pl.struct("string").rank("random", seed=1)]
+    by_codes = [
+        pl.struct("categorical").rank("dense"),
+        pl.struct("float64").rank("dense"),
+        pl.col("date").rank("dense"),
+    ]
+    for each in (*by_order, *by_codes, pl.col("int64").cum_sum()):
+        assert not found(each.over("int64") < 2), each
+    assert not found(ranges.shuffle().over("int64", order_by="date") < 2)
+    assert not found(ranges.shuffle().over(pl.col("int64") + 1) < 2)
+    assert not found(ranges.shuffle().over("int64") == 2)

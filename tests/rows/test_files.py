@@ -1,0 +1,132 @@
+import csv
+import io
+
+import polars as pl
+import pytest
+
+from opendp_tree.rows.files import file_format, frame_bytes, read_all, scan_file, spreadsheet_safe, with_times
+
+FRAME = pl.DataFrame({"a": ["x", None, "ä"], "b": ["1", "2", ""]})
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv"])
+def test_frames_go_to_files_and_back(tmp_path, form):
+    path = tmp_path / f"frame.{form}"
+    path.write_bytes(frame_bytes(FRAME, file_format=form))
+    assert file_format(path) == form
+    assert scan_file(path, file_format=form).collect().equals(FRAME)
+    read_all(scan_file(path, file_format=form))
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv"])
+def test_names_with_stars_are_names(tmp_path, form):
+    for name in ("a*", "ab", "[a]", "a?"):
+        (tmp_path / name).write_bytes(frame_bytes(FRAME.with_columns(a=pl.lit(name)), file_format=form))
+    for name in ("a*", "[a]", "a?"):
+        assert scan_file(tmp_path / name, file_format=form).collect()["a"].to_list() == [name] * FRAME.height
+
+
+def test_no_row_of_a_text_file_is_an_error_for_its_type_or_length(tmp_path):
+    path = tmp_path / "odd.csv"
+    path.write_text("a,b\n1,2\nx,y\n3\n4,5,6\n")
+    assert scan_file(path, file_format="csv").collect().rows() == [("1", "2"), ("x", "y"), ("3", None), ("4", "5")]
+    path.write_bytes(b"a,b\n1,2\n\xff\xfe,3\n\xc3\x28,\x00\n")
+    assert scan_file(path, file_format="csv").collect().rows() == [
+        ("1", "2"),
+        ("\ufffd\ufffd", "3"),
+        ("\ufffd(", "\x00"),
+    ]
+
+
+ODD = [
+    b"",
+    b",",
+    b"\xff,\xfe\xff",
+    b",,,,,,,",
+    b'"",""',
+    b'"a\nb",c',
+    b'"a""b"',
+    b"x" * 300_000,
+    b"\x00",
+    b"10" * 40,
+    b"\xf0\x9f",
+]
+
+
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("place", [0, 1, 2000, 3999])
+def test_no_record_of_a_csv_file_changes_how_others_are_read(tmp_path, odd, place):
+    """Anywhere among 4,000 records, in either engine: the rest is as without it."""
+    records = [b'%d,"%d"' % (number, number) for number in range(4000)]
+    path = tmp_path / "odd.csv"
+    path.write_bytes(b"\n".join([b"a,b", *records[:place], odd, *records[place:]]) + b"\n")
+    usual = [f"{number}" for number in range(4000)]
+    for engine in ("streaming", "in-memory"):
+        frame = scan_file(path, file_format="csv").collect(engine=engine)
+        assert frame.height == 4001
+        assert frame["a"].to_list()[:place] + frame["a"].to_list()[place + 1 :] == usual
+        assert frame["b"].to_list()[:place] + frame["b"].to_list()[place + 1 :] == usual
+
+
+TIMES = [
+    "",
+    "2024-02-30",
+    "0000-00-00",
+    "-999-01-01",
+    "+99999-01-01",
+    "２０２４-01-01",
+    "2024-01-01T24",
+    "2024-01-01T23:59",
+    "🙂" * 20,
+]
+
+
+@pytest.mark.parametrize("hours", [False, True])
+def test_texts_that_are_no_times_are_null_and_change_no_other(hours):
+    def read(texts):
+        # As integers, because Python has no years below 1.
+        return with_times(pl.LazyFrame({"day": texts}), "day", hours=hours).collect()["day"].to_physical().to_list()
+
+    assert read([*TIMES, "2024-01-01 07:30"]) == [
+        each for text in [*TIMES, "2024-01-01 07:30"] for each in read([text])
+    ]
+    assert read(["", "2024-02-30", "0000-00-00", "x"]) == [None] * 4
+
+
+MORE = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "＝1", "'=1"]
+
+
+def test_no_cell_of_a_safe_frame_begins_a_formula():
+    plain = ["a=1", "", "1-1", "ä", None]
+    frame = pl.DataFrame(
+        {"=label": MORE + plain, "kind": pl.Series(MORE + plain, dtype=pl.Categorical), "estimate": -1.5}
+    )
+    safe = spreadsheet_safe(frame)
+    assert safe.columns == ["'=label", "kind", "estimate"]
+    for name in safe.columns[:2]:
+        assert safe[name].to_list() == [f"'{text}" for text in MORE] + plain
+    assert safe["estimate"].to_list() == frame["estimate"].to_list()
+    read = list(csv.reader(io.StringIO(frame_bytes(safe, file_format="csv").decode(), newline="")))
+    assert not [cell for row in read for cell in row[:2] if cell[:1] in ("=", "+", "-", "@", "\t", "\r", "\n", "＝")]
+
+
+@pytest.mark.parametrize(
+    ("form", "content"),
+    [
+        ("csv", b'a,b\n1,"2\n'),
+        ("csv", b'a,b\n"1"2,3\n'),
+        ("csv", b'a,b\n1"2,3\n4,5\n'),
+        ("parquet", b""),
+        ("csv", b""),
+    ],
+)
+def test_reading_all_finds_damage(tmp_path, form, content):
+    path = tmp_path / "damaged"
+    path.write_bytes(content)
+    with pytest.raises(pl.exceptions.PolarsError):
+        read_all(scan_file(path, file_format=form).select("a"))
+
+
+def test_parquet_keeps_types():
+    frame = pl.DataFrame({"level": [0, 1], "estimate": [1.5, None], "shown": [True, False]})
+    assert pl.read_parquet(io.BytesIO(frame_bytes(frame, file_format="parquet"))).equals(frame)

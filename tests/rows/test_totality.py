@@ -1,0 +1,208 @@
+"""No row decides whether rows can be counted: every type of column, with extreme values, row by row and at once.
+
+Counts of all rows are the sums of counts of single rows, so no row changes where another belongs.
+"""
+
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import replace
+from datetime import date, datetime
+
+import numpy as np
+import opendp.prelude as dp
+import polars as pl
+import pytest
+
+from opendp_tree import Key, Tree, frame_domain, make_leaf_counts
+from opendp_tree.rows.groups import kinds_of
+from tests.frame_truth import as_paths
+
+ENDS = [0, 1, -1, 7, 2**31 - 1, -(2**31), 2**53 + 1, 2**63 - 1, -(2**63), None]
+DAYS = [0, 1, -1, 19_000, 2_932_896, 2_932_897, -719_162, -719_163, 2**31 - 1, -(2**31), None]
+TEXTS = [
+    "",
+    "a",
+    "/",
+    "//",
+    "a/b",
+    "/a/",
+    "=1",
+    "\x00",
+    "\ud7ff",
+    "ä" * 5000,
+    "🙂",
+    "1.2.3.4",
+    "::1",
+    "2024-01-01",
+    None,
+]
+ZONES = [None, "Europe/Brussels", "Pacific/Apia"]
+
+
+def physical(values, dtype):
+    """A column from the integers that stand for its values, as nothing but a cast would build them."""
+    base = {pl.Date: pl.Int32}.get(dtype, pl.Int64)
+    return pl.Series("k", values, dtype=base).cast(dtype)
+
+
+def integers(dtype):
+    low, high = (int(end) for end in pl.select(low=dtype.min(), high=dtype.max()).row(0))
+    return pl.Series("k", [low, high, 0, 1, high // 2 + 1, None], dtype=dtype)
+
+
+WHOLE = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
+SERIES = {
+    "text": pl.Series("k", TEXTS),
+    "category": pl.Series("k", TEXTS, dtype=pl.Categorical),
+    "enum": pl.Series("k", TEXTS, dtype=pl.Enum([text for text in TEXTS if text is not None])),
+    "truth": pl.Series("k", [True, False, None]),
+    "date": physical(DAYS, pl.Date),
+    "time": physical([0, 1, 86_399_999_999_999, None], pl.Time),
+    **{str(dtype): integers(dtype) for dtype in WHOLE},
+    "Int128": pl.Series("k", [-(2**127), 2**127 - 1, 0, 2**64, None], dtype=pl.Int128),
+    "UInt128": pl.Series("k", [2**128 - 1, 2**127, 0, 2**64, None], dtype=pl.UInt128),
+    **{f"duration {unit}": physical(ENDS, pl.Duration(unit)) for unit in ("ms", "us", "ns")},
+    **{
+        f"datetime {unit} {zone}": physical(ENDS, pl.Datetime(unit, zone))
+        for unit in ("ms", "us", "ns")
+        for zone in ZONES
+    },
+}
+NULLS = (
+    "text",
+    "enum",
+    "truth",
+    "date",
+    "time",
+    "Int64",
+    "Int128",
+    "duration us",
+    "datetime us None",
+    "datetime ns Pacific/Apia",
+)
+SERIES.update({f"{name}, all null": pl.Series("k", [None, None], dtype=SERIES[name].dtype) for name in NULLS})
+
+LABELS = {
+    "null": [(None,), ("absent",)],
+    "null, under null": [(None, None), (None, "a"), ("a", None)],
+    "texts": [("a",), ("",), (None,)],
+    "integers": [(0,), (1,), (2**63 - 1,), (None,)],
+    "wide integers": [(0,), (2**127 - 1,), (2**200,), (None,)],
+    "truths": [(True,), (False,), (None,)],
+    "dates": [(date(1970, 1, 1),), (date(9999, 12, 31),), (None,)],
+    "instants": [(datetime(1970, 1, 1),), (None,)],
+}
+TREES = {"open": None, **{name: Tree.from_paths(paths) for name, paths in LABELS.items()}}
+KEYS = {
+    "columns": Key.columns("k"),
+    "two columns": Key.columns("k", "also"),
+    "path": Key.path("k", depth=3),
+    "bits": Key.bits("k", width=8, stride=3),
+    "many bits": Key.bits("k", width=128, stride=40),
+    "ip 4": Key.ip("k"),
+    "ip 6": Key.ip("k", version=6, stride=16),
+    "date": Key.date("k"),
+    "hour": Key.date("k", parts=("year", "hour")),
+}
+
+
+def frame_of(name):
+    return SERIES[name].to_frame().with_columns(also=pl.col("k"))
+
+
+def takes(key, name):
+    """Whether the key reads columns of this type: if not, that is told before any row is read."""
+    try:
+        key.check_kinds(kinds_of(frame_of(name).schema))
+    except ValueError:
+        return False
+    return True
+
+
+def found(counts):
+    """Counts as a Counter, whatever carries them; labels by what stands for them, as Python has no year 10,000."""
+    if isinstance(counts, np.ndarray):
+        return Counter(dict(enumerate(counts.tolist())))
+    if counts.tree.kind == "columns":
+        labels = tuple(column.to_physical() for column in counts.keys.labels)
+        counts = replace(counts, keys=replace(counts.keys, labels=labels))
+    return Counter(as_paths(counts))
+
+
+def adds_up(make, frame):
+    """Whether all rows together, in either order, count as the rows one by one."""
+    single = sum((found(make(frame[place : place + 1])) for place in range(frame.height)), Counter())
+    return all(
+        +found(make(data)) == +single for data in (frame, frame.reverse(), frame.lazy(), frame.sample(fraction=1))
+    )
+
+
+@pytest.mark.parametrize(("way", "name"), [(way, name) for way in KEYS for name in SERIES if takes(KEYS[way], name)])
+def test_rows_of_every_type_count_alone_and_together(way, name):
+    key, frame = KEYS[way], frame_of(name)
+    for tree in TREES.values():
+        for nulls in ("label", "drop"):
+            if tree is None and not key.holds_null and nulls == "label":
+                continue
+            other = None if tree is None else tree.path(int(tree.leaves[0]))
+            make = make_leaf_counts(
+                frame_domain(frame), dp.symmetric_distance(), by=key, tree=tree, nulls=nulls, other=other
+            )
+            assert adds_up(make, frame)
+
+
+LONG_PATH = """
+import resource, polars as pl, opendp.prelude as dp
+from opendp_tree import Key, frame_domain, make_leaf_counts
+dp.enable_features("contrib")
+frame = pl.DataFrame({"k": ["/" * 20_000_000, "a/b"]})
+make = make_leaf_counts(frame_domain(frame), dp.symmetric_distance(), by=Key.path("k", depth=4))
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+assert make(frame).occupied.counts.tolist() == [1, 1]
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+def test_one_path_of_millions_of_labels_takes_no_more_memory_than_its_text():
+    done = subprocess.run([sys.executable, "-c", LONG_PATH], capture_output=True, text=True, check=True, timeout=60)
+    assert int(done.stdout) < 300 * 1024  # kilobytes, for a text of 20 megabytes; one label each would take 640
+
+
+UNITS = {
+    **SERIES,
+    "Float32": pl.Series("k", [0.0, -0.0, float("nan"), float("inf"), None], dtype=pl.Float32),
+    "Float64": pl.Series("k", [0.0, -0.0, float("nan"), -float("nan"), -float("inf"), None]),
+    "Decimal": pl.Series("k", ["0.10", "99999999999999999999.99", None]).cast(pl.Decimal(38, 2)),
+    "Binary": pl.Series("k", [b"", b"\xff", None]),
+    "Null": pl.Series("k", [None, None]),
+    "List": pl.Series("k", [[1], [], [None], None]),
+    "List of texts": pl.Series("k", [["a"], [], [None], None]),
+    "List of categories": pl.Series("k", [["a"], [], [None], None], dtype=pl.List(pl.Categorical)),
+    "Array": pl.Series("k", [[1, 2], [None, 1], None], dtype=pl.Array(pl.Int8, 2)),
+    "Struct": pl.Series("k", [{"a": 1, "b": "x"}, {"a": None, "b": None}, None]),
+}
+LIMITS = {"rows": {"rows_per_unit": 1}, "leaves": {"leaves_per_unit": 2, "rows_per_leaf": 3}}
+
+
+@pytest.mark.parametrize("name", UNITS)
+@pytest.mark.parametrize("bounds", LIMITS)
+def test_units_of_every_type_are_told_apart(name, bounds):
+    """One row a unit, so nothing is left out but rows without one; a unit's second row is, where one is the limit."""
+    units = UNITS[name]
+    frame = pl.DataFrame({"unit": units, "k": [f"{place}" for place in range(units.len())]})
+    for tree in (None, TREES["null"]):
+        make = make_leaf_counts(
+            frame_domain(frame),
+            dp.symmetric_id_distance("unit"),
+            by="k",
+            tree=tree,
+            other=None if tree is None else ("absent",),
+            **LIMITS[bounds],
+        )
+        present = frame.filter(pl.col("unit").is_not_null())
+        distinct = present["unit"].to_frame().unique().height
+        for data in (frame, frame.lazy(), frame.reverse()):
+            assert found(make(data)).total() == (distinct if bounds == "rows" else present.height)
+        for place in range(frame.height):
+            assert found(make(frame[place : place + 1])).total() == int(units[place : place + 1].is_not_null()[0])
