@@ -17,6 +17,7 @@ from opendp_tree.plots.style import (
     layout,
     number,
     shorten,
+    text_or,
     wrap,
 )
 from opendp_tree.releases.release import TreeRelease
@@ -73,7 +74,7 @@ def plot_level(release: TreeRelease, level: int, *, top: int = 40, title: str | 
     }
     what = f"The {top:,} largest of {total:,} nodes" if total > top else f"{total:,} node{'s' if total != 1 else ''}"
     look = layout(
-        title=title or f"Private counts at level {level}",
+        title=text_or(title, default=f"Private counts at level {level}"),
         subtitle=f"{what}. Bars: estimate. Lines: {interval}.",
         footer=[cost_words(None if release.statement is None else release.statement.to_dict())],
         below=16,

@@ -10,7 +10,7 @@ import numpy as np
 
 from opendp_tree._arguments import check_type
 from opendp_tree.planning.plan import Plan
-from opendp_tree.plots.style import DASHES, LINES, as_text, axis, graph_objects, layout
+from opendp_tree.plots.style import DASHES, LINES, as_text, axis, graph_objects, layout, text_or
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -52,7 +52,7 @@ def plot_plan(plan: Plan, *, title: str | None = None) -> go.Figure:
         "weight",
         bounds={each.name: each.bound for each in possible if each not in beyond},
         best=best.name if best.feasible else None,
-        title=title or "Error before any data is touched",
+        title=text_or(title, default="Error before any data is touched"),
         subtitle=f"Best: {best.name}. Lower is better." if best.feasible else "No mechanism is possible.",
         axes=("true count of a node", f"predicted α-RMSE, α = {plan.alpha:g}"),
         footer=footer,
@@ -78,7 +78,7 @@ def plot_depths(frame: pl.DataFrame, *, title: str | None = None) -> go.Figure:
         "depth",
         bounds=dict.fromkeys(frame["mechanism"].unique(maintain_order=True).to_list(), False),
         best=None,
-        title=title or "Error against depth",
+        title=text_or(title, default="Error against depth"),
         subtitle="Lower is better.",
         axes=("levels of the tree", "error"),
         footer=[],

@@ -19,6 +19,7 @@ from opendp_tree.plots.style import (
     number,
     percent,
     shorten,
+    text_or,
     wrap,
 )
 from opendp_tree.releases.release import TreeRelease
@@ -95,7 +96,7 @@ def plot_tree(
         footer.append(f"{nodes.without_area:,} {verb} an estimate of zero or less and no area.")
     rows = int(np.count_nonzero(nodes.levels == 1))
     look = layout(
-        title=title or _title(frame.columns),
+        title=text_or(title, default=_title(frame.columns)),
         subtitle="Area: estimate. Colour: how sure it is. Click to zoom.",
         footer=footer,
         above=0 if kind == "sunburst" else 30,  # the path bar, once one has gone into a node

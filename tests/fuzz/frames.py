@@ -241,6 +241,8 @@ def plain(column):
     """A column as integers or texts, which Python can hold whatever the time."""
     if column.dtype in (pl.Categorical, pl.Enum):
         return column.cast(pl.String)
+    if column.dtype.is_float():
+        return column.cast(pl.String).replace("-0.0", "0.0")  # one value, of which Polars gives either
     return column.to_physical()
 
 
