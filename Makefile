@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: help test test-slow test-browser lint demo bench bench-full peers bench-peers dist clean
+.PHONY: help test fuzz test-slow test-browser lint demo bench bench-full peers bench-peers dist clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -16,6 +16,11 @@ $(READY): pyproject.toml
 
 test: $(READY) lint ## Check style and types, then run all tests and documented examples
 	$(BIN)/python -m pytest -q -n 2
+
+CASES ?= 2000
+SEED ?= 0
+fuzz: $(READY) ## Random hostile input: frames, constructors, releases, ledgers; more with CASES=100000 SEED=1
+	$(BIN)/python -m tests.fuzz --cases $(CASES) --seed $(SEED)
 
 test-slow: $(READY) ## Run the large statistical and scale tests
 	$(BIN)/python -m pytest -q -n 2 -m slow tests

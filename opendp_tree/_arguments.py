@@ -4,20 +4,35 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from fractions import Fraction
+from typing import TypeVar
 
 import numpy as np
 
 from opendp_tree.saturate import LIMIT
+
+Kind = TypeVar("Kind")
+
+
+def check_type(value: Kind, kind: type[Kind], *, name: str, hint: str) -> Kind:
+    """An object of one class."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} ({type(value).__name__}) must be a {kind.__name__}. Hint: {hint}")
+    return value
 
 
 def check_scale(scale: float, *, name: str = "scale") -> Fraction:
     """A non-negative finite noise scale, exactly."""
     if isinstance(scale, bool) or not isinstance(scale, (int, float, np.integer, np.floating)):
         raise TypeError(f"{name} ({scale!r}) must be a number")
-    if not 0 <= scale <= sys.float_info.max:
-        raise ValueError(f"{name} ({scale}) must be finite and non-negative")
-    return Fraction(float(scale))
+    plain = (
+        float(scale) if isinstance(scale, np.floating) else scale
+    )  # a short float cannot be compared with a long one
+    if not 0 <= plain <= sys.float_info.max:
+        raise ValueError(f"{name} ({shortened(scale)}) must be finite and non-negative")
+    return Fraction(float(plain))
 
 
 def check_positive(value: float, *, name: str) -> Fraction:
@@ -33,7 +48,7 @@ def check_integer(value: int, *, name: str, least: int = -LIMIT) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise TypeError(f"{name} ({value!r}) must be an integer")
     if not least <= value <= LIMIT:
-        raise ValueError(f"{name} ({value}) must be an integer from {least} to 2**62 - 1")
+        raise ValueError(f"{name} ({shortened(value)}) must be an integer from {least} to 2**62 - 1")
     return int(value)
 
 
@@ -41,14 +56,19 @@ def check_probability(value: float, *, name: str) -> Fraction:
     """A number strictly between 0 and 1, exactly."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.floating)):
         raise TypeError(f"{name} ({value!r}) must be a number")
-    if not 0 < float(value) < 1:
-        raise ValueError(f"{name} ({value}) must be above 0 and below 1")
+    if not 0 < value < 1:
+        raise ValueError(f"{name} ({shortened(value)}) must be above 0 and below 1")
     return Fraction(float(value))
+
+
+def is_zero(value: float) -> bool:
+    """Whether something is the number 0: a delta that was not given."""
+    return not isinstance(value, bool) and isinstance(value, (int, float, np.number)) and value == 0
 
 
 def check_choice(value: str, *, name: str, choices: tuple[str, ...]) -> str:
     """One of a few words."""
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         raise ValueError(f"{name} ({value!r}) must be one of {', '.join(map(repr, choices))}")
     return value
 
@@ -56,6 +76,26 @@ def check_choice(value: str, *, name: str, choices: tuple[str, ...]) -> str:
 def is_text(text: str) -> bool:
     """Whether a text can be written as UTF-8; lone surrogates cannot."""
     return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
+def shortened(number: float) -> str:
+    """A number as a text of a few digits; Python refuses to write integers of thousands.
+
+    >>> shortened(3), shortened(-(10**5000)), shortened(0.5)
+    ('3', 'an integer of 16610 bits', '0.5')
+    """
+    if isinstance(number, int) and number.bit_length() > 256:
+        return f"an integer of {number.bit_length()} bits"
+    return str(number)
+
+
+@contextmanager
+def computable(names: str) -> Iterator[None]:
+    """Refuse arguments that are so extreme that no decimal and no float can hold what is computed from them."""
+    try:
+        yield
+    except ArithmeticError:
+        raise ValueError(f"{names} must be less extreme: what follows from them is beyond all numbers") from None
 
 
 def read_distance(d_in: int | float) -> Fraction:

@@ -40,6 +40,7 @@ def make_transformation(
     stability_map: Callback,
 ) -> Transformation:
     """A transformation that needs no "honest-but-curious": its map is proved here, as OpenDP's own are there."""
+    _check_space(input_domain, input_metric)
     return _make_transformation(input_domain, input_metric, output_domain, output_metric, function, stability_map)
 
 
@@ -52,7 +53,15 @@ def make_measurement(
     output_type: str = "ExtrinsicObject",
 ) -> Measurement:
     """A measurement that needs no "honest-but-curious": its map is proved here, as OpenDP's own are there."""
+    _check_space(input_domain, input_metric)
     return _make_measurement(input_domain, input_metric, output_measure, function, privacy_map, TO=output_type)
+
+
+def _check_space(input_domain: Domain, input_metric: Metric) -> None:
+    # OpenDP's own refusal of other objects prints a second error when they are freed.
+    for name, value, kind in (("input_domain", input_domain, Domain), ("input_metric", input_metric, Metric)):
+        if not isinstance(value, kind):
+            raise TypeError(f"{name} ({type(value).__name__}) must be a {kind.__name__} of OpenDP's")
 
 
 def make_function(function: Callback, output_type: str = "ExtrinsicObject") -> Function:

@@ -236,6 +236,12 @@ def frame_context(
     ['', 'be', 'lu']
     """
     assert_features("contrib")
+    for name, given, kind, hint in (
+        ("privacy_unit", privacy_unit, Metric, "dp.unit_of(contributions=1)"),
+        ("privacy_loss", privacy_loss, Measure, "dp.loss_of(epsilon=1.0)"),
+    ):
+        if not (isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], kind)):
+            raise TypeError(f"{name} ({type(given).__name__}) must be a {kind.__name__} and a number. Hint: {hint}")
     from opendp.context import Context
 
     context = Context.compositor(

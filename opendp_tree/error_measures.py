@@ -229,6 +229,6 @@ def _numbers(values: npt.ArrayLike, *, name: str) -> Array:
         array = np.asarray(None)
     if array.dtype.kind not in "iuf":
         raise TypeError(f"{name} ({array.dtype}) must be an array of numbers")
-    if array.dtype.kind == "f" and not (np.abs(array) < _LARGEST).all():
+    if array.dtype.kind == "f" and not (np.abs(array.astype(np.float64)) < _LARGEST).all():
         raise ValueError(f"{name} must be finite and below 2**1000")
     return array

@@ -73,6 +73,9 @@ class Ledger:
         If there is one, and total, unit or data set are given, they must be its own.
         """
         place = Path(path)
+        for name, given in (("unit", unit), ("dataset", dataset)):
+            if not isinstance(given, (str, type(None))):
+                raise TypeError(f"{name} ({type(given).__name__}) must be a text. Hint: leave it out if there is none")
         stated = None if total is None else _amounts(total, name="total", rounding=ROUND_FLOOR)
         if stated is None and not (place.is_file() and place.stat().st_size):
             raise LedgerError(f"there is no ledger at {place} yet. Hint: state a total to begin one")

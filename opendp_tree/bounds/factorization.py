@@ -12,7 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from opendp_tree._arguments import check_integer, check_positive
+from opendp_tree._arguments import check_integer, check_positive, computable
 from opendp_tree._types import Floats
 from opendp_tree.theorems.factorization import balanced_gamma_squared, unbiased_rmse
 from opendp_tree.theorems.interval import sqrt_down, sqrt_up
@@ -114,7 +114,8 @@ def unbiased_error_lower_bound(
     pure = None if epsilon is None else check_positive(epsilon, name="epsilon")
     concentrated = None if rho is None else check_positive(rho, name="rho")
     square = Fraction(factorization_bound(tree).lower) ** 2
-    return unbiased_rmse(square, epsilon=pure, rho=concentrated, d_in=d_in)
+    with computable("epsilon, rho and d_in"):
+        return unbiased_rmse(square, epsilon=pure, rho=concentrated, d_in=d_in)
 
 
 def certified_nuclear_norm(matrix: Floats) -> float:

@@ -12,7 +12,7 @@ from typing import TypedDict
 
 import numpy as np
 
-from opendp_tree._arguments import check_integer, check_positive, check_probability, check_scale
+from opendp_tree._arguments import check_integer, check_positive, check_probability, check_scale, is_zero
 from opendp_tree._types import Floats
 from opendp_tree.saturate import LIMIT
 from opendp_tree.theorems.bisection import least_whole
@@ -190,10 +190,10 @@ def _check_budget(*, epsilon: float | None, delta: float, rho: float | None) -> 
     if (epsilon is None) == (rho is None):
         raise ValueError("either epsilon or rho must be given. Hint: epsilon, with delta or without, or rho for zCDP")
     if rho is not None:
-        if delta != 0:
+        if not is_zero(delta):
             raise ValueError(f"delta ({delta}) goes with epsilon, not with rho")
         return _Budget(epsilon=None, delta=Fraction(0), rho=check_positive(rho, name="rho"))
-    exact = Fraction(0) if delta == 0 else check_probability(delta, name="delta")
+    exact = Fraction(0) if is_zero(delta) else check_probability(delta, name="delta")
     return _Budget(epsilon=check_positive(epsilon or 0.0, name="epsilon"), delta=exact, rho=None)
 
 

@@ -134,6 +134,8 @@ class _Setting:
                 node_count=node_count,
             )
             plan = planned.fitted(epsilon=epsilon, delta=delta)
+        elif not isinstance(plan, PartitionPlan):
+            raise TypeError(f"plan ({type(plan).__name__}) must be a PartitionPlan. Hint: plan_partition(...)")
         elif plan.shape.depth < tree.depth:
             raise ValueError(f"plan must be for a depth of at least {tree.depth}, found {plan.shape.depth}")
         setting = cls(tree, plan, float(confidence))

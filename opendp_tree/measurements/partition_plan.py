@@ -10,7 +10,14 @@ from typing import Literal
 
 import numpy as np
 
-from opendp_tree._arguments import check_choice
+from opendp_tree._arguments import (
+    check_choice,
+    check_integer,
+    check_positive,
+    check_probability,
+    check_scale,
+    shortened,
+)
 from opendp_tree._types import Floats
 from opendp_tree.measurements.partition_error import MOST_CELLS, Settings, largest_errors, unmarked, worst_mean_square
 from opendp_tree.theorems.bisection import between, bisect
@@ -70,8 +77,10 @@ def best_partition(
     >>> shape
     PartitionShape(depth=33, threshold=27, radius=22, margin=6)
     """
-    one = Fraction(epsilon) / d_in
-    share = Fraction(delta) / Fraction(geometric_sum(exp(one), d_in).hi)
+    d_in = check_integer(d_in, name="d_in", least=1)
+    check_integer(depth, name="depth", least=1)
+    one = _check_epsilon(epsilon) / d_in
+    share = check_probability(delta, name="delta") / Fraction(geometric_sum(exp(one), d_in).hi)
     found = plan_partition(
         depth=depth, epsilon=float(one), delta=float(share), alpha=alpha, public=False, count_share=0.0
     )
@@ -83,6 +92,13 @@ def best_partition(
     while partition_epsilon(Fraction(high), shape).hi > one:
         low, high = high, high * (1 + 2.0**-30)
     return bisect(lambda at: partition_epsilon(Fraction(at), shape).hi <= one, low, high, middle=between), shape
+
+
+def _check_epsilon(epsilon: float) -> Fraction:
+    exact = check_positive(epsilon, name="epsilon")
+    if not 1e-16 <= exact <= 10**6:
+        raise ValueError(f"epsilon ({shortened(epsilon)}) must be from 1e-16 to 1000000")
+    return exact
 
 
 def unmarked_chance(scale: float, shape: PartitionShape, residuals: Floats) -> Floats:
@@ -206,7 +222,16 @@ def plan_partition(
     >>> plan.shape.radius < plan.shape.threshold < 40, round(plan.error)
     (True, 25)
     """
+    check_integer(depth, name="depth", least=1)
+    check_integer(node_count, name="node_count", least=1)
+    check_integer(most_cells, name="most_cells", least=1)
     check_choice(minimise, name="minimise", choices=("rmse", "largest"))
+    for name, value in (("delta", delta), ("alpha", alpha), ("count_share", count_share)):
+        if value is not None and check_scale(value, name=name) >= 1:
+            raise ValueError(f"{name} ({value}) must be below 1")
+    if delta == 0:
+        raise ValueError("delta (0) must be positive")
+    epsilon = float(_check_epsilon(epsilon))
     budget = _Budget(depth, min(epsilon, 50.0), delta, public, count_share)  # beyond, hardly any noise is left to plan
     # Whole numbers make many separate valleys, so the best few of them are followed.
     best: dict[tuple[float, float], tuple[float, Floats]] = {}

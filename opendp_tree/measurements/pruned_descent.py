@@ -16,7 +16,14 @@ from opendp.mod import Domain, ExtrinsicDomain, Measure, Measurement, Metric, as
 
 from opendp_tree import noise as noises
 from opendp_tree import saturate
-from opendp_tree._arguments import check_choice, check_integer, check_probability, check_scale, read_distance
+from opendp_tree._arguments import (
+    check_choice,
+    check_integer,
+    check_probability,
+    check_scale,
+    computable,
+    read_distance,
+)
 from opendp_tree._opendp import make_measurement, measure_name, to_then
 from opendp_tree._types import Ints
 from opendp_tree.measurements.level_noise import check_weights, level_scales, one_or_all
@@ -153,7 +160,8 @@ def lowest_threshold(noise: str, scale: Fraction, delta: Fraction, d_in: int) ->
             return False
         return noise == "gaussian" or hides_for_a_shift(scale, noise_tail(noise, scale, threshold - 1))
 
-    return least_whole(enough)
+    with computable("scale, delta and d_in"):
+        return least_whole(enough)
 
 
 def make_pruned_descent(

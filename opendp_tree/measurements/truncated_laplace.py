@@ -11,7 +11,7 @@ from opendp.metrics import absolute_distance, l1_distance
 from opendp.mod import Domain, Measurement, Metric, assert_features
 
 from opendp_tree import noise, saturate
-from opendp_tree._arguments import check_integer, check_probability, check_scale, read_distance
+from opendp_tree._arguments import check_integer, check_probability, check_scale, computable, read_distance
 from opendp_tree._opendp import make_measurement, to_then
 from opendp_tree.theorems.bisection import least_whole
 from opendp_tree.theorems.interval import exp, round_up
@@ -204,8 +204,15 @@ def truncated_laplace_radius(scale: float, *, delta: float, d_in: int = 1) -> in
 def _radius(scale: Fraction, delta: Fraction, d_in: int) -> int:
     if scale == 0:
         return 0
-    q = exp(-1 / scale)
-    return least_whole(lambda radius: truncated_laplace_delta(q, radius=radius, d_in=d_in).hi <= delta)
+    with computable("scale, delta and d_in"):
+        q = exp(-1 / scale)
+
+        def suffices(radius: int) -> bool:
+            return truncated_laplace_delta(q, radius=radius, d_in=d_in).hi <= delta
+
+        if not suffices(saturate.LIMIT):
+            raise ValueError(f"scale ({float(scale)}) must be smaller: it needs a radius beyond 2**62 - 1")
+        return least_whole(suffices)
 
 
 def _space(input_domain: Domain, input_metric: Metric) -> CountSpace:

@@ -12,7 +12,7 @@ from opendp.metrics import l1_distance
 from opendp.mod import Domain, Measurement, Metric, assert_features
 
 from opendp_tree import noise, saturate
-from opendp_tree._arguments import check_integer, check_probability, check_scale, read_distance
+from opendp_tree._arguments import check_integer, check_probability, check_scale, computable, read_distance
 from opendp_tree._opendp import make_measurement, to_then
 from opendp_tree._types import Array, Ints
 from opendp_tree.theorems.bisection import least_whole
@@ -121,10 +121,9 @@ def _radius(q: Interval, depth: int, *, radius: int | None, delta: float | None)
         return check_integer(radius, name="radius", least=0)
     assert delta is not None
     promised = check_probability(delta, name="delta")
-    return check_integer(
-        least_whole(lambda reach: clipping_delta(q, radius=reach, d_in=1, depth=depth).hi <= promised),
-        name="radius",
-    )
+    with computable("scale and delta"):
+        least = least_whole(lambda reach: clipping_delta(q, radius=reach, d_in=1, depth=depth).hi <= promised)
+    return check_integer(least, name="radius")
 
 
 def _check_estimator(estimator: Measurement, input_domain: Domain, input_metric: Metric) -> None:

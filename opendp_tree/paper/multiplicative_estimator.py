@@ -14,7 +14,7 @@ from opendp.metrics import l1_distance
 from opendp.mod import Domain, Measurement, Metric, assert_features
 
 from opendp_tree import noise
-from opendp_tree._arguments import check_integer, check_positive, check_probability, read_distance
+from opendp_tree._arguments import check_integer, check_positive, check_probability, computable, read_distance
 from opendp_tree._opendp import make_measurement, to_then
 from opendp_tree.paper.forest import whole
 from opendp_tree.paper.ladder_estimator import reduce_to_classes, run_by, rungs
@@ -200,13 +200,14 @@ class _Request:
         return Fraction(1, 2) if self.mass_bound is None else Fraction(1)
 
     def tau_min(self, depth: int) -> Fraction:
-        found = estimation_threshold(
-            alpha=self.alpha,
-            epsilon=self.share * self.epsilon,
-            delta=self.share * self.delta,
-            eta=self.eta,
-            depth=depth,
-        )
+        with computable("alpha, epsilon, delta and eta"):
+            found = estimation_threshold(
+                alpha=self.alpha,
+                epsilon=self.share * self.epsilon,
+                delta=self.share * self.delta,
+                eta=self.eta,
+                depth=depth,
+            )
         if not math.isfinite(found):
             raise ValueError(f"alpha ({float(self.alpha)}) is too small for a default tau_min. Hint: give tau_min")
         return Fraction(found)

@@ -151,7 +151,7 @@ def fitting(wanted: Round, *, depth: int) -> Classifier:
     """The classifier for a round, once its numbers are sure to fit the noise and the counts."""
     try:
         run = classifier(wanted, depth=depth)
-    except OverflowError:
+    except ArithmeticError:
         raise ValueError(
             f"epsilon ({float(wanted.epsilon)}) and threshold ({float(wanted.threshold)}) must not be so small: "
             "no float holds the noise's scale"

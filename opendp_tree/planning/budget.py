@@ -13,7 +13,7 @@ from opendp.combinators import make_approximate, make_fix_delta, make_pureDP_to_
 from opendp.measures import approximate, max_divergence, zero_concentrated_divergence
 from opendp.mod import Measure, Measurement, OpenDPException
 
-from opendp_tree._arguments import check_integer, check_positive, check_probability
+from opendp_tree._arguments import check_integer, check_positive, check_probability, is_zero
 from opendp_tree.theorems.interval import exp, geometric_sum, round_up
 
 __all__ = ["Budget", "Priced", "zcdp_epsilon", "zcdp_rho"]
@@ -54,7 +54,7 @@ class Budget:
         for name, value, (low, high) in (("epsilon", epsilon, EPSILONS), ("rho", rho, RHOS)):
             if value is not None and not low <= check_positive(value, name=name) <= high:
                 raise ValueError(f"{name} ({value}) must be from {low:g} to {high:g}")
-        if (isinstance(delta, bool) or delta != 0) and check_probability(delta, name="delta") < LEAST_DELTA:
+        if not is_zero(delta) and check_probability(delta, name="delta") < LEAST_DELTA:
             raise ValueError(f"delta ({delta}) must be 0 or at least {LEAST_DELTA:g}")
         if check_integer(d_in, name="d_in", least=1) > LARGEST_DISTANCE:
             raise ValueError(f"d_in ({d_in}) must be at most {LARGEST_DISTANCE}")

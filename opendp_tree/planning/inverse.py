@@ -9,6 +9,7 @@ from functools import cache
 from opendp_tree._arguments import check_positive
 from opendp_tree.planning.budget import EPSILONS, Budget
 from opendp_tree.planning.plan import Plan, plan, plan_for
+from opendp_tree.planning.ranking import check_alpha
 from opendp_tree.planning.tree_facts import DEEPEST, TreeFacts
 from opendp_tree.theorems.bisection import bisect, least_whole
 from opendp_tree.trees.open_tree import OpenTree
@@ -57,7 +58,7 @@ def smallest_epsilon(
     (0.566, 'tree_laplace')
 
     """
-    wanted = float(check_positive(error, name="error"))
+    wanted, alpha = float(check_positive(error, name="error")), check_alpha(alpha)
     facts = TreeFacts.of(tree_or_depth, nodes=nodes, levels=levels)
 
     @cache

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from opendp_tree._arguments import check_scale, shortened
 from opendp_tree.planning.budget import Budget
 from opendp_tree.planning.candidate import Candidate
 from opendp_tree.planning.methods import MECHANISMS, REFERENCES, Auto, Mechanism, Partition, PrunedDescent, TreeNoise
@@ -27,8 +28,8 @@ def check_alpha(alpha: float) -> float:
         What a caller gave.
 
     """
-    if isinstance(alpha, bool) or not 0 <= alpha < 1:
-        raise ValueError(f"alpha ({alpha}) must be at least 0 and below 1")
+    if check_scale(alpha, name="alpha") >= 1:
+        raise ValueError(f"alpha ({shortened(alpha)}) must be at least 0 and below 1")
     return float(alpha)
 
 

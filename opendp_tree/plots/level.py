@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from opendp_tree._arguments import check_integer
+from opendp_tree._arguments import check_integer, check_type
 from opendp_tree.plots.nodes import SEPARATOR
 from opendp_tree.plots.style import (
     INK,
@@ -17,14 +17,14 @@ from opendp_tree.plots.style import (
     layout,
     number,
     shorten,
+    text_or,
     wrap,
 )
+from opendp_tree.releases.release import TreeRelease
 from opendp_tree.releases.words import cost_words
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
-
-    from opendp_tree.releases.release import TreeRelease
 
 __all__ = ["plot_level"]
 
@@ -57,6 +57,7 @@ def plot_level(release: TreeRelease, level: int, *, top: int = 40, title: str | 
     >>> bars.x, bars.error_x.array
     ((45.0, 15.0), (4.0, 4.0))
     """
+    check_type(release, TreeRelease, name="release", hint="what a mechanism gave")
     go = graph_objects()
     frame = release.to_frame()
     deepest = int(frame["level"].to_numpy().max(initial=0))
@@ -84,7 +85,7 @@ def plot_level(release: TreeRelease, level: int, *, top: int = 40, title: str | 
     }
     what = f"The {top:,} largest of {total:,} nodes" if total > top else f"{total:,} node{'s' if total != 1 else ''}"
     look = layout(
-        title=title or f"Private counts at level {level}",
+        title=text_or(title, default=f"Private counts at level {level}"),
         subtitle=f"{what}. Bars: estimate. Lines: {interval}.",
         footer=[cost_words(None if release.statement is None else release.statement.to_dict())],
         below=16,

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from opendp_tree._arguments import check_type
 from opendp_tree.plots.style import FONT, FOOTER, HEAD, INK, QUIET, SOFT_BREAK, foot_height, graph_objects
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def write_html(figure: go.Figure, path: str | os.PathLike[str]) -> Path:
     >>> "<title>Two bars</title>" in page
     True
     """
-    graph_objects()
+    check_type(figure, graph_objects().Figure, name="figure", hint="plot_tree(...)")
     from plotly.offline import get_plotlyjs
 
     target = Path(path)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from opendp_tree.plots.style import DASHES, LINES, as_text, axis, graph_objects, layout
+from opendp_tree._arguments import check_type
+from opendp_tree.planning.plan import Plan
+from opendp_tree.plots.style import DASHES, LINES, as_text, axis, graph_objects, layout, text_or
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
     import polars as pl
-
-    from opendp_tree.planning.plan import Plan
 
 __all__ = ["plot_depths", "plot_plan"]
 
@@ -44,6 +44,7 @@ def plot_plan(plan: Plan, *, title: str | None = None) -> go.Figure:
     >>> [line.name for line in figure.data]
     ['partition_estimator (best)', 'pruned_gaussian', 'pruned_laplace']
     """
+    check_type(plan, Plan, name="plan", hint="opendp_tree.plan(...)")
     best, curves = plan.best, plan.curves()
     possible = [each for each in plan.candidates if each.feasible]
     beyond = [each for each in possible if _least(curves, each.name) > TOO_LARGE * best.error]
@@ -58,7 +59,7 @@ def plot_plan(plan: Plan, *, title: str | None = None) -> go.Figure:
         "weight",
         bounds={each.name: each.bound for each in possible if each not in beyond},
         best=best.name if best.feasible else None,
-        title=title or "Error before any data is touched",
+        title=text_or(title, default="Error before any data is touched"),
         subtitle=f"Best: {best.name}. Lower is better." if best.feasible else "No mechanism is possible.",
         axes=("true count of a node", f"predicted α-RMSE, α = {plan.alpha:g}"),
         footer=footer,
@@ -83,15 +84,15 @@ def plot_depths(frame: pl.DataFrame, *, title: str | None = None) -> go.Figure:
     >>> [line.name for line in plot_depths(errors).data]
     ['a', 'b']
     """
-    wanted = ("depth", "mechanism", "error")
-    if missing := [name for name in wanted if name not in frame.columns]:
-        raise ValueError(f"frame must have the columns {', '.join(wanted)}; missing: {', '.join(missing)}")
+    from opendp_tree.releases.tables import check_columns
+
+    check_columns(frame, ("depth", "mechanism", "error"), numbers=("depth", "error"))
     return _lines(
         frame,
         "depth",
         bounds=dict.fromkeys(frame["mechanism"].unique(maintain_order=True).to_list(), False),
         best=None,
-        title=title or "Error against depth",
+        title=text_or(title, default="Error against depth"),
         subtitle="Lower is better.",
         axes=("levels of the tree", "error"),
         footer=[],

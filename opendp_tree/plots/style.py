@@ -40,6 +40,13 @@ def graph_objects() -> Any:
     return go
 
 
+def text_or(title: str | None, *, default: str) -> str:
+    """The title that was given, or the usual one."""
+    if not isinstance(title, (str, type(None))):
+        raise TypeError(f"title ({type(title).__name__}) must be a text")
+    return title or default
+
+
 def as_text(text: str) -> str:
     """Text that Plotly shows as it is: markup and formulas are escaped, what would break or reorder lines is a space.
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from opendp_tree._arguments import check_choice, check_integer
+from opendp_tree._arguments import check_choice, check_integer, check_type
 from opendp_tree._types import Floats
 from opendp_tree.plots.nodes import Nodes, own_area, read_nodes
 from opendp_tree.plots.style import (
@@ -20,14 +20,14 @@ from opendp_tree.plots.style import (
     number,
     percent,
     shorten,
+    text_or,
     wrap,
 )
+from opendp_tree.releases.release import TreeRelease
 from opendp_tree.releases.words import cost_words
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
-
-    from opendp_tree.releases.release import TreeRelease
 
 __all__ = ["plot_tree"]
 
@@ -70,6 +70,7 @@ def plot_tree(
     >>> figure.data[0].labels
     ('All', 'north', 'south', 'a', 'b', 'c')
     """
+    check_type(release, TreeRelease, name="release", hint="what a mechanism gave")
     check_choice(kind, name="kind", choices=("icicle", "treemap", "sunburst"))
     check_integer(max_nodes, name="max_nodes", least=2)
     go = graph_objects()
@@ -107,7 +108,7 @@ def plot_tree(
         footer.append(f"{nodes.without_area:,} {verb} an estimate of zero or less and no area.")
     rows = int(np.count_nonzero(nodes.levels == 1))
     look = layout(
-        title=title or _title(frame.columns),
+        title=text_or(title, default=_title(frame.columns)),
         subtitle="Area: estimate. Colour: how sure it is. Click to zoom.",
         footer=footer,
         above=0 if kind == "sunburst" else 30,  # the path bar, once one has gone into a node

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from opendp_tree._arguments import check_type
 from opendp_tree._types import Floats
 from opendp_tree.releases.release import TreeRelease
 from opendp_tree.trees.least_squares import LeastSquares
@@ -53,6 +54,7 @@ def linear_counts(release: TreeRelease, weights: npt.ArrayLike) -> LinearCounts:
     >>> found.estimates.round(2).tolist(), found.variances.round(2).tolist()
     ([80.38], [3.25])
     """
+    check_type(release, TreeRelease, name="release", hint="what a mechanism gave")
     rows = _check_weights(weights, release.estimates.size)
     estimates = rows @ release.estimates
     if release.fit is None:

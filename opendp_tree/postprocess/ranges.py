@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from opendp_tree._arguments import check_type
 from opendp_tree._types import Bools, Floats, Ints
 from opendp_tree.releases.release import TreeRelease
 from opendp_tree.trees.least_squares import LeastSquares
@@ -51,7 +52,7 @@ def range_counts(release: TreeRelease, first: npt.ArrayLike, last: npt.ArrayLike
     >>> found.estimates.tolist(), (found.upper - found.estimates).round(2).tolist()
     ([6.0, 5.0], [1.35, 2.1])
     """
-    tree = release.tree
+    tree = check_type(release, TreeRelease, name="release", hint="what a mechanism gave").tree
     if not isinstance(tree, Tree):
         raise TypeError(
             f"release must be over a public Tree, found {type(tree).__name__}: its leaves have a known order"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Mapping
 from datetime import date, datetime
 from typing import Any, NoReturn
@@ -108,8 +109,8 @@ def read_number(value: Any, name: str) -> int | float:
     name
         What errors call it.
     """
-    if type(value) in (int, float):
-        return value  # type: ignore[no-any-return]
+    if type(value) is float or (type(value) is int and abs(value) <= sys.float_info.max):
+        return value
     if value in ("inf", "-inf", "nan"):
         return float(value)
     raise ValueError(f'"{name}" must hold numbers, or the texts "inf", "-inf" and "nan"')
@@ -184,6 +185,8 @@ def read_tree(described: Mapping[str, Any]) -> Tree | OpenTree:
         What `write_tree` gives, as read from JSON.
     """
     names = tuple(part(described, "names", list))
+    if not all(type(name) is str for name in names):
+        raise ValueError('"names" must be texts')
     kind = part(described, "kind", str)
     if kind != "public":
         numbers = (part(described, name, int) for name in ("depth", "width", "stride"))

@@ -118,11 +118,17 @@ class TreeRelease:
     hidden: float | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.tree, (Tree, OpenTree)):
+            raise TypeError(f"tree ({type(self.tree).__name__}) must be a Tree or an OpenTree")
+        if not isinstance(self.nodes, (ShownNodes, type(None))):
+            raise TypeError(f"nodes ({type(self.nodes).__name__}) must be the ShownNodes that a mechanism shows")
         if isinstance(self.tree, OpenTree) != (self.nodes is not None):
             raise ValueError("nodes must be given for an open tree, and for no other")
         size = self.tree.node_count if isinstance(self.tree, Tree) else self.levels.size
         for name in ("estimates", "lower", "upper", "cells", "shown"):
             array = getattr(self, name)
+            if array is not None and not isinstance(array, np.ndarray):
+                raise TypeError(f"{name} ({type(array).__name__}) must be a NumPy array")
             if array is not None and array.shape != (size,):
                 raise ValueError(f"{name} (of shape {array.shape}) must hold one entry for each of the {size} nodes")
 
@@ -284,8 +290,10 @@ def _read_statement(described: Mapping[str, Any] | None) -> PrivacyStatement | N
         {key: _read_value(value, name) for key, value in form.part(described, name, dict).items()}
         for name in ("loss", "parameters")
     )
-    if not all(type(value) in (int, float) for value in loss.values()):
-        raise ValueError('"loss" must hold numbers')
+    if not all(type(value) in (int, float) and value >= 0 for value in loss.values()):
+        raise ValueError('"loss" must hold numbers that are not negative')
+    if d_in < 0:
+        raise ValueError('"d_in" must not be negative')
     return PrivacyStatement(mechanism, measure, d_in, loss, parameters, unit)
 
 
@@ -294,4 +302,4 @@ def _read_value(value: Any, name: str) -> Any:
         return form.read_number(value.get("number"), name)
     if type(value) not in (int, float, str, type(None)):
         raise ValueError(f'"{name}" must hold numbers, texts and nulls')
-    return value
+    return form.read_number(value, name) if type(value) is int else value

@@ -18,7 +18,9 @@ from opendp_tree.trees.sparse_counts import SparseCounts
 
 @dataclass(frozen=True)
 class Labels:
-    """One column of labels a level; a key ends after `lengths` of them, and null before that is a label."""
+    """One column of labels for each level that a key reaches; a key ends after `lengths` of them, and null before that
+    is a label.
+    """
 
     columns: tuple[pl.Series, ...]
     lengths: Ints

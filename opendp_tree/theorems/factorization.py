@@ -11,6 +11,9 @@ from fractions import Fraction
 
 from opendp_tree.theorems.interval import Interval, exp, sqrt_down
 
+_LARGEST = 10**6
+"""Budgets beyond it cost nothing to compute, and say nothing."""
+
 
 def balanced_gamma_squared(*, branching: int, depth: int) -> Fraction:
     """gamma_2 squared of a complete tree, exactly.
@@ -58,10 +61,10 @@ def unbiased_rmse(
     >>> round(unbiased_rmse(Fraction(1), rho=Fraction(1, 200)), 3)  # one count; Gaussian noise has 10
     9.975
     """
-    if rho is not None:
-        spread = exp(2 * rho) - 1
-    elif epsilon is not None:
-        spread = exp(epsilon) - 2 + exp(-epsilon)
-    else:
+    if rho is None and epsilon is None:
         raise ValueError("epsilon or rho must be given")
-    return sqrt_down(Fraction((Interval.of(gamma_squared * d_in**2) / spread).lo))
+    if (rho or 0) > _LARGEST or (epsilon or 0) > _LARGEST:
+        return 0.0  # what the formula gives is smaller than any float
+    spread = exp(2 * rho) - 1 if rho is not None else exp(epsilon or 0) - 2 + exp(-(epsilon or 0))
+    # Its upper end alone: the other may be 0, where a budget is too small for so many digits.
+    return sqrt_down(Fraction((Interval.of(gamma_squared * d_in**2) / Interval(spread.hi, spread.hi)).lo))

@@ -13,6 +13,7 @@ from opendp.domains import atom_domain, vector_domain
 from opendp.mod import AtomDomain, Domain, ExtrinsicDomain, Metric, VectorDomain
 
 from opendp_tree import saturate
+from opendp_tree._arguments import check_type
 from opendp_tree._opendp import extrinsic_domain
 from opendp_tree._types import Ints
 from opendp_tree.theorems.interval import round_up
@@ -317,7 +318,7 @@ def is_metric(metric: Metric, constructor: Callable[..., Metric], **options: boo
     options
         What else to give to the constructor.
     """
-    kind = str(metric.distance_type)
+    kind = str(check_type(metric, Metric, name="metric", hint="dp.l1_distance(T='i64')").distance_type)
     return kind in (*_INTEGER_DISTANCES, "f64") and metric == constructor(T=kind, **options)
 
 
@@ -331,6 +332,7 @@ def check_metric(metric: Metric, constructor: Callable[..., Metric], *, name: st
     name
         What the error calls the metric; by default "input_metric", the argument of nearly all constructors.
     """
+    check_type(metric, Metric, name=name, hint=f"{constructor.__name__}()")
     if not is_metric(metric, constructor):
         raise ValueError(f"{name} ({metric}) must be {constructor.__name__}, of an integer type or f64")
 

@@ -98,19 +98,19 @@ def split_paths(texts: pl.Series, separator: str, count: int) -> tuple[list[pl.S
     separator
         What stands between labels. One at the very start or end of a text is ignored.
     count
-        How many labels a path may have; further ones are left out.
+        How many labels a path may have; further ones are left out. There are no columns below the longest path.
 
     >>> columns, lengths = split_paths(pl.Series(["a/b", "/a/"]), "/", 2)
     >>> [column.to_list() for column in columns], lengths
     ([['a', 'a'], ['b', None]], array([2, 1]))
     """
-    # No further than the tree is deep: one text of a million separators must not take the memory of a million texts.
+    # No further than the tree is deep, and than any text reaches: neither one text of a million separators nor a tree
+    # of a thousand levels may take so much memory for every text.
     stripped = texts.str.strip_prefix(separator).str.strip_suffix(separator)
-    columns = stripped.str.splitn(separator, count + 1).struct.unnest().get_columns()[:count]
-    lengths = np.zeros(texts.len(), dtype=np.int64)
-    for column in columns:
-        lengths += column.is_not_null().to_numpy()
-    return columns, np.maximum(lengths, 1)
+    parts = stripped.str.count_matches(separator, literal=True).fill_null(0).to_numpy().astype(np.int64) + 1
+    lengths = np.minimum(parts, count)
+    deepest = int(lengths.max(initial=1))
+    return stripped.str.splitn(separator, deepest + 1).struct.unnest().get_columns()[:deepest], lengths
 
 
 def sort_labels(columns: Sequence[pl.Series]) -> tuple[Ints, Ints]:

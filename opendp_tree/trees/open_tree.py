@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 __all__ = ["OpenTree"]
 
 
+MOST_LEVELS = 1000
+"""Of a tree of labels, the root's with them: every level is a column of the release."""
+
+
 @dataclass(frozen=True)
 class OpenTree:
     """A tree that grows with its keys.
@@ -42,12 +46,13 @@ class OpenTree:
     """How frames show prefixes of bits."""
 
     def __post_init__(self) -> None:
+        check_choice(self.kind, name="kind", choices=("columns", "bits", "paths"))
+        for name, least in (("depth", 2), ("width", 0), ("stride", 1)):
+            check_integer(getattr(self, name), name=name, least=least)
+        if self.kind != "bits" and self.depth > MOST_LEVELS:
+            raise ValueError(f"depth ({self.depth}) must be at most {MOST_LEVELS}; deeper keys count at that level")
         if self.kind == "bits" and self.depth != -(-self.width // self.stride) + 1:
             raise ValueError(f"depth ({self.depth}) must fit width and stride. Hint: OpenTree.bits")
-        if self.kind not in ("bits", "columns", "paths") or self.depth < 2:
-            raise ValueError(
-                f"kind ({self.kind!r}) and depth ({self.depth}) must fit. Hint: OpenTree.columns or .paths"
-            )
         count = self.depth - 1 if self.kind == "columns" else 0
         object.__setattr__(self, "names", check_names(self.names or None, count=count))
         check_choice(self.shown_as, name="shown_as", choices=("integer", "ipv4", "ipv6"))

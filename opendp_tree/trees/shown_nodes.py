@@ -53,7 +53,9 @@ class ShownNodes:
         from opendp_tree.trees.label_keys import labels_at
 
         by_level = _by_level(levels, counts.keys.rows[firsts], tree.depth)
-        labels = tuple(labels_at(own, rows) for own, rows in zip(counts.keys.columns, by_level, strict=True))
+        columns = counts.keys.columns
+        columns += columns[-1:] * (tree.depth - 1 - len(columns))  # no key is so deep, and so no node
+        labels = tuple(labels_at(own, rows) for own, rows in zip(columns, by_level, strict=True))
         return cls(tree, levels, parents, labels)
 
     @classmethod

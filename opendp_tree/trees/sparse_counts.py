@@ -18,7 +18,7 @@ __all__ = ["LabelKeys", "SparseCounts"]
 
 @dataclass(frozen=True)
 class LabelKeys:
-    """Sorted keys as rows of columns of labels, one column for each level below the root.
+    """Sorted keys as rows of columns of labels, one column for each level below the root that a key reaches.
 
     A column is a Polars series; or a list, where labels of one level may have several types. Below a key's own level
     it has null.

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from opendp_tree import saturate
+from opendp_tree._arguments import is_text, shortened
 from opendp_tree._types import Array, Ints
 from opendp_tree.trees.arrays import check_parents, node_levels, subtree_ranges
 from opendp_tree.trees.drawing import draw_tree
@@ -21,6 +22,9 @@ from opendp_tree.trees.occupied import Occupied, meets_between
 from opendp_tree.trees.paths import Label, Path, read_paths
 
 __all__ = ["Label", "Path", "Tree"]
+
+MOST_NODES = 2**28
+"""Of a balanced tree: 2 GB for each of its arrays."""
 
 
 class Tree:
@@ -53,6 +57,11 @@ class Tree:
             What frames call the label of each level below the root; by default `label_1`, `label_2`, ...
         """
         put = object.__setattr__
+        parents = check_parents(parents)
+        if labels is not None and (not isinstance(labels, tuple) or len(labels) != parents.size):
+            raise TypeError(f"labels must be a tuple of {parents.size}, one for each node. Hint: Tree.from_paths")
+        if not all(is_text(label) for label in labels or () if isinstance(label, str)):
+            raise ValueError("labels must be texts that can be written as UTF-8. Hint: replace lone surrogates")
         put(self, "parents", _frozen(parents))
         put(self, "labels", labels)
         levels = _frozen(node_levels(parents))
@@ -87,7 +96,7 @@ class Tree:
         >>> Tree.from_parents([-1, 0, 0, 1, 1])
         Tree(nodes=5, leaves=3, depth=3)
         """
-        return cls(check_parents(parents), None)
+        return cls(parents, None)  # type: ignore[arg-type]
 
     @classmethod
     def from_paths(cls, paths: Iterable[Sequence[Label]], *, names: Iterable[str] | None = None) -> Tree:
@@ -125,9 +134,19 @@ class Tree:
         for name, value in (("branching", branching), ("depth", depth)):
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
                 raise ValueError(f"{name} ({value!r}) must be a positive integer")
-        nodes = depth if branching == 1 else (int(branching) ** int(depth) - 1) // (int(branching) - 1)
-        if nodes > 2**31:
-            raise ValueError(f"branching ({branching}) and depth ({depth}) give {nodes} nodes; at most 2**31 fit")
+        nodes, widest = int(depth), 1
+        if branching > 1:  # stops long before a power that is itself too large to be computed
+            nodes = 1
+            for _ in range(int(depth) - 1):
+                widest *= int(branching)
+                nodes += widest
+                if nodes > MOST_NODES:
+                    break
+        if nodes > MOST_NODES:
+            raise ValueError(
+                f"branching ({shortened(branching)}) and depth ({shortened(depth)}) must give at most 2**28 nodes. "
+                "Hint: an OpenTree holds only the keys that occur"
+            )
         return cls((np.arange(nodes, dtype=np.int64) - 1) // branching, None)
 
     @property

@@ -154,7 +154,7 @@ def wrong(parts, path, value):
         (wrong(PUBLIC, ["tree", "labels"], [None, "a", "x", {"date": 5}]), '"labels" must be texts, integers'),
         (wrong(PUBLIC, ["tree", "names"], ["one"]), r"names \(one\) must be 2"),
         (wrong(PUBLIC, ["tree", "names"], ["one", "level"]), "names: 'level' must not be one of"),
-        (wrong(PUBLIC, ["tree", "names"], ["one", 5]), "names: 5 must be a text"),
+        (wrong(PUBLIC, ["tree", "names"], ["one", 5]), '"names" must be texts'),
         (wrong(PUBLIC, ["nodes"], {}), '"nodes" must be null'),
         (wrong(PUBLIC, ["estimates"], [1, 2, 3]), '"estimates" must hold 4 entries, one for each node; found 3'),
         (wrong(PUBLIC, ["estimates"], None), '"estimates" must be a list'),

@@ -37,7 +37,7 @@ def test_how_nodes_are_shown_is_no_part_of_a_tree():
     ("make", "error", "message"),
     [
         (lambda: OpenTree("bits", 2, 32, 1), ValueError, r"depth \(2\) must fit width and stride"),
-        (lambda: OpenTree("trees", 2), ValueError, r"kind \('trees'\) and depth \(2\) must fit"),
+        (lambda: OpenTree("trees", 2), ValueError, r"kind \('trees'\) must be one of 'columns'"),
         (lambda: OpenTree.columns(0), ValueError, r"names \(0\) must be an integer from 1"),
         (lambda: OpenTree.columns([]), ValueError, "names must hold at least one name"),
         (lambda: OpenTree.columns("city"), TypeError, r"names \('city'\) must be a collection of texts. Hint: wrap"),
