@@ -2,8 +2,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
+CASES ?= 200
+SEED ?= 1
 
-.PHONY: help test test-slow test-browser lint demo bench bench-full peers bench-peers clean
+.PHONY: help test faults test-slow test-browser lint demo bench bench-full peers bench-peers clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -16,6 +18,9 @@ $(READY): pyproject.toml
 
 test: $(READY) lint ## Check style and types, then run all tests and documented examples
 	$(BIN)/python -m pytest -q -n 2
+
+faults: $(READY) ## Kill and interrupt releases at all stages, fill disks, close pipes; CASES=1000 for a long run
+	$(BIN)/python -m tests.faults --cases $(CASES) --seed $(SEED)
 
 test-slow: $(READY) ## Run the large statistical and scale tests
 	$(BIN)/python -m pytest -q -n 2 -m slow tests

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
@@ -13,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from opendp_tree.frames.writing import label_texts
 from opendp_tree.trees.label_codes import label_series
 from opendp_tree.trees.open_cells import CellKeys
 from opendp_tree.trees.open_nodes import OpenNodes
@@ -24,8 +24,6 @@ Words = npt.NDArray[np.uint64]
 OTHER = "(other)"
 BETWEEN = " / "
 _NULL = "(null)"
-_TICKS = {"ms": 10**3, "us": 10**6, "ns": 10**9}
-_FIRST_DAY, _LAST_DAY = ((date(year, 1, 1) - date(1970, 1, 1)).days for year in (2, 9999))
 _ROUNDING = 2.0**-40  # a difference below this share of what it is the difference of is none
 
 
@@ -262,29 +260,12 @@ def _label_columns(levels: Ints, parents: Ints, labels: Sequence[pl.Series], nam
     return columns
 
 
-def _texts(labels: pl.Series) -> pl.Series:
-    """Labels as texts. Polars panics at days and instants beyond its calendar: they show as the numbers they are."""
-    dtype = labels.dtype
-    if isinstance(dtype, pl.Duration):  # cannot be cast
-        return labels.dt.to_string("iso")
-    if not isinstance(dtype, (pl.Date, pl.Datetime)):
-        return labels.cast(pl.String)
-    day = 86_400 * _TICKS[dtype.time_unit] if isinstance(dtype, pl.Datetime) else 1
-    first, last = max(_FIRST_DAY * day, -(2**63) + 9 * day), min(_LAST_DAY * day, 2**63 - 9 * day)
-    numbers = labels.to_physical().cast(pl.Int64)
-    beyond = ((numbers < first) | (numbers > last)).fill_null(False)
-    # What is beyond becomes 0, not null: time zones are applied to what is under a null.
-    known = pl.select(pl.when(beyond).then(0).otherwise(numbers)).to_series().cast(labels.to_physical().dtype)
-    shown = known.cast(dtype).cast(pl.String)
-    return pl.select(pl.when(beyond).then(numbers.cast(pl.String)).otherwise(shown)).to_series()
-
-
 def _joined(parents: Ints, labels: Sequence[pl.Series], separator: str, name: str) -> pl.Series:
     """The labels from below the root down to each row, as one text; the root's is empty."""
     above = pl.Series([""] * min(parents.size, 1), dtype=pl.String)
     parts, first, start = [above], 0, 1
     for level, own in enumerate(labels, start=1):
-        text = _texts(own).fill_null(_NULL)
+        text = label_texts(own).fill_null(_NULL)
         if level > 1:
             before = above.gather(parents[start : start + own.len()] - first)
             text = pl.select(pl.concat_str(before, pl.lit(separator), text)).to_series()

@@ -1,8 +1,7 @@
-"""Frames from files and into files: Parquet, CSV, and JSON with one object a line."""
+"""Frames from files: Parquet, CSV, and JSON with one object a line."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from glob import escape
 from pathlib import Path
@@ -14,7 +13,6 @@ __all__ = [
     "FORMATS",
     "FRAME_ERRORS",
     "file_format",
-    "frame_bytes",
     "read_all",
     "read_paths",
     "scan_file",
@@ -83,15 +81,3 @@ def read_paths(
         return list(dict.fromkeys(tuple(path[: depth - 1]) for path in split))
     paths = [row[: row.index(None)] if None in row else row for row in distinct]
     return list(dict.fromkeys(path for path in paths if path))
-
-
-def frame_bytes(frame: pl.DataFrame, *, file_format: str) -> bytes:
-    """A frame as the content of a file."""
-    buffer = io.BytesIO()
-    if file_format == "parquet":
-        frame.write_parquet(buffer)
-    elif file_format == "csv":
-        frame.write_csv(buffer)
-    else:
-        frame.write_ndjson(buffer)
-    return buffer.getvalue()

@@ -2,8 +2,9 @@ import io
 
 import polars as pl
 import pytest
+from opendp_tree.frames.writing import frame_bytes
 
-from opendp_tree.rows.files import file_format, frame_bytes, read_all, scan_file
+from opendp_tree.rows.files import file_format, read_all, scan_file
 
 FRAME = pl.DataFrame({"a": ["x", None, "ä"], "b": ["1", "2", ""]})
 
