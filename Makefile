@@ -2,8 +2,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
+CASES ?= 200
+SEED ?= 1
 
-.PHONY: help test fuzz test-slow test-browser lint demo bench bench-full peers bench-peers dist clean
+.PHONY: help test fuzz faults test-slow test-browser lint demo bench bench-full peers bench-peers dist clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -21,6 +23,9 @@ CASES ?= 2000
 SEED ?= 0
 fuzz: $(READY) ## Random hostile input: frames, constructors, releases, ledgers; more with CASES=100000 SEED=1
 	$(BIN)/python -m tests.fuzz --cases $(CASES) --seed $(SEED)
+
+faults: $(READY) ## Kill and interrupt releases at all stages, fill disks, close pipes; CASES=1000 for a long run
+	$(BIN)/python -m tests.faults --cases $(CASES) --seed $(SEED)
 
 test-slow: $(READY) ## Run the large statistical and scale tests
 	$(BIN)/python -m pytest -q -n 2 -m slow tests

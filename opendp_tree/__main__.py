@@ -2,7 +2,10 @@
 
 import sys
 
-from opendp_tree.cli import main
+try:
+    from opendp_tree.cli import main
+except KeyboardInterrupt:  # loading takes a while
+    sys.exit(130)
 
 if __name__ == "__main__":
     sys.exit(main())

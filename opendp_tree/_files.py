@@ -15,6 +15,7 @@ class PendingFile:
 
     Opening it makes an empty file beside the target, so that a target which cannot be written fails early. `commit`
     writes, waits for the disk, and moves the file into place in one step. Without `commit` the target is not touched.
+    Where there was a file, the new one can be read by nobody who could not read it; links are followed.
     """
 
     def __init__(self, target: str | Path) -> None:
@@ -35,7 +36,7 @@ class PendingFile:
     ) -> None:
         self._close()
         if self._there:
-            self._beside.unlink()
+            self._beside.unlink(missing_ok=True)  # an interrupt may fall between the move and its note
 
     def _close(self) -> None:
         if self._open:
@@ -71,10 +72,26 @@ def sync_folder(folder: Path) -> None:
 
 def _create_beside(target: Path) -> tuple[int, Path]:
     """A new hidden file in the target's folder: a rename within a folder is one step."""
+    old = target.stat() if target.exists() else None
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     number = 0
     while True:
         beside = target.with_name(f".{target.name}.{os.getpid()}-{number}.part")
         try:
-            return os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666), beside
+            descriptor = os.open(beside, flags, 0o666 if old is None else 0o600)
         except FileExistsError:  # left by a killed process that had this number
             number += 1
+            continue
+        if old is not None and os.name == "posix":
+            _copy_mode(descriptor, old)
+        return descriptor, beside
+
+
+def _copy_mode(descriptor: int, old: os.stat_result) -> None:
+    """Let those read and write who could before. A group that cannot be given loses its rights."""
+    mode = old.st_mode & 0o777
+    try:
+        os.fchown(descriptor, -1, old.st_gid)
+    except OSError:
+        mode &= ~0o070
+    os.fchmod(descriptor, mode)

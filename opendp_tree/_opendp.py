@@ -8,11 +8,16 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from opendp import _convert
 from opendp._data import fill_bytes
 from opendp._internal import _extrinsic_domain, _make_measurement, _make_transformation, _new_pure_function
+from opendp._lib import lib
+from opendp.core import new_queryable
 from opendp.extras._utilities import to_then
-from opendp.measures import approximate, max_divergence, zero_concentrated_divergence
+from opendp.measures import approximate, max_divergence, new_privacy_profile, zero_concentrated_divergence
 from opendp.mod import Domain, Function, LazyFrameDomain, Measure, Measurement, Metric, Transformation
+
+from opendp_tree._interrupts import guard_functions, guard_library, protected, stop_if_interrupted
 
 __all__ = [
     "empty_lazyframe",
@@ -21,6 +26,8 @@ __all__ = [
     "lazy_query",
     "make_function",
     "make_measurement",
+    "make_profile",
+    "make_queryable",
     "make_transformation",
     "measure_name",
     "secure_bytes",
@@ -29,6 +36,13 @@ __all__ = [
 ]
 
 Callback = Callable[[Any], Any]
+
+
+def _safe(callback: Callback) -> Callback:
+    """The callback as OpenDP can bear it: see `opendp_tree._interrupts`."""
+    guard_library(lib)
+    guard_functions(_convert, "c_to_py", "py_to_c")
+    return protected(callback)
 
 
 def make_transformation(
@@ -41,7 +55,9 @@ def make_transformation(
 ) -> Transformation:
     """A transformation that needs no "honest-but-curious": its map is proved here, as OpenDP's own are there."""
     _check_space(input_domain, input_metric)
-    return _make_transformation(input_domain, input_metric, output_domain, output_metric, function, stability_map)
+    return _make_transformation(
+        input_domain, input_metric, output_domain, output_metric, _safe(function), _safe(stability_map)
+    )
 
 
 def make_measurement(
@@ -54,7 +70,9 @@ def make_measurement(
 ) -> Measurement:
     """A measurement that needs no "honest-but-curious": its map is proved here, as OpenDP's own are there."""
     _check_space(input_domain, input_metric)
-    return _make_measurement(input_domain, input_metric, output_measure, function, privacy_map, TO=output_type)
+    return _make_measurement(
+        input_domain, input_metric, output_measure, _safe(function), _safe(privacy_map), TO=output_type
+    )
 
 
 def _check_space(input_domain: Domain, input_metric: Metric) -> None:
@@ -66,16 +84,27 @@ def _check_space(input_domain: Domain, input_metric: Metric) -> None:
 
 def make_function(function: Callback, output_type: str = "ExtrinsicObject") -> Function:
     """A postprocessor, to be chained after a measurement."""
-    return _new_pure_function(function, TO=output_type)
+    return _new_pure_function(_safe(function), TO=output_type)
+
+
+def make_queryable(transition: Callback) -> Any:
+    """A queryable of Python objects that answers by a function of the query."""
+    return new_queryable(_safe(transition), Q="ExtrinsicObject", A="ExtrinsicObject")
+
+
+def make_profile(curve: Callback) -> Any:
+    """A privacy profile, as the curve from epsilon to delta that OpenDP's maps give."""
+    return new_privacy_profile(_safe(curve)).curve  # type: ignore[no-untyped-call]
 
 
 def extrinsic_domain(identifier: str, member: Callable[[Any], bool], descriptor: object) -> Domain:
     """A domain of Python objects. OpenDP tells such domains apart by the identifier alone."""
-    return _extrinsic_domain(identifier, member, descriptor)
+    return _extrinsic_domain(identifier, _safe(member), descriptor)
 
 
 def secure_bytes(count: int) -> npt.NDArray[np.uint8]:
     """Bytes from OpenDP's cryptographically secure generator."""
+    stop_if_interrupted()
     out = np.empty(count, dtype=np.uint8)
     if count and not fill_bytes(out.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8)), count):
         raise RuntimeError("the secure random number generator failed; nothing was released")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from opendp.measures import approximate, max_divergence, zero_concentrated_divergence
 from opendp.mod import Measure, Metric, Transformation, assert_features
 
+from opendp_tree._interrupts import interrupts_deferred
 from opendp_tree.measurements.above_threshold import make_above_threshold
 from opendp_tree.measurements.partition_estimator import make_partition_estimator
 from opendp_tree.measurements.pruned_descent import make_pruned_descent
@@ -54,6 +55,7 @@ _CONSTRUCTORS = (
 )
 
 
+@interrupts_deferred
 def tree_counts(
     query: Any,
     *,

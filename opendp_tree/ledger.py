@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from opendp_tree._files import append, sync_folder
+from opendp_tree._interrupts import interruptible
 
 __all__ = ["BudgetError", "Ledger", "LedgerError"]
 
@@ -87,8 +88,8 @@ class Ledger:
                 _write(descriptor, _Content({}, end=0), line)
                 sync_folder(place.resolve().parent)
                 return cls(place, stated, unit, dataset)
-            header = _parse(place, content).header
-        ledger = cls(place, _amounts(header["total"], name="total"), header.get("unit"), header.get("dataset"))
+            found = _parse(place, content)
+        ledger = cls(place, found.total, found.header.get("unit"), found.header.get("dataset"))
         if stated is not None and stated != ledger.total:
             raise LedgerError(f"{place} has another total: {_show(ledger.total)}. Hint: leave the total out to use it")
         for name, given, own in (("unit", unit, ledger.unit), ("dataset", dataset, ledger.dataset)):
@@ -147,21 +148,27 @@ class _Content:
     header: dict[str, Any]
     end: int
     mend: bytes = b""
+    total: dict[str, Fraction] = field(default_factory=dict)
     costs: list[dict[str, Fraction]] = field(default_factory=list)
     done: set[int] = field(default_factory=set)
 
     def add(self, record: dict[str, Any]) -> bool:
         """Take in one line; whether it can be understood."""
-        try:
-            if record["state"] == "reserved" and record["entry"] == len(self.costs) + 1:
-                self.costs.append(_amounts(record["cost"], name="cost"))
-            elif record["state"] == "done" and 1 <= record["entry"] <= len(self.costs):
-                self.done.add(record["entry"])
-            else:
-                return bool(record["state"] == "torn")
-        except (KeyError, TypeError, ValueError):
+        state, entry = record.get("state"), record.get("entry")
+        if state == "torn":
+            return True
+        if type(entry) is not int:
             return False
-        return True
+        if state == "done" and 1 <= entry <= len(self.costs):
+            self.done.add(entry)
+            return True
+        if state != "reserved" or entry != len(self.costs) + 1:
+            return False
+        try:
+            self.costs.append(_amounts(record["cost"], name="cost"))
+        except (KeyError, LedgerError):
+            return False
+        return self.costs[-1].keys() == self.total.keys()
 
 
 def _is_unbegun(content: bytes) -> bool:
@@ -187,7 +194,13 @@ def _parse(path: Path, content: bytes) -> _Content:
         # Overwrites the torn line, and is longer: torn in turn, it leaves a torn last line again.
         found.mend = _line({"state": "torn", "text": rest.decode("latin-1")})
     found.header = (_object(lines[0]) if lines else None) or {}
-    if any(found.header.get(name) != value for name, value in _FORMAT.items()) or "total" not in found.header:
+    try:
+        begins = all(repr(found.header.get(name)) == repr(value) for name, value in _FORMAT.items())  # True is no 1
+        found.total = _amounts(found.header["total"], name="total")
+        begins &= all(isinstance(found.header.get(name), (str, type(None))) for name in ("unit", "dataset"))
+    except (KeyError, LedgerError):
+        begins = False
+    if not begins:
         raise LedgerError(f"{path} does not begin as a ledger does. Hint: name another file, or a new one")
     for number, line in enumerate(lines[1:], start=2):
         record = _object(line)
@@ -200,7 +213,7 @@ def _object(line: bytes) -> dict[str, Any] | None:
     """The JSON object that a line holds, if it does."""
     try:
         record = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return record if isinstance(record, dict) else None
 
@@ -211,6 +224,8 @@ def _line(record: Mapping[str, Any]) -> bytes:
 
 def _amounts(given: Mapping[str, Amount], *, name: str, rounding: str = ROUND_CEILING) -> dict[str, Fraction]:
     """Epsilon and delta, or rho, as decimals of up to 20 digits: exactly, or rounded to the safe side."""
+    if not isinstance(given, Mapping):
+        raise LedgerError(f"{name} ({type(given).__name__}) must be of epsilon and delta, or of rho")
     amounts = {"delta": 0, **given} if "epsilon" in given else dict(given)
     context = Context(prec=20, rounding=rounding)
     for measure in _MEASURES:
@@ -220,14 +235,14 @@ def _amounts(given: Mapping[str, Amount], *, name: str, rounding: str = ROUND_CE
                 part: Fraction(context.divide(Decimal(amount.numerator), Decimal(amount.denominator)))
                 for part, amount in exact.items()
             }
-    raise LedgerError(f"{name} ({', '.join(given)}) must be of epsilon and delta, or of rho")
+    raise LedgerError(f"{name} ({', '.join(map(str, given))}) must be of epsilon and delta, or of rho")
 
 
 def _amount(value: Amount, *, name: str) -> Fraction:
     # Texts by way of decimals, which hold 1e999999999 in a few bytes until it is refused.
     try:
         exact = Decimal(value) if isinstance(value, str) else Fraction(value)
-        fits = exact == 0 or 1e-300 <= exact <= 1e300
+        fits = not isinstance(value, bool) and (exact == 0 or 1e-300 <= exact <= 1e300)
     except (TypeError, ValueError, ArithmeticError):
         fits = False
     if not fits:
@@ -270,7 +285,8 @@ def _locked(path: Path, *, create: bool = False) -> Iterator[int]:
     while True:
         descriptor = os.open(path, flags, 0o666)
         try:
-            _lock(descriptor)
+            with interruptible():  # another may hold it for long
+                _lock(descriptor)
             if os.path.samestat(os.fstat(descriptor), os.stat(path)):  # else another file took its place meanwhile
                 yield descriptor
                 return

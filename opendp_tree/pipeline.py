@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from opendp.metrics import symmetric_distance, symmetric_id_distance
 from opendp.mod import Domain, Measurement, Metric, Transformation, assert_features
 
+from opendp_tree._interrupts import interrupts_deferred
 from opendp_tree._opendp import make_function
 from opendp_tree.planning.methods import Method
 from opendp_tree.planning.tree_counts import make_tree_counts
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["release_tree"]
 
 
+@interrupts_deferred
 def release_tree(
     frame: pl.DataFrame | pl.LazyFrame,
     *,

@@ -65,3 +65,40 @@ def test_modes_follow_the_mask_as_for_any_new_file(tmp_path):
     with PendingFile(tmp_path / "out") as pending:
         pending.commit(b"")
     assert (tmp_path / "out").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+@pytest.mark.skipif(os.name != "posix", reason="has no such modes")
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o604, 0o666])
+def test_a_file_that_is_replaced_keeps_its_mode(tmp_path, mode):
+    target = tmp_path / "out"
+    target.touch()
+    target.chmod(mode)
+    with PendingFile(target) as pending:
+        (beside,) = tmp_path.glob(".*.part")
+        assert beside.stat().st_mode & 0o777 == mode  # at no time can others read it
+        pending.commit(b"new")
+    assert target.stat().st_mode & 0o777 == mode
+
+
+@pytest.mark.skipif(os.name != "posix", reason="has no groups")
+def test_a_group_that_cannot_be_given_gets_no_rights(tmp_path, monkeypatch):
+    target = tmp_path / "out"
+    target.touch()
+    target.chmod(0o660)
+
+    def refuse(*_):
+        raise PermissionError
+
+    monkeypatch.setattr(os, "fchown", refuse)
+    with PendingFile(target) as pending:
+        pending.commit(b"new")
+    assert target.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_move_whose_note_was_interrupted_is_not_undone(tmp_path):
+    target = tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt), PendingFile(target) as pending:  # noqa: PT012 - as an interrupt would
+        pending.commit(b"new")
+        pending._there = True
+        raise KeyboardInterrupt
+    assert target.read_bytes() == b"new"

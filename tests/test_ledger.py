@@ -240,3 +240,44 @@ def test_wrong_ways_to_release_are_found_by_killing(tmp_path, way, complaint):
     done = killed_at_any_step(tmp_path, way)
     assert done.returncode == 1
     assert complaint in done.stderr
+
+
+HEADER = '{"ledger": "opendp-tree", "version": 1, "total": {"epsilon": "1", "delta": "0"}, "unit": null}'
+DEEP = "[" * 100_000
+NONSENSE = ["null", "5", "true", '"x"', "[]", "[[1]]", "{}", '{"a": {}}', "1e400", "NaN", "-1", DEEP, "9" * 5000]
+
+
+@pytest.mark.parametrize("value", NONSENSE, ids=lambda value: value[:9])
+def test_nonsense_anywhere_in_a_ledger_is_a_ledger_error(path, value):
+    first = [
+        HEADER.replace('{"epsilon": "1", "delta": "0"}', value),
+        HEADER.replace('"1"', value, 1),
+        HEADER.replace('"version": 1', f'"version": {value}'),
+        HEADER.replace("null", value if value != "null" else "7"),
+        value,
+    ]
+    good = '{"entry": 1, "state": "reserved", "cost": {"epsilon": "0.1", "delta": "0"}}'
+    later = [
+        good.replace('{"epsilon": "0.1", "delta": "0"}', value),
+        good.replace('"0.1"', value).replace("5", "-5"),
+        good.replace("1,", f"{value},", 1),
+        good.replace('"reserved"', value),
+        good.replace('{"epsilon": "0.1", "delta": "0"}', '{"rho": "0.1"}'),
+        f"{good}\n" + good.replace("1,", f"{value},", 1).replace("reserved", "done"),
+        value,
+    ]
+    allowed = {'"x"'}  # is a unit
+    for content in (*first, *(f"{HEADER}\n{line}" for line in later)):
+        if (content == first[3] and value in allowed) or content == HEADER:
+            continue
+        path.write_text(content + "\n")
+        with pytest.raises(LedgerError, match=r"does not begin as a ledger|is damaged|has another total"):
+            Ledger.open(path, total=PURE).reserve({"epsilon": "0.1"})
+        assert path.read_text() == content + "\n"
+
+
+@pytest.mark.parametrize("total", [5, "x", None, [], [("epsilon", 1)], {1: 2}, {"epsilon": []}])
+def test_amounts_that_are_none_are_a_ledger_error(path, total):
+    ledger = Ledger.open(path, total=PURE)
+    with pytest.raises(LedgerError):
+        ledger.reserve(total)

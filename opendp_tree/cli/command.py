@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 
 from opendp.mod import enable_features
 
 from opendp_tree.cli.parser import build_parser
-from opendp_tree.cli.terminal import CommandError, Exit
+from opendp_tree.cli.terminal import CommandError, Exit, drop_output, flush_output, open_streams
 from opendp_tree.ledger import BudgetError, LedgerError
 
 __all__ = ["main"]
@@ -24,9 +24,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     2
     """
     try:
+        open_streams()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return _run(arguments)
+            code = _run(arguments)
+            flush_output()
+            return code
     except CommandError as failure:
         return _fail(failure.code, str(failure))
     except BudgetError as error:
@@ -36,15 +39,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _fail(Exit.INTERRUPTED, "interrupted")
     except BrokenPipeError:
-        # Nobody reads on. Python would complain once more when it closes the stream.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_output()  # nobody reads on
         return int(Exit.FAILURE)
     except OSError as error:
         what = error.strerror or type(error).__name__
         return _fail(
             Exit.FAILURE, f"{error.filename or 'a file'}: {what}. Hint: check the name, and who may write there"
         )
-    except Exception as error:
+    except SystemExit:
+        raise
+    except BaseException as error:  # a panic of Polars is no Exception
         # Not the message: it may hold data.
         return _fail(Exit.FAILURE, f"an unforeseen error ({type(error).__name__}). Hint: please report it")
 
@@ -59,6 +63,7 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 
 def _fail(code: Exit, message: str) -> int:
-    clear = "\r\033[K" if sys.stderr.isatty() else ""
-    print(f"{clear}opendp-tree: {' '.join(message.splitlines())}", file=sys.stderr)
+    with suppress(OSError):  # the exit code says it, too
+        clear = "\r\033[K" if sys.stderr.isatty() else ""
+        print(f"{clear}opendp-tree: {' '.join(message.splitlines())}", file=sys.stderr)
     return int(code)

@@ -15,9 +15,10 @@ from opendp.metrics import symmetric_distance, symmetric_id_distance
 from opendp.mod import Measurement
 
 from opendp_tree._files import PendingFile
+from opendp_tree._interrupts import interruptible, interrupts_deferred
 from opendp_tree.cli.parser import OUTPUTS, float_below
 from opendp_tree.cli.source import Source, open_source
-from opendp_tree.cli.terminal import CommandError, Exit, Progress, silenced, table
+from opendp_tree.cli.terminal import CommandError, Exit, Progress, print_bytes, silenced, table
 from opendp_tree.ledger import Ledger
 from opendp_tree.pipeline import then_release, unit_words
 from opendp_tree.releases.release import TreeRelease
@@ -27,12 +28,15 @@ from opendp_tree.rows.leaf_counts import make_leaf_counts
 __all__ = ["run_release"]
 
 
+@interrupts_deferred
 def run_release(options: argparse.Namespace) -> Exit:
-    """Release the counts of a file."""
+    """Release the counts of a file. Interrupts wait where a file is made or cleared away, and while OpenDP counts."""
     progress = Progress(quiet=options.quiet)
     form = _check_arguments(options)
     progress.step("planning")
-    source = open_source(options, unit=options.unit)
+    with interruptible():
+        source = open_source(options, unit=options.unit)
+    _check_writable(options, source, form)
     measurement = build_measurement(options, source)
     with ExitStack() as files:
         output = None if options.output == "-" else files.enter_context(PendingFile(options.output))
@@ -48,15 +52,16 @@ def run_release(options: argparse.Namespace) -> Exit:
         try:
             with silenced():
                 release: TreeRelease = measurement(source.frame)
-            content = _encode(release, form, options.spreadsheet_safe)
+                with interruptible():
+                    content = _encode(release, form, options.spreadsheet_safe)
+            progress.step("writing")
             if output is None:
-                sys.stdout.buffer.write(content)
-                sys.stdout.buffer.flush()
+                print_bytes(content)
             else:
                 output.commit(content)
-        except BrokenPipeError:
+        except (BrokenPipeError, KeyboardInterrupt):
             raise
-        except Exception as error:
+        except BaseException as error:  # a panic of Polars is no Exception
             spent = "" if ledger is None else f", but its cost stays counted in {options.ledger}"
             # Only the kind of error: its message may hold data.
             raise CommandError(
@@ -123,6 +128,8 @@ def _check_arguments(options: argparse.Namespace) -> str:
     )
     if len(set(writes)) < len(writes) or set(writes) & set(reads):
         raise CommandError(Exit.USAGE, "a file is named twice. Hint: output, picture, ledger and input must differ")
+    if options.output == "-" and sys.stdout is None:
+        raise CommandError(Exit.FAILURE, "standard output is closed; nothing was spent. Hint: -o OUT.csv")
     if options.plot is not None and find_spec("plotly") is None:
         raise CommandError(Exit.FAILURE, "--plot needs Plotly. Hint: pip install plotly")
     form = _output_format(options)
@@ -143,12 +150,26 @@ def _output_format(options: argparse.Namespace) -> str:
     return str(form)
 
 
+def _check_writable(options: argparse.Namespace, source: Source, form: str) -> None:
+    """Whether the labels' types have a place in the output's format."""
+    from opendp_tree.releases.writing import unwritable
+
+    if source.key.kind != "columns" or form == "json":  # the others' labels are texts and numbers
+        return
+    with silenced():
+        found = unwritable(source.frame.select(source.key.columns_used).collect_schema(), file_format=form)
+    if found:
+        raise CommandError(
+            Exit.USAGE, f"{', '.join(found)} cannot be written as {form}; nothing was spent. Hint: -o OUT.parquet"
+        )
+
+
 def _check_readable(name: str, source: Source) -> None:
     """Read the file once before budget is spent on it."""
     from opendp_tree.rows.files import FRAME_ERRORS, read_all
 
     try:
-        with silenced():
+        with silenced(), interruptible():
             read_all(source.frame)
     except FRAME_ERRORS:
         raise CommandError(
@@ -171,7 +192,7 @@ def _note(options: argparse.Namespace, source: Source) -> dict[str, Any]:
 def _encode(release: TreeRelease, form: str, spreadsheet_safe: bool) -> bytes:
     if form == "json":
         return release.to_json().encode()
-    from opendp_tree.rows.files import frame_bytes
+    from opendp_tree.releases.writing import frame_bytes
 
     return frame_bytes(release.to_frame(spreadsheet_safe=spreadsheet_safe), file_format=form)
 
@@ -180,7 +201,8 @@ def _draw(release: TreeRelease, path: str) -> None:
     from opendp_tree.plots.page import write_html
     from opendp_tree.plots.tree import plot_tree
 
-    write_html(plot_tree(release), path)
+    with silenced(), interruptible():
+        write_html(plot_tree(release), path)
 
 
 def _summary(release: TreeRelease) -> str:
@@ -195,7 +217,7 @@ def _summary(release: TreeRelease) -> str:
     return f"{table(['level', 'nodes', 'largest', 'within'], rows)}\n\n{release.describe()}"
 
 
-def _kind(error: Exception) -> str:
+def _kind(error: BaseException) -> str:
     return error.strerror or "OSError" if isinstance(error, OSError) else type(error).__name__
 
 

@@ -48,7 +48,8 @@ def read_key(options: argparse.Namespace) -> Key:
         if kind == "by":
             return Key.columns(*options.by)
         if kind == "path":
-            return Key.path(options.path, separator=options.separator or "/", depth=options.depth or 4)
+            separator = "/" if options.separator is None else options.separator
+            return Key.path(options.path, separator=separator, depth=options.depth or 4)
         if kind == "ip":
             version = options.ip_version or 4
             return Key.ip(options.ip, version=version, stride=options.stride or (8 if version == 4 else 16))

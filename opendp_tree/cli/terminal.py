@@ -5,10 +5,22 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import IntEnum
 
-__all__ = ["CommandError", "Exit", "Progress", "silenced", "table"]
+from opendp_tree._interrupts import interruptible, stop_if_interrupted
+
+__all__ = [
+    "CommandError",
+    "Exit",
+    "Progress",
+    "drop_output",
+    "flush_output",
+    "open_streams",
+    "print_bytes",
+    "silenced",
+    "table",
+]
 
 
 class Exit(IntEnum):
@@ -37,7 +49,8 @@ class Progress:
         self.shown = not quiet and sys.stderr.isatty()
 
     def step(self, text: str) -> None:
-        """Say what begins now, in place of what was said before."""
+        """Say what begins now, in place of what was said before; or, if that was interrupted, begin nothing."""
+        stop_if_interrupted()
         if self.shown:
             print(f"\r\033[K{text} ...", end="", file=sys.stderr, flush=True)
 
@@ -45,6 +58,50 @@ class Progress:
         """Leave this behind instead."""
         if self.shown:
             print(f"\r\033[K{text}", end="\n" if text else "", file=sys.stderr, flush=True)
+
+
+def open_streams() -> None:
+    """Have something behind standard input, output and error.
+
+    Whoever closed one would otherwise find the next file that is opened in its place: a ledger, to which errors are
+    written. `sys.stdout` stays None, so that a release into it can be refused.
+    """
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free: this one
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - for as long as the process lives
+
+
+def print_bytes(content: bytes) -> None:
+    """Write to standard output, which may be slow, so that interrupts are let through."""
+    try:
+        with interruptible():
+            left = memoryview(content)
+            while left:  # unbuffered, as Python may be told to be, it takes as much as there is room for
+                left = left[sys.stdout.buffer.write(left) :]
+            sys.stdout.buffer.flush()
+    except BaseException:
+        drop_output()
+        raise
+
+
+def flush_output() -> None:
+    """Write what was printed now, while an error can still be told."""
+    if sys.stdout is not None:
+        try:
+            sys.stdout.flush()
+        except BaseException:
+            drop_output()
+            raise
+
+
+def drop_output() -> None:
+    """Forget what standard output did not take: Python would try again at its end, and wait or complain."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextmanager

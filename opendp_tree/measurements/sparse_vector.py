@@ -8,14 +8,13 @@ from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
-from opendp.core import new_queryable
 from opendp.measures import max_divergence
 from opendp.metrics import absolute_distance, l1_distance
 from opendp.mod import AtomDomain, Domain, Measurement, Metric, Transformation, assert_features
 
 from opendp_tree import noise, saturate
 from opendp_tree._arguments import check_choice, check_integer, check_scale, read_distance
-from opendp_tree._opendp import make_measurement, to_then
+from opendp_tree._opendp import make_measurement, make_queryable, to_then
 from opendp_tree._types import Array, Bools, Ints
 from opendp_tree.theorems.interval import round_up
 from opendp_tree.theorems.sparse_vector import sparse_vector_epsilon
@@ -226,7 +225,7 @@ def make_sparse_vector(
 
     def function(data: Any) -> Any:
         dialogue = _Dialogue(reader, data, SparseVector(calibration), after_cutoff == "refuse")
-        return new_queryable(dialogue.answer, Q="ExtrinsicObject", A="ExtrinsicObject")
+        return make_queryable(dialogue.answer)
 
     def privacy_map(distance: int | float) -> float:
         steps = math.ceil(read_distance(distance) / d_in)

@@ -6,13 +6,13 @@ import math
 from fractions import Fraction
 from typing import Any
 
-from opendp.measures import approximate, max_divergence, new_privacy_profile, smoothed_max_divergence
+from opendp.measures import approximate, max_divergence, smoothed_max_divergence
 from opendp.metrics import absolute_distance, l1_distance
 from opendp.mod import Domain, Measurement, Metric, assert_features
 
 from opendp_tree import noise, saturate
 from opendp_tree._arguments import check_integer, check_probability, check_scale, computable, read_distance
-from opendp_tree._opendp import make_measurement, to_then
+from opendp_tree._opendp import make_measurement, make_profile, to_then
 from opendp_tree.theorems.bisection import least_whole
 from opendp_tree.theorems.interval import exp, round_up
 from opendp_tree.theorems.truncated_laplace import (
@@ -163,8 +163,7 @@ def make_truncated_laplace_profile(
 
     def privacy_map(distance: int | float) -> Any:
         whole = math.floor(read_distance(distance))
-        profile = new_privacy_profile(lambda epsilon: curve(whole, epsilon))  # type: ignore[no-untyped-call]
-        return profile.curve
+        return make_profile(lambda epsilon: curve(whole, epsilon))
 
     return make_measurement(
         input_domain,

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opendp_tree._arguments import check_type
+from opendp_tree._files import PendingFile
+from opendp_tree._interrupts import deferred_interrupts
 from opendp_tree.plots.style import FONT, FOOTER, HEAD, INK, QUIET, SOFT_BREAK, foot_height, graph_objects
 
 if TYPE_CHECKING:
@@ -58,7 +60,7 @@ def write_html(figure: go.Figure, path: str | os.PathLike[str]) -> Path:
     """Write a picture as one HTML file that fills the window, needs no network, and forbids itself any.
 
     Title and footer become the page's own text, so that they fit any width. The file is whole or not there: it is
-    written beside `path` and then moved. Gives the path.
+    written beside `path` and then moved. A link is followed, and a file's mode is kept. Gives the path.
 
     Parameters
     ----------
@@ -106,22 +108,11 @@ def write_html(figure: go.Figure, path: str | os.PathLike[str]) -> Path:
         footer="".join(f"<p>{html.escape(_plain(line))}</p>" for line in foot.replace(SOFT_BREAK, " ").split("<br>")),
         **{"font": FONT, "ink": INK, "quiet": QUIET, "height": height, "plotly": get_plotlyjs(), "figure": data},
     )
-    _write_whole(target, page.encode("utf-8"))
+    with deferred_interrupts(), PendingFile(target) as file:
+        file.commit(page.encode("utf-8"))
     return target
 
 
 def _plain(text: str) -> str:
     """The text that Plotly would show, without its markup."""
     return html.unescape(re.sub(r"<[^>]*>", " ", text)).strip()
-
-
-def _write_whole(target: Path, content: bytes) -> None:
-    beside = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        with open(beside, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, target)
-    finally:
-        beside.unlink(missing_ok=True)

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from opendp_tree._types import Ints, Words
+from opendp_tree.releases.writing import label_texts
 from opendp_tree.trees.bit_keys import BitKeys
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.shown_nodes import ShownNodes
@@ -124,29 +125,12 @@ def _label_columns(levels: Ints, parents: Ints, labels: Sequence[pl.Series], nam
     return columns
 
 
-def _texts(labels: pl.Series) -> pl.Series:
-    """Labels as texts. Polars panics at days and instants beyond its calendar: they show as the numbers they are."""
-    dtype = labels.dtype
-    if isinstance(dtype, pl.Duration):  # cannot be cast
-        return labels.dt.to_string("iso")
-    if not isinstance(dtype, (pl.Date, pl.Datetime)):
-        return labels.cast(pl.String)
-    day = 86_400 * _TICKS[dtype.time_unit] if isinstance(dtype, pl.Datetime) else 1
-    first, last = max(_FIRST_DAY * day, -(2**63) + 9 * day), min(_LAST_DAY * day, 2**63 - 9 * day)
-    numbers = labels.to_physical().cast(pl.Int64)
-    beyond = ((numbers < first) | (numbers > last)).fill_null(False)
-    # What is beyond becomes 0, not null: time zones are applied to what is under a null.
-    known = pl.select(pl.when(beyond).then(0).otherwise(numbers)).to_series().cast(labels.to_physical().dtype)
-    shown = known.cast(dtype).cast(pl.String)
-    return pl.select(pl.when(beyond).then(numbers.cast(pl.String)).otherwise(shown)).to_series()
-
-
 def _joined(parents: Ints, labels: Sequence[pl.Series], separator: str, name: str) -> pl.Series:
     """The labels from below the root down to each row, as one text; the root's is empty."""
     above = pl.Series([""] * min(parents.size, 1), dtype=pl.String)
     parts, first, start = [above], 0, 1
     for level, own in enumerate(labels, start=1):
-        text = _texts(own).fill_null(_NULL)
+        text = label_texts(own).fill_null(_NULL)
         if level > 1:
             before = above.gather(parents[start : start + own.len()] - first)
             text = pl.select(pl.concat_str(before, pl.lit(separator), text)).to_series()

@@ -174,7 +174,7 @@ class TreeRelease:
          (2, 'be', '(other)', 'be / (other)', 20.0)]
         """
         from opendp_tree.releases.frame import release_frame
-        from opendp_tree.rows.files import spreadsheet_safe as safe
+        from opendp_tree.releases.writing import spreadsheet_safe as safe
 
         nodes, order = self.nodes, np.arange(self.estimates.size)
         if isinstance(self.tree, Tree):

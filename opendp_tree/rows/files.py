@@ -1,24 +1,20 @@
-"""Frames from files (Parquet and CSV) and into files (these, and JSON with one object a line)."""
+"""Frames from files: Parquet and CSV."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import polars as pl
-from polars import selectors
 
 __all__ = [
     "FORMATS",
     "FRAME_ERRORS",
     "file_format",
-    "frame_bytes",
     "read_all",
     "read_paths",
     "scan_file",
-    "spreadsheet_safe",
     "with_times",
 ]
 
@@ -83,33 +79,3 @@ def read_paths(
         return list(dict.fromkeys(tuple(path[: depth - 1]) for path in split))
     paths = [row[: row.index(None)] if None in row else row for row in distinct]
     return list(dict.fromkeys(path for path in paths if path))
-
-
-def spreadsheet_safe(frame: pl.DataFrame) -> pl.DataFrame:
-    """The frame with an apostrophe before each text, and each column's name, that a spreadsheet would take for more.
-
-    These begin with =, +, -, @ (or their wide forms), a tab, a carriage return or a line feed, which make a formula of
-    what follows, or with an apostrophe: so different texts stay different.
-
-    >>> spreadsheet_safe(pl.DataFrame({"city": ["=1+1", "'t Zand", "a=b"], "estimate": [-1.5, 2.0, 3.0]})).rows()
-    [("'=1+1", -1.5), ("''t Zand", 2.0), ('a=b', 3.0)]
-    """
-    texts = selectors.string(include_categorical=True) | selectors.by_dtype(pl.Enum)
-    marked = frame.with_columns(texts.cast(pl.String).str.replace(*_MARK))
-    marked.columns = pl.Series(frame.columns, dtype=pl.String).str.replace(*_MARK).to_list()
-    return marked
-
-
-_MARK = "^([=+\\-@\\t\\r\\n'＝＋－＠])", "'${1}"
-
-
-def frame_bytes(frame: pl.DataFrame, *, file_format: str) -> bytes:
-    """A frame as the content of a file."""
-    buffer = io.BytesIO()
-    if file_format == "parquet":
-        frame.write_parquet(buffer)
-    elif file_format == "csv":
-        frame.write_csv(buffer)
-    else:
-        frame.write_ndjson(buffer)
-    return buffer.getvalue()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
-from opendp_tree.rows.files import frame_bytes
+from opendp_tree.releases.writing import frame_bytes
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}

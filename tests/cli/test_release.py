@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import time
@@ -376,3 +377,116 @@ def test_killed_half_way_output_and_ledger_are_whole_or_untouched(tmp_path):
 def test_killed_at_any_moment_output_and_ledger_are_whole_or_untouched(tmp_path):
     # It writes in the last part of its time.
     assert -signal.SIGKILL in kill_at([0.1, *(0.7 + 0.01 * step for step in range(50))], tmp_path)
+
+
+LEDGER = ["--total-epsilon", "1", "--total-delta", "1e-6"]
+
+
+def in_a_shell(folder, words, streams):
+    line = " ".join(shlex.quote(word) for word in command(*words))
+    return subprocess.run(["sh", "-c", f"exec {line} {streams}"], cwd=folder, env=ENVIRONMENT, check=False, timeout=60)
+
+
+def test_closed_streams_fail_no_release(tmp_path):
+    words = ["release", write_rows(tmp_path), "--by", "region,city", *BUDGET, "-o", tmp_path / "out.csv"]
+    for streams in ("2>&-", "0<&- >&- 2>&-"):
+        assert in_a_shell(tmp_path, [*words, "--ledger", tmp_path / streams, *LEDGER], streams).returncode == 0
+        assert near(estimates(tmp_path / "out.csv"), TRUTH)
+        assert Ledger.open(tmp_path / streams).left()["epsilon"] == 0  # and no message stands in the ledger
+
+
+def test_a_closed_standard_output_is_refused_before_anything_is_spent(tmp_path):
+    words = ["release", write_rows(tmp_path), "--by", "region", *BUDGET, "-o", "-", "--ledger", tmp_path / "ledger"]
+    assert in_a_shell(tmp_path, [*words, *LEDGER], ">&-").returncode == 1
+    assert not (tmp_path / "ledger").exists()
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="has no such file")
+@pytest.mark.parametrize("words", [["plan", "--depth", "3"], ["release", "rows.parquet", "--by", "region", "-o", "-"]])
+def test_a_full_output_is_one_line_and_an_exit_code(tmp_path, words):
+    write_rows(tmp_path)
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            command(*words, *BUDGET), cwd=tmp_path, env=ENVIRONMENT, stdout=full, stderr=subprocess.PIPE, check=False
+        )
+    assert done.returncode == 1
+    assert done.stderr.count(b"\n") == 1
+    assert b"No space left on device" in done.stderr
+
+
+def test_an_unbuffered_output_is_written_in_full_or_fails(tmp_path):
+    labels = [f"label-{number}" for number in range(3000)]
+    source = write_rows(tmp_path, frame=pl.DataFrame({"label": labels * 60}))
+    process = subprocess.Popen(
+        command("release", source, "--by", "label", "--epsilon", "5", "--delta", "1e-6", "-o", "-"),
+        env={**ENVIRONMENT, "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    os.read(process.stdout.fileno(), 10)
+    time.sleep(0.2)  # what it writes next fills the pipe, and is taken in part
+    process.stdout.close()
+    assert process.wait(timeout=60) == 1
+    process.stderr.close()
+
+
+def test_modes_are_kept_and_links_followed_by_output_and_picture(tmp_path):
+    source = write_rows(tmp_path)
+    names = ("out.csv", "out.html")
+    for name in names:
+        (tmp_path / f"real-{name}").touch(mode=0o600)
+        (tmp_path / name).symlink_to(tmp_path / f"real-{name}")
+    out, picture = (str(tmp_path / name) for name in names)
+    assert main(["release", source, "--by", "region,city", *BUDGET, "-o", out, "--plot", picture]) == 0
+    for name in names:
+        assert (tmp_path / name).is_symlink()
+        assert (tmp_path / f"real-{name}").stat().st_size > 0
+        assert (tmp_path / f"real-{name}").stat().st_mode & 0o777 == 0o600
+
+
+def test_an_empty_separator_is_refused(tmp_path, capsys):
+    source, out = write_rows(tmp_path), tmp_path / "out.csv"
+    assert main(["release", source, "--path", "url", "--separator", "", *BUDGET, "-o", str(out)]) == 2
+    assert "separator ('') must be a non-empty text" in capsys.readouterr().err
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("form", ["csv", "ndjson", "json", "parquet"])
+def test_labels_of_every_type_are_written_in_every_format(tmp_path, capfd, form):
+    frame = pl.DataFrame(
+        {
+            "large": pl.Series([2**100] * 2000, dtype=pl.Int128),
+            "far": pl.Series([2**31 - 1] * 2000, dtype=pl.Int32).cast(pl.Date),
+            "long": pl.Series([-(2**63)] * 2000).cast(pl.Duration("ms")),
+        }
+    )
+    source, out = write_rows(tmp_path, frame=frame), tmp_path / f"out.{form}"
+    assert main(["release", source, "--by", "large,far,long", *BUDGET, "-o", str(out)]) == 0
+    assert capfd.readouterr().err == ""
+    found = pl.read_csv(out, infer_schema=False) if form == "csv" else read(out)
+    assert found["path"].to_list()[-1] == f"{2**100} / {2**31 - 1} / {-(2**63)}"
+
+
+def test_a_type_that_cannot_be_written_is_refused_before_anything_is_spent(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("opendp_tree.releases.writing._plain", lambda column, file_format: column)
+    frame = pl.DataFrame({"long": pl.Series([5] * 2000).cast(pl.Duration("ms"))})
+    source, book = write_rows(tmp_path, frame=frame), tmp_path / "ledger"
+    words = ["release", source, "--by", "long", *BUDGET, "-o", str(tmp_path / "out.csv")]
+    assert main([*words, "--ledger", str(book), *LEDGER]) == 2
+    assert "long cannot be written as csv; nothing was spent. Hint: -o OUT.parquet" in capsys.readouterr().err
+    assert not book.exists()
+
+
+def test_a_panic_while_writing_is_one_line_without_data(tmp_path, capfd, monkeypatch):
+    def panic(*_):
+        os.write(2, b"secret")
+        raise pl.exceptions.PanicException("secret")
+
+    monkeypatch.setattr("opendp_tree.cli.release._encode", panic)
+    source, book = write_rows(tmp_path), tmp_path / "ledger"
+    words = ["release", source, "--by", "region", *BUDGET, "-o", str(tmp_path / "out.csv")]
+    assert main([*words, "--ledger", str(book), *LEDGER]) == 1
+    shown = capfd.readouterr().err
+    assert shown.startswith("opendp-tree: the release failed (PanicException), but its cost stays counted in")
+    assert "secret" not in shown
+    assert Ledger.open(book).left()["epsilon"] == 0

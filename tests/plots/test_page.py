@@ -53,3 +53,23 @@ def test_the_old_file_stays_if_writing_fails(tmp_path, monkeypatch):
         write_html(plot_tree(small()), path)
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["tree.html"]
+
+
+def test_links_are_followed_and_modes_kept(tmp_path):
+    real, link = tmp_path / "real.html", tmp_path / "link.html"
+    real.touch()
+    real.chmod(0o600)
+    link.symlink_to(real)
+    write_html(plot_tree(small()), link)
+    assert link.is_symlink()
+    assert real.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    assert real.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_name_that_somebody_foresaw_is_not_written_to(tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    for name in (f".tree.html.{os.getpid()}.part", f".tree.html.{os.getpid()}-0.part"):
+        (tmp_path / name).symlink_to(victim)
+    write_html(plot_tree(small()), tmp_path / "tree.html")
+    assert victim.read_text() == "precious"

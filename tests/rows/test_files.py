@@ -4,7 +4,8 @@ import io
 import polars as pl
 import pytest
 
-from opendp_tree.rows.files import file_format, frame_bytes, read_all, scan_file, spreadsheet_safe, with_times
+from opendp_tree.releases.writing import frame_bytes, spreadsheet_safe
+from opendp_tree.rows.files import file_format, read_all, scan_file, with_times
 
 FRAME = pl.DataFrame({"a": ["x", None, "ä"], "b": ["1", "2", ""]})
 

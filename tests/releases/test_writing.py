@@ -1,0 +1,51 @@
+import io
+import json
+
+import polars as pl
+import pytest
+
+from opendp_tree.releases.writing import frame_bytes, unwritable
+
+INTEGERS = [pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.Int128, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64, pl.UInt128]
+TIMES = [
+    pl.Date,
+    *(pl.Datetime(unit, zone) for unit in ("ms", "us", "ns") for zone in (None, "UTC", "Europe/Brussels")),
+    *(pl.Duration(unit) for unit in ("ms", "us", "ns")),
+]
+
+
+def extremes(dtype):
+    physical = pl.Series([], dtype=dtype).to_physical().dtype
+    ends = pl.concat([pl.select(end).to_series().cast(physical) for end in (physical.min(), physical.max())])
+    return ends.append(pl.Series([0, 1, None], dtype=physical)).cast(dtype).alias("label").to_frame()
+
+
+@pytest.mark.parametrize("dtype", [*INTEGERS, *TIMES], ids=str)
+@pytest.mark.parametrize("form", ["csv", "ndjson", "parquet"])
+def test_every_label_of_every_type_can_be_written_in_every_format(dtype, form, capfd):
+    frame = extremes(dtype)
+    content = frame_bytes(frame, file_format=form)
+    assert unwritable(frame.schema, file_format=form) == []
+    assert capfd.readouterr().err == ""  # no panic that was caught
+    if form == "parquet":
+        assert pl.read_parquet(io.BytesIO(content)).equals(frame)
+        return
+    lines = content.decode().splitlines()
+    texts = [json.loads(line)["label"] for line in lines] if form == "ndjson" else lines[1:]
+    assert len(set(texts)) == frame["label"].n_unique()
+    if dtype in (pl.Int128, pl.UInt128):
+        assert [int(text) for text in texts[:4]] == frame["label"].to_list()[:4]
+
+
+def test_times_that_polars_can_show_are_written_as_polars_does():
+    frame = extremes(pl.Datetime("us", "Europe/Brussels"))[2:]
+    for form, write in (("csv", pl.DataFrame.write_csv), ("ndjson", pl.DataFrame.write_ndjson)):
+        buffer = io.BytesIO()
+        write(frame, buffer)
+        assert frame_bytes(frame, file_format=form) == buffer.getvalue()
+
+
+def test_what_no_text_can_hold_is_found_before_it_is_written():
+    schema = pl.Schema({"fine": pl.String, "bytes": pl.Binary, "list": pl.List(pl.Int64), "truth": pl.Boolean})
+    assert unwritable(schema, file_format="csv") == ["bytes", "list"]
+    assert unwritable(schema, file_format="parquet") == []
