@@ -11,7 +11,7 @@ import numpy as np
 
 from opendp_tree.saturate import LIMIT
 
-RESERVED = ("level", "estimate", "lower", "upper", "cells", "shown", "path", "other", "node", "prefix", "bits")
+RESERVED = ("level", "estimate", "lower", "upper", "cells", "shown", "path", "other", "node", "prefix", "bits", "gap")
 """What a release's frame calls its own columns."""
 
 
