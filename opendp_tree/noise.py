@@ -22,11 +22,22 @@ import numpy.typing as npt
 from opendp_tree._opendp import secure_bytes
 from opendp_tree._types import Bools, Floats, Ints, Words
 from opendp_tree.theorems.discrete_gaussian import gaussian_acceptance, proposal_scale
+from opendp_tree.theorems.gap_partition import FirstReach
 from opendp_tree.theorems.geometric import geometric_digits
 from opendp_tree.theorems.interval import Interval, digits
 from opendp_tree.theorems.tree_partition import FirstTop
 
-__all__ = ["first_top", "gaussian", "geometric", "laplace", "truncated_geometric", "truncated_laplace", "uniform_words"]
+__all__ = [
+    "first_reach",
+    "first_top",
+    "gaussian",
+    "geometric",
+    "laplace",
+    "truncated_geometric",
+    "truncated_geometric_from",
+    "truncated_laplace",
+    "uniform_words",
+]
 
 
 LARGEST_SCALE = 2.0**50
@@ -35,7 +46,9 @@ LARGEST_SCALE = 2.0**50
 _BLOCK = 1 << 16  # draws that are made together, so that the work stays in cache
 _GUIDE_BITS = 16
 _LONGEST_WAIT = 64
+_LONGEST_REACH = 128
 _UNDECIDED = -1
+_POWERS = 1 << np.arange(62)
 _DOUBT = 2.0**-40  # floats give an acceptance probability, and a 64-bit uniform, far more closely than this
 
 
@@ -85,6 +98,89 @@ def first_top(scale: float, radius: int, missing: Ints, *, token_known: bool, li
         waiting = waiting[drawn >= span]
         limit -= span
     return waits + 1
+
+
+def first_reach(scale: float, radius: int, least: Ints, *, limit: int) -> Ints:
+    """How many draws of `truncated_geometric` it takes until the first is at least `least`, each from 1 to radius.
+
+    Waits beyond `limit` come out as limit + 1.
+    """
+    waits = np.full(least.size, limit + 1, dtype=np.int64)
+    if scale == 0 or least.size == 0:
+        return waits
+    rare_from = _rare_from(scale, radius)
+    often = np.flatnonzero(least < rare_from)
+    # Waiting has no memory, so what is longer than a table is drawn again for the rest.
+    for start in range(0, limit, _LONGEST_REACH):
+        for needed, here in _alike(least[often]):
+            drawn = _reach_table(scale, radius, needed).draw(here.size)
+            waits[often[here]] = np.where(drawn < _LONGEST_REACH, start + drawn + 1, limit + 1)
+        often = often[waits[often] > limit]
+    if rare_from <= radius:
+        rare = np.flatnonzero(least >= rare_from)
+        for start in range(0, limit, _LONGEST_REACH):
+            for place, reached in _reach_rarely(scale, radius, least, rare):
+                waits[place] = min(int(waits[place]), start + reached + 1)
+    return np.minimum(waits, limit + 1, out=waits)
+
+
+def _reach_rarely(scale: float, radius: int, least: Ints, places: Ints) -> Iterator[tuple[int, int]]:
+    """Draws below `_LONGEST_REACH`, with their places, where only 16 zeros may begin one: the rest needs no look-up."""
+    begun = places[np.flatnonzero(_bytes(2 * places.size).view(np.uint16) == 0)]
+    words = _bytes(8 * begun.size).view(np.uint64) >> np.uint64(_GUIDE_BITS)
+    for place, word in zip(begun.tolist(), words, strict=True):
+        drawn = int(_reach_table(scale, radius, int(least[place]))._place(np.array([word]))[0])
+        if drawn < _LONGEST_REACH:
+            yield place, drawn
+
+
+@lru_cache(maxsize=512)
+def _rare_from(scale: float, radius: int) -> int:
+    """The least need whose table leaves only the first of its 65,536 cells open, radius + 1 if none does."""
+    low, high = 1, radius + 1
+    while low < high:
+        middle = (low + high) // 2
+        guide = _reach_table(scale, radius, middle).guide
+        low, high = (low, middle) if (guide[1:] == _LONGEST_REACH).all() else (middle + 1, high)
+    return low
+
+
+def _reach_table(scale: float, radius: int, least: int) -> _Table:
+    return _table(FirstReach(Fraction(scale), radius, least, _LONGEST_REACH))
+
+
+def truncated_geometric_from(scale: float, radius: int, least: Ints) -> Ints:
+    """Integers z in 0..radius with P(z) proportional to exp(-z/scale), given that each is at least its `least`.
+
+    What exceeds `least` is geometric on 0..radius - least. It is drawn up to the next power of two, so that few tables
+    serve all, and kept if it fits: more than half do. At scale 0 it is nothing.
+    """
+    room = radius - least
+    if scale == 0:
+        return least.copy()
+    out = np.empty(least.size, dtype=np.int64)
+    for bits, here in _alike(_bit_lengths(room)):
+        left = here
+        while left.size:
+            drawn = truncated_geometric(scale, (1 << bits) - 1, left.size)
+            out[left] = drawn
+            left = left[drawn > room[left]]
+    return least + out
+
+
+def _alike(values: Ints) -> Iterator[tuple[int, Ints]]:
+    """Each natural number that occurs, and where."""
+    if values.size == 0:
+        return
+    small = values.astype(np.uint16) if values.max() < 2**16 else values  # sorted by radix
+    order = np.argsort(small, kind="stable")
+    found, firsts = np.unique(small[order], return_index=True)
+    yield from zip(found.tolist(), np.split(order, firsts[1:]), strict=True)
+
+
+def _bit_lengths(values: Ints) -> Ints:
+    """The number of bits of each natural number."""
+    return np.searchsorted(_POWERS, values, side="right").astype(np.int64)
 
 
 def gaussian(scale: float, size: int) -> Ints:

@@ -38,8 +38,17 @@ def range_sums(values: Ints, first: Ints, last: Ints) -> Ints:
     if bound * values.size <= LIMIT:
         return _differences(values, first, last)
     # Sums of the upper and the lower 32 bits fit into int64 for up to 2**31 values.
-    high, low = _differences(values >> 32, first, last), _differences(values & _LOW, first, last)
-    high += low >> 32
+    return join(_differences(values >> 32, first, last), _differences(values & _LOW, first, last))
+
+
+def split(values: Ints) -> tuple[Ints, Ints]:
+    """The values as pairs whose sums and differences stay within int64, for up to 2**31 values: `join` undoes it."""
+    return values >> 32, values & _LOW
+
+
+def join(high: Ints, low: Ints) -> Ints:
+    """The pairs as one number each, high * 2**32 + low exactly, clamped to [-LIMIT, LIMIT]."""
+    high = high + (low >> 32)
     inside = high.clip(-(2**30), 2**30 - 1)
     total = (inside << 32) + (low & _LOW)
     return np.where(high > inside, LIMIT, np.where(high < inside, -LIMIT, np.maximum(total, -LIMIT)))

@@ -3,6 +3,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from opendp_tree import noise
 from opendp_tree.theorems.geometric import geometric_digits
@@ -233,3 +234,89 @@ def test_chances_too_small_for_sixty_four_bits_are_drawn_all_the_same(monkeypatc
 
 def test_no_waits_end_without_noise():
     assert noise.first_top(0.0, 4, np.array([1, 4]), token_known=False, limit=9).tolist() == [10, 10]
+
+
+@pytest.mark.parametrize("limit", [1, 3, 64, 65, 200])
+def test_waits_for_large_noise_follow_the_geometric_law(limit):
+    """Chi-square against success chances from floats; a false alarm in 1e9 runs."""
+    radius, scale, size = 4, 2.0, 60_000
+    masses = laplace_masses(scale, np.arange(radius + 1))
+    for least in (1, 2, 4):
+        success = masses[least:].sum() / masses.sum()
+        waits = noise.first_reach(scale, radius, np.full(size, least), limit=limit)
+        law = success * (1 - success) ** np.arange(limit + 1)
+        law[-1] = (1 - success) ** limit
+        assert p_value(waits, np.arange(1, limit + 2), law) > FALSE_ALARM
+
+
+def test_waits_for_other_noise_are_rejected():
+    """Power: waits for noise of one more do not pass."""
+    masses = laplace_masses(2.0, np.arange(5))
+    success = masses[2:].sum() / masses.sum()
+    waits = noise.first_reach(2.0, 4, np.full(60_000, 3), limit=20)
+    law = success * (1 - success) ** np.arange(21)
+    assert p_value(waits, np.arange(1, 22), law) < FALSE_ALARM
+
+
+def test_waits_of_several_needs_at_once():
+    least = np.tile([1, 3, 9], 2000)
+    waits = noise.first_reach(2.0, 9, least, limit=50)
+    masses = laplace_masses(2.0, np.arange(10))
+    for place, need in enumerate((1, 3, 9)):
+        success = masses[need:].sum() / masses.sum()
+        law = success * (1 - success) ** np.arange(51)
+        law[-1] = (1 - success) ** 50
+        assert p_value(waits[place::3], np.arange(1, 52), law) > FALSE_ALARM
+    assert noise.first_reach(2.0, 4, np.array([1, 4, 1]), limit=0).tolist() == [1, 1, 1]
+    assert noise.first_reach(0.0, 4, np.array([1, 4]), limit=7).tolist() == [8, 8]
+
+
+@pytest.mark.parametrize(("scale", "radius"), [(0.7, 16), (3.0, 16), (3.0, 17), (300.0, 1000)])
+def test_noise_given_that_it_is_large_follows_its_law(scale, radius):
+    """Each a chi-square test that a right sampler fails with probability 1e-9."""
+    needs = np.unique([0, 1, radius // 2, radius - 8, radius - 1, radius])
+    drawn = noise.truncated_geometric_from(scale, radius, np.tile(needs, 40_000)).reshape(-1, needs.size)
+    for place, need in enumerate(needs):
+        support = np.arange(need, radius + 1)
+        assert p_value(drawn[:, place], support, laplace_masses(scale, support - need)) > FALSE_ALARM
+    wrong = laplace_masses(scale * 1.1, np.arange(radius + 1))
+    assert p_value(drawn[:, 0], np.arange(radius + 1), wrong) < FALSE_ALARM
+
+
+def test_noise_given_that_it_is_large_at_the_ends():
+    assert noise.truncated_geometric_from(1.0, 5, np.full(9, 5)).tolist() == [5] * 9
+    assert noise.truncated_geometric_from(0.0, 5, np.array([0, 0])).tolist() == [0, 0]
+    assert noise.truncated_geometric_from(1.0, 5, np.zeros(0, dtype=np.int64)).size == 0
+    huge = noise.truncated_geometric_from(1e300, 2**62 - 1, np.array([0, 2**61, 2**62 - 1]))
+    assert (huge >= [0, 2**61, 2**62 - 1]).all()
+    assert (huge <= 2**62 - 1).all()
+
+
+@pytest.mark.parametrize(("scale", "radius"), [(1.0, 20), (0.4, 9), (10.0, 150)])
+def test_waits_that_need_no_look_up_are_rare_for_certain(scale, radius):
+    """Only 16 zeros may begin a wait below the cut: its whole chance is at most 2**-16."""
+    first = noise._rare_from(scale, radius)
+    assert 1 < first <= radius
+    for least in (first, radius):
+        chance = noise.FirstReach(Fraction(scale), radius, least, noise._LONGEST_REACH).cdf(noise._LONGEST_REACH - 1)
+        assert chance.hi <= Decimal(2) ** -16
+    often = noise.FirstReach(Fraction(scale), radius, first - 1, noise._LONGEST_REACH).cdf(noise._LONGEST_REACH - 1)
+    assert often.lo > Decimal(2) ** -17
+
+
+def test_rare_waits_follow_the_geometric_law():
+    """Their number within Poisson bounds of 1e-9 on each side, and spread evenly over the draws: 1e-9."""
+    scale, radius, size, limit = 1.0, 20, 5_000_000, 300
+    least = noise._rare_from(scale, radius)
+    masses = laplace_masses(scale, np.arange(radius + 1))
+    success = masses[least:].sum() / masses.sum()
+    waits = noise.first_reach(scale, radius, np.full(size, least), limit=limit)
+    reached = waits[waits <= limit]
+    expected = -size * np.expm1(limit * np.log1p(-success))
+    assert 100 < expected < 10_000
+    assert stats.poisson.ppf(1e-9, expected) <= reached.size <= stats.poisson.isf(1e-9, expected)
+    parts = np.histogram(reached, bins=[1, 65, 129, 193, 257, limit + 1])[0]
+    lengths = np.array([64, 64, 64, 64, limit - 256])
+    assert stats.chisquare(parts, lengths / lengths.sum() * reached.size).pvalue > FALSE_ALARM
+    # Power: waits for one less would be e times as many, and do not pass.
+    assert reached.size < stats.poisson.ppf(1e-9, expected * np.e)

@@ -133,6 +133,17 @@ def exp(value: int | float | Fraction) -> Interval:
     return Interval.of(value).exp()
 
 
+def larger(a: Real, b: Real) -> Real:
+    """The larger of two numbers; for intervals, what encloses it.
+
+    >>> larger(Fraction(1, 2), Fraction(1, 3))
+    Fraction(1, 2)
+    """
+    if isinstance(a, Interval) and isinstance(b, Interval):
+        return Interval(max(a.lo, b.lo), max(a.hi, b.hi))
+    return a if a >= b else b
+
+
 def geometric_sum(ratio: Real, terms: int) -> Real:
     """1 + ratio + ... + ratio**(terms - 1), by doubling: nothing cancels, so nothing is lost near ratio = 1.
 

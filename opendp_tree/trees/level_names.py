@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from opendp_tree._arguments import is_text
 
-RESERVED = ("level", "estimate", "lower", "upper", "cells", "shown", "path", "other", "node", "prefix", "bits")
+RESERVED = ("level", "estimate", "lower", "upper", "cells", "shown", "path", "other", "node", "prefix", "bits", "gap")
 """What a release's frame calls its own columns."""
 
 

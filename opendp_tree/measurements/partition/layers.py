@@ -1,0 +1,195 @@
+"""What is measured once the cells are known: layers, each of which cuts the shown tree into disjoint sets of people.
+
+Some shown nodes are *marked*. A layer is a set of marked nodes that meets every way from the root down to a marked node
+without marked nodes below it exactly once. Its sets are the people of each of its nodes, and, for each marked node
+above them, its *rest*: the people who are in none of the marked nodes below it. Every person is in exactly one set, so
+a layer with Laplace noise of scale b costs 1/b, and every marked node at or above a layer is a union of its sets.
+
+Everything but `measure` looks at cells and gaps alone. Proof: docs/proofs/gap_partition_estimator.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+
+from opendp_tree import noise, saturate
+from opendp_tree._types import Bools, Floats, Ints
+from opendp_tree.theorems.interval import round_up
+
+SHARES = 2**20
+"""Shares of epsilon are whole multiples of one part in so many, so that their sum is exact."""
+
+
+@dataclass(frozen=True)
+class ShownTree:
+    """The nodes with a cell at or below them, level by level."""
+
+    levels: Ints
+    parents: Ints
+    """For each node its parent's place; -1 for the root."""
+    gaps: Ints
+    """A cell's gap; 0 for a node that is no cell."""
+    is_cell: Bools
+    depth: int
+
+    @cached_property
+    def edges(self) -> Ints:
+        """Where each level begins, and the number of nodes."""
+        return np.searchsorted(self.levels, np.arange(self.depth + 1))
+
+    def at(self, level: int) -> slice:
+        """The nodes of a level."""
+        return slice(int(self.edges[level]), int(self.edges[level + 1]))
+
+    def sum_children(self, values: Floats, level: int) -> Floats:
+        """For each node of a level, the sum of the values of its shown children."""
+        here = self.at(level)
+        size = here.stop - here.start
+        if level + 1 == self.depth:
+            return np.zeros(size)
+        below = self.at(level + 1)
+        return np.bincount(self.parents[below] - here.start, values[below], minlength=size).astype(np.float64)
+
+    def totals(self, values: Floats) -> Floats:
+        """For each node, the sum of the values at and below it."""
+        total: Floats = values.astype(np.float64)
+        for level in reversed(range(self.depth - 1)):
+            total[self.at(level)] += self.sum_children(total, level)
+        return total
+
+    @cached_property
+    def child_counts(self) -> Ints:
+        """For each node the number of its shown children."""
+        return np.bincount(self.parents[1:], minlength=self.levels.size) if self.levels.size else self.levels
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Places of the nodes that a layer counts whole, of those whose rest it counts, and the scale of its noise."""
+
+    nodes: Ints
+    rests: Ints
+    scale: float
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A layer's noisy counts."""
+
+    layer: Layer
+    whole: Ints
+    rest: Ints
+
+
+@dataclass(frozen=True)
+class Layers:
+    """The layers of one release; `above` is the nearest marked node strictly above each node, -1 for the root."""
+
+    marked: Bools
+    above: Ints
+    layers: tuple[Layer, ...]
+
+    def spent(self) -> Fraction:
+        """What the layers cost one person: the exact sum of 1/scale."""
+        return sum((1 / Fraction(layer.scale) for layer in self.layers), Fraction(0))
+
+
+def cut_by_level(shown: ShownTree) -> tuple[Bools, list[Bools]]:
+    """Marks on all nodes above the deepest level, and a cut for each of their levels, the root's first."""
+    last = max(shown.depth - 2, 0)
+    marked = shown.levels <= last
+    inner = shown.child_counts > 0
+    return marked, [(shown.levels == level) | (marked & ~inner & (shown.levels < level)) for level in range(last + 1)]
+
+
+def cut_by_cells(shown: ShownTree, cells: Floats, ladder: list[int]) -> tuple[Bools, list[Bools]]:
+    """Marks on the root and on every child of a node with several, and a cut for the root and each step of the ladder.
+
+    The cut of a step M has the marked nodes with at most M cells whose marked parent has more; a marked node without
+    marked nodes below it stands for itself.
+    """
+    children = shown.child_counts
+    marked = np.ones(shown.levels.size, dtype=np.bool_)
+    marked[1:] = children[shown.parents[1:]] > 1
+    above = nearest_marked(shown, marked)
+    ends = marked.copy()
+    ends[above[marked & (above >= 0)]] = False
+    root = np.zeros_like(marked)
+    root[:1] = True
+    cuts = [root]
+    for most in ladder:
+        if cells.size and most < cells[0]:
+            stop = marked & ((cells <= most) | ends)
+            cuts.append(stop & ((above < 0) | (cells[above] > most)))
+    return marked, cuts
+
+
+def nearest_marked(shown: ShownTree, marked: Bools) -> Ints:
+    """For each node the nearest marked node strictly above it; -1 if there is none."""
+    above = np.full(shown.levels.size, -1, dtype=np.int64)
+    for level in range(1, shown.depth):
+        here = shown.at(level)
+        parents = shown.parents[here]
+        above[here] = np.where(marked[parents], parents, above[parents])
+    return above
+
+
+def make_layers(shown: ShownTree, marked: Bools, cuts: list[Bools], shares: Floats, epsilon: Fraction) -> Layers:
+    """Layers of the given cuts, the first of them the root's, which together spend at most epsilon, exactly.
+
+    `shares` need not sum to 1; a cut with hardly any share gets one part in 2**20.
+    """
+    above = nearest_marked(shown, marked)
+    if shown.levels.size == 0:
+        return Layers(marked, above, ())
+    parts = np.maximum(np.floor(shares / shares.sum() * (SHARES - len(cuts))), 1).astype(np.int64)
+    layers = []
+    for cut, part in zip(cuts, parts.tolist(), strict=True):
+        scale = round_up(Fraction(SHARES, part) / epsilon)  # up: 1/scale is at most the share
+        layers.append(Layer(np.flatnonzero(cut), np.flatnonzero(_strictly_above(shown, marked, cut)), scale))
+    return Layers(marked, above, tuple(layers))
+
+
+def _strictly_above(shown: ShownTree, marked: Bools, cut: Bools) -> Bools:
+    """The marked nodes that have a node of the cut below them."""
+    holds = cut.copy()
+    for level in reversed(range(1, shown.depth)):
+        here = shown.at(level)
+        holds[shown.parents[here][holds[here]]] = True
+    return holds & marked & ~cut
+
+
+def measure(layers: Layers, high: Ints, low: Ints) -> tuple[Measured, ...]:
+    """The layers' counts with noise.
+
+    Parameters
+    ----------
+    layers
+        What to count.
+    high, low
+        For each shown node its people, exactly, as high * 2**32 + low: sums of halves never leave int64, and the
+        difference of two nodes is that of their halves. What is counted is clamped only at the end, set by set.
+    """
+    inner_high, inner_low = high.copy(), low.copy()
+    below = np.flatnonzero(layers.marked & (layers.above >= 0))
+    np.subtract.at(inner_high, layers.above[below], high[below])
+    np.subtract.at(inner_low, layers.above[below], low[below])
+    found = []
+    for layer in layers.layers:
+        whole = saturate.join(high[layer.nodes], low[layer.nodes])
+        rest = saturate.join(inner_high[layer.rests], inner_low[layer.rests])
+        drawn = noise.laplace(layer.scale, whole.size + rest.size)
+        noisy = saturate.add(np.concatenate((whole, rest)), drawn)
+        found.append(Measured(layer, noisy[: whole.size], noisy[whole.size :]))
+    return tuple(found)
+
+
+def ladder_of(most: float, ratio: float) -> list[int]:
+    """1 and the powers of a ratio below a number of cells, rounded: the steps of a ladder, smallest last."""
+    count = max(1, math.ceil(math.log(max(most, 2)) / math.log(ratio)))
+    return [round(ratio**step) for step in reversed(range(count))]

@@ -1,0 +1,150 @@
+"""From cells and gaps to a release: what is shown, what is measured, and what is said of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from opendp_tree import saturate
+from opendp_tree._types import Bools, Floats, Ints
+from opendp_tree.measurements.partition.dense import find_cells_of_tree
+from opendp_tree.measurements.partition.estimates import estimate_nodes
+from opendp_tree.measurements.partition.intervals import Bounds, hidden_bound, least_people, node_bounds
+from opendp_tree.measurements.partition.layers import Layers, ShownTree, measure
+from opendp_tree.measurements.partition.parameters import GapParameters
+from opendp_tree.measurements.partition.shares import NAMED, CellNoise, LevelWeights, choose_layers
+from opendp_tree.measurements.partition.walk import find_cells
+from opendp_tree.releases.release import PrivacyStatement, TreeRelease
+from opendp_tree.trees.occupied import Occupied
+from opendp_tree.trees.shown_nodes import ShownCells
+from opendp_tree.trees.sparse_counts import SparseCounts
+from opendp_tree.trees.tree import Tree
+
+HIDDEN_PART = 0.1
+"""On a public tree a node may be shown or not; so much of the chance to miss it is for when it is not."""
+
+
+@dataclass(frozen=True)
+class FindThenMeasure:
+    """The parameters of the cells, what the layers may cost, which levels matter, and how sure intervals are."""
+
+    parameters: GapParameters
+    epsilon: Fraction
+    weights: LevelWeights
+    confidence: float
+
+    def open_release(self, counts: SparseCounts, statement: PrivacyStatement) -> TreeRelease:
+        """Nodes with a cell at or below them."""
+        cells = find_cells(counts.occupied, self.parameters)
+        listed = ShownCells.of(counts, cells.places, cells.levels)
+        nodes, firsts = listed.nodes, listed.firsts
+        gaps = np.where(listed.is_cell, cells.gaps[listed.order][firsts], 0)
+        shown = ShownTree(nodes.levels, nodes.parents, gaps, listed.is_cell, counts.tree.depth)
+        layers = self.layers(shown)
+        halves = people_at(counts.occupied, nodes.levels, cells.places[listed.order][firsts], layers.marked)
+        is_leaf = nodes.levels == counts.tree.depth - 1
+        estimates, bounds = self.describe(shown, layers, halves, is_leaf, 1 - self.confidence)
+        return TreeRelease(
+            counts.tree,
+            estimates,
+            bounds.lower,
+            bounds.upper,
+            self.confidence,
+            statement,
+            cells=listed.lasts - firsts,
+            nodes=nodes,
+            hidden=hidden_bound(self.parameters, 1 - self.confidence),
+        )
+
+    def public_release(self, tree: Tree, leaf_counts: Ints, statement: PrivacyStatement) -> TreeRelease:
+        """All nodes: what no shown node below a node explains of it is shared out evenly over the leaves left."""
+        cells = find_cells_of_tree(tree, leaf_counts, self.parameters)
+        gaps, marks = np.zeros(tree.node_count, dtype=np.int64), np.zeros(tree.node_count, dtype=np.int64)
+        gaps[cells.nodes], marks[cells.nodes] = cells.gaps, 1
+        number = tree.sum_nodes(marks)
+        listed = number > 0
+        listed[tree.root] = True  # it is there, whatever the cells
+        ids = np.concatenate([level[listed[level]] for level in tree.levels])
+        place = np.full(tree.node_count, -1)
+        place[ids] = np.arange(ids.size)
+        parents = np.where(ids == tree.root, -1, place[tree.parents[ids]])
+        shown = ShownTree(tree.node_levels[ids], parents, gaps[ids], marks[ids] > 0, tree.depth)
+        layers = self.layers(shown)
+        halves = people_of_tree(tree, leaf_counts, ids)
+        is_leaf = np.bincount(tree.parents[tree.parents >= 0], minlength=tree.node_count) == 0
+        miss = 1 - self.confidence
+        estimates, bounds = self.describe(shown, layers, halves, is_leaf[ids], (1 - HIDDEN_PART) * miss)
+        everywhere = spread_rests(tree, ids, shown, estimates)
+        lower, upper = np.zeros(tree.node_count), np.full(tree.node_count, np.inf)
+        upper[~listed] = hidden_bound(self.parameters, HIDDEN_PART * miss)
+        lower[ids], upper[ids] = bounds.lower, bounds.upper
+        for level in tree.levels[1:]:  # a node holds at most what the one above holds: for those with no bound at all
+            endless = level[np.isinf(upper[level])]
+            upper[endless] = upper[tree.parents[endless]]
+        upper = np.maximum(upper, everywhere)
+        return TreeRelease(tree, everywhere, lower, upper, self.confidence, statement, cells=number)
+
+    def layers(self, shown: ShownTree) -> Layers:
+        """What is measured: a function of cells and gaps alone."""
+        layers = choose_layers(shown, CellNoise.of(self.parameters), self.epsilon, weights=self.weights)
+        if layers.spent() > self.epsilon:
+            raise AssertionError("layers must not cost more than was set aside for them")
+        return layers
+
+    def describe(
+        self, shown: ShownTree, layers: Layers, halves: tuple[Ints, Ints], is_leaf: Bools, miss: float
+    ) -> tuple[Floats, Bounds]:
+        """Estimates and intervals of the shown nodes."""
+        measured = measure(layers, *halves)
+        local = np.full(shown.levels.size, True) if shown.depth <= NAMED else shown.child_counts > 1
+        estimates = estimate_nodes(shown, measured, local, is_leaf, CellNoise.of(self.parameters))
+        sure = shown.totals(np.where(shown.is_cell, least_people(self.parameters, shown.levels), 0.0))
+        estimates = np.maximum(estimates, sure)
+        bounds = node_bounds(shown, layers, measured, self.parameters, is_leaf=is_leaf, miss=miss)
+        return estimates, Bounds(np.minimum(bounds.lower, estimates), np.maximum(bounds.upper, estimates))
+
+
+def people_at(occupied: Occupied, levels: Ints, places: Ints, wanted: Bools) -> tuple[Ints, Ints]:
+    """The people of the wanted nodes, each at a level above a place with people, in halves as `measure` takes them."""
+    counts = occupied.counts.clip(0, saturate.LIMIT)
+    running = [np.append(0, np.cumsum(half)) for half in saturate.split(counts)]
+    found = np.zeros((2, levels.size), dtype=np.int64)
+    for level in np.unique(levels[wanted]).tolist():
+        here = np.flatnonzero(wanted & (levels == level))
+        starts, ends = occupied.nodes_at(level)
+        nodes = np.searchsorted(starts, places[here], side="right") - 1
+        for half, sums in zip(found, running, strict=True):
+            half[here] = sums[ends[nodes]] - sums[starts[nodes]]
+    return found[0], found[1]
+
+
+def people_of_tree(tree: Tree, leaf_counts: Ints, nodes: Ints) -> tuple[Ints, Ints]:
+    """The same for nodes of a public tree."""
+    sums = []
+    for half in saturate.split(leaf_counts.clip(0, saturate.LIMIT)):
+        values = np.zeros(tree.node_count, dtype=np.int64)
+        values[tree.leaves] = half
+        sums.append(tree.sum_nodes(values)[nodes])
+    return sums[0], sums[1]
+
+
+def spread_rests(tree: Tree, ids: Ints, shown: ShownTree, estimates: Floats) -> Floats:
+    """Estimates of all nodes of a public tree: a node that is not shown gets its part of the rest above it."""
+    values, leaves = np.zeros(tree.node_count), np.zeros(tree.node_count, dtype=np.int64)
+    values[ids] = estimates
+    leaves[tree.leaves] = 1
+    leaves = tree.sum_nodes(leaves)
+    is_shown = np.zeros(tree.node_count, dtype=np.bool_)
+    is_shown[ids] = True
+    rest, free = values.copy(), leaves.copy()
+    below = ids[1:]
+    np.subtract.at(rest, tree.parents[below], values[below])
+    np.subtract.at(free, tree.parents[below], leaves[below])
+    part = np.where(is_shown, np.maximum(rest, 0) / np.maximum(free, 1), 0.0)  # to each leaf left
+    for level in tree.levels[1:]:
+        hidden = level[~is_shown[level]]
+        part[hidden] = part[tree.parents[hidden]]
+        values[hidden] = part[hidden] * leaves[hidden]
+    return values

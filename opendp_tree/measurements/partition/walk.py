@@ -1,0 +1,196 @@
+"""The walk of the tree partition from the leaves up, over occupied places only.
+
+A chain of single children is one step: its nodes have the same blurred count, and the number of tests until the first
+cell is drawn at once, then the cell's noise given that it sufficed. So the work is linear in the occupied places,
+whatever the depth. That this has the law of the node-by-node mechanism is part of docs/proofs/gap_partition.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+
+from opendp_tree import noise, saturate
+from opendp_tree._types import Ints
+from opendp_tree.measurements.partition.parameters import GapParameters
+from opendp_tree.theorems.gap_partition import GapShape
+from opendp_tree.trees.occupied import Occupied
+
+
+@dataclass(frozen=True)
+class Cells:
+    """What is released: each cell is the node at `levels` above (or at) `places`, and comes with its gap."""
+
+    places: Ints
+    levels: Ints
+    gaps: Ints
+
+
+def find_cells(occupied: Occupied, parameters: GapParameters) -> Cells:
+    """One run of the mechanism.
+
+    Parameters
+    ----------
+    occupied
+        Where people are; counts below 0 are read as 0.
+    parameters
+        The scales and the shape. Each threshold must exceed its radius, so that empty nodes need no test.
+    """
+    shape = parameters.shape
+    if not hides_empty_nodes(shape):
+        raise ValueError("each threshold must exceed its radius where only occupied nodes are tested")
+    # Levels that are not tested are left out: what is at or meets at one of them does so at the next tested one above.
+    deepest = int(occupied.levels.max(initial=0))
+    tested = np.searchsorted(shape.levels, np.arange(deepest + 1), side="right") - 1
+    walk = _Walk(tested[occupied.levels], tested[occupied.meets], occupied.counts, parameters)
+    places, levels, gaps = walk.up_to_the_root()
+    return Cells(places, np.array(shape.levels)[levels], gaps)
+
+
+def hides_empty_nodes(shape: GapShape) -> bool:
+    """Whether an empty node is never a cell, so that it need not be tested."""
+    pairs = zip(shape.thresholds, shape.radii, strict=True)
+    return all(radius is not None and threshold > radius for threshold, radius in pairs)
+
+
+class _Walk:
+    """Places with people form groups, which merge where their branches meet.
+
+    A group is known by its first place; it stands for the chain of nodes from `base`, where it was formed, up to where
+    it merges. Levels are counted among the tested ones; -1 is above them all.
+    """
+
+    def __init__(self, levels: Ints, meets: Ints, counts: Ints, parameters: GapParameters) -> None:
+        self._parameters, self._meets = parameters, meets
+        self._bands = _bands(parameters.shape)
+        self._blur_levels = np.array(parameters.shape.blur_levels)
+        self._end, self._start = np.arange(counts.size), np.arange(counts.size)
+        self._base = levels.copy()
+        self._held = counts.clip(0, saturate.LIMIT)  # by the group's first node: x
+        self._largest = np.zeros(counts.size, dtype=np.int64)  # that one of its children passed up
+        self._found: list[tuple[Ints, Ints, Ints]] = []
+
+    def up_to_the_root(self) -> tuple[Ints, Ints, Ints]:
+        for level, boundaries in _deepest_first(self._meets):
+            self._merge(level, boundaries)
+        if self._held.size:
+            self._climb(np.append(0, np.flatnonzero(self._meets < 0) + 1), -1)
+        if not self._found:
+            return _NONE, _NONE, _NONE
+        places, levels, gaps = (np.concatenate(parts) for parts in zip(*self._found, strict=True))
+        return places, levels, gaps
+
+    def _merge(self, level: int, boundaries: Ints) -> None:
+        """Form the nodes of one level at which groups meet, at the given boundaries between places."""
+        left, right = self._start[boundaries], boundaries + 1
+        is_head = np.empty(boundaries.size, dtype=np.bool_)
+        is_head[0] = True
+        np.not_equal(left[1:], right[:-1], out=is_head[1:])
+        slots = np.arange(boundaries.size) + np.cumsum(is_head)
+        firsts = slots[is_head] - 1
+        members = np.empty(boundaries.size + firsts.size, dtype=np.int64)
+        members[slots], members[firsts] = right, left[is_head]
+        lasts = np.append(firsts[1:], members.size)
+
+        passed, by_child = self._climb(members, level)
+        heads, ends = members[firsts], self._end[members[lasts - 1]]
+        self._held[heads] = saturate.range_sums(passed, firsts, lasts)
+        self._largest[heads] = np.maximum.reduceat(by_child, firsts)
+        self._base[heads] = level
+        self._end[heads], self._start[ends] = ends, heads
+
+    def _climb(self, groups: Ints, top: int) -> tuple[Ints, Ints]:
+        """Test each group's chain of nodes below `top`: what it passes up, and what of that comes from a child.
+
+        A group without a node of its own, people at the very node where groups meet, only hands them over.
+        """
+        has_chain = self._base[groups] > top
+        if has_chain.all():
+            passed = self._test(groups, top)
+            return passed, passed
+        passed, by_child = self._held[groups], np.zeros(groups.size, dtype=np.int64)
+        chains = np.flatnonzero(has_chain)
+        if chains.size:
+            by_child[chains] = self._test(groups[chains], top)
+            passed[chains] = by_child[chains]
+        return passed, by_child
+
+    def _test(self, groups: Ints, top: int) -> Ints:
+        """What each chain passes up: nothing from its first cell on, and else its blurred count."""
+        base = self._base[groups]
+        blurred = self._blur(groups, base)
+        for band in self._bands:
+            if band.high <= top:
+                break
+            start = np.minimum(base, band.high)
+            room = start - max(top, band.low - 1)
+            # Below threshold - radius nobody is shown: no noise is drawn. A group of none, once a cell, is among them.
+            tested = np.flatnonzero((room > 0) & (blurred >= band.threshold - band.radius))
+            if tested.size:
+                found, wait, gap = self._first_cells(blurred[tested], room[tested], band)
+                cells = tested[found]
+                self._found.append((groups[cells], start[cells] - wait + 1, gap))
+                blurred[cells] = 0
+        return blurred
+
+    def _blur(self, groups: Ints, base: Ints) -> Ints:
+        """The counts of the chains' first nodes, less a token each where they are large."""
+        held, blur_level = self._held[groups], self._blur_levels[base]
+        large = np.flatnonzero(held >= blur_level)
+        if large.size:
+            token = np.minimum(noise.geometric(self._parameters.token_scale, large.size), saturate.LIMIT)
+            least = np.maximum(blur_level[large] - 1, self._largest[groups[large]])
+            held[large] = np.maximum(held[large] - token, least)
+        return held
+
+    def _first_cells(self, blurred: Ints, room: Ints, band: _Band) -> tuple[Ints, Ints, Ints]:
+        """Which chains have a cell, after how many tests, and its gap."""
+        scale, radius = self._parameters.scale, band.radius
+        missing = np.maximum(band.threshold - blurred, 0)
+        wait = np.ones(blurred.size, dtype=np.int64)
+        open_ = np.flatnonzero(missing > 0)
+        if open_.size:
+            wait[open_] = noise.first_reach(scale, radius, missing[open_], limit=int(room[open_].max()))
+        cells = np.flatnonzero(wait <= room)
+        gap = saturate.add(blurred[cells], noise.truncated_geometric_from(scale, radius, missing[cells]))
+        return cells, wait[cells], gap
+
+
+@dataclass(frozen=True)
+class _Band:
+    """Tested levels in a row, low..high, that share a threshold and a radius."""
+
+    low: int
+    high: int
+    threshold: int
+    radius: int
+
+
+def _bands(shape: GapShape) -> list[_Band]:
+    """All tested levels, the deepest first."""
+    bands, low = [], 0
+    for (threshold, radius), run in groupby(zip(shape.thresholds, shape.radii, strict=True)):
+        high = low + len(list(run)) - 1
+        assert radius is not None
+        bands.append(_Band(low, high, threshold, radius))
+        low = high + 1
+    return bands[::-1]
+
+
+def _deepest_first(meets: Ints) -> Iterator[tuple[int, Ints]]:
+    """The tested levels at which groups meet, from the deepest up, each with the boundaries that do, in order."""
+    boundaries = np.flatnonzero(meets >= 0)
+    if boundaries.size == 0:
+        return
+    levels = meets[boundaries]
+    small = levels.astype(np.uint16) if levels.max() < 2**16 else levels  # sorted by radix
+    order = np.argsort(small, kind="stable")
+    found, firsts = np.unique(small[order], return_index=True)
+    parts = np.split(boundaries[order], firsts[1:])
+    yield from zip(reversed(found.tolist()), reversed(parts), strict=True)
+
+
+_NONE = np.zeros(0, dtype=np.int64)
