@@ -1,5 +1,7 @@
 """The rooms of the package and the arrows between them: `python -m tests.repo.rooms [FOLDER]` prints the graph.
 
+`python -m tests.repo.rooms --page` writes the map of the house, docs/house.md.
+
 A room is a folder, or a module at the root. An arrow goes from a room to one that it imports from. A room's layer is
 the longest way down from it; rooms that reach each other have none.
 """
@@ -10,8 +12,7 @@ from collections import defaultdict
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "opendp_tree"
-TOOLS = ("_arguments", "_files", "_interrupts", "_opendp", "_types", "noise", "saturate", "theorems")
-"""What any room may use; they have arrows among themselves like all others."""
+MAP = PACKAGE.parent / "docs" / "house.md"
 
 
 def imported(path):
@@ -62,6 +63,32 @@ def layers(graph):
     return [found[layer] for layer in sorted(found)]
 
 
+def purpose(room):
+    """The first sentence of a room's own words."""
+    path = PACKAGE / f"{room}.py"
+    text = ast.get_docstring(ast.parse((path if path.is_file() else PACKAGE / room / "__init__.py").read_text()))
+    return " ".join(text.split("\n\n")[0].split())
+
+
+def page():
+    """The map of the house, from the lowest layer up."""
+    graph = arrows()
+    lines = [
+        "# The house",
+        "",
+        "Which room a line lives in. Data flows one way: rows, leaf counts, tree sums, mechanism, release, post-processing,",
+        "frame. A room imports from rooms of lower layers only. This page is made by `python -m tests.repo.rooms --page`.",
+        "",
+        "| layer | room | what it is for | it uses |",
+        "|---|---|---|---|",
+    ]
+    for layer, rooms in enumerate(layers(graph)):
+        for room in rooms:
+            used = ", ".join(f"`{each}`" for each in sorted(graph[room])) or "-"
+            lines.append(f"| {layer} | `{room}` | {purpose(room)} | {used} |")
+    return "\n".join(lines) + "\n"
+
+
 def main(package):
     graph = arrows(package)
     for layer, rooms in enumerate(layers(graph)):
@@ -74,4 +101,7 @@ def main(package):
 
 
 if __name__ == "__main__":
+    if sys.argv[1:] == ["--page"]:
+        MAP.write_text(page())
+        sys.exit()
     main(Path(sys.argv[1]) if len(sys.argv) > 1 else PACKAGE)

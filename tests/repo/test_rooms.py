@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.repo.rooms import PACKAGE, arrows, components, imported, layers
+from tests.repo.rooms import MAP, PACKAGE, arrows, components, imported, layers, page
 
 ROOT = Path(__file__).parents[2]
 MODULES = sorted(PACKAGE.rglob("*.py"))
@@ -26,6 +26,10 @@ def test_rooms_form_a_graph_without_cycles():
 def test_a_cycle_would_be_seen():
     assert len(components({"a": {"b"}, "b": {"a"}, "c": {"a"}})) == 2
     assert layers({"a": set(), "b": {"a"}, "c": {"b", "a"}}) == [["a"], ["b"], ["c"]]
+
+
+def test_the_map_of_the_house_is_true():
+    assert MAP.read_text() == page(), "python -m tests.repo.rooms --page"
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
