@@ -76,8 +76,9 @@ def page():
     lines = [
         "# The house",
         "",
-        "Which room a line lives in. Data flows one way: rows, leaf counts, tree sums, mechanism, release, post-processing,",
-        "frame. A room imports from rooms of lower layers only. This page is made by `python -m tests.repo.rooms --page`.",
+        "Which room a line lives in. Data flows one way: rows, leaf counts, tree sums, mechanism, release,",
+        "post-processing, frame. A room imports from rooms of lower layers only. This page is made by",
+        "`python -m tests.repo.rooms --page`.",
         "",
         "| layer | room | what it is for | it uses |",
         "|---|---|---|---|",
