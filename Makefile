@@ -2,7 +2,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
-CASES ?= 200
+SHOW := $(VENV)/show
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
 SEED ?= 1
 
 .PHONY: help test fuzz faults test-slow test-browser lint demo bench bench-full peers bench-peers dist clean
@@ -13,25 +14,28 @@ help: ## List the targets
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(INSTALL) '.[dev]'
+	@touch $@ $(SHOW)
+
+$(SHOW): pyproject.toml  # what the demo needs, in seconds
+	$(PYTHON) -m venv $(VENV)
+	$(INSTALL) '.[plot]'
 	@touch $@
 
 test: $(READY) lint ## Check style and types, then run all tests and documented examples
 	$(BIN)/python -m pytest -q -n 2
 
-CASES ?= 2000
-SEED ?= 0
 fuzz: $(READY) ## Random hostile input: frames, constructors, releases, ledgers; more with CASES=100000 SEED=1
-	$(BIN)/python -m tests.fuzz --cases $(CASES) --seed $(SEED)
+	$(BIN)/python -m tests.fuzz --cases $(or $(CASES),2000) --seed $(SEED)
 
 faults: $(READY) ## Kill and interrupt releases at all stages, fill disks, close pipes; CASES=1000 for a long run
-	$(BIN)/python -m tests.faults --cases $(CASES) --seed $(SEED)
+	$(BIN)/python -m tests.faults --cases $(or $(CASES),200) --seed $(SEED)
 
 test-slow: $(READY) ## Run the large statistical and scale tests
 	$(BIN)/python -m pytest -q -n 2 -m slow tests
 
 test-browser: $(READY) ## Look at the pictures in a real browser; installs Chromium if there is none
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[browser]'
+	$(INSTALL) '.[browser]'
 	CHROMIUM="$$(.ci/chromium)" && export CHROMIUM && $(BIN)/python -m pytest -q -m browser tests/browser
 
 lint: $(READY) ## Check style and types
@@ -39,7 +43,7 @@ lint: $(READY) ## Check style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-demo: $(READY) ## Plan and release public data: the tree, its error next to the truth, a picture
+demo: $(SHOW) ## Plan and release public data: the tree, its error next to the truth, a picture
 	$(BIN)/python examples/demo.py
 
 bench: $(READY) ## Measure errors and speed, and write docs/benchmarks: some minutes
