@@ -119,23 +119,22 @@ def _remember(stream: Any) -> None:
 
 def _read_pandas(data: Any, schema: pl.Schema) -> pl.DataFrame:
     """A pandas frame without its index. Columns of objects must be declared: pandas knows no type for them."""
-    import pandas as pd
-
     names = list(data.columns)
     if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
         raise TypeError("the data: columns must have names that are texts, each once. Hint: frame.columns = [...]")
-    types = dict(zip(names, data.dtypes, strict=True))
-    ways = {name: _pandas_way(name, types[name], schema) for name in names}
-    plain = [name for name in names if ways[name] is None]
-    frame = data[plain]
-    if not isinstance(data.index, pd.RangeIndex):  # any other index would come along as a column
-        frame = frame.reset_index(drop=True)
-    found = guarded(lambda: pl.DataFrame(_Stream(frame))) if plain else pl.DataFrame()
-    made = [
-        found[name] if way is None else value_column(name, guarded(data[name].tolist), way)
-        for name, way in ways.items()
-    ]
-    return pl.DataFrame(made)
+    ways = [_pandas_way(name, dtype, schema) for name, dtype in zip(names, data.dtypes, strict=True)]
+    return pl.DataFrame([_pandas_column(data[name], way) for name, way in zip(names, ways, strict=True)])
+
+
+def _pandas_column(column: Any, way: pl.DataType | None) -> pl.Series:
+    """One column at a time: pandas copies what it selects several of."""
+    import pandas as pd
+
+    if way is not None:
+        return value_column(column.name, guarded(column.tolist), way)
+    if not isinstance(column.index, pd.RangeIndex):  # any other index would come along as a column
+        column = column.reset_index(drop=True)
+    return guarded(lambda: pl.DataFrame(_Stream(column.to_frame())).to_series())
 
 
 def _pandas_way(name: str, dtype: Any, schema: pl.Schema) -> pl.DataType | None:

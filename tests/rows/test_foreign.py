@@ -133,6 +133,17 @@ def test_no_value_of_an_arrow_column_decides_how_others_are_read(dtype, ticks):
     assert physical(ticks) == [each for tick in ticks for each in physical([tick])]
 
 
+def test_dictionaries_of_any_make_are_categories():
+    def coded(codes, texts):
+        return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int8()), pa.array(texts, pa.string()))
+
+    odd = [coded([0, 1, 2, None], ["x", "x", None]), coded([1, 0], ["z", "x"]), coded([], []), coded([None], [])]
+    for chunks in (odd, odd[:1], odd[2:], []):
+        found = read(pa.table({"k": pa.chunked_array(chunks, odd[0].type)}))
+        assert found.schema == {"k": pl.Categorical()}
+        assert found["k"].to_list() == [text for chunk in chunks for text in chunk.to_pylist()]
+
+
 def test_rows_are_what_is_declared_of_them():
     rows = [{"a": 1, "more": 2}, {}, 7, None, {"a": "3"}, {"b": "x"}]
     found = read_rows(rows, pl.Schema({"a": pl.Int64, "b": pl.String}))

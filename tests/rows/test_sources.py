@@ -160,10 +160,10 @@ def test_numbers_are_not_copied_where_arrow_allows():
     }
     for data, place in sources.values():
         assert address(read_source(data)["n"]) == place
-    pandas = pd.DataFrame({"n": numbers})
-    assert address(read_source(pandas)["n"]) == pandas["n"].to_numpy().ctypes.data
-    indexed = pandas.set_axis(pd.Index(range(100_000, 0, -1)))
-    assert address(read_source(indexed)["n"]) == indexed["n"].to_numpy().ctypes.data
+    pandas = pd.DataFrame({"n": numbers, "m": numbers, "x": numbers + 0.5, "city": "ghent"})
+    for frame in (pandas, pandas.set_axis(pd.Index(range(100_000, 0, -1)))):
+        for name in ("n", "m", "x"):
+            assert address(read_source(frame)[name]) == frame[name].to_numpy().ctypes.data
 
 
 def test_what_was_read_outlives_its_source():
