@@ -6,6 +6,7 @@ import sys
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -119,6 +120,8 @@ def _remember(stream: Any) -> None:
 
 def _read_pandas(data: Any, schema: pl.Schema) -> pl.DataFrame:
     """A pandas frame without its index. Columns of objects must be declared: pandas knows no type for them."""
+    if find_spec("pyarrow") is None or not hasattr(data, "__arrow_c_stream__"):
+        raise ImportError("a pandas frame must come with PyArrow and pandas 2.2 or later. Hint: pip install pyarrow")
     names = list(data.columns)
     if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
         raise TypeError("the data: columns must have names that are texts, each once. Hint: frame.columns = [...]")

@@ -59,9 +59,15 @@ def frame_domain(columns: Any) -> Domain:
     """The domain of Polars frames, lazy or not, that have at least these columns; OpenDP passes them by reference.
 
     Through OpenDP's own `lazyframe_domain` a frame in memory is copied at every crossing. Here it is not, but OpenDP's
-    stable Polars steps are not available: `make_leaf_counts` is what follows. `columns` gives each column's data type,
-    or is a frame of any library whose schema is taken. The schema is public.
+    stable Polars steps are not available: `make_leaf_counts` is what follows. The schema is public.
 
+    Parameters
+    ----------
+    columns
+        Each column's data type, or a frame of any library, whose schema is taken.
+
+    Examples
+    --------
     >>> import polars as pl
     >>> frame_domain({"city": pl.String}).member(pl.DataFrame({"city": ["ghent"], "age": [3]}))
     True

@@ -1,5 +1,7 @@
 """Frames of other libraries: types come from what they declare, never from a row."""
 
+import sys
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -99,6 +101,12 @@ def test_types_that_nothing_here_counts_are_named(column):
 def test_pandas_columns_have_names(frame):
     with pytest.raises(TypeError, match="columns must have names that are texts, each once"):
         read(frame)
+
+
+def test_pandas_without_pyarrow_is_told_what_it_needs(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ImportError, match="Hint: pip install pyarrow"):
+        read(pd.DataFrame({"k": [1]}))
 
 
 def test_frames_like_those_of_pandas_are_not_trusted_with_objects():
