@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from typing import Any
@@ -48,14 +48,13 @@ def read_rows(rows: Sequence[Any], schema: pl.Schema) -> pl.DataFrame:
             "a list of rows must come with the data types of its columns: types must not be found in rows. "
             "Hint: schema={'city': pl.String}"
         )
-    mappings = [row if isinstance(row, Mapping) else {} for row in rows]
-    return pl.DataFrame([value_column(name, [_get(row, name) for row in mappings], schema[name]) for name in schema])
+    return pl.DataFrame([value_column(name, [_get(row, name) for row in rows], schema[name]) for name in schema])
 
 
-def _get(row: Mapping[str, Any], name: str) -> Any:
+def _get(row: Any, name: str) -> Any:
     try:
         return row.get(name)
-    except Exception:  # a mapping of somebody's own
+    except Exception:  # no mapping, or one of somebody's own
         return None
 
 
@@ -135,7 +134,7 @@ def _pandas_column(column: Any, way: pl.DataType | None) -> pl.Series:
 
     if way is not None:
         return value_column(column.name, guarded(column.tolist), way)
-    if not isinstance(column.index, pd.RangeIndex):  # any other index would come along as a column
+    if not isinstance(column.index, pd.RangeIndex):  # any other would come along, and Arrow look at its rows
         column = column.reset_index(drop=True)
     return guarded(lambda: pl.DataFrame(_Stream(column.to_frame())).to_series())
 
