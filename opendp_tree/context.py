@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from opendp.measures import approximate, max_divergence, zero_concentrated_divergence
@@ -26,12 +26,12 @@ from opendp_tree.planning.methods import Method
 from opendp_tree.rows.frame_domain import frame_domain
 from opendp_tree.rows.key import Key
 from opendp_tree.rows.leaf_counts import make_leaf_counts
+from opendp_tree.rows.sources import read_source
 from opendp_tree.rows.steps import STEPS, FrameSteps, stable_leaf_counts
 from opendp_tree.trees.domains import tree_of_leaves
 from opendp_tree.trees.tree import Path, Tree
 
 if TYPE_CHECKING:
-    import polars as pl
     from opendp.context import Context, Query
 
 __all__ = ["FrameContext", "FrameQuery", "frame_context", "register", "tree_counts"]
@@ -209,19 +209,20 @@ class FrameContext:
 
 
 def frame_context(
-    data: pl.LazyFrame | pl.DataFrame,
+    data: Any,
     *,
     privacy_unit: tuple[Metric, Any],
     privacy_loss: tuple[Measure, Any],
     split_evenly_over: int | None = None,
     split_by_weights: list[float] | None = None,
+    schema: Mapping[str, Any] | None = None,
 ) -> FrameContext:
     """OpenDP's `Context.compositor` for a frame in memory, which is never copied.
 
     OpenDP copies frames in memory each time that they cross into it, some microseconds for every row. Here it accounts
     for a reference. Polars steps are judged on an empty frame of the same schema and then taken on the data, with the
-    answers that OpenDP's own Context gives; all values are taken to be nullable. The arguments are OpenDP's; without a
-    split it is a privacy filter.
+    answers that OpenDP's own Context gives; all values are taken to be nullable. The arguments are OpenDP's, and the
+    `schema` of `read_source`, which takes frames of any library; without a split it is a privacy filter.
 
     >>> import opendp.prelude as dp
     >>> import polars as pl
@@ -246,6 +247,7 @@ def frame_context(
             raise TypeError(f"{name} ({type(given).__name__}) must be a {kind.__name__} and a number. Hint: {hint}")
     from opendp.context import Context
 
+    data = read_source(data, schema=schema)
     context = Context.compositor(
         data=data,
         domain=frame_domain(data),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from opendp.metrics import symmetric_distance, symmetric_id_distance
 from opendp.mod import Domain, Measurement, Metric, Transformation, assert_features
@@ -17,17 +17,15 @@ from opendp_tree.releases.release import TreeRelease
 from opendp_tree.rows.frame_domain import frame_domain
 from opendp_tree.rows.key import Key
 from opendp_tree.rows.leaf_counts import make_leaf_counts
+from opendp_tree.rows.sources import read_source
 from opendp_tree.trees.tree import Path, Tree
-
-if TYPE_CHECKING:
-    import polars as pl
 
 __all__ = ["release_tree"]
 
 
 @interrupts_deferred
 def release_tree(
-    frame: pl.DataFrame | pl.LazyFrame,
+    frame: Any,
     *,
     by: Key | str | Sequence[str],
     epsilon: float | None = None,
@@ -43,14 +41,17 @@ def release_tree(
     nulls: Literal["label", "drop"] | None = None,
     other: Path | None = None,
     confidence: float = 0.95,
+    schema: Mapping[str, Any] | None = None,
 ) -> TreeRelease:
-    """A private count of every node of a hierarchy, from the rows of a Polars frame.
+    """A private count of every node of a hierarchy, from the rows of a frame of any library, or of files.
 
     `by`, `tree`, `nulls` and `other` say where rows belong, as in `make_leaf_counts`; the budget, `alpha`, `method` and
-    `confidence` are those of `make_tree_counts`. Everything is checked before a row is read.
+    `confidence` are those of `make_tree_counts`. Everything is checked before a row is counted. `frame` and `schema`
+    are those of `read_source`.
 
     The budget protects one row, or, with `unit`, all rows that share a value of that column: one person. Then
-    `rows_per_unit` or `leaves_per_unit` bounds what is counted of each. The frame is passed by reference, never copied.
+    `rows_per_unit` or `leaves_per_unit` bounds what is counted of each. Polars frames are passed by reference,
+    never copied.
 
     One call is one release: it knows nothing of others. To account for several, use OpenDP's Context and `tree_counts`.
 
@@ -65,6 +66,7 @@ def release_tree(
     ('one row', True)
     """
     assert_features("contrib")
+    frame = read_source(frame, schema=schema)
     metric = symmetric_distance() if unit is None else symmetric_id_distance(identifier=unit)
     counts = make_leaf_counts(
         frame_domain(frame),

@@ -76,6 +76,14 @@ def test_what_is_no_frame_is_refused():
         release_tree([1, 2], by="country", epsilon=1.0, delta=1e-6)
 
 
+def test_releases_go_out_to_pandas_and_arrow():
+    release = release_tree(VISITS.to_pandas(), by=["country", "city"], epsilon=1.0, delta=1e-6)
+    for other in (True, False):
+        frame = release.to_frame(other=other)
+        assert release.to_arrow(other=other).equals(frame.to_arrow())
+        assert pl.from_pandas(release.to_pandas(other=other)).equals(frame)
+
+
 def test_words_for_units():
     assert unit_words(None, 2) == "2 rows"
     assert unit_words("user", 1) == "one value of 'user', with at most 1 row"

@@ -189,6 +189,30 @@ class TreeRelease:
         frame = release_frame(nodes, values, certain=self.confidence == 1, other=other)
         return safe(frame) if spreadsheet_safe else frame
 
+    def to_arrow(self, *, other: bool = True) -> Any:
+        """The frame of `to_frame` as a PyArrow table; integers of 128 bits are texts. Needs PyArrow.
+
+        Parameters
+        ----------
+        other
+            Whether there are rows "(other)", as in `to_frame`; by default there are.
+        """
+        from opendp_tree.releases.writing import arrow_table
+
+        return arrow_table(self.to_frame(other=other))
+
+    def to_pandas(self, *, other: bool = True) -> Any:
+        """The frame of `to_frame` as one of pandas, integers and truths in nullable columns. Needs pandas and PyArrow.
+
+        Parameters
+        ----------
+        other
+            Whether there are rows "(other)", as in `to_frame`; by default there are.
+        """
+        from opendp_tree.releases.writing import pandas_frame
+
+        return pandas_frame(self.to_frame(other=other))
+
     def to_json(self) -> str:
         """The release as a text that `from_json` reads: docs/release_format.md. All but `fit`."""
         statement = None if self.statement is None else self.statement.to_dict()

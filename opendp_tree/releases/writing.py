@@ -1,7 +1,8 @@
-"""Releases as the content of files: Parquet, CSV, and JSON with one object a line; any label, in any of them."""
+"""Releases as the content of files (Parquet, CSV, JSON with one object a line) and as frames of other libraries."""
 
 from __future__ import annotations
 
+import importlib
 import io
 from datetime import date
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import polars as pl
 from polars import selectors
 
-__all__ = ["frame_bytes", "label_texts", "spreadsheet_safe", "unwritable"]
+__all__ = ["arrow_table", "frame_bytes", "label_texts", "pandas_frame", "spreadsheet_safe", "unwritable"]
 
 _MARK = "^([=+\\-@\\t\\r\\n'＝＋－＠])", "'${1}"
 _TICKS = {"ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -28,6 +29,35 @@ def frame_bytes(frame: pl.DataFrame, *, file_format: str) -> bytes:
     else:
         plain.write_ndjson(buffer)
     return buffer.getvalue()
+
+
+def arrow_table(frame: pl.DataFrame, *, wanted_by: str = "to_arrow") -> Any:
+    """The frame as a PyArrow table, without a copy where Arrow allows; integers of 128 bits are texts: it has none."""
+    _needed("pyarrow", wanted_by)
+    wide = (pl.Int128, pl.UInt128)
+    return frame.with_columns(label_texts(column) for column in frame if column.dtype in wide).to_arrow()
+
+
+def pandas_frame(frame: pl.DataFrame) -> Any:
+    """The frame as one of pandas. Integers and truths are of its nullable types, so that labels stay what they are."""
+    pandas = _needed("pandas", "to_pandas")
+    table = arrow_table(frame, wanted_by="to_pandas")
+
+    def nullable(dtype: Any) -> Any:
+        name = str(dtype)
+        if name == "bool":
+            return pandas.BooleanDtype()
+        whole = name.startswith(("int", "uint"))
+        return pandas.api.types.pandas_dtype(name.replace("uint", "UInt").replace("int", "Int", 1)) if whole else None
+
+    return table.to_pandas(types_mapper=nullable, date_as_object=False)  # Python has no years before 1
+
+
+def _needed(module: str, wanted_by: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise ImportError(f"{wanted_by} needs {module}, which is not installed. Hint: pip install {module}") from None
 
 
 def spreadsheet_safe(frame: pl.DataFrame) -> pl.DataFrame:

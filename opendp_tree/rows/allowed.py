@@ -167,7 +167,7 @@ def _allowed(node: Node, dtypes: list[pl.DataType], frame: pl.LazyFrame) -> bool
         return _binary(inner["op"], dtypes, kinds) and made != "other" and (inner["op"] not in BITS or made == kinds[0])
     if kind == "Cast":
         to = _dtype(node, frame, "cast")
-        return inner["options"] == "NonStrict" and _cast(dtypes[0], to)
+        return inner["options"] == "NonStrict" and is_total_cast(dtypes[0], to)
     if kind == "Ternary":
         filled = _filled(node, inner["truthy"], inner["falsy"], frame)
         return kinds[0] == "boolean" and _same(kinds[1:]) and filled
@@ -202,7 +202,8 @@ def _binary(op: str, dtypes: list[pl.DataType], kinds: list[str]) -> bool:
     return op in BITS and kinds in (["integer", "integer"], ["boolean", "boolean"])
 
 
-def _cast(given: pl.DataType, to: pl.DataType) -> bool:
+def is_total_cast(given: pl.DataType, to: pl.DataType) -> bool:
+    """Whether a cast that is not strict gives every value of a data type a value of another, or null."""
     kind = kind_of_type(given)
     if kind == "datetime" and to == pl.String:  # in coarser units there are instants that no calendar has
         return _in_calendar(given)

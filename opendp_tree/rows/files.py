@@ -1,12 +1,14 @@
-"""Frames from files: Parquet and CSV."""
+"""Frames from files: Parquet, Arrow IPC and CSV."""
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+from polars import selectors
 
 __all__ = [
     "FORMATS",
@@ -15,12 +17,20 @@ __all__ = [
     "read_all",
     "read_paths",
     "scan_file",
+    "scan_files",
     "with_times",
 ]
 
 FRAME_ERRORS = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
 """What reading can raise. The messages may hold data."""
-FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv"}
+FORMATS = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".csv": "csv",
+    ".arrow": "ipc",
+    ".feather": "ipc",
+    ".ipc": "ipc",
+}
 """The format to read that a file's ending stands for."""
 
 
@@ -40,7 +50,46 @@ def scan_file(path: str | Path, *, file_format: str) -> pl.LazyFrame:
     """
     if file_format == "parquet":
         return pl.scan_parquet(path, glob=False)
+    if file_format == "ipc":
+        return pl.scan_ipc(path, glob=False, hive_partitioning=False)
     return pl.scan_csv(path, infer_schema=False, truncate_ragged_lines=True, encoding="utf8-lossy", glob=False)
+
+
+def scan_files(pattern: str | Path) -> pl.LazyFrame:
+    """One file, or all whose names match a pattern, as a lazy frame; their formats are those of their endings.
+
+    A name that exists is a name, whatever stars it holds. Files must have the same columns, of the same data types;
+    the order of columns is the first file's. Reads what files say of their columns, and no row.
+    """
+    names = [str(pattern)] if Path(pattern).exists() else sorted(glob.glob(str(pattern), recursive=True))
+    if not names:
+        raise FileNotFoundError(f"there is no file {str(pattern)!r}. Hint: check the path; '*' stands for any letters")
+    frames = [_scan_known(name) for name in names]
+    first = frames[0].collect_schema()
+    for name, frame in zip(names[1:], frames[1:], strict=True):
+        if dict(frame.collect_schema()) != dict(first):
+            raise ValueError(
+                f"{name!r} must have the columns and data types of {names[0]!r}. "
+                "Hint: read the files one by one and bring them to one schema"
+            )
+    return pl.concat([frame.select(selectors.by_name(*first)) for frame in frames]) if frames[1:] else frames[0]
+
+
+def _scan_known(name: str) -> pl.LazyFrame:
+    """A file whose ending says its format, and whose columns can be read."""
+    if Path(name).is_dir():
+        raise IsADirectoryError(f"{name!r} must be a file. Hint: {str(Path(name) / '*.parquet')!r}")
+    form = file_format(name)
+    if form is None:
+        raise ValueError(f"{name!r} must end in one of {' '.join(FORMATS)}. Hint: rename it, or pass a Polars scan")
+    try:
+        frame = scan_file(name, file_format=form)
+        frame.collect_schema()
+    except FRAME_ERRORS:
+        frame = None
+    if frame is None:  # not within `except`: what Polars says may hold data
+        raise ValueError(f"{name!r} cannot be read as {form}. Hint: is it empty, damaged, or of another format?")
+    return frame
 
 
 def read_all(frame: pl.LazyFrame) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -47,26 +46,36 @@ class FrameColumns:
     def read(self, data: Any) -> pl.LazyFrame:
         """The frame, lazy, once it is sure to be a member."""
         if not self.holds(data):
-            raise TypeError("the data must be a Polars frame with the columns and data types of input_domain")
+            raise TypeError(
+                "the data must be a Polars frame with the columns and data types of input_domain. "
+                "Hint: read_source makes one of other frames"
+            )
         from opendp_tree.rows.groups import narrowed
 
         return narrowed(data, [name for name, _ in self.types])
 
 
-def frame_domain(columns: Mapping[str, Any] | pl.LazyFrame | pl.DataFrame) -> Domain:
+def frame_domain(columns: Any) -> Domain:
     """The domain of Polars frames, lazy or not, that have at least these columns; OpenDP passes them by reference.
 
     Through OpenDP's own `lazyframe_domain` a frame in memory is copied at every crossing. Here it is not, but OpenDP's
-    stable Polars steps are not available: `make_leaf_counts` is what follows. `columns` gives each column's data type,
-    or is a frame whose schema is taken. The schema is public.
+    stable Polars steps are not available: `make_leaf_counts` is what follows. The schema is public.
 
+    Parameters
+    ----------
+    columns
+        Each column's data type, or a frame of any library, whose schema is taken.
+
+    Examples
+    --------
     >>> import polars as pl
     >>> frame_domain({"city": pl.String}).member(pl.DataFrame({"city": ["ghent"], "age": [3]}))
     True
     """
     from opendp_tree.rows.groups import read_schema
+    from opendp_tree.rows.sources import schema_source
 
-    types = tuple(read_schema(columns).items())
+    types = tuple(read_schema(schema_source(columns)).items())
     described = FrameColumns(types)
     # OpenDP compares such domains by this text alone; a data type's text names all of its parts.
     text = ", ".join(f"{name!r}: {dtype!r}" for name, dtype in sorted(types, key=lambda column: column[0]))

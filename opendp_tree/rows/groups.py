@@ -81,7 +81,7 @@ def read_frame(data: Any, kinds: Mapping[str, str]) -> pl.LazyFrame:
     """The frame, once its columns are sure to hold what was declared. Looks at the schema alone."""
     schema = schema_of(data)
     if schema is None:
-        raise TypeError("the data must be a Polars LazyFrame or DataFrame")
+        raise TypeError("the data must be a Polars LazyFrame or DataFrame. Hint: read_source makes one of other frames")
     for name, kind in kinds.items():
         found = kind_of(schema[name]) if name in schema else "no such column"
         if found != kind:

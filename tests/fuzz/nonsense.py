@@ -197,6 +197,7 @@ def sensible(name, random):
         "ladder": [value for value in made() if isinstance(value, ot.Ladder)],
         "plan": [value for value in made() if isinstance(value, ot.Plan)],
         "rho": (0.1, 1.0),
+        "schema": (None, {"a": pl.String}, {"a": int, "b": pl.Date}),
         "nodes": ("public", "open", 10),
         "noise": ("laplace", "gaussian"),
         "total": ({"epsilon": 1}, {"epsilon": "1", "delta": "1e-6"}, {"rho": 1}),

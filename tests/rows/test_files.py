@@ -5,9 +5,17 @@ import polars as pl
 import pytest
 
 from opendp_tree.releases.writing import frame_bytes, spreadsheet_safe
-from opendp_tree.rows.files import file_format, read_all, scan_file, with_times
+from opendp_tree.rows.files import file_format, read_all, scan_file, scan_files, with_times
 
 FRAME = pl.DataFrame({"a": ["x", None, "ä"], "b": ["1", "2", ""]})
+
+
+def test_ipc_keeps_types_and_rows(tmp_path):
+    frame = FRAME.with_columns(n=pl.Series([1, None, 3]))
+    for ending in (".arrow", ".feather", ".ipc"):
+        frame.write_ipc(tmp_path / f"a{ending}")
+        assert file_format(tmp_path / f"a{ending}") == "ipc"
+        assert scan_file(tmp_path / f"a{ending}", file_format="ipc").collect().equals(frame)
 
 
 @pytest.mark.parametrize("form", ["parquet", "csv"])
@@ -25,6 +33,31 @@ def test_names_with_stars_are_names(tmp_path, form):
         (tmp_path / name).write_bytes(frame_bytes(FRAME.with_columns(a=pl.lit(name)), file_format=form))
     for name in ("a*", "[a]", "a?"):
         assert scan_file(tmp_path / name, file_format=form).collect()["a"].to_list() == [name] * FRAME.height
+
+
+def test_a_pattern_is_all_files_in_the_order_of_their_names_and_a_name_is_one(tmp_path):
+    for name in ("b.parquet", "a.parquet", "[ab].parquet"):
+        FRAME.with_columns(a=pl.lit(name)).write_parquet(tmp_path / name)
+    (tmp_path / "deep").mkdir()
+    FRAME.with_columns(a=pl.lit("deep")).write_ipc(tmp_path / "deep" / "c.arrow")
+
+    def names(pattern):
+        return scan_files(tmp_path / pattern).collect()["a"].unique(maintain_order=True).to_list()
+
+    assert names("?.parquet") == ["a.parquet", "b.parquet"]
+    assert names("[ab].parquet") == ["[ab].parquet"]
+    assert names("**/?.[ap]*") == ["a.parquet", "b.parquet", "deep"]
+
+
+def test_files_of_one_pattern_have_one_schema(tmp_path):
+    for place, header in enumerate(["a,b", "b,a", "a,c"]):
+        (tmp_path / f"{place}.csv").write_text(f"{header}\n1,2\n")
+    assert scan_files(tmp_path / "[01].csv").collect().rows() == [("1", "2"), ("2", "1")]
+    with pytest.raises(
+        ValueError, match=r"2\.csv' must have the columns and data types of '.*0\.csv'\. Hint: "
+    ) as caught:
+        scan_files(tmp_path / "*.csv")
+    assert "'c'" not in str(caught.value)  # without a heading, it would be of the first row
 
 
 def test_no_row_of_a_text_file_is_an_error_for_its_type_or_length(tmp_path):

@@ -1,0 +1,204 @@
+"""Columns as the data types that their user declared: by casts and readings that give every value, or null."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from typing import Any, TypeVar
+
+import numpy as np
+import polars as pl
+
+from opendp_tree._arguments import is_text
+from opendp_tree.rows.allowed import is_total_cast, kind_of_type
+
+__all__ = ["as_declared", "read_declared", "value_column"]
+
+Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_MICROSECOND = timedelta(microseconds=1)
+_TEXTS = ("string", "categorical", "enum")
+_HINT = "texts, integers, floats, truth values, dates, datetimes and times can be declared"
+
+
+def read_declared(schema: Any) -> pl.Schema:
+    """The data types that `schema` declares; none if it is None."""
+    if schema is None:
+        return pl.Schema()
+    if not isinstance(schema, Mapping) or not all(isinstance(name, str) for name in schema):
+        raise TypeError(f"schema ({type(schema).__name__}) must map columns to data types. Hint: {{'city': pl.String}}")
+    try:
+        found = pl.DataFrame(schema=dict(schema)).schema
+    except Exception:
+        found = None
+    if found is None or not all(isinstance(dtype, pl.DataType) for dtype in found.values()):
+        raise TypeError("schema must give Polars or Python data types. Hint: {'city': pl.String, 'age': int}")
+    return found
+
+
+def as_declared(frame: Frame, schema: pl.Schema) -> Frame:
+    """The frame with these columns as declared. What a declared type cannot hold is null; nothing fails by a value."""
+    found = frame.collect_schema()
+    casts = []
+    for name, wanted in schema.items():
+        if name not in found:
+            raise ValueError(f"schema: there is no column {name!r} in the data. Hint: check the name")
+        if found[name] != wanted:
+            cast = _cast(pl.col(name), found[name], wanted)
+            if cast is None:
+                raise TypeError(
+                    f"schema: column {name!r} holds {found[name]}, which must not be declared as {wanted}. "
+                    f"Hint: {_HINT}; text has no time zone"
+                )
+            casts.append(cast.alias(name))
+    return frame.with_columns(casts) if casts else frame
+
+
+def _cast(column: pl.Expr, given: pl.DataType, wanted: pl.DataType) -> pl.Expr | None:
+    """One column as another data type; None where that could fail for some value, or would be a guess."""
+    kind, to = kind_of_type(given), kind_of_type(wanted)
+    if kind in _TEXTS:
+        return _read_texts(column if kind == "string" else column.cast(pl.String, strict=False), wanted)
+    if to == "categorical" and is_total_cast(given, pl.String()):
+        return column.cast(pl.String, strict=False).cast(wanted, strict=False)
+    return column.cast(wanted, strict=False) if is_total_cast(given, wanted) else None
+
+
+def _read_texts(text: pl.Expr, wanted: pl.DataType) -> pl.Expr | None:
+    """Texts as values. Formats are given: Polars would otherwise find them in the rows."""
+    to = kind_of_type(wanted)
+    if to in ("string", "categorical", "enum", "integer", "float"):
+        return text.cast(wanted, strict=False)
+    if to == "boolean":
+        small = text.str.to_lowercase()
+        return pl.when(small == "true").then(True).when(small == "false").then(False)
+    if to == "date":
+        return text.str.slice(0, 10).str.to_date("%Y-%m-%d", strict=False)
+    if to == "time":
+        return text.str.slice(0, 8).str.to_time("%H:%M:%S", strict=False)
+    if isinstance(wanted, pl.Datetime) and wanted.time_zone is None:
+        head = text.str.slice(0, 19).str.replace("T", " ", literal=True)
+        length = head.str.len_chars()
+        whole = pl.when(length == 10).then(head + " 00:00:00").when(length == 16).then(head + ":00").otherwise(head)
+        return whole.str.to_datetime("%Y-%m-%d %H:%M:%S", time_unit="us", strict=False).cast(wanted, strict=False)
+    return None
+
+
+def value_column(name: str, values: Sequence[Any], dtype: pl.DataType) -> pl.Series:
+    """Python values as a column of a declared type, each by itself: what the type cannot hold is null.
+
+    Texts in a column that is no text are read as those of a CSV file are.
+    """
+    kind = kind_of_type(dtype)
+    read = _whole_reader(dtype) if dtype.is_integer() else _READERS.get(kind)
+    if read is None:
+        raise TypeError(f"schema: column {name!r} must not be declared as {dtype}. Hint: {_HINT}")
+    base = {"date": pl.Date(), "time": pl.Int64(), "datetime": pl.Int64()}.get(kind, dtype)
+    if kind in _TEXTS:
+        return pl.Series(name, _each(read, values), dtype=pl.String).cast(dtype, strict=False)
+    column = pl.Series(name, _each(read, values), dtype=base)
+    if kind == "datetime":
+        column = column.cast(pl.Datetime("us"))
+    column = column.cast(dtype, strict=False)
+    texts = _each(_only_text, values)
+    meaning = _read_texts(pl.col("text"), dtype)
+    if meaning is None or not any(text is not None for text in texts):
+        return column
+    both = pl.DataFrame([column.alias("value"), pl.Series("text", texts, dtype=pl.String)])
+    return both.select(pl.coalesce("value", meaning).alias(name)).to_series()
+
+
+def _each(read: Callable[[Any], Any], values: Sequence[Any]) -> list[Any]:
+    """What is read of each value; None where that raises, so that no value decides for the others."""
+
+    def one(value: Any) -> Any:
+        try:
+            return read(value)
+        except Exception:
+            return None
+
+    return [None if value is None else one(value) for value in values]
+
+
+def _is_there(value: Any) -> bool:
+    """Whether a value is neither NaN nor NaT, by which Python and pandas say that one is missing."""
+    return bool(value == value)  # noqa: PLR0124 - that is how they differ from values
+
+
+def _only_text(value: Any) -> str | None:
+    return _text(value) if isinstance(value, str) else None
+
+
+def _text(value: Any) -> str | None:
+    """A value as Polars writes it; what was never text, a number or a day is null."""
+    if isinstance(value, str):
+        return str(value) if is_text(value) else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, (bool, np.bool_)):
+        return str(bool(value)).lower()
+    if isinstance(value, (int, np.integer)):
+        return str(int(value))
+    if isinstance(value, (float, np.floating)):
+        return None if np.isnan(value) else str(float(value))
+    return str(value.isoformat()) if isinstance(value, (date, time)) and _is_there(value) else None
+
+
+def _whole_reader(dtype: pl.DataType) -> Callable[[Any], int | None]:
+    bits, signed = int(str(dtype).lstrip("UInt")), dtype.is_signed_integer()
+    low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
+
+    def whole(value: Any) -> int | None:
+        if not isinstance(value, (int, float, Decimal, np.integer, np.floating, np.bool_)):
+            return None
+        number = int(value)
+        return number if low <= number <= high else None
+
+    return whole
+
+
+def _float(value: Any) -> float | None:
+    number = float(value) if isinstance(value, (int, float, Decimal, np.integer, np.floating, np.bool_)) else None
+    return number if _is_there(number) else None
+
+
+def _truth(value: Any) -> bool | None:
+    return (
+        bool(value) if isinstance(value, (int, float, np.integer, np.floating, np.bool_)) and _is_there(value) else None
+    )
+
+
+def _instant(value: Any) -> datetime | date | None:
+    if isinstance(value, np.datetime64):
+        value = value.astype("datetime64[us]").item()
+    return value if isinstance(value, date) and _is_there(value) else None
+
+
+def _day(value: Any) -> date | None:
+    found = _instant(value)
+    return date(found.year, found.month, found.day) if found is not None else None
+
+
+def _ticks(value: Any) -> int | None:
+    """Microseconds since 1970; a time without a zone is in UTC, as it is in Polars' casts."""
+    found = _instant(value)
+    if found is None:
+        return None
+    moment = found if isinstance(found, datetime) else datetime(found.year, found.month, found.day)
+    aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=timezone.utc)
+    return int((aware - _EPOCH) // _MICROSECOND)
+
+
+def _clock(value: Any) -> int | None:
+    if not isinstance(value, time):
+        return None
+    return ((value.hour * 60 + value.minute) * 60 + value.second) * 10**9 + value.microsecond * 1000
+
+
+_READERS: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(_TEXTS, _text),
+    "float": _float,
+    "boolean": _truth,
+    "date": _day,
+    "datetime": _ticks,
+    "time": _clock,
+}

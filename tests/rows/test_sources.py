@@ -1,0 +1,241 @@
+"""Every kind of source gives the leaf counts of the Polars frame with the same rows; so do neighbours."""
+
+import gc
+from datetime import date
+
+import duckdb
+import narwhals as nw
+import numpy as np
+import opendp.prelude as dp
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from opendp_tree import frame_context, frame_domain, make_leaf_counts, read_source, release_tree
+from tests.frame_truth import as_paths
+
+ROWS = [
+    {"city": "ghent", "age": 41, "day": date(2024, 2, 29)},
+    {"city": "ghent", "age": 7, "day": date(2024, 3, 1)},
+    {"city": "ä / 🙂", "age": None, "day": None},
+    {"city": None, "age": -(2**63), "day": date(1, 1, 1)},
+    {"city": "", "age": 2**63 - 1, "day": date(9999, 12, 31)},
+    {"city": "ghent", "age": 41, "day": date(2024, 2, 29)},
+]
+SCHEMA = {"city": pl.String, "age": pl.Int64, "day": pl.Date}
+
+
+class OnlyArrow:
+    """Any library's frame, as far as Arrow's protocol tells."""
+
+    def __init__(self, frame):
+        self.frame = frame
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self.frame.to_arrow().__arrow_c_stream__(requested_schema)
+
+
+class OnlyInterchange:
+    """A library that Arrow's protocol has not come to."""
+
+    def __init__(self, frame):
+        self.frame = frame
+
+    def __dataframe__(self, nan_as_null=False, allow_copy=True):
+        return self.frame.drop("day").__dataframe__(nan_as_null, allow_copy)
+
+
+def relation(frame):
+    table = frame.to_arrow()
+    return duckdb.from_arrow(table)
+
+
+def pandas_frame(frame):
+    table = frame.to_arrow()
+    return table.to_pandas(types_mapper=pd.ArrowDtype).set_index(pd.Index(range(7, 7 + len(table)), name="city"))
+
+
+def objects(frame):
+    return pd.DataFrame({name: pd.Series(frame[name].to_list(), dtype=object) for name in frame.columns})
+
+
+def csv_file(frame, folder):
+    # Polars tells a missing text from an empty one by quotes alone, which is CSV's own limit.
+    frame.write_csv(folder / "a.csv", quote_style="non_numeric", null_value="")
+    return folder / "a.csv"
+
+
+def parts(frame, folder):
+    frame[:2].write_parquet(folder / "part0.parquet")
+    frame[2:].write_parquet(folder / "part1.parquet")
+    return str(folder / "part*.parquet")
+
+
+def ipc_file(frame, folder):
+    frame.write_ipc(folder / "a.arrow")
+    return str(folder / "a.arrow")
+
+
+SOURCES = {
+    "polars": lambda frame, folder: frame,
+    "lazy": lambda frame, folder: frame.lazy(),
+    "pandas": lambda frame, folder: pandas_frame(frame),
+    "pandas objects": lambda frame, folder: objects(frame),
+    "table": lambda frame, folder: frame.to_arrow(),
+    "reader": lambda frame, folder: frame.to_arrow().to_reader(max_chunksize=2),
+    "batch": lambda frame, folder: frame.to_arrow().combine_chunks().to_batches()[0],
+    "duckdb": lambda frame, folder: relation(frame),
+    "arrow": lambda frame, folder: OnlyArrow(frame),
+    "narwhals": lambda frame, folder: nw.from_native(pandas_frame(frame)),
+    "narwhals lazy": lambda frame, folder: nw.from_native(relation(frame)),
+    "rows": lambda frame, folder: frame.to_dicts(),
+    "interchange": lambda frame, folder: OnlyInterchange(frame),
+    "parquet": parts,
+    "ipc": ipc_file,
+}
+
+
+def leaf_counts(frame, by):
+    counts = make_leaf_counts(frame_domain(frame), dp.symmetric_distance(), by=by)(frame)
+    return as_paths(counts)
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+@pytest.mark.parametrize("left_out", [None, 0, 2, 5])
+def test_every_source_has_the_counts_of_the_frame_and_so_do_its_neighbours(kind, left_out, tmp_path):
+    rows = [row for place, row in enumerate(ROWS) if place != left_out]
+    frame = pl.DataFrame(rows, schema=SCHEMA)
+    schema = SCHEMA if kind in ("rows", "pandas objects") else None
+    read = read_source(SOURCES[kind](frame, tmp_path), schema=schema)
+    found = read.lazy().collect_schema()
+    for name in found:
+        assert found[name] == SCHEMA[name]
+        assert leaf_counts(read, name) == leaf_counts(frame, name)
+    assert set(found) == set(SCHEMA) - ({"day"} if kind == "interchange" else set())
+
+
+@pytest.mark.parametrize("left_out", [None, 0, 2, 5])
+def test_text_files_hold_texts_unless_declared(tmp_path, left_out):
+    frame = pl.DataFrame([row for place, row in enumerate(ROWS) if place != left_out], schema=SCHEMA)
+    path = csv_file(frame, tmp_path)
+    assert set(read_source(path).collect_schema().values()) == {pl.String}
+    read = read_source(path, schema={"age": int, "day": pl.Date})
+    assert dict(read.collect_schema()) == SCHEMA
+    for name in ("age", "day"):
+        assert leaf_counts(read, name) == leaf_counts(frame, name)
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_one_door_for_releases_and_contexts(kind, tmp_path):
+    frame = pl.DataFrame({"city": ["ghent"] * 900, "age": [1] * 900, "day": [None] * 900}, schema=SCHEMA)
+    schema = SCHEMA if kind in ("rows", "pandas objects") else None
+    release = release_tree(SOURCES[kind](frame, tmp_path), by="city", epsilon=1.0, delta=1e-6, schema=schema)
+    assert abs(release.estimates[0] - 900) < 60
+    context = frame_context(
+        SOURCES[kind](frame, tmp_path),
+        privacy_unit=dp.unit_of(contributions=1),
+        privacy_loss=dp.loss_of(epsilon=1.0, delta=1e-6),
+        split_evenly_over=2,
+        schema=schema,
+    )
+    for _ in range(2):
+        again = context.query().tree_counts(by="city").release()
+        assert abs(again.estimates[0] - 900) < 120
+
+
+def address(column):
+    return column._get_buffer_info()[0]
+
+
+def test_numbers_are_not_copied_where_arrow_allows():
+    numbers = np.arange(100_000)
+    table = pa.table({"n": numbers})
+    assert table["n"].chunk(0).buffers()[1].address == numbers.ctypes.data
+    frame = pl.DataFrame({"n": numbers})
+    sources = {
+        "table": (table, numbers.ctypes.data),
+        "reader": (table.to_reader(), numbers.ctypes.data),
+        "polars": (frame, address(frame["n"])),
+    }
+    for data, place in sources.values():
+        assert address(read_source(data)["n"]) == place
+    pandas = pd.DataFrame({"n": numbers, "m": numbers, "x": numbers + 0.5, "city": "ghent"})
+    for frame in (pandas, pandas.set_axis(pd.Index(range(100_000, 0, -1)))):
+        for name in ("n", "m", "x"):
+            assert address(read_source(frame)[name]) == frame[name].to_numpy().ctypes.data
+
+
+def test_what_was_read_outlives_its_source():
+    table = pa.table({"n": np.arange(100_000)})
+    read = read_source(table)
+    del table
+    gc.collect()
+    assert read["n"].sum() == 4_999_950_000
+
+
+def test_a_stream_is_read_once_and_says_so():
+    stream = pa.table({"city": ["ghent"] * 9}).to_reader()
+    with pytest.raises(TypeError, match=r"columns \(a stream\) must not be read for its schema alone. Hint: .*read_so"):
+        frame_domain(stream)
+    assert read_source(stream).height == 9
+    with pytest.raises(ValueError, match=r"a stream that was read already\. Hint: frame = read_source"):
+        read_source(stream)
+
+
+def test_frames_of_other_libraries_have_domains():
+    frame = pl.DataFrame({"city": ["ghent"], "age": [1]})
+    for data in (frame.to_arrow(), frame.to_pandas(), relation(frame), nw.from_native(frame)):
+        assert frame_domain(data) == frame_domain(frame)
+    measured = make_leaf_counts(frame_domain(frame), dp.symmetric_distance(), by="city")
+    with pytest.raises(Exception, match="read_source makes one of other frames"):
+        measured(frame.to_pandas())
+
+
+@pytest.mark.parametrize("data", [None, 7, object(), b"a", (row for row in ROWS), {"city": ["ghent"]}, {1}])
+def test_what_is_no_source_is_refused_by_its_type(data):
+    with pytest.raises(TypeError, match=rf"the data \({type(data).__name__}\) must be a frame, a list of rows, or a"):
+        read_source(data)
+
+
+@pytest.mark.parametrize("data", [pl.Series("a", [1]), pd.Series([1], name="a")])
+def test_a_single_column_is_no_frame(data):
+    with pytest.raises(TypeError, match=r"Hint: series\.to_frame"):
+        read_source(data)
+
+
+def test_files_that_do_not_fit_are_named_before_a_row_is_read(tmp_path):
+    pl.DataFrame({"a": [1], "b": ["x"]}).write_parquet(tmp_path / "1.parquet")
+    pl.DataFrame({"b": ["y"], "a": [2]}).write_parquet(tmp_path / "2.parquet")
+    assert read_source(tmp_path / "*.parquet").collect().rows() == [(1, "x"), (2, "y")]
+    pl.DataFrame({"a": [1.5], "b": ["x"]}).write_parquet(tmp_path / "3.parquet")
+    with pytest.raises(ValueError, match=r"3.parquet' must have the columns and data types of '.*1.parquet'. Hint: "):
+        read_source(str(tmp_path / "*.parquet"))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "error", "message"),
+    [
+        ("*.csv", None, FileNotFoundError, r"there is no file '.*\*.csv'. Hint: "),
+        ("a.csv", None, FileNotFoundError, r"there is no file '.*a.csv'. Hint: "),
+        ("a.csv", b"", ValueError, "cannot be read as csv. Hint: is it empty"),
+        ("a.parquet", b"secret", ValueError, "cannot be read as parquet. Hint: is it empty"),
+        ("a.arrow", b"secret", ValueError, "cannot be read as ipc. Hint: is it empty"),
+        ("a.xlsx", b"secret", ValueError, r"a.xlsx' must end in one of \.parquet .*\. Hint: "),
+        ("", b"", IsADirectoryError, r"must be a file. Hint: '.*\*.parquet'"),
+    ],
+)
+def test_files_that_cannot_be_read_are_named_and_not_quoted(tmp_path, name, content, error, message):
+    if content is not None and name:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(error, match=message) as caught:
+        read_source(tmp_path / name)
+    assert "secret" not in str(caught.value)
+    assert caught.value.__context__ is None
+
+
+def test_what_other_libraries_say_of_rows_is_withheld():
+    query = duckdb.sql("select cast(x as integer) as a from (values ('1'), ('secret')) as t(x)")
+    with pytest.raises(RuntimeError, match="details are withheld") as caught:
+        read_source(query)
+    assert caught.value.__context__ is None
