@@ -65,6 +65,7 @@ from opendp_tree.releases.release import PrivacyStatement, TreeRelease
 from opendp_tree.rows.frame_domain import frame_domain
 from opendp_tree.rows.key import Key
 from opendp_tree.rows.leaf_counts import make_leaf_counts, then_leaf_counts
+from opendp_tree.rows.unit import Unit
 from opendp_tree.theorems.classification import Round
 from opendp_tree.theorems.reduction import Ladder
 from opendp_tree.trees.domains import leaf_domain, node_domain
@@ -101,6 +102,7 @@ __all__ = [
     "Tree",
     "TreeNoise",
     "TreeRelease",
+    "Unit",
     "accuracy",
     "best_partition",
     "choose_level_weights",

@@ -6,7 +6,9 @@ from opendp.context import constructors
 
 import opendp_tree as ot
 from opendp_tree import (
+    Key,
     Tree,
+    Unit,
     frame_context,
     frame_domain,
     leaf_domain,
@@ -101,7 +103,7 @@ def test_a_budget_is_split_and_kept_on_both_roads():
 def test_identifiers_are_bounded_here_or_by_opendp():
     for context in contexts(PERSON, PAIR, split_evenly_over=2):
         sure = {"by": "country", "confidence": 1 - 1e-9}
-        ours = tree_counts(context.query(), rows_per_unit=2, **sure).release()
+        ours = tree_counts(context.query(), unit=Unit("user", rows=2), **sure).release()
         theirs = tree_counts(context.query().truncate_per_group(2), **sure).release()
         for release in (ours, theirs):
             assert release.statement.d_in == 2
@@ -111,9 +113,9 @@ def test_identifiers_are_bounded_here_or_by_opendp():
 
 def test_an_unbounded_identifier_is_refused_and_costs_nothing():
     for context in contexts(PERSON, PAIR, split_evenly_over=1):
-        with pytest.raises(Exception, match=r"rows_per_unit|not recognized"):
+        with pytest.raises(Exception, match=r"Hint: unit=Unit\('user'|not recognized"):
             tree_counts(context.query(), by="country")
-        assert tree_counts(context.query(), by="country", rows_per_unit=1).release() is not None
+        assert tree_counts(context.query(), by="country", unit=Unit("user", rows=1)).release() is not None
 
 
 def test_filters_and_other_measures_work():
@@ -122,11 +124,11 @@ def test_filters_and_other_measures_work():
         assert release.statement.loss["epsilon"] <= 0.3
     tree = Tree.from_paths([("be",), ("lu",)])
     for context in contexts(ROW, dp.loss_of(rho=0.1), split_evenly_over=1):
-        release = tree_counts(context.query(), by="country", tree=tree).release()
+        release = tree_counts(context.query(), by=Key.columns("country", tree=tree)).release()
         assert set(release.statement.loss) == {"rho"}
         assert release.estimates.size == 3
     for context in contexts(ROW, dp.loss_of(epsilon=1.0), split_evenly_over=1):
-        spent = tree_counts(context.query(), by="country", tree=tree).release().statement.loss["epsilon"]
+        spent = tree_counts(context.query(), by=Key.columns("country", tree=tree)).release().statement.loss["epsilon"]
         assert 1 - 1e-9 < spent <= 1
 
 

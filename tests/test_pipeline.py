@@ -2,8 +2,7 @@ import opendp.prelude as dp
 import polars as pl
 import pytest
 
-from opendp_tree import Auto, Key, Tree, plan, release_tree
-from opendp_tree.pipeline import unit_words
+from opendp_tree import Auto, Key, Tree, Unit, plan, release_tree
 
 VISITS = pl.DataFrame(
     {
@@ -33,7 +32,7 @@ def test_lazy_frames_and_frames_on_disk_are_alike(tmp_path):
 
 
 def test_a_unit_is_protected_with_all_its_rows():
-    release = release_tree(VISITS, by=["country", "city"], epsilon=1.0, delta=1e-6, unit="user", rows_per_unit=3)
+    release = release_tree(VISITS, by=["country", "city"], epsilon=1.0, delta=1e-6, unit=Unit("user", rows=3))
     assert release.statement.unit == "one value of 'user', with at most 3 rows"
     assert release.statement.d_in == 3
     best = plan(Key.of(["country", "city"]).open_tree(), epsilon=1.0, delta=1e-6, d_in=3).best
@@ -44,7 +43,7 @@ def test_a_unit_is_protected_with_all_its_rows():
 def test_a_public_tree_is_counted_without_delta():
     tree = Tree.from_paths([("be", "ghent"), ("be", "liege"), ("lu", "lux"), ("fr", "metz")], names=["country", "city"])
     method = Auto(nonnegative=True, integers=True)
-    release = release_tree(VISITS, by=["country", "city"], tree=tree, epsilon=1.0, method=method)
+    release = release_tree(VISITS, by=Key.columns("country", "city", tree=tree), epsilon=1.0, method=method)
     assert release.estimates.size == tree.node_count
     assert release.statement.loss == {"epsilon": pytest.approx(1.0)}
     assert abs(release.estimates[0] - 1300) < 60
@@ -54,8 +53,8 @@ def test_a_public_tree_is_counted_without_delta():
     ("options", "named"),
     [
         ({"by": "planet"}, "planet"),
-        ({"by": "country", "unit": "user"}, "rows_per_unit"),
-        ({"by": "country", "unit": "nobody", "rows_per_unit": 1}, "identifier"),
+        ({"by": "country", "unit": "user"}, r"Hint: Unit\('user', rows=5\)"),
+        ({"by": "country", "unit": Unit("nobody", rows=1)}, "identifier"),
         ({"by": "country", "epsilon": -1.0}, "epsilon"),
         ({"by": "country", "delta": 0.0}, "nothing is possible"),
         ({"by": "country", "method": "magic"}, "method"),
@@ -74,11 +73,6 @@ def test_arguments_are_checked_before_a_row_is_read(options, named):
 def test_what_is_no_frame_is_refused():
     with pytest.raises(TypeError, match="columns"):
         release_tree([1, 2], by="country", epsilon=1.0, delta=1e-6)
-
-
-def test_words_for_units():
-    assert unit_words(None, 2) == "2 rows"
-    assert unit_words("user", 1) == "one value of 'user', with at most 1 row"
 
 
 def test_contrib_is_asked_for():

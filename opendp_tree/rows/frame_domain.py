@@ -29,8 +29,8 @@ class FrameColumns:
         """Whether a value is a frame with these columns. Looks at the schema alone."""
         from opendp_tree.rows.groups import schema_of
 
-        found = schema_of(value)
-        return found is not None and all(name in found and found[name] == dtype for name, dtype in self.types)
+        schema = schema_of(value)
+        return schema is not None and all(name in schema and schema[name] == dtype for name, dtype in self.types)
 
     def empty(self) -> pl.LazyFrame:
         """A frame without rows."""
@@ -57,12 +57,19 @@ def frame_domain(columns: Mapping[str, Any] | pl.LazyFrame | pl.DataFrame) -> Do
     """The domain of Polars frames, lazy or not, that have at least these columns; OpenDP passes them by reference.
 
     Through OpenDP's own `lazyframe_domain` a frame in memory is copied at every crossing. Here it is not, but OpenDP's
-    stable Polars steps are not available: `make_leaf_counts` is what follows. `columns` gives each column's data type,
-    or is a frame whose schema is taken. The schema is public.
+    stable Polars steps are not available: `make_leaf_counts` is what follows. The schema is public.
 
+    Parameters
+    ----------
+    columns
+        Each column's data type, or a frame whose schema is taken.
+
+    Examples
+    --------
     >>> import polars as pl
     >>> frame_domain({"city": pl.String}).member(pl.DataFrame({"city": ["ghent"], "age": [3]}))
     True
+
     """
     from opendp_tree.rows.groups import read_schema
 

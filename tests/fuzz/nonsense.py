@@ -181,7 +181,7 @@ def sensible(name, random):
         **dict.fromkeys(("epsilon", "scale", "error", "query_scale"), (0.5, 1.0, 2.0)),
         **dict.fromkeys(("delta", "eta", "alpha"), (1e-6, 0.01, 0.1)),
         **dict.fromkeys(("confidence",), (0.9, 0.95)),
-        **dict.fromkeys(("d_in", "rows_per_unit", "leaves_per_unit", "cutoff", "branching", "stride"), (1, 2, 3)),
+        **dict.fromkeys(("d_in", "cutoff", "branching", "stride"), (1, 2, 3)),
         **dict.fromkeys(("depth", "level", "levels", "depths", "width"), (2, 3, 4, [1, 2])),
         **dict.fromkeys(("radius", "threshold", "margin", "mass", "mass_bound"), (10, 20, 50)),
         **dict.fromkeys(("column", "unit", "dataset"), ("a", "b", "user")),

@@ -11,7 +11,7 @@ import opendp.prelude as dp
 import polars as pl
 
 import opendp_tree
-from opendp_tree import Tree, release_tree
+from opendp_tree import Key, Tree, release_tree
 
 ROWS = pl.DataFrame({"country": ["be"] * 900 + ["lu"] * 400, "city": ["ghent"] * 800 + ["liege"] * 500})
 TREE = Tree.from_paths([(country, city) for country in ("be", "lu") for city in ("ghent", "liege")])
@@ -38,8 +38,8 @@ def walk(action):
 
 def release(nodes):
     """One release, as a newcomer makes it: "open" or "public" nodes."""
-    known = {"tree": TREE} if nodes == "public" else {}
-    return release_tree(ROWS, by=["country", "city"], epsilon=1.0, delta=1e-6, **known)
+    key = Key.columns("country", "city", tree=TREE if nodes == "public" else None)
+    return release_tree(ROWS, by=key, epsilon=1.0, delta=1e-6)
 
 
 def main(nodes):
