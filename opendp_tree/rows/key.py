@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from opendp_tree._arguments import check_choice, check_type
+from opendp_tree._arguments import check_choice, check_integer, check_type
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.tree import Path, Tree
 
@@ -56,6 +56,13 @@ class Key:
     """The levels that are wanted; once checked, their numbers."""
 
     def __post_init__(self) -> None:
+        check_choice(self.kind, name="kind", choices=tuple(_TAKES))
+        for name, least in (("depth", 1), ("width", 0), ("stride", 1)):
+            check_integer(getattr(self, name), name=name, least=least)
+        for name in ("columns_used", "parts"):
+            given = getattr(self, name)
+            if not (isinstance(given, tuple) and all(isinstance(each, str) for each in given)):
+                raise TypeError(f"{name} must be a tuple of names. Hint: Key.columns('region', 'city')")
         if self.tree is not None:
             check_type(self.tree, Tree, name="tree", hint="Tree.from_paths(...), whose nodes are public")
             if self.tree.labels is None:
