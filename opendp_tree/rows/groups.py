@@ -8,7 +8,6 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 import polars as pl
-from polars import selectors
 
 from opendp_tree.rows.key import Key
 
@@ -51,9 +50,10 @@ def read_schema(columns: Any) -> pl.Schema:
 
 
 def narrowed(frame: Any, names: Sequence[str]) -> pl.LazyFrame:
-    """These columns alone. A selector takes names as they are, where Polars reads some as patterns."""
+    """These columns alone, by their places: Polars reads some names as patterns."""
     lazy: pl.LazyFrame = frame.lazy()
-    return lazy.select(selectors.by_name(*names))
+    places = {name: place for place, name in enumerate(frame.collect_schema())}
+    return lazy.select(pl.nth(places[name]) for name in names)
 
 
 def empty_frame(schema: Mapping[str, Any]) -> pl.LazyFrame:
