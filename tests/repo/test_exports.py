@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import pkgutil
+import re
 import subprocess
 import sys
 from functools import partial
@@ -33,6 +34,13 @@ def test_all_is_sorted_and_true():
 def test_the_root_is_what_a_person_can_hold():
     assert len(ot.__all__) <= 50
     assert dir(ot) == sorted([*ot.__all__, "__version__"])
+
+
+def test_the_reference_says_in_which_room_a_name_is():
+    lines = (ROOT / "docs" / "reference.md").read_text().splitlines()
+    for room in ot._ROOMS:
+        (line,) = [line for line in lines if line.startswith(f"| `opendp_tree.{room}` |")]
+        assert set(re.findall(r"`(\w+)`", line)) == set(getattr(ot, room).__all__) - set(ot.__all__)
 
 
 def test_no_public_name_hides_a_module_of_its_room():
