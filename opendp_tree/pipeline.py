@@ -12,7 +12,7 @@ from opendp.mod import Domain, Measurement, Metric, Transformation, assert_featu
 from opendp_tree._interrupts import interrupts_deferred
 from opendp_tree.planning.budget import Budget
 from opendp_tree.planning.methods import Auto, Method, read_method
-from opendp_tree.planning.tree_counts import planned_candidate
+from opendp_tree.planning.ranking import planned_candidate
 from opendp_tree.releases.release import TreeRelease
 from opendp_tree.rows.frame_domain import frame_domain
 from opendp_tree.rows.key import Key

@@ -6,12 +6,9 @@ from opendp.mod import Domain, Measurement, Metric, assert_features
 
 from opendp_tree._opendp import to_then
 from opendp_tree.planning.budget import Budget
-from opendp_tree.planning.candidate import Candidate
-from opendp_tree.planning.methods import Auto, Method, read_method
-from opendp_tree.planning.ranking import best_candidate, candidate_for, check_alpha
-from opendp_tree.planning.tree_facts import TreeFacts
+from opendp_tree.planning.methods import Method
+from opendp_tree.planning.ranking import planned_candidate
 from opendp_tree.trees.domains import tree_of_leaves
-from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.tree import Tree
 
 __all__ = ["make_tree_counts", "then_tree_counts"]
@@ -87,31 +84,3 @@ def make_tree_counts(
 
 
 then_tree_counts = to_then(make_tree_counts)
-
-
-def planned_candidate(tree: Tree | OpenTree, budget: Budget, *, alpha: float, method: Method | str) -> Candidate:
-    """The method's own candidate, or the best of all; one that is possible.
-
-    Parameters
-    ----------
-    tree
-        The tree that is counted in.
-    budget
-        What may be spent, and at which distance.
-    alpha
-        The share of a node's own count that an error may have and be forgiven.
-    method
-        How the release is made, or the name of that.
-
-    """
-    chosen = read_method(method)
-    facts = TreeFacts.of(tree, levels=chosen.levels if isinstance(chosen, Auto) else None)
-    share = check_alpha(alpha)
-    if isinstance(chosen, Auto):
-        candidate = best_candidate(chosen, facts, budget, share)
-    else:
-        candidate = candidate_for(chosen, facts, budget, share)
-    if not candidate.feasible:
-        what = "nothing is possible" if isinstance(chosen, Auto) else f"method ({chosen.name}) is not possible"
-        raise ValueError(f"{what}: {candidate.reason}. It needs {candidate.needs}. Hint: plan(...).describe()")
-    return candidate

@@ -26,7 +26,9 @@ def walk(action):
         name = frame.f_globals.get("__name__", "")
         # Bodies of modules and classes, which imports run, are not optimised.
         if event == "call" and name.startswith(package) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
-            found[name.removeprefix(package)].add(getattr(frame.f_code, "co_qualname", frame.f_code.co_name))
+            called = getattr(frame.f_code, "co_qualname", frame.f_code.co_name)
+            if called != "__create_fn__":  # what makes a dataclass when its module is imported
+                found[name.removeprefix(package)].add(called)
 
     sys.setprofile(note)
     try:
