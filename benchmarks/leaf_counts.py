@@ -10,7 +10,7 @@ import opendp.prelude as dp
 import polars as pl
 
 from benchmarks.timing import best_of, print_table
-from opendp_tree import Key, Tree, frame_domain, make_leaf_counts
+from opendp_tree import Key, Tree, Unit, frame_domain, make_leaf_counts
 
 BY = ["state", "county", "city"]
 ROWS = (1_000_000, 10_000_000)
@@ -52,9 +52,9 @@ def variants(frame: pl.DataFrame) -> list[tuple[str, list[str], dp.Transformatio
     people = frame_domain(frame), dp.symmetric_id_distance("person")
     return [
         ("3 columns, open", BY, make_leaf_counts(*space, by=BY)),
-        ("3 columns, public", BY, make_leaf_counts(*space, by=BY, tree=tree)),
+        ("3 columns, public", BY, make_leaf_counts(*space, by=Key.columns(*BY, tree=tree))),
         ("path", ["path"], make_leaf_counts(*space, by=Key.path("path", depth=4))),
         ("date", ["day"], make_leaf_counts(*space, by=Key.date("day"))),
         ("bits, up to 10^6 distinct", ["number"], make_leaf_counts(*space, by=Key.bits("number", width=20))),
-        ("3 columns, 5 rows a person", ["person", *BY], make_leaf_counts(*people, by=BY, rows_per_unit=5)),
+        ("3 columns, 5 rows a person", ["person", *BY], make_leaf_counts(*people, by=BY, unit=Unit("person", rows=5))),
     ]

@@ -11,8 +11,9 @@ import numpy as np
 import opendp.prelude as dp
 
 from benchmarks.timing import print_table
-from opendp_tree import Tree, leaf_domain, make_multiplicative_estimator, multiplicative_threshold
+from opendp_tree import Tree, leaf_domain, make_multiplicative_estimator
 from opendp_tree.noise import LARGEST_SCALE
+from opendp_tree.paper import multiplicative_threshold
 from opendp_tree.saturate import LIMIT
 from opendp_tree.theorems.classification import classifier
 from opendp_tree.theorems.estimation import geometric_ladder

@@ -13,19 +13,11 @@ import opendp.prelude as dp
 
 from benchmarks.cascade import gaussian_deviation
 from benchmarks.timing import print_table
-from opendp_tree import (
-    Tree,
-    error_lower_bound,
-    l2_error,
-    leaf_domain,
-    linf_error,
-    make_multiplicative_estimator,
-    make_tree_gaussian,
-    make_tree_laplace,
-    mrmse_alpha,
-    multiplicative_threshold,
-    noise_errors,
-)
+from opendp_tree import Tree, leaf_domain, make_multiplicative_estimator, make_tree_gaussian, make_tree_laplace
+from opendp_tree.bounds import error_lower_bound
+from opendp_tree.error_measures import l2_error, linf_error, mrmse_alpha
+from opendp_tree.paper import multiplicative_threshold
+from opendp_tree.planning import noise_errors
 from opendp_tree.planning.budget import Budget
 from opendp_tree.planning.noise_candidates import noise_candidate
 from opendp_tree.planning.paper_candidate import paper_candidate

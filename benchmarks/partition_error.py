@@ -12,7 +12,8 @@ import opendp.prelude as dp
 
 from benchmarks.cascade import CLASSES, Errors, cascade, counted, gaussian_deviation, nodes, normal_quantile
 from benchmarks.timing import print_table, write_lines
-from opendp_tree import Tree, leaf_domain, make_multiplicative_estimator, noise, plan_partition, saturate
+from opendp_tree import Tree, leaf_domain, make_multiplicative_estimator, noise, saturate
+from opendp_tree.measurements.partition_plan import plan_partition
 from opendp_tree.measurements.partition_walk import PartitionWalk
 from opendp_tree.trees.sparse_counts import SparseCounts
 

@@ -16,7 +16,8 @@ import opendp.prelude as dp
 
 from benchmarks.timing import print_table
 from benchmarks.worst_case import Battery, Measured, battery, level_battery, measured_error
-from opendp_tree import Candidate, Plan, Tree, leaf_domain, plan
+from opendp_tree import Tree, leaf_domain, plan
+from opendp_tree.planning import Candidate, Plan
 
 DEPTHS, EPSILONS, DELTAS, ALPHAS, NODES = (3, 6, 12, 33), (0.3, 1.0), (1e-9, 1e-6), (0.1, 0.5), ("public", "open")
 ALLOWED = 1.05

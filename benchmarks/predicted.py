@@ -32,13 +32,13 @@ from opendp_tree import (
     make_pruned_descent,
     make_tree_gaussian,
     make_tree_laplace,
-    multiplicative_threshold,
     noise,
-    plan_partition,
 )
 from opendp_tree.measurements.level_noise import laplace_variance
+from opendp_tree.measurements.partition_plan import plan_partition
 from opendp_tree.measurements.pruned_descent import Pruning
 from opendp_tree.measurements.pruned_prediction import worst_pruned_rmse
+from opendp_tree.paper import multiplicative_threshold
 from opendp_tree.trees.least_squares import LeastSquares
 
 METRIC = dp.l1_distance(T="i64")

@@ -15,7 +15,7 @@ import polars as pl
 
 from benchmarks.peers.data import LEVELS, generate
 from benchmarks.timing import best_of, print_table
-from opendp_tree import Tree, release_tree
+from opendp_tree import Key, Tree, release_tree
 
 EPSILON, DELTA = 1.0, 1e-6
 SIZES = (1_000_000, 10_000_000)
@@ -76,7 +76,9 @@ def roll_up(frame: pl.LazyFrame) -> pl.DataFrame:
 
 def public_release(frame: pl.LazyFrame, keys: pl.DataFrame) -> pl.DataFrame:
     """Consistent counts of the public tree; making the tree is part of it."""
-    return release_tree(frame, by=LEVELS, tree=Tree.from_paths(keys.rows()), epsilon=EPSILON, delta=DELTA).to_frame()
+    return release_tree(
+        frame, by=Key.columns(*LEVELS, tree=Tree.from_paths(keys.rows())), epsilon=EPSILON, delta=DELTA
+    ).to_frame()
 
 
 def open_release(frame: pl.LazyFrame, _keys: pl.DataFrame) -> pl.DataFrame:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from inspect import signature
+from typing import TYPE_CHECKING, Any
 
 from opendp.measures import approximate, max_divergence, zero_concentrated_divergence
-from opendp.mod import Measure, Metric, Transformation, assert_features
+from opendp.mod import Measure, Measurement, Metric, Transformation, assert_features
 
 from opendp_tree._interrupts import interrupts_deferred
+from opendp_tree._opendp import to_then
 from opendp_tree.measurements.above_threshold import make_above_threshold
 from opendp_tree.measurements.partition_estimator import make_partition_estimator
 from opendp_tree.measurements.pruned_descent import make_pruned_descent
@@ -21,15 +23,17 @@ from opendp_tree.paper.clipped_estimator import make_clipped_estimator
 from opendp_tree.paper.ladder_estimator import make_ladder_estimator
 from opendp_tree.paper.multiplicative_estimator import make_multiplicative_estimator
 from opendp_tree.paper.tree_classifier import make_tree_classifier
-from opendp_tree.pipeline import then_release
+from opendp_tree.pipeline import make_release, method_for
+from opendp_tree.planning.budget import Budget
 from opendp_tree.planning.methods import Method
 from opendp_tree.rows.frame_domain import frame_domain
 from opendp_tree.rows.key import Key
 from opendp_tree.rows.leaf_counts import make_leaf_counts
 from opendp_tree.rows.sources import read_source
 from opendp_tree.rows.steps import STEPS, FrameSteps, stable_leaf_counts
+from opendp_tree.rows.unit import Unit
 from opendp_tree.trees.domains import tree_of_leaves
-from opendp_tree.trees.tree import Path, Tree
+from opendp_tree.trees.tree import Tree
 
 if TYPE_CHECKING:
     from opendp.context import Context, Query
@@ -59,28 +63,39 @@ _CONSTRUCTORS = (
 def tree_counts(
     query: Any,
     *,
-    by: Key | str | Sequence[str] | None = None,
-    method: Method | str = "auto",
+    by: Key | Tree | str | Sequence[str] | None = None,
+    unit: Unit | None = None,
     alpha: float = 0.1,
-    tree: Tree | None = None,
-    nulls: Literal["label", "drop"] | None = None,
-    other: Path | None = None,
-    rows_per_unit: int | None = None,
-    leaves_per_unit: int | None = None,
-    rows_per_leaf: int = 1,
+    method: Method | str = "auto",
     confidence: float = 0.95,
 ) -> Query:
     """A query for the counts of all nodes of a hierarchy, within the budget of a Context; `.release()` runs it.
 
-    `query` is what `context.query()` gives, with Polars steps after it: filter, select and with_columns of expressions
-    that are row-wise and never fail, by OpenDP's judgement and by the list in docs/proofs/leaf_counts.md; others are
-    refused by name. If the privacy unit is an identifier, people are bounded by OpenDP's truncations, or here, by
-    `rows_per_unit` or `leaves_per_unit`. The query may be one of `dp.Context`, of `frame_context`, or one that has come
-    to leaf counts already, in which case `by` is left out.
-
     The mechanism is planned for the query's share of the budget and for as many rows as the privacy unit may change.
-    The arguments are those of `release_tree`.
 
+    Parameters
+    ----------
+    query
+        What `context.query()` gives, of `dp.Context` or of `frame_context`, with Polars steps after it: filter, select
+        and with_columns of expressions that are row-wise and never fail, by OpenDP's judgement and by the list in
+        docs/proofs/leaf_counts.md; others are refused by name. Or a query that has come to leaf counts already.
+    by
+        Where a row belongs: the names of columns from the coarsest to the finest, or a `Key`. By default None, for a
+        query that is at leaf counts; where these are vectors, which carry no tree, it is the `Tree`.
+    unit
+        How much of one person is counted, if the Context's privacy unit is an identifier: `Unit("user", rows=5)`. By
+        default None: the Context protects rows, or OpenDP's truncations among the steps bound people.
+    alpha
+        The share of a node's own count that an error may have and be forgiven, when mechanisms are compared; from 0 to
+        below 1. By default a tenth.
+    method
+        How the release is made: "auto" (the default: the first of `plan`), another method's name, or a value with its
+        own options, such as `TreeNoise("gaussian")`.
+    confidence
+        The probability with which each interval holds its node's true count, node by node. By default 0.95.
+
+    Examples
+    --------
     >>> import opendp.prelude as dp
     >>> import polars as pl
     >>> dp.enable_features("contrib")
@@ -94,68 +109,83 @@ def tree_counts(
     >>> query = tree_counts(context.query().filter(pl.col("country") != "fr"), by=["country", "city"])
     >>> query.release().statement.unit
     '2 rows'
+
     """
     assert_features("contrib")
-    counting = {
-        "by": by,
-        "tree": tree,
-        "nulls": nulls,
-        "other": other,
-        "rows_per_unit": rows_per_unit,
-        "leaves_per_unit": leaves_per_unit,
-        "rows_per_leaf": rows_per_leaf,
-    }
-    plain, counts = _leaf_counts(query, counting)
-    if plain._d_in is None or plain._d_out is None:
-        raise ValueError("query must have a budget. Hint: context.query(epsilon=..., delta=...)")
-    most = plain._d_in if isinstance(counts, tuple) else counts.map(plain._d_in)
-    measurement = then_release(
-        counts,
-        most,
-        _unit_words(plain, most),
-        **_budget(plain._output_measure, plain._d_out),
-        tree=tree if by is None else None,
-        alpha=alpha,
-        method=method,
-        confidence=confidence,
+    tree = None
+    if _is_of_frame(query):
+        if by is None or isinstance(by, Tree):
+            raise ValueError("by must say where rows belong. Hint: by=['region', 'city']")
+        key = Key.of(by)
+        plain, counts = _counted(query, by=key, unit=unit)
+        method = method_for(key, method)
+    else:
+        plain, counts = _at_leaf_counts(query), query._chain
+        if unit is not None or not isinstance(by, (Tree, type(None))):
+            raise ValueError(
+                "by and unit must not be given: the query is not of a frame. Hint: dp.Context.compositor(data=frame)"
+            )
+        tree = by
+        tree_of_leaves(counts[0] if isinstance(counts, tuple) else counts.output_domain, tree)
+    measurement = make_release(
+        counts, plain._d_in, budget=_share(plain), tree=tree, alpha=alpha, method=method, confidence=confidence
     )
-    made: Query = plain.new_with(chain=measurement)
+    return _then(plain, measurement)
+
+
+def leaf_counts(query: Any, *, by: Key | str | Sequence[str], unit: Unit | None = None) -> Query:
+    """A query of a frame, once it has come to leaf counts: all that is made from leaf counts may follow.
+
+    Parameters
+    ----------
+    query
+        What `context.query()` gives for a frame, with Polars steps after it, as in `tree_counts`.
+    by
+        Where a row belongs: a `Key`, or the names of columns from the coarsest to the finest.
+    unit
+        How much of one person is counted, if the Context's privacy unit is an identifier. By default None.
+
+    """
+    plain, counts = _counted(query, by=Key.of(by), unit=unit)
+    return _then(plain, counts)
+
+
+def _is_of_frame(query: Any) -> bool:
+    from opendp.extras.polars import LazyFrameQuery
+
+    return isinstance(query, (FrameQuery, LazyFrameQuery))
+
+
+def _counted(query: Any, *, by: Key, unit: Unit | None) -> tuple[Any, Transformation]:
+    """A query of a frame as OpenDP has it, and the leaf counts after its steps."""
+    if isinstance(query, FrameQuery):
+        return query.query, query.steps.leaf_counts(*query.query._chain, by=by, unit=unit)
+    plain = object.__getattribute__(query, "_query")
+    plan = object.__getattribute__(query, "polars_plan")
+    domain, metric = plain._chain
+    return plain, stable_leaf_counts(domain, metric, plan, by=by, unit=unit)
+
+
+def _at_leaf_counts(query: Any) -> Any:
+    from opendp.context import Query
+
+    if not isinstance(query, Query):
+        raise TypeError(f"query ({type(query).__name__}) must be what context.query() gives")
+    if not isinstance(query._chain, (tuple, Transformation)):
+        raise ValueError("query must be at leaf counts, before any measurement")
+    return query
+
+
+def _then(query: Any, chain: Any) -> Query:
+    made: Query = query.new_with(chain=chain)
     return made
 
 
-def _leaf_counts(query: Any, counting: dict[str, Any]) -> tuple[Any, Any]:
-    """The query as OpenDP has it, and its leaf counts: a transformation, or the space of what are leaf counts."""
-    from opendp.context import Query
-    from opendp.extras.polars import LazyFrameQuery
-
-    if isinstance(query, FrameQuery):
-        plain: Any = query.query
-        return plain, query.steps.leaf_counts(*plain._chain, **_with_key(counting))
-    if isinstance(query, LazyFrameQuery):
-        plain = object.__getattribute__(query, "_query")
-        domain, metric = plain._chain
-        return plain, stable_leaf_counts(
-            domain, metric, object.__getattribute__(query, "polars_plan"), **_with_key(counting)
-        )
-    if not isinstance(query, Query):
-        raise TypeError(f"query ({type(query).__name__}) must be what context.query() gives")
-    if counting["by"] is not None:
-        raise ValueError("by must not be given: the query is not of a frame. Hint: dp.Context.compositor(data=frame)")
-    chain = query._chain
-    if not isinstance(chain, (tuple, Transformation)):
-        raise ValueError("query must be at leaf counts, before any measurement")
-    tree_of_leaves(chain[0] if isinstance(chain, tuple) else chain.output_domain, counting["tree"])
-    return query, chain
-
-
-def _with_key(counting: dict[str, Any]) -> dict[str, Any]:
-    if counting["by"] is None:
-        raise ValueError("by must say where rows belong. Hint: by=['region', 'city']")
-    return counting
-
-
-def _budget(measure: Measure, loss: Any) -> dict[str, Any]:
+def _share(query: Any) -> dict[str, Any]:
     """A query's share of the budget, as `make_tree_counts` takes it."""
+    if query._d_in is None or query._d_out is None:
+        raise ValueError("query must have a budget. Hint: context.query(epsilon=..., delta=...)")
+    measure, loss = query._output_measure, query._d_out
     for kind, name in ((max_divergence(), "epsilon"), (zero_concentrated_divergence(), "rho")):
         if measure == kind:
             return {name: loss}
@@ -164,17 +194,33 @@ def _budget(measure: Measure, loss: Any) -> dict[str, Any]:
     raise ValueError(f"the Context's measure ({measure}) must be of epsilon, of epsilon and delta, or of rho")
 
 
-def _unit_words(query: Any, most: int) -> str:
-    """What the Context's privacy unit is, in words."""
-    metric = query._chain[1] if isinstance(query._chain, tuple) else query._chain.input_metric
-    rows = "1 row" if most == 1 else f"{most} rows"
-    if "Id" not in type(metric).__name__ and "IdDistance" not in str(metric):
-        return rows
-    return f"the Context's privacy unit, with at most {rows}"
+def _with_share(make: Callable[..., Measurement]) -> Callable[..., Query]:
+    """A constructor that takes epsilon and delta at distance 1, as a method of queries: by default, their share."""
+    name, then = make.__name__.removeprefix("make_"), to_then(make)
+
+    def method(query: Any, **options: Any) -> Query:
+        chain = _at_leaf_counts(query)._chain
+        if options.get("epsilon") is None and options.get("delta") is None:
+            options = {**options, **_share_of_one(query, name)}
+        return _then(query, chain >> then(**options))
+
+    method.__name__ = name
+    method.__doc__ = f"`then_{name}` after this query; epsilon and delta are by default its share of the budget."
+    return method
+
+
+def _share_of_one(query: Any, name: str) -> dict[str, float]:
+    """What a query may spend at distance 1, so that group privacy keeps it within its share at its own distance."""
+    chain = query._chain
+    most = query._d_in if isinstance(chain, tuple) else chain.map(query._d_in)
+    budget = Budget.of(**{"epsilon": None, "delta": 0.0, "rho": None, **_share(query)}, d_in=most)
+    if budget.one_person is None:
+        raise ValueError(f"{name} must have a share of epsilon and delta. Hint: dp.loss_of(epsilon=1.0, delta=1e-6)")
+    return dict(zip(("epsilon", "delta"), budget.one_person, strict=True))
 
 
 class FrameQuery:
-    """A query of a frame that is passed by reference: stable Polars steps, then `tree_counts`."""
+    """A query of a frame that is passed by reference: stable Polars steps, then `tree_counts` or `leaf_counts`."""
 
     def __init__(self, query: Any, steps: FrameSteps) -> None:
         self.query = query
@@ -182,7 +228,7 @@ class FrameQuery:
 
     def __getattr__(self, name: str) -> Any:
         if name not in STEPS:
-            raise AttributeError(f"{name!r} must be tree_counts, or a step: {', '.join(STEPS)}")
+            raise AttributeError(f"{name!r} must be tree_counts, leaf_counts, or a step: {', '.join(STEPS)}")
 
         def step(*args: Any, **kwargs: Any) -> FrameQuery:
             return FrameQuery(self.query, self.steps.then(name)(*args, **kwargs))
@@ -190,8 +236,28 @@ class FrameQuery:
         return step
 
     def tree_counts(self, **options: Any) -> Query:
-        """The function `tree_counts` on this query."""
+        """The function `tree_counts` on this query.
+
+        Parameters
+        ----------
+        **options
+            The keywords of `tree_counts`: `by`, `unit`, `alpha`, `method`, `confidence`.
+
+        """
         return tree_counts(self, **options)
+
+    def leaf_counts(self, *, by: Key | str | Sequence[str], unit: Unit | None = None) -> Query:
+        """The leaf counts after the steps, as a query of OpenDP's: what `register` registers may follow.
+
+        Parameters
+        ----------
+        by
+            Where a row belongs: a `Key`, or the names of columns from the coarsest to the finest.
+        unit
+            How much of one person is counted, if the privacy unit is an identifier. By default None.
+
+        """
+        return leaf_counts(self, by=by, unit=unit)
 
 
 class FrameContext:
@@ -201,7 +267,14 @@ class FrameContext:
         self.context = context
 
     def query(self, **share: Any) -> FrameQuery:
-        """A query with its share of the budget, as in OpenDP's Context."""
+        """A query with its share of the budget, as in OpenDP's Context.
+
+        Parameters
+        ----------
+        **share
+            Of a filter, what the query may cost: `epsilon`, `delta` or `rho`. A Context with a split knows.
+
+        """
         return FrameQuery(self.context.query(**share), FrameSteps())
 
     def __getattr__(self, name: str) -> Any:
@@ -221,9 +294,26 @@ def frame_context(
 
     OpenDP copies frames in memory each time that they cross into it, some microseconds for every row. Here it accounts
     for a reference. Polars steps are judged on an empty frame of the same schema and then taken on the data, with the
-    answers that OpenDP's own Context gives; all values are taken to be nullable. The arguments are OpenDP's, and the
-    `schema` of `read_source`, which takes frames of any library; without a split it is a privacy filter.
+    answers that OpenDP's own Context gives; all values are taken to be nullable.
 
+    Parameters
+    ----------
+    data
+        The rows: a Polars frame, lazy or not.
+    privacy_unit
+        Who is protected, as `dp.unit_of(contributions=1)` or `dp.unit_of(contributions=1, identifier="user")` says.
+    privacy_loss
+        What all queries may cost together, as `dp.loss_of(epsilon=1.0, delta=1e-6)` says.
+    split_evenly_over
+        How many queries share the budget evenly. By default None: see `split_by_weights`.
+    split_by_weights
+        A weight for each query's share. By default None; with neither split, each query says what it costs, and the
+        Context is a privacy filter.
+    schema
+        Declared types of columns, as in `read_source`; by default those of the data.
+
+    Examples
+    --------
     >>> import opendp.prelude as dp
     >>> import polars as pl
     >>> dp.enable_features("contrib")
@@ -234,9 +324,11 @@ def frame_context(
     ...     privacy_loss=dp.loss_of(epsilon=1.0, delta=1e-6),
     ...     split_evenly_over=2,
     ... )
-    >>> release = context.query().filter(pl.col("user") >= 100).tree_counts(by="country", rows_per_unit=1).release()
+    >>> query = context.query().filter(pl.col("user") >= 100)
+    >>> release = query.tree_counts(by="country", unit=Unit("user", rows=1)).release()
     >>> release.to_frame()["path"].to_list()
     ['', 'be', 'lu']
+
     """
     assert_features("contrib")
     for name, given, kind, hint in (
@@ -262,8 +354,11 @@ def frame_context(
 def register() -> None:
     """Make this package's constructors methods of OpenDP's Context queries. Calling it again changes nothing.
 
-    `tree_counts` becomes a method of all queries, those of Polars frames among them.
+    `tree_counts` becomes a method of all queries, and `leaf_counts` one of those of Polars frames, after which all
+    others are there. What takes an epsilon and a delta takes by default the query's share of the budget.
 
+    Examples
+    --------
     >>> import opendp.prelude as dp
     >>> import opendp_tree
     >>> opendp_tree.register()
@@ -278,6 +373,7 @@ def register() -> None:
     >>> tree = opendp_tree.Tree.balanced(branching=2, depth=3)
     >>> len(context.query().tree_sum(tree=tree).truncated_laplace(delta=1e-6, d_in=3).release())
     7
+
     """
     from opendp.context import Query, constructors
     from opendp.context import register as register_with_opendp
@@ -285,7 +381,10 @@ def register() -> None:
 
     for queries in (Query, LazyFrameQuery):
         setattr(queries, "tree_counts", tree_counts)  # noqa: B010 - mypy knows no such method
-
+    setattr(LazyFrameQuery, "leaf_counts", leaf_counts)  # noqa: B010
     for constructor in _CONSTRUCTORS:
         if constructor.__name__.removeprefix("make_") not in constructors:
             register_with_opendp(constructor)
+        if {"epsilon", "delta"} <= signature(constructor).parameters.keys():
+            shared = _with_share(constructor)
+            setattr(Query, shared.__name__, shared)

@@ -71,7 +71,18 @@ class Ledger:
     ) -> Ledger:
         """The ledger at a path; made with this total if there is none yet.
 
-        If there is one, and total, unit or data set are given, they must be its own.
+        Parameters
+        ----------
+        path
+            The file.
+        total
+            What all releases together may cost: `epsilon` and `delta`, or `rho`. By default that of the ledger, which
+            must then be there; if one is given, it must be the ledger's own.
+        unit
+            Whose privacy is counted, in words. By default whatever the ledger says; if given, it must be its own.
+        dataset
+            The name of the data that are counted. By default whatever the ledger says; if given, it must be its own.
+
         """
         place = Path(path)
         for name, given in (("unit", unit), ("dataset", dataset)):
@@ -98,7 +109,16 @@ class Ledger:
         return ledger
 
     def reserve(self, cost: Mapping[str, Amount], note: Mapping[str, Any] | None = None) -> int:
-        """Count a release before it is made; its number. If it is too much: `BudgetError`, and nothing is written."""
+        """Count a release before it is made; its number. If it is too much: `BudgetError`, and nothing is written.
+
+        Parameters
+        ----------
+        cost
+            What the release may cost: `epsilon` and `delta`, or `rho`, as the total has it.
+        note
+            What is worth remembering of it, as JSON can hold it. By default nothing.
+
+        """
         asked = _amounts(cost, name="cost")
         if asked.keys() != self.total.keys():
             raise LedgerError(f"{self.path} counts {' and '.join(self.total)}, not {' and '.join(asked)}")
@@ -123,7 +143,16 @@ class Ledger:
         return entry
 
     def finish(self, entry: int, statement: Mapping[str, Any]) -> None:
-        """Record that a reserved release came out, with its privacy statement."""
+        """Record that a reserved release came out.
+
+        Parameters
+        ----------
+        entry
+            The number that `reserve` gave.
+        statement
+            The release's privacy statement, as `release.statement.to_dict()` gives it.
+
+        """
         with _locked(self.path) as descriptor:
             content = _parse(self.path, _read(descriptor))
             if not 1 <= entry <= len(content.costs) or entry in content.done:

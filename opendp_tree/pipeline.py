@@ -1,60 +1,82 @@
-"""Rows to a release, in one call."""
+"""Rows to a release, in one call; the one road from leaf counts to a release within a budget."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 from opendp.metrics import symmetric_distance, symmetric_id_distance
 from opendp.mod import Domain, Measurement, Metric, Transformation, assert_features
 
 from opendp_tree._interrupts import interrupts_deferred
-from opendp_tree._opendp import make_function
-from opendp_tree.planning.methods import Method
-from opendp_tree.planning.tree_counts import make_tree_counts
+from opendp_tree.planning.budget import Budget
+from opendp_tree.planning.methods import Auto, Method, read_method
+from opendp_tree.planning.ranking import planned_candidate
 from opendp_tree.releases.release import TreeRelease
 from opendp_tree.rows.frame_domain import frame_domain
 from opendp_tree.rows.key import Key
 from opendp_tree.rows.leaf_counts import make_leaf_counts
 from opendp_tree.rows.sources import read_source
-from opendp_tree.trees.tree import Path, Tree
+from opendp_tree.rows.unit import Unit, protected_unit
+from opendp_tree.trees.domains import tree_of_leaves
+from opendp_tree.trees.tree import Tree
 
 __all__ = ["release_tree"]
+
+Space = tuple[Domain, Metric]
 
 
 @interrupts_deferred
 def release_tree(
-    frame: Any,
+    data: Any,
     *,
     by: Key | str | Sequence[str],
     epsilon: float | None = None,
     delta: float = 0.0,
     rho: float | None = None,
     alpha: float = 0.1,
+    unit: Unit | None = None,
     method: Method | str = "auto",
-    unit: str | None = None,
-    rows_per_unit: int | None = None,
-    leaves_per_unit: int | None = None,
-    rows_per_leaf: int = 1,
-    tree: Tree | None = None,
-    nulls: Literal["label", "drop"] | None = None,
-    other: Path | None = None,
     confidence: float = 0.95,
     schema: Mapping[str, Any] | None = None,
 ) -> TreeRelease:
     """A private count of every node of a hierarchy, from the rows of a frame of any library, or of files.
 
-    `by`, `tree`, `nulls` and `other` say where rows belong, as in `make_leaf_counts`; the budget, `alpha`, `method` and
-    `confidence` are those of `make_tree_counts`. Everything is checked before a row is counted. `frame` and `schema`
-    are those of `read_source`.
+    Everything is checked before a row is counted. One call is one release: it knows nothing of others. To account for
+    several, use OpenDP's Context and `tree_counts`, or a `Ledger`.
 
-    The budget protects one row, or, with `unit`, all rows that share a value of that column: one person. Then
-    `rows_per_unit` or `leaves_per_unit` bounds what is counted of each. Polars frames are passed by reference,
-    never copied.
+    Parameters
+    ----------
+    data
+        The rows: a frame of Polars or of any library, a list of rows, or files, as `read_source` takes them. A Polars
+        frame, lazy or not, in memory or on disk, is passed by reference, never copied.
+    by
+        Where a row belongs: the names of columns from the coarsest to the finest, or a `Key`, which carries a public
+        tree and all else that there is to say.
+    epsilon
+        The privacy loss. Give either this or `rho`.
+    delta
+        The chance of a larger loss. By default 0: none. Without it nothing can be found in open trees.
+    rho
+        The privacy loss of zero-concentrated differential privacy, instead of `epsilon`.
+    alpha
+        The share of a node's own count that an error may have and be forgiven, when mechanisms are compared; from 0 to
+        below 1. By default a tenth.
+    unit
+        Who is protected: `Unit("user", rows=5)` for all rows that share a value of a column, of which at most 5 are
+        counted. By default None: one row.
+    method
+        How the release is made: "auto" (the default: the first of `plan`, which knows public facts alone), another
+        method's name, or a value with its own options, such as `TreeNoise("gaussian", nonnegative=True)`.
+    confidence
+        The probability with which each interval holds its node's true count, node by node. By default 0.95.
+    schema
+        Declared types of columns, as in `read_source`; by default those of the data. Needed where types would have to
+        be guessed from rows.
 
-    One call is one release: it knows nothing of others. To account for several, use OpenDP's Context and `tree_counts`.
-
+    Examples
+    --------
     >>> import polars as pl
     >>> import opendp.prelude as dp
     >>> dp.enable_features("contrib")
@@ -64,56 +86,66 @@ def release_tree(
     [(0, None), (1, 'be'), (1, 'lu')]
     >>> release.statement.unit, release.statement.loss["epsilon"] <= 1.0
     ('one row', True)
+
     """
     assert_features("contrib")
-    frame = read_source(frame, schema=schema)
-    metric = symmetric_distance() if unit is None else symmetric_id_distance(identifier=unit)
-    counts = make_leaf_counts(
-        frame_domain(frame),
-        metric,
-        by=by,
-        tree=tree,
-        nulls=nulls,
-        other=other,
-        rows_per_unit=rows_per_unit,
-        leaves_per_unit=leaves_per_unit,
-        rows_per_leaf=rows_per_leaf,
-    )
-    most = counts.map(1)  # type: ignore[no-untyped-call]
-    measurement = then_release(
-        counts,
-        most,
-        unit_words(unit, most),
-        epsilon=epsilon,
-        delta=delta,
-        rho=rho,
+    frame = read_source(data, schema=schema)
+    key = Key.of(by)
+    measurement = make_release(
+        count_rows(frame, by=key, unit=unit),
+        1,
+        method=method_for(key, method),
+        budget={"epsilon": epsilon, "delta": delta, "rho": rho},
         alpha=alpha,
-        method=method,
         confidence=confidence,
     )
-    found: TreeRelease = measurement(frame)
-    return found
+    release: TreeRelease = measurement(frame)
+    return release
 
 
-def then_release(counts: Transformation | tuple[Domain, Metric], d_in: int, unit: str, **options: Any) -> Measurement:
-    """Leaf counts at distance `d_in`, and the release from them; its statement says what was protected."""
-
-    def told(release: TreeRelease) -> TreeRelease:
-        assert release.statement is not None
-        return replace(release, statement=replace(release.statement, unit=unit))
-
-    space = counts if isinstance(counts, tuple) else (counts.output_domain, counts.output_metric)
-    released = make_tree_counts(*space, d_in=d_in, **options)
-    chained = released if isinstance(counts, tuple) else counts >> released
-    return chained >> make_function(told)
+def count_rows(data: Any, *, by: Key, unit: Unit | None) -> Transformation:
+    """Leaf counts of a frame that is passed by reference, at distances in rows or in people."""
+    person = Unit.of(unit)
+    metric = symmetric_distance() if person is None else symmetric_id_distance(identifier=person.column)
+    return make_leaf_counts(frame_domain(data), metric, by=by, unit=person)
 
 
-def unit_words(unit: str | None, most: int) -> str:
-    """What a budget protects, in words.
+def make_release(
+    counts: Transformation | Space,
+    d_in: Any,
+    *,
+    method: Method | str,
+    budget: dict[str, Any],
+    alpha: float,
+    confidence: float,
+    tree: Tree | None = None,
+) -> Measurement:
+    """From where leaf counts come from to a release within a budget at distance `d_in`, with its whole statement.
 
-    >>> unit_words("user", 5)
-    "one value of 'user', with at most 5 rows"
+    `counts` is a transformation to leaf counts, or their space. `d_in` is a distance of what goes into it: how many
+    leaf counts that can change, and what it protects, follows from it here and nowhere else.
     """
-    if unit is None:
-        return "one row" if most == 1 else f"{most} rows"
-    return f"one value of {unit!r}, with at most {most} {'row' if most == 1 else 'rows'}"
+    space = counts if isinstance(counts, tuple) else (counts.output_domain, counts.output_metric)
+    metric = counts[1] if isinstance(counts, tuple) else counts.input_metric
+    most = d_in if isinstance(counts, tuple) else counts.map(d_in)  # type: ignore[no-untyped-call]
+    amounts = Budget.of(**{"epsilon": None, "delta": 0.0, "rho": None, **budget}, d_in=most)
+    candidate = planned_candidate(tree_of_leaves(space[0], tree), amounts, alpha=alpha, method=method)
+    released = candidate.make(*space, tree=tree, confidence=confidence, unit=protected_unit(metric, d_in, most))
+    return released if isinstance(counts, tuple) else counts >> released
+
+
+def method_for(key: Key, method: Method | str) -> Method:
+    """The method, for the levels that the key shows. Refused where a method would count the others all the same."""
+    chosen = read_method(method)
+    shown = key.shown_levels
+    if len(shown) == key.hierarchy.depth:
+        return chosen
+    if not isinstance(chosen, Auto) or key.tree is None:
+        where = "nodes that are not known in advance" if key.tree is None else f"method ({chosen.name})"
+        raise ValueError(
+            f"by: show cannot be honoured for {where}. Hint: leave show out and read those levels of the frame; "
+            "a larger stride, or fewer columns, makes fewer levels"
+        )
+    if chosen.levels not in (None, shown):
+        raise ValueError(f"method: levels {chosen.levels} must be those that the key shows, {shown}")
+    return replace(chosen, levels=shown)

@@ -2,7 +2,9 @@
 
 import numpy as np
 
-from opendp_tree import PrivacyStatement, Tree, TreeRelease, plan, plan_depths
+from opendp_tree import Tree, TreeRelease, plan
+from opendp_tree.planning import plan_depths
+from opendp_tree.releases import PrivacyStatement
 
 STATEMENT = PrivacyStatement("tree_laplace", "max_divergence()", 1, {"epsilon": 1.0}, {})
 NAMES = ("region", "county", "city")

@@ -6,7 +6,9 @@ from opendp.context import constructors
 
 import opendp_tree as ot
 from opendp_tree import (
+    Key,
     Tree,
+    Unit,
     frame_context,
     frame_domain,
     leaf_domain,
@@ -78,6 +80,7 @@ VISITS = pl.DataFrame(
 ROW = dp.unit_of(contributions=1)
 PERSON = dp.unit_of(contributions=1, identifier="user")
 PAIR = dp.loss_of(epsilon=1.0, delta=1e-6)
+SURE = 1 - 1e-9
 
 
 def contexts(unit, loss, **split):
@@ -91,29 +94,30 @@ def test_a_budget_is_split_and_kept_on_both_roads():
         steps = context.query().filter(pl.col("country") != "fr")
         first = tree_counts(steps, by=["country", "city"]).release()
         assert first.statement.loss["epsilon"] <= 0.25
-        second = tree_counts(context.query(), by="country").release()
+        second = tree_counts(context.query(), by="country", confidence=SURE).release()
         assert 0.7 <= second.statement.loss["epsilon"] <= 0.75
-        assert abs(second.estimates[0] - 1300) < 100
+        assert second.lower[0] <= 1300 <= second.upper[0]  # a false alarm has a chance of at most 1e-9
+        assert second.upper[0] - second.lower[0] < 1300
         with pytest.raises(Exception, match=r"exhausted|allowance"):
             tree_counts(context.query(), by="country").release()
 
 
 def test_identifiers_are_bounded_here_or_by_opendp():
     for context in contexts(PERSON, PAIR, split_evenly_over=2):
-        sure = {"by": "country", "confidence": 1 - 1e-9}
-        ours = tree_counts(context.query(), rows_per_unit=2, **sure).release()
+        sure = {"by": "country", "confidence": SURE}
+        ours = tree_counts(context.query(), unit=Unit("user", rows=2), **sure).release()
         theirs = tree_counts(context.query().truncate_per_group(2), **sure).release()
         for release in (ours, theirs):
             assert release.statement.d_in == 2
-            assert "at most 2 rows" in release.statement.unit
+            assert release.statement.unit == "one value of 'user', with at most 2 rows"
             assert release.lower[0] <= 600 <= release.upper[0]
 
 
 def test_an_unbounded_identifier_is_refused_and_costs_nothing():
     for context in contexts(PERSON, PAIR, split_evenly_over=1):
-        with pytest.raises(Exception, match=r"rows_per_unit|not recognized"):
+        with pytest.raises(Exception, match=r"Hint: unit=Unit\('user'|not recognized"):
             tree_counts(context.query(), by="country")
-        assert tree_counts(context.query(), by="country", rows_per_unit=1).release() is not None
+        assert tree_counts(context.query(), by="country", unit=Unit("user", rows=1)).release() is not None
 
 
 def test_filters_and_other_measures_work():
@@ -122,11 +126,11 @@ def test_filters_and_other_measures_work():
         assert release.statement.loss["epsilon"] <= 0.3
     tree = Tree.from_paths([("be",), ("lu",)])
     for context in contexts(ROW, dp.loss_of(rho=0.1), split_evenly_over=1):
-        release = tree_counts(context.query(), by="country", tree=tree).release()
+        release = tree_counts(context.query(), by=Key.columns("country", tree=tree)).release()
         assert set(release.statement.loss) == {"rho"}
         assert release.estimates.size == 3
     for context in contexts(ROW, dp.loss_of(epsilon=1.0), split_evenly_over=1):
-        spent = tree_counts(context.query(), by="country", tree=tree).release().statement.loss["epsilon"]
+        spent = tree_counts(context.query(), by=Key.columns("country", tree=tree)).release().statement.loss["epsilon"]
         assert 1 - 1e-9 < spent <= 1
 
 
@@ -191,3 +195,110 @@ def test_frames_by_reference_are_not_copied():
     context.context(spy)
     assert seen[0] is frame
     assert counts.map(1) == 1
+
+
+PUBLIC = Tree.from_paths([("be",), ("lu",)])
+SHARED = {
+    "multiplicative_estimator": {"alpha": 0.5, "eta": 0.01, "mass_bound": 10**8},
+    "tree_classifier": {"alpha": 0.5, "eta": 0.01, "threshold": 500, "mass": 10_000},
+    "partition_estimator": {},
+}
+
+
+@pytest.mark.parametrize("people", [1, 2])
+@pytest.mark.parametrize("name", SHARED)
+@pytest.mark.filterwarnings("ignore::opendp_tree.paper.AccuracyWarning")
+def test_what_takes_epsilon_and_delta_takes_the_share_of_its_query(name, people):
+    """A third of a budget is no float: what is typed in its place is too much or too little."""
+    register()
+    context = dp.Context.compositor(
+        data=np.array([900, 400]),
+        domain=leaf_domain(PUBLIC),
+        privacy_unit=dp.unit_of(l1=people, U="i64"),
+        privacy_loss=PAIR,
+        split_evenly_over=3,
+    )
+    query = getattr(context.query(), name)(**SHARED[name])
+    epsilon, delta = query.resolve().map(people)
+    share = context.query()._d_out
+    assert 0.33 < epsilon <= share[0]
+    assert 0 < delta <= share[1]
+    assert query.release() is not None
+    typed = getattr(context.query(), name)(epsilon=0.01, delta=1e-9, **SHARED[name])
+    assert typed.resolve().map(1)[0] <= 0.01
+    assert typed.release() is not None
+
+
+def test_a_share_without_delta_is_refused_by_name():
+    register()
+    for loss in (dp.loss_of(epsilon=1.0), dp.loss_of(rho=0.5)):
+        context = dp.Context.compositor(
+            data=np.array([900, 400]),
+            domain=leaf_domain(PUBLIC),
+            privacy_unit=dp.unit_of(l1=1, U="i64"),
+            privacy_loss=loss,
+            split_evenly_over=1,
+        )
+        with pytest.raises(ValueError, match=r"partition_estimator must have a share of epsilon and delta. Hint"):
+            context.query().partition_estimator()
+
+
+LINF = dp.linf_distance(T="i64")
+CHAINS = {
+    "tree_counts": lambda query: query.tree_counts(),
+    "partition_estimator": lambda query: query.partition_estimator(),
+    "multiplicative_estimator": lambda query: query.multiplicative_estimator(**SHARED["multiplicative_estimator"]),
+    "truncated_laplace": lambda query: query.tree_sum().truncated_laplace(delta=1e-7, d_in=3),
+    "tree_partition": lambda query: query.tree_partition(threshold=400, radius=300, margin=40),
+    "pruned_descent": lambda query: query.pruned_descent(delta=1e-7),
+    "sparse_vector": lambda query: query.sparse_vector(threshold=500, monotonic=True),
+    "above_threshold": lambda query: query.tree_sum(output_metric=dp.linf_distance(T="i64")).above_threshold(
+        threshold=9
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.filterwarnings("ignore::opendp_tree.paper.AccuracyWarning")
+def test_every_part_follows_polars_steps_and_leaf_counts_on_both_roads(name):
+    register()
+    key = Key.columns("country", tree=PUBLIC)
+    for context in contexts(PERSON, PAIR, split_evenly_over=1):
+        counts = context.query().filter(pl.col("city") != "liege").leaf_counts(by=key, unit=Unit("user", rows=1))
+        query = CHAINS[name](counts)
+        epsilon, delta = query.resolve().map(1)
+        assert 0 < epsilon <= 1.0
+        assert delta <= 1e-6
+        assert query.release() is not None
+
+
+def test_leaf_counts_of_a_query_are_those_of_the_frame():
+    register()
+    for context in contexts(dp.unit_of(contributions=2), PAIR, split_evenly_over=1):
+        query = context.query().filter(pl.col("city") != "liege").leaf_counts(by=Key.columns("country", tree=PUBLIC))
+        assert query._chain.map(2) == 2
+        assert query.tree_counts().release().statement.unit == "2 rows"
+
+
+def test_vectors_take_their_tree_where_frames_take_a_key():
+    register()
+    context = dp.Context.compositor(
+        data=[900, 400],
+        domain=dp.vector_domain(dp.atom_domain(T="i64"), size=2),
+        privacy_unit=dp.unit_of(l1=1, U="i64"),
+        privacy_loss=PAIR,
+        split_evenly_over=1,
+    )
+    with pytest.raises(ValueError, match="by and unit must not be given"):
+        context.query().tree_counts(by="country")
+    assert context.query().tree_counts(by=PUBLIC).release().estimates.size == 3
+
+
+def test_levels_that_are_not_shown_get_no_budget_where_that_can_be_honoured():
+    tree = Tree.from_paths([("be", "ghent"), ("be", "liege"), ("lu", "lux")])
+    key = Key.columns("country", "city", tree=tree, show=["city"])
+    for context in contexts(ROW, PAIR, split_evenly_over=1):
+        assert tree_counts(context.query(), by=key).release().estimates.size == tree.node_count
+    for context in contexts(ROW, PAIR, split_evenly_over=1):
+        with pytest.raises(ValueError, match="show cannot be honoured"):
+            tree_counts(context.query(), by=Key.columns("country", "city", show=["city"]))

@@ -9,7 +9,8 @@ import opendp.prelude as dp
 import pytest
 from scipy import stats
 
-from opendp_tree import Tree, leaf_domain, make_multiplicative_estimator, make_tree_classifier
+from opendp_tree import Tree, leaf_domain, make_multiplicative_estimator
+from opendp_tree.paper import make_tree_classifier
 from opendp_tree.paper.forest import whole
 from opendp_tree.paper.ladder_estimator import reduce_to_classes
 from opendp_tree.theorems.classification import (

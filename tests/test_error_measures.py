@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from opendp_tree import (
+from opendp_tree.error_measures import (
     accuracy,
     is_accurate,
     l2_error,

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from opendp_tree import BudgetError, Ledger, LedgerError
+from opendp_tree import Ledger
+from opendp_tree.ledger import BudgetError, LedgerError
 
 ROOT = Path(__file__).parents[1]
 HERE = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -183,7 +184,8 @@ def test_a_full_disk_is_an_error_and_leaves_a_torn_line(path, monkeypatch):
 SPENDER = """
 import sys, time
 from pathlib import Path
-from opendp_tree import BudgetError, Ledger
+from opendp_tree import Ledger
+from opendp_tree.ledger import BudgetError
 folder, name = Path(sys.argv[1]), sys.argv[2]
 (folder / name).touch()
 while not (folder / "go").exists():

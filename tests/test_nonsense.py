@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 import opendp_tree as ot
+from opendp_tree.measurements.partition_plan import best_partition, plan_partition
 from tests.cli.helpers import spawn
 
 TREE = ot.Tree.balanced(branching=2, depth=3)
@@ -68,23 +69,26 @@ HUGE = 10**400
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: ot.best_partition(depth=4, epsilon=2.0, delta=HUGE), "delta"),
-        (lambda: ot.best_partition(depth=4, epsilon=2**62, delta=0.01), "epsilon"),
-        (lambda: ot.plan_partition(depth=HUGE, epsilon=1.0, delta=0.1, alpha=0.1, public=True), "depth"),
-        (lambda: ot.truncated_laplace_radius(1e300, delta=1e-300), "scale"),
-        (lambda: ot.truncated_laplace_radius(1e18, delta=1e-300, d_in=2**62 - 1), "scale"),
-        (lambda: ot.multiplicative_threshold(alpha=HUGE, epsilon=1.0, delta=0.1, eta=0.1, depth=3), "alpha"),
+        (lambda: best_partition(depth=4, epsilon=2.0, delta=HUGE), "delta"),
+        (lambda: best_partition(depth=4, epsilon=2**62, delta=0.01), "epsilon"),
         (
-            lambda: ot.multiplicative_threshold(alpha=5e-324, epsilon=5e-324, delta=5e-324, eta=5e-324, depth=9),
+            lambda: plan_partition(depth=HUGE, epsilon=1.0, delta=0.1, alpha=0.1, public=True),
+            "depth",
+        ),
+        (lambda: ot.measurements.truncated_laplace_radius(1e300, delta=1e-300), "scale"),
+        (lambda: ot.measurements.truncated_laplace_radius(1e18, delta=1e-300, d_in=2**62 - 1), "scale"),
+        (lambda: ot.paper.multiplicative_threshold(alpha=HUGE, epsilon=1.0, delta=0.1, eta=0.1, depth=3), "alpha"),
+        (
+            lambda: ot.paper.multiplicative_threshold(alpha=5e-324, epsilon=5e-324, delta=5e-324, eta=5e-324, depth=9),
             "epsilon",
         ),
-        (lambda: ot.smallest_epsilon(5, error=1.0, nodes="open", alpha=-1), "alpha"),
-        (lambda: ot.smallest_epsilon(5, error=1.0, nodes="open", alpha="a"), "alpha"),
+        (lambda: ot.planning.smallest_epsilon(5, error=1.0, nodes="open", alpha=-1), "alpha"),
+        (lambda: ot.planning.smallest_epsilon(5, error=1.0, nodes="open", alpha="a"), "alpha"),
         (lambda: ot.plan(3, epsilon=1.0, alpha="a", nodes="open"), "alpha"),
         (lambda: ot.plan(3, epsilon=1.0, delta=pl.DataFrame({"a": ["x"]}), nodes="open"), "delta"),
         (lambda: ot.plan(3, epsilon=1.0, aim=pl.DataFrame({"a": [1]}), nodes="open"), "aim"),
         (lambda: ot.make_tree_laplace(SPACE[0], 3, 1.0), "input_metric"),
-        (lambda: ot.make_above_threshold(ot.node_domain(TREE), [1.0], 1.0, threshold=3), "metric"),
+        (lambda: ot.measurements.make_above_threshold(ot.trees.node_domain(TREE), [1.0], 1.0, threshold=3), "metric"),
         (lambda: ot.make_sparse_vector(TREE, dp.hamming_distance(), 1.0, threshold=3), "input_domain"),
         (lambda: ot.make_partition_estimator(*SPACE, epsilon=1.0, delta=1e-6, plan="a"), "plan"),
         (lambda: ot.Tree([-1, 0, 0, 9], None), "parents"),
@@ -93,7 +97,7 @@ HUGE = 10**400
         (lambda: ot.Tree.from_paths([("\ud800",)]), "labels"),
         (lambda: ot.TreeRelease(3, *np.ones((3, 4)), 0.9, None), "tree"),
         (lambda: ot.TreeRelease(PLACED, [1] * 4, *np.ones((2, 4)), 0.9, None), "estimates"),
-        (lambda: ot.range_counts("a", 0, 1), "release"),
+        (lambda: ot.postprocess.range_counts("a", 0, 1), "release"),
         (lambda: ot.plot_tree(3), "release"),
         (lambda: ot.plot_level(3, 1), "release"),
         (lambda: ot.plot_plan(3), "plan"),
@@ -118,13 +122,15 @@ def test_nonsense_is_refused_by_the_name_of_the_argument(call, message):
 
 
 def test_short_floats_are_numbers_like_others():
-    assert ot.mrmse_alpha(np.array([1.5], dtype=np.float32), 1.0, alpha=np.float32(0.25)) == 0.25
+    assert ot.error_measures.mrmse_alpha(np.array([1.5], dtype=np.float32), 1.0, alpha=np.float32(0.25)) == 0.25
 
 
 def test_a_bound_is_given_for_any_budget():
-    assert ot.unbiased_error_lower_bound(TREE, epsilon=1e300) == 0
-    assert ot.unbiased_error_lower_bound(TREE, rho=1e300) == 0
-    assert ot.unbiased_error_lower_bound(TREE, epsilon=1e-50) > ot.unbiased_error_lower_bound(TREE, epsilon=1e-9)
+    assert ot.bounds.unbiased_error_lower_bound(TREE, epsilon=1e300) == 0
+    assert ot.bounds.unbiased_error_lower_bound(TREE, rho=1e300) == 0
+    assert ot.bounds.unbiased_error_lower_bound(TREE, epsilon=1e-50) > ot.bounds.unbiased_error_lower_bound(
+        TREE, epsilon=1e-9
+    )
 
 
 @pytest.mark.parametrize(
@@ -142,7 +148,7 @@ def test_a_bound_is_given_for_any_budget():
     ],
 )
 def test_hostile_releases_are_value_errors(place, value):
-    statement = ot.PrivacyStatement("tree_laplace", "max_divergence", 1, {"epsilon": 1.0}, {})
+    statement = ot.releases.PrivacyStatement("tree_laplace", "max_divergence", 1, {"epsilon": 1.0}, {})
     noisy = np.ones((3, 4))
     parts = json.loads(ot.TreeRelease(PLACED, *noisy, 0.9, statement).to_json())
     *way, last = place

@@ -2,8 +2,8 @@ import opendp.prelude as dp
 import polars as pl
 import pytest
 
-from opendp_tree import Auto, Key, Tree, plan, release_tree
-from opendp_tree.pipeline import unit_words
+from opendp_tree import Auto, Key, Tree, TreeNoise, Unit, plan, release_tree
+from opendp_tree.pipeline import method_for
 
 VISITS = pl.DataFrame(
     {
@@ -12,15 +12,18 @@ VISITS = pl.DataFrame(
         "city": ["ghent"] * 800 + ["liege"] * 100 + ["lux"] * 400,
     }
 )
+SURE = 1 - 1e-9
 
 
 def test_one_call_from_rows_to_a_release():
-    release = release_tree(VISITS, by=["country", "city"], epsilon=1.0, delta=1e-6)
+    """Six intervals, each of which misses with a chance of at most 1e-9."""
+    release = release_tree(VISITS, by=["country", "city"], epsilon=1.0, delta=1e-6, confidence=SURE)
     frame = release.to_frame(other=False)
     truth = {(): 1300, ("be",): 900, ("lu",): 400, ("be", "ghent"): 800, ("be", "liege"): 100, ("lu", "lux"): 400}
     for country, city, lower, upper in frame.select("country", "city", "lower", "upper").rows():
         path = tuple(label for label in (country, city) if label is not None)
-        assert lower - 60 <= truth[path] <= upper + 60
+        assert lower <= truth[path] <= upper
+        assert upper - lower < 800
     assert release.statement.unit == "one row"
     assert release.statement.loss["epsilon"] <= 1.0
     assert release.statement.loss["delta"] <= 1e-6
@@ -33,29 +36,32 @@ def test_lazy_frames_and_frames_on_disk_are_alike(tmp_path):
 
 
 def test_a_unit_is_protected_with_all_its_rows():
-    release = release_tree(VISITS, by=["country", "city"], epsilon=1.0, delta=1e-6, unit="user", rows_per_unit=3)
+    unit = Unit("user", rows=3)
+    release = release_tree(VISITS, by=["country", "city"], epsilon=1.0, delta=1e-6, unit=unit, confidence=SURE)
     assert release.statement.unit == "one value of 'user', with at most 3 rows"
     assert release.statement.d_in == 3
     best = plan(Key.of(["country", "city"]).open_tree(), epsilon=1.0, delta=1e-6, d_in=3).best
     assert release.statement.parameters["scale"] == best.parameters["scale"]
-    assert abs(release.estimates[0] - 900) < 400  # 300 users, 3 rows of each
+    assert release.lower[0] <= 900 <= release.upper[0]  # 300 users, 3 rows of each; false alarm at most 1e-9
 
 
 def test_a_public_tree_is_counted_without_delta():
     tree = Tree.from_paths([("be", "ghent"), ("be", "liege"), ("lu", "lux"), ("fr", "metz")], names=["country", "city"])
     method = Auto(nonnegative=True, integers=True)
-    release = release_tree(VISITS, by=["country", "city"], tree=tree, epsilon=1.0, method=method)
+    release = release_tree(
+        VISITS, by=Key.columns("country", "city", tree=tree), epsilon=1.0, method=method, confidence=SURE
+    )
     assert release.estimates.size == tree.node_count
     assert release.statement.loss == {"epsilon": pytest.approx(1.0)}
-    assert abs(release.estimates[0] - 1300) < 60
+    assert release.lower[0] <= 1300 <= release.upper[0]  # false alarm at most 1e-9
 
 
 @pytest.mark.parametrize(
     ("options", "named"),
     [
         ({"by": "planet"}, "planet"),
-        ({"by": "country", "unit": "user"}, "rows_per_unit"),
-        ({"by": "country", "unit": "nobody", "rows_per_unit": 1}, "identifier"),
+        ({"by": "country", "unit": "user"}, r"Hint: Unit\('user', rows=5\)"),
+        ({"by": "country", "unit": Unit("nobody", rows=1)}, "identifier"),
         ({"by": "country", "epsilon": -1.0}, "epsilon"),
         ({"by": "country", "delta": 0.0}, "nothing is possible"),
         ({"by": "country", "method": "magic"}, "method"),
@@ -84,11 +90,6 @@ def test_releases_go_out_to_pandas_and_arrow():
         assert pl.from_pandas(release.to_pandas(other=other)).equals(frame)
 
 
-def test_words_for_units():
-    assert unit_words(None, 2) == "2 rows"
-    assert unit_words("user", 1) == "one value of 'user', with at most 1 row"
-
-
 def test_contrib_is_asked_for():
     dp.disable_features("contrib")
     try:
@@ -96,3 +97,28 @@ def test_contrib_is_asked_for():
             release_tree(VISITS, by="country", epsilon=1.0, delta=1e-6)
     finally:
         dp.enable_features("contrib")
+
+
+PUBLIC = Tree.from_paths([("be", "ghent"), ("be", "liege"), ("lu", "lux")])
+
+
+def test_levels_that_are_not_shown_are_not_paid_for():
+    def key(show):
+        return Key.columns("country", "city", tree=PUBLIC, show=show)
+
+    assert method_for(key(["city"]), "auto") == Auto(levels=(0, 2))
+    assert method_for(key(["city"]), Auto(levels=[0, 2])) == Auto(levels=(0, 2))
+    assert method_for(key(["country", 2]), "tree_gaussian") == TreeNoise("gaussian")
+    assert method_for(key(None), "auto") == Auto()
+    wanted = release_tree(VISITS, by=key(["country"]), epsilon=1.0).statement
+    assert wanted == release_tree(VISITS, by=key(None), epsilon=1.0, method=Auto(levels=[0, 1])).statement
+
+
+@pytest.mark.parametrize(
+    ("known", "method"),
+    [(None, "auto"), (None, "partition_estimator"), (PUBLIC, "tree_laplace"), (PUBLIC, Auto(levels=[1]))],
+)
+def test_levels_that_cannot_be_left_out_are_refused_before_a_row_is_read(known, method):
+    key = Key.columns("country", "city", tree=known, show=["city"])
+    with pytest.raises(ValueError, match=r"by: show cannot be honoured|levels .* must be those"):
+        release_tree(VISITS, by=key, epsilon=1.0, delta=1e-6, method=method)

@@ -35,7 +35,7 @@ def _plan(options: argparse.Namespace) -> Plan:
             raise CommandError(Exit.USAGE, "a hierarchy is missing. Hint: --depth N, or FILE --by A,B,C")
         subject, nodes = options.depth, options.nodes or "open"
     else:
-        subject = open_source(options).hierarchy
+        subject = open_source(options).key.hierarchy
     return plan(
         subject,
         epsilon=float_below(options.epsilon),

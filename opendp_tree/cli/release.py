@@ -11,7 +11,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from opendp.metrics import symmetric_distance, symmetric_id_distance
 from opendp.mod import Measurement
 
 from opendp_tree._files import PendingFile
@@ -20,10 +19,9 @@ from opendp_tree.cli.parser import OUTPUTS, float_below
 from opendp_tree.cli.source import Source, open_source
 from opendp_tree.cli.terminal import CommandError, Exit, Progress, print_bytes, silenced, table
 from opendp_tree.ledger import Ledger
-from opendp_tree.pipeline import then_release, unit_words
+from opendp_tree.pipeline import count_rows, make_release
 from opendp_tree.releases.release import TreeRelease
-from opendp_tree.rows.frame_domain import frame_domain
-from opendp_tree.rows.leaf_counts import make_leaf_counts
+from opendp_tree.rows.unit import Unit, unit_words
 
 __all__ = ["run_release"]
 
@@ -80,26 +78,15 @@ def run_release(options: argparse.Namespace) -> Exit:
 
 def build_measurement(options: argparse.Namespace, source: Source) -> Measurement:
     """From the frame to the release, within the budget for one row or one unit."""
-    metric = symmetric_distance() if options.unit is None else symmetric_id_distance(options.unit)
     try:
-        counts = make_leaf_counts(
-            frame_domain(source.frame),
-            metric,
-            by=source.key,
-            tree=source.tree,
-            rows_per_unit=options.rows_per_unit,
-            leaves_per_unit=options.leaves_per_unit,
-        )
+        counts = count_rows(source.frame, by=source.key, unit=_unit(options))
     except (TypeError, ValueError) as error:  # about columns and arguments: no row has been read
         raise CommandError(Exit.USAGE, f"{_sentence(error)} Hint: opendp-tree release --help") from None
-    most = counts.map(1)  # type: ignore[no-untyped-call]
     try:
-        return then_release(
+        return make_release(
             counts,
-            most,
-            unit_words(options.unit, most),
-            epsilon=float_below(options.epsilon),
-            delta=float_below(options.delta),
+            1,
+            budget={"epsilon": float_below(options.epsilon), "delta": float_below(options.delta)},
             alpha=float(options.alpha),
             method=options.method,
             confidence=float(options.confidence),
@@ -108,6 +95,12 @@ def build_measurement(options: argparse.Namespace, source: Source) -> Measuremen
         raise CommandError(
             Exit.INFEASIBLE, f"{_sentence(error)} Hint: opendp-tree plan shows what is possible"
         ) from None
+
+
+def _unit(options: argparse.Namespace) -> Unit | None:
+    if options.unit is None:
+        return None
+    return Unit(options.unit, rows=options.rows_per_unit, leaves=options.leaves_per_unit)
 
 
 def _check_arguments(options: argparse.Namespace) -> str:
@@ -181,8 +174,7 @@ def _open_ledger(options: argparse.Namespace) -> Ledger:
     total = None
     if options.total_epsilon is not None:
         total = {"epsilon": options.total_epsilon, "delta": options.total_delta or Fraction(0)}
-    unit = "one row" if options.unit is None else f"one value of {options.unit}"
-    return Ledger.open(options.ledger, total=total, unit=unit, dataset=options.dataset)
+    return Ledger.open(options.ledger, total=total, unit=unit_words(options.unit), dataset=options.dataset)
 
 
 def _note(options: argparse.Namespace, source: Source) -> dict[str, Any]:

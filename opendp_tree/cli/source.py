@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opendp_tree.cli.terminal import CommandError, Exit, silenced
 from opendp_tree.rows.key import Key
-from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.tree import Tree
 
 if TYPE_CHECKING:
@@ -20,16 +19,10 @@ __all__ = ["Source", "open_source", "read_key"]
 
 @dataclass(frozen=True)
 class Source:
-    """Rows, where each belongs, and the nodes if they are known."""
+    """Rows, and where each belongs."""
 
     frame: pl.LazyFrame
     key: Key
-    tree: Tree | None
-
-    @property
-    def hierarchy(self) -> Tree | OpenTree:
-        """The tree that rows are counted in."""
-        return self.key.open_tree() if self.tree is None else self.tree
 
 
 _BELONGS = {"separator": "path", "ip_version": "ip", "stride": "ip", "parts": "date"}
@@ -70,7 +63,9 @@ def open_source(options: argparse.Namespace, *, unit: str | None = None) -> Sour
         raise CommandError(Exit.USAGE, "public nodes must be listed. Hint: --tree FILE, or leave out --nodes public")
     if options.nodes == "open" and options.tree is not None:
         raise CommandError(Exit.USAGE, "--tree lists public nodes. Hint: --nodes public")
-    return Source(frame, key, None if options.tree is None else _read_tree(options, key, frame))
+    if options.tree is not None:
+        key = replace(key, tree=_read_tree(options, key, frame))
+    return Source(frame, key)
 
 
 def _read_tree(options: argparse.Namespace, key: Key, frame: pl.LazyFrame) -> Tree:
@@ -114,11 +109,11 @@ def _scan(name: str, given: str | None, columns: tuple[str, ...]) -> pl.LazyFram
     try:
         with silenced():
             frame = scan_file(path, file_format=form)
-            found = frame.collect_schema().names()
+            names = frame.collect_schema().names()
     except FRAME_ERRORS:
         raise CommandError(Exit.FAILURE, f"{name} cannot be read as {form}. Hint: --format, or convert it") from None
     for column in columns:
-        if column not in found:
+        if column not in names:
             # Which columns there are is not said: without a heading, they would be the first row.
             hint = "the first line of a CSV file must name its columns" if form == "csv" else "check the name"
             raise CommandError(Exit.USAGE, f"{name} has no column {column}. Hint: {hint}")

@@ -1,1 +1,16 @@
 """Measurements: one private mechanism a file."""
+
+from opendp_tree.measurements.above_threshold import make_above_threshold, then_above_threshold
+from opendp_tree.measurements.truncated_laplace import (
+    make_truncated_laplace_profile,
+    then_truncated_laplace_profile,
+    truncated_laplace_radius,
+)
+
+__all__ = [
+    "make_above_threshold",
+    "make_truncated_laplace_profile",
+    "then_above_threshold",
+    "then_truncated_laplace_profile",
+    "truncated_laplace_radius",
+]

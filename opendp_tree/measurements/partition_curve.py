@@ -14,7 +14,7 @@ from opendp_tree.measurements.partition_plan import PartitionPlan, one_setting
 def partition_rmse(weights: Floats, plan: PartitionPlan, *, alpha: float) -> Floats:
     """The alpha-RMSE of the worst node of each weight: without a cell, or with as many as its weight may hold.
 
-    >>> from opendp_tree import plan_partition
+    >>> from opendp_tree.measurements.partition_plan import plan_partition
     >>> found = plan_partition(depth=6, epsilon=1.0, delta=1e-6, alpha=0.1, public=False)
     >>> partition_rmse(np.array([1.0, 10.0, 1e6]), found, alpha=0.1).round(1).tolist()
     [0.9, 9.0, 0.0]

@@ -58,7 +58,8 @@ def make_ladder_estimator(
     Examples
     --------
     >>> import opendp.prelude as dp
-    >>> from opendp_tree import Ladder, Round, Tree, leaf_domain
+    >>> from opendp_tree import Tree, leaf_domain
+    >>> from opendp_tree.paper import Ladder, Round
     >>> dp.enable_features("contrib")
     >>> tree = Tree.balanced(branching=2, depth=3)
     >>> low = Round(mass=2900, eta=0.05, alpha=0.25, threshold=2000, epsilon=0.5, delta=1e-7)

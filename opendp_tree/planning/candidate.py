@@ -101,6 +101,7 @@ class Candidate:
         *,
         tree: Tree | None = None,
         confidence: float = 0.95,
+        unit: str | None = None,
     ) -> Measurement:
         """The measurement, from leaf counts to a `TreeRelease`; its loss stays within the budget of the plan.
 
@@ -115,6 +116,8 @@ class Candidate:
         confidence
             The probability with which each interval holds its node's true count, node by node. By default 0.95, as
             is usual.
+        unit
+            What the budget protects, in words, for the statement. By default None: nobody says.
 
         Examples
         --------
@@ -139,7 +142,7 @@ class Candidate:
         def told(release: TreeRelease) -> TreeRelease:
             """The release with its cost in the terms that were asked for."""
             assert release.statement is not None
-            statement = replace(release.statement, measure=measure, d_in=d_in, loss=loss)
+            statement = replace(release.statement, measure=measure, d_in=d_in, loss=loss, unit=unit)
             return replace(release, statement=statement)
 
         return priced.measurement >> make_function(told)

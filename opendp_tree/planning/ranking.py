@@ -11,12 +11,24 @@ import numpy as np
 from opendp_tree._arguments import check_scale, shortened
 from opendp_tree.planning.budget import Budget
 from opendp_tree.planning.candidate import Candidate
-from opendp_tree.planning.methods import MECHANISMS, REFERENCES, Auto, Mechanism, Partition, PrunedDescent, TreeNoise
+from opendp_tree.planning.methods import (
+    MECHANISMS,
+    REFERENCES,
+    Auto,
+    Mechanism,
+    Method,
+    Partition,
+    PrunedDescent,
+    TreeNoise,
+    read_method,
+)
 from opendp_tree.planning.noise_candidates import noise_candidate
 from opendp_tree.planning.paper_candidate import paper_candidate
 from opendp_tree.planning.partition_candidate import partition_candidate
 from opendp_tree.planning.pruned_candidates import pruned_candidate
 from opendp_tree.planning.tree_facts import TreeFacts
+from opendp_tree.trees.open_tree import OpenTree
+from opendp_tree.trees.tree import Tree
 
 
 def check_alpha(alpha: float) -> float:
@@ -136,3 +148,31 @@ def _rank(candidate: Candidate, aim: str) -> tuple[bool, float, float, bool]:
     if aim == "keys":
         first, second = second, first
     return not candidate.feasible, first, second, candidate.name in REFERENCES
+
+
+def planned_candidate(tree: Tree | OpenTree, budget: Budget, *, alpha: float, method: Method | str) -> Candidate:
+    """The method's own candidate, or the best of all; one that is possible.
+
+    Parameters
+    ----------
+    tree
+        The tree that is counted in.
+    budget
+        What may be spent, and at which distance.
+    alpha
+        The share of a node's own count that an error may have and be forgiven.
+    method
+        How the release is made, or the name of that.
+
+    """
+    chosen = read_method(method)
+    facts = TreeFacts.of(tree, levels=chosen.levels if isinstance(chosen, Auto) else None)
+    share = check_alpha(alpha)
+    if isinstance(chosen, Auto):
+        candidate = best_candidate(chosen, facts, budget, share)
+    else:
+        candidate = candidate_for(chosen, facts, budget, share)
+    if not candidate.feasible:
+        what = "nothing is possible" if isinstance(chosen, Auto) else f"method ({chosen.name}) is not possible"
+        raise ValueError(f"{what}: {candidate.reason}. It needs {candidate.needs}. Hint: plan(...).describe()")
+    return candidate

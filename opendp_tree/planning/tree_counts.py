@@ -6,9 +6,8 @@ from opendp.mod import Domain, Measurement, Metric, assert_features
 
 from opendp_tree._opendp import to_then
 from opendp_tree.planning.budget import Budget
-from opendp_tree.planning.methods import Auto, Method, read_method
-from opendp_tree.planning.ranking import best_candidate, candidate_for, check_alpha
-from opendp_tree.planning.tree_facts import TreeFacts
+from opendp_tree.planning.methods import Method
+from opendp_tree.planning.ranking import planned_candidate
 from opendp_tree.trees.domains import tree_of_leaves
 from opendp_tree.trees.tree import Tree
 
@@ -79,18 +78,8 @@ def make_tree_counts(
 
     """
     assert_features("contrib")
-    chosen = read_method(method)
     budget = Budget.of(epsilon=epsilon, delta=delta, rho=rho, d_in=d_in)
-    levels = chosen.levels if isinstance(chosen, Auto) else None
-    facts = TreeFacts.of(tree_of_leaves(input_domain, tree), levels=levels)
-    share = check_alpha(alpha)
-    if isinstance(chosen, Auto):
-        candidate = best_candidate(chosen, facts, budget, share)
-    else:
-        candidate = candidate_for(chosen, facts, budget, share)
-    if not candidate.feasible:
-        what = "nothing is possible" if isinstance(chosen, Auto) else f"method ({chosen.name}) is not possible"
-        raise ValueError(f"{what}: {candidate.reason}. It needs {candidate.needs}. Hint: plan(...).describe()")
+    candidate = planned_candidate(tree_of_leaves(input_domain, tree), budget, alpha=alpha, method=method)
     return candidate.make(input_domain, input_metric, tree=tree, confidence=confidence)
 
 

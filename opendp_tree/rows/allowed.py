@@ -146,7 +146,7 @@ def _snake(name: str) -> str:
 
 def _dtype(node: Node, frame: pl.LazyFrame, name: str) -> pl.DataType:
     try:
-        return frame.select(read_expression(node).alias("found")).collect_schema()["found"]
+        return frame.select(read_expression(node).alias("value")).collect_schema()["value"]
     except Exception as error:
         raise ValueError(f"a step's expression ({name}) must suit its columns. Polars says: {error}") from error
 

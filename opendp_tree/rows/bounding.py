@@ -3,43 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
 from opendp_tree._types import Ints, Words
+from opendp_tree.rows.unit import Unit
 
 
-@dataclass(frozen=True)
-class Limits:
-    """What one person may contribute."""
-
-    rows: int | None
-    """Rows in all."""
-    leaves: int | None
-    """Leaves in all; with them, `rows_per_leaf` at each."""
-    rows_per_leaf: int = 1
-
-
-def truncate(rows: Ints, starts: Ints, limits: Limits, draw: Callable[[Ints], Words]) -> Ints:
+def truncate(rows: Ints, starts: Ints, unit: Unit, draw: Callable[[Ints], Words]) -> Ints:
     """How many of its rows each pair of a person and a leaf keeps.
 
     Pairs come person by person, each person's from one of `starts` on. A person's leaves are put in a uniformly random
-    order. Of them the first `limits.leaves` are kept, each with at most `limits.rows_per_leaf` rows, until there are
-    `limits.rows` rows. So what is kept of a person depends on that person's own counts and order alone. `draw` gives
+    order. Of them the first `unit.leaves` are kept, each with at most `unit.rows_per_leaf` rows, until there are
+    `unit.rows` rows. So what is kept of a person depends on that person's own counts and order alone. `draw` gives
     uniform words for the pairs at given places, new ones at each call.
 
     >>> words = np.array([5, 3, 9], dtype=np.uint64)
-    >>> truncate(np.array([4, 4, 4]), np.array([0, 2]), Limits(rows=5, leaves=None), lambda places: words[places])
+    >>> truncate(np.array([4, 4, 4]), np.array([0, 2]), Unit("user", rows=5), lambda places: words[places])
     array([1, 4, 4])
     """
-    kept = rows if limits.leaves is None else np.minimum(rows, limits.rows_per_leaf)
+    kept = rows if unit.leaves is None else np.minimum(rows, unit.rows_per_leaf)
     sizes = np.diff(np.append(starts, rows.size))
     crowded = np.zeros(sizes.size, dtype=np.bool_)
-    if limits.leaves is not None:
-        crowded |= sizes > limits.leaves
-    if limits.rows is not None and rows.size:
-        crowded |= np.add.reduceat(kept, starts) > limits.rows
+    if unit.leaves is not None:
+        crowded |= sizes > unit.leaves
+    if unit.rows is not None and rows.size:
+        crowded |= np.add.reduceat(kept, starts) > unit.rows
     if not crowded.any():
         return kept
     places = np.flatnonzero(np.repeat(crowded, sizes))
@@ -47,12 +36,12 @@ def truncate(rows: Ints, starts: Ints, limits: Limits, draw: Callable[[Ints], Wo
     places = places[_shuffled(sizes, lambda: draw(places))]
     starts = np.cumsum(sizes) - sizes
     ordered = kept[places]
-    if limits.leaves is not None:
-        ordered[np.arange(places.size) - np.repeat(starts, sizes) >= limits.leaves] = 0
-    if limits.rows is not None:
+    if unit.leaves is not None:
+        ordered[np.arange(places.size) - np.repeat(starts, sizes) >= unit.leaves] = 0
+    if unit.rows is not None:
         before = np.cumsum(ordered) - ordered
         before -= np.repeat(before[starts], sizes)
-        ordered = np.clip(limits.rows - before, 0, ordered)
+        ordered = np.clip(unit.rows - before, 0, ordered)
     kept = kept.copy()
     kept[places] = ordered
     return kept

@@ -28,8 +28,8 @@ class FrameColumns:
         """Whether a value is a frame with these columns. Looks at the schema alone."""
         from opendp_tree.rows.groups import schema_of
 
-        found = schema_of(value)
-        return found is not None and all(name in found and found[name] == dtype for name, dtype in self.types)
+        schema = schema_of(value)
+        return schema is not None and all(name in schema and schema[name] == dtype for name, dtype in self.types)
 
     def empty(self) -> pl.LazyFrame:
         """A frame without rows."""
@@ -71,6 +71,7 @@ def frame_domain(columns: Any) -> Domain:
     >>> import polars as pl
     >>> frame_domain({"city": pl.String}).member(pl.DataFrame({"city": ["ghent"], "age": [3]}))
     True
+
     """
     from opendp_tree.rows.groups import read_schema
     from opendp_tree.rows.sources import schema_source

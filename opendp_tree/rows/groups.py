@@ -8,11 +8,10 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 import polars as pl
-from polars import selectors
 
 from opendp_tree.rows.key import Key
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 KEY, UNIT, PEOPLE = "key", "unit", "people"
 FIRST_DAY, LAST_DAY = (date(1, 1, 1) - date(1970, 1, 1)).days, (date(9999, 12, 31) - date(1970, 1, 1)).days
 _TICKS_A_SECOND = {"ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -42,18 +41,19 @@ def schema_of(value: Any) -> pl.Schema | None:
 
 def read_schema(columns: Any) -> pl.Schema:
     """Names and full data types, from a mapping or from a frame."""
-    found = schema_of(columns)
-    if found is not None:
-        return found
+    schema = schema_of(columns)
+    if schema is not None:
+        return schema
     if not isinstance(columns, Mapping) or not columns:
         raise TypeError("columns must give each column's data type, or be a frame. Hint: {'city': pl.String}")
     return pl.DataFrame(schema=dict(columns)).schema
 
 
 def narrowed(frame: Any, names: Sequence[str]) -> pl.LazyFrame:
-    """These columns alone. A selector takes names as they are, where Polars reads some as patterns."""
+    """These columns alone, by their places: Polars reads some names as patterns."""
     lazy: pl.LazyFrame = frame.lazy()
-    return lazy.select(selectors.by_name(*names))
+    places = {name: place for place, name in enumerate(frame.collect_schema())}
+    return lazy.select(pl.nth(places[name]) for name in names)
 
 
 def empty_frame(schema: Mapping[str, Any]) -> pl.LazyFrame:
@@ -83,9 +83,9 @@ def read_frame(data: Any, kinds: Mapping[str, str]) -> pl.LazyFrame:
     if schema is None:
         raise TypeError("the data must be a Polars LazyFrame or DataFrame. Hint: read_source makes one of other frames")
     for name, kind in kinds.items():
-        found = kind_of(schema[name]) if name in schema else "no such column"
-        if found != kind:
-            raise TypeError(f"the data: column {name!r} must hold {kind}, as input_domain says, found {found}")
+        held = kind_of(schema[name]) if name in schema else "nothing: there is none"
+        if held != kind:
+            raise TypeError(f"the data: column {name!r} must hold {kind}, as input_domain says; it holds {held}")
     lazy: pl.LazyFrame = data.lazy()
     return lazy
 
@@ -120,7 +120,7 @@ def _collect(frame: pl.LazyFrame, columns: int) -> pl.DataFrame:
     return frame.collect(engine=engine)
 
 
-def guarded(work: Callable[[], Found]) -> Found:
+def guarded(work: Callable[[], Result]) -> Result:
     """What Polars finds. Its errors, and those of Python functions in a plan, may quote values: they stop here."""
     try:
         return work()

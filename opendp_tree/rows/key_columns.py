@@ -27,11 +27,11 @@ class Labels:
 
     def with_null(self) -> Bools:
         """Which keys have null among their labels."""
-        found = np.zeros(self.lengths.size, dtype=np.bool_)
+        with_null = np.zeros(self.lengths.size, dtype=np.bool_)
         for level, column in enumerate(self.columns):
             if column.null_count():
-                found |= column.is_null().to_numpy() & (self.lengths > level)
-        return found
+                with_null |= column.is_null().to_numpy() & (self.lengths > level)
+        return with_null
 
     def sparse(self, tree: OpenTree, people: Ints, valid: Bools) -> SparseCounts:
         """The counts of the keys that are valid, for `people` each."""
@@ -116,6 +116,6 @@ def _date_labels(given: pl.Series, key: Key) -> tuple[tuple[pl.Series, ...], Boo
     days = steps // 24 if "hour" in key.parts else steps
     inside = days.is_between(FIRST_DAY, LAST_DAY).fill_null(False)
     dates = pl.select(pl.when(inside).then(days).cast(pl.Int32).cast(pl.Date)).to_series()
-    found = {"year": dates.dt.year(), "month": dates.dt.month(), "day": dates.dt.day(), "hour": hours}
-    columns = [pl.select(pl.when(inside).then(found[part]).cast(pl.Int64)).to_series() for part in key.parts]
+    values = {"year": dates.dt.year(), "month": dates.dt.month(), "day": dates.dt.day(), "hour": hours}
+    columns = [pl.select(pl.when(inside).then(values[part]).cast(pl.Int64)).to_series() for part in key.parts]
     return tuple(columns), ~inside.to_numpy()

@@ -31,8 +31,8 @@ class Level:
         known = np.where(column.is_null().to_numpy(), 0, self._numbers(column))
         wanted = nodes * (self.labels.height + 1) + known
         place = np.searchsorted(self.edges, wanted).clip(max=self.edges.size - 1)
-        found = (nodes >= 0) & (known >= 0) & (self.edges[place] == wanted)
-        return np.where(found, self.children[place], -1)
+        exists = (nodes >= 0) & (known >= 0) & (self.edges[place] == wanted)
+        return np.where(exists, self.children[place], -1)
 
     def _numbers(self, column: pl.Series) -> Ints | int:
         """The number of each value's label; -1 where there is none."""
@@ -47,10 +47,11 @@ class Level:
 class Lookup:
     """Finds the leaf at or above each key of a public tree with labels."""
 
-    def __init__(self, tree: Tree, kinds: tuple[str, ...]) -> None:
-        """`kinds` says what the labels of each level of the keys are."""
+    def __init__(self, tree: Tree, kinds: tuple[str, ...], other: int = -1) -> None:
+        """`kinds` says what the labels of each level of the keys are, `other` which leaf is for keys without one."""
         assert tree.labels is not None
         self.tree = tree
+        self.other = other
         self.leaf_numbers: Ints = np.full(tree.node_count, -1, dtype=np.int64)
         self.leaf_numbers[tree.leaves] = np.arange(tree.leaf_count)
         self.levels = tuple(
@@ -58,13 +59,14 @@ class Lookup:
         )
 
     def leaves(self, keys: Labels) -> Ints:
-        """The place among the leaves of each key's leaf: the one that its labels lead to, or lead through; else -1."""
+        """The place of each key's leaf: of the one that its labels lead to, or lead through; else `other`."""
         nodes: Ints = np.full(keys.lengths.size, self.tree.root)
         leaves: Ints = self.leaf_numbers[nodes]
         for level, (edges, column) in enumerate(zip(self.levels, keys.columns, strict=False)):
             nodes = np.where(keys.lengths > level, edges.descend(nodes, column), -1)
             reached = nodes >= 0
             leaves[reached] = self.leaf_numbers[nodes[reached]]
+        leaves[leaves < 0] = self.other
         return leaves
 
 

@@ -46,11 +46,11 @@ def plan_steps(plan: pl.LazyFrame) -> tuple[PlanStep, ...]:
             name = _NAMES.get(kind, kind)
             raise ValueError(
                 f"a step ({name}) must be filter, select, with_columns or OpenDP's truncation. Hint: tree_counts "
-                "groups and counts rows; who contributes how many is bounded by rows_per_unit"
+                "groups and counts rows; who contributes how many is bounded by unit=Unit(...)"
             )
         method, key = _METHODS[kind]
-        found = inner[key]
-        steps.append(PlanStep(method, tuple(found) if isinstance(found, list) else (found,)))
+        nodes = inner[key]
+        steps.append(PlanStep(method, tuple(nodes) if isinstance(nodes, list) else (nodes,)))
         node = inner["input"]
     return tuple(reversed(steps))
 

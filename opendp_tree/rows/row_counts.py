@@ -10,11 +10,12 @@ import polars as pl
 
 from opendp_tree._types import Bools, Ints, Words
 from opendp_tree.noise import uniform_words
-from opendp_tree.rows.bounding import Limits, truncate
+from opendp_tree.rows.bounding import truncate
 from opendp_tree.rows.groups import PEOPLE, UNIT, group_rows, key_names, read_frame
 from opendp_tree.rows.key import Key
 from opendp_tree.rows.key_columns import read_labels, read_words
 from opendp_tree.rows.lookup import Lookup
+from opendp_tree.rows.unit import Unit
 from opendp_tree.saturate import range_sums
 from opendp_tree.trees.sparse_counts import SparseCounts
 
@@ -28,20 +29,23 @@ class RowCounter:
     key: Key
     kinds: dict[str, str]
     """What each column that is used must hold."""
-    drop_nulls: bool
-    unit: str | None
-    limits: Limits | None
+    unit: Unit | None
+    """Who is counted, and how much of each; None for all rows."""
     lookup: Lookup | None
     """For a public tree."""
-    other: int
-    """The place among the leaves for what the public tree lacks; -1 to drop it."""
+
+    @classmethod
+    def of(cls, key: Key, kinds: dict[str, str], used: dict[str, str], unit: Unit | None) -> RowCounter:
+        """The counter for frames whose columns hold these kinds, of which some are used."""
+        lookup = None if key.tree is None else Lookup(key.tree, key.label_kinds(kinds), key.other_leaf)
+        return cls(key, used, unit, lookup)
 
     def count(self, data: Any) -> Ints | SparseCounts:
         """The leaf counts of a frame."""
-        groups = group_rows(read_frame(data, self.kinds), self.key, self.unit)
-        if self.limits is not None:
+        groups = group_rows(read_frame(data, self.kinds), self.key, None if self.unit is None else self.unit.column)
+        if self.unit is not None:
             # A key of which nothing is kept must not show: it would tell that somebody has it.
-            groups = self._bounded(groups, self.limits).filter(pl.col(PEOPLE) > 0)
+            groups = self._bounded(groups, self.unit).filter(pl.col(PEOPLE) > 0)
         people = groups[PEOPLE].to_numpy()
         if self.lookup is not None:
             leaves = self._public_leaves(groups, self.lookup)
@@ -56,13 +60,12 @@ class RowCounter:
         return labels.sparse(tree, people, self._valid(labels.with_null()))
 
     def _valid(self, with_null: Bools) -> Bools:
-        return ~with_null if self.drop_nulls else np.ones_like(with_null)
+        return ~with_null if self.key.drops_nulls else np.ones_like(with_null)
 
     def _public_leaves(self, groups: pl.DataFrame, lookup: Lookup) -> Ints:
         """The place among the leaves of each group; -1 for groups that do not count."""
         labels = read_labels(groups, self.key)
         leaves = lookup.leaves(labels)
-        leaves[leaves < 0] = self.other
         leaves[~self._valid(labels.with_null())] = -1
         return leaves
 
@@ -80,26 +83,26 @@ class RowCounter:
         first = frame.with_row_index(LEAF).select(pl.col(LEAF).min().over(frame.columns))[LEAF].to_numpy()
         return np.where(valid, first.astype(np.int64), -1)
 
-    def _bounded(self, pairs: pl.DataFrame, limits: Limits) -> pl.DataFrame:
-        """Groups of keys, without units, of which each person contributes no more than the limits."""
+    def _bounded(self, pairs: pl.DataFrame, unit: Unit) -> pl.DataFrame:
+        """Groups of keys, without units, of which each person contributes no more than the unit says."""
         names = key_names(self.key)
         if self.lookup is None and self.key.kind == "columns":  # each key is a leaf of its own
-            pairs = pairs.drop_nulls(names) if self.drop_nulls else pairs
-            return pairs.with_columns(self._kept(pairs, limits)).group_by(names).agg(pl.col(PEOPLE).sum())
+            pairs = pairs.drop_nulls(names) if self.key.drops_nulls else pairs
+            return pairs.with_columns(self._kept(pairs, unit)).group_by(names).agg(pl.col(PEOPLE).sum())
         keys = pairs.select(names).unique()
         leaves = self._open_leaves(keys) if self.lookup is None else self._public_leaves(keys, self.lookup)
         pairs = pairs.join(keys.with_columns(pl.Series(LEAF, leaves)), on=names, how="left", nulls_equal=True)
         pairs = pairs.filter(pl.col(LEAF) >= 0).group_by(UNIT, LEAF).agg(pl.col(PEOPLE).sum())
-        counts = pairs.select(LEAF, self._kept(pairs, limits)).group_by(LEAF).agg(pl.col(PEOPLE).sum())
+        counts = pairs.select(LEAF, self._kept(pairs, unit)).group_by(LEAF).agg(pl.col(PEOPLE).sum())
         any_key = keys.with_columns(pl.Series(LEAF, leaves)).unique(LEAF, keep="any")
         return counts.join(any_key, on=LEAF, how="left").drop(LEAF)
 
-    def _kept(self, pairs: pl.DataFrame, limits: Limits) -> pl.Series:
+    def _kept(self, pairs: pl.DataFrame, unit: Unit) -> pl.Series:
         """How many rows of each pair of a person and a leaf are kept."""
         order, starts = _by_unit(pairs[UNIT])
         rows = pairs[PEOPLE].to_numpy()[order]
         kept = np.empty_like(rows)
-        kept[order] = truncate(rows, starts, limits, lambda places: _draws(pairs, order[places]))
+        kept[order] = truncate(rows, starts, unit, lambda places: _draws(pairs, order[places]))
         return pl.Series(PEOPLE, kept)
 
 

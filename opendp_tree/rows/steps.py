@@ -31,7 +31,7 @@ def stable_leaf_counts(
 ) -> Transformation:
     """Leaf counts after the steps of a plan, from OpenDP's own frames.
 
-    People are bounded by the options, or by OpenDP's truncations among the steps. A plan without steps is left out:
+    People are bounded by the unit, or by OpenDP's truncations among the steps. A plan without steps is left out:
     OpenDP takes fewer metrics than leaf counts do.
     """
     from opendp_tree.rows.plans import plan_steps
@@ -108,12 +108,12 @@ def _with_fresh_draws(count: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 def _metric_name(metric: Metric, options: Mapping[str, Any]) -> str:
     """What the steps must keep apart: rows, or people, if these are still to be bounded."""
-    if options.get("rows_per_unit") is None and options.get("leaves_per_unit") is None:
+    if options.get("unit") is None:
         return "FrameDistance<SymmetricDistance>"
     inner = metric.inner_metric if isinstance(metric, FrameDistance) else metric
     if not isinstance(inner, SymmetricIdDistance):
         raise ValueError(
-            f"rows_per_unit and leaves_per_unit after Polars steps need symmetric_id_distance, found {metric}. "
+            f"unit after Polars steps needs symmetric_id_distance, not {metric}. "
             "Hint: truncate_per_group among the steps"
         )
     return "FrameDistance<SymmetricIdDistance>"
@@ -142,8 +142,8 @@ class FrameSteps:
         query = lazy_query(frame, space)
         for name, args, kwargs in self.steps:
             query = getattr(query, name)(*args, **kwargs)
-        found: pl.LazyFrame = object.__getattribute__(query, "polars_plan")
-        return found
+        plan: pl.LazyFrame = object.__getattribute__(query, "polars_plan")
+        return plan
 
     def leaf_counts(self, input_domain: Domain, input_metric: Metric, **options: Any) -> Transformation:
         """Leaf counts after these steps, from frames that are passed by reference.

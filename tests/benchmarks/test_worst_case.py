@@ -6,16 +6,9 @@ import opendp.prelude as dp
 import pytest
 
 from benchmarks.worst_case import Shape, Situation, battery, level_battery, measured_error, partition_battery
-from opendp_tree import (
-    OpenTree,
-    Tree,
-    leaf_domain,
-    make_partition_estimator,
-    make_pruned_descent,
-    noise,
-    plan_partition,
-)
+from opendp_tree import OpenTree, Tree, leaf_domain, make_partition_estimator, make_pruned_descent, noise
 from opendp_tree.measurements.level_noise import laplace_variance
+from opendp_tree.measurements.partition_plan import plan_partition
 
 METRIC = dp.l1_distance(T="i64")
 

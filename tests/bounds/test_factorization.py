@@ -3,9 +3,10 @@ import math
 import numpy as np
 import pytest
 
-from opendp_tree import Tree, choose_level_weights, factorization_bound, unbiased_error_lower_bound
-from opendp_tree.bounds import factorization
+from opendp_tree import Tree
+from opendp_tree.bounds import factorization, factorization_bound, unbiased_error_lower_bound
 from opendp_tree.bounds.factorization import FactorizationBound, certified_nuclear_norm
+from opendp_tree.trees import choose_level_weights
 from opendp_tree.trees.least_squares import LeastSquares
 from tests.shapes import SHAPES, random_tree
 

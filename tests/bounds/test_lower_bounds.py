@@ -9,15 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opendp_tree import (
-    Tree,
-    error_lower_bound,
-    multiplicative_threshold,
-    packing_bound,
-    plan_partition,
-    truncated_laplace_radius,
-)
+from opendp_tree import Tree
+from opendp_tree.bounds import error_lower_bound, packing_bound
 from opendp_tree.bounds.lower_bounds import complete_depth
+from opendp_tree.measurements import truncated_laplace_radius
+from opendp_tree.measurements.partition_plan import plan_partition
+from opendp_tree.paper import multiplicative_threshold
 from opendp_tree.theorems.clipping import clipped_mrmse
 from opendp_tree.theorems.packing import packing_rmse
 from opendp_tree.trees.least_squares import LeastSquares

@@ -13,8 +13,9 @@ from collections import Counter
 from fractions import Fraction
 from pathlib import Path
 
-from opendp_tree import BudgetError, Ledger
+from opendp_tree import Ledger
 from opendp_tree.cli import main
+from opendp_tree.ledger import BudgetError
 from tests.faults.moments import TOTAL, Record, by_command
 from tests.faults.processes import fork, run, wait
 

@@ -1,6 +1,6 @@
 """Every public function and class, called with nonsense: an error that says so, soon, and in little memory.
 
-What is public is read from `opendp_tree.__all__`, so that a new name joins by itself.
+What is public is read from the `__all__` of the root and of its rooms, so that a new name joins by itself.
 """
 
 import inspect
@@ -55,8 +55,8 @@ def targets():
     """What can be called: functions, classes, and the class methods of classes."""
     made()  # imports what is imported late, which takes time
     found = []
-    for name in ot.__all__:
-        value = getattr(ot, name)
+    rooms = [ot, *(getattr(ot, room) for room in ot._ROOMS)]
+    for name, value in {name: getattr(room, name) for room in rooms for name in room.__all__}.items():
         if inspect.isclass(value) and issubclass(value, Exception):
             continue
         found.append((name, value))
@@ -72,7 +72,7 @@ def attempt(name, target, random):
     words = f"{name}({', '.join([*map(shown, given), *(f'{key}={shown(value)}' for key, value in options.items())])})"
     try:
         with warnings.catch_warnings(), limited(words, seconds=HANGS if name in SEARCHES else SECONDS):
-            warnings.simplefilter("ignore", ot.AccuracyWarning)
+            warnings.simplefilter("ignore", ot.paper.AccuracyWarning)
             found = target(*given, **options)
             if name.startswith("then_") and name != "then_consistent":
                 found = (sensible("input_domain", random), sensible("input_metric", random)) >> found

@@ -8,12 +8,13 @@ counts in any order of its rows and from any source, under the same draws.
 import hashlib
 import io
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import opendp.prelude as dp
 import polars as pl
 
-from opendp_tree import Key, Tree, frame_domain, make_leaf_counts
+from opendp_tree import Key, Tree, Unit, frame_domain, make_leaf_counts
 from opendp_tree.rows import row_counts
 from opendp_tree.rows.key_columns import read_labels, read_words
 from opendp_tree.rows.row_counts import RowCounter
@@ -133,20 +134,15 @@ def check(random):
         kinds = CSV if source == "csv" else (*LABELS, *REFUSED)
         pools.append(pool(random.choice(kinds)))
         names.append(unit)
-    options = {"by": key, "tree": random_tree(random, key, pools), "nulls": random.choice((None, "label", "drop"))}
-    if options["tree"] is not None and random.random() < 0.5:
-        options["other"] = ("(rest)",)
-    if unit:
-        options |= random.choice(
-            [
-                {"rows_per_unit": 2},
-                {"leaves_per_unit": 1},
-                {"leaves_per_unit": 2, "rows_per_leaf": 2, "rows_per_unit": 3},
-            ]
-        )
+    placed = {"tree": random_tree(random, key, pools), "nulls": random.choice((None, "label", "drop"))}
+    if placed["tree"] is not None and random.random() < 0.5:
+        placed["other"] = ("(rest)",)
+    bounds = random.choice([{"rows": 2}, {"leaves": 1}, {"leaves": 2, "rows_per_leaf": 2, "rows": 3}])
+    person = Unit(unit, **bounds) if unit else None
     schema = {column: values.dtype for column, values in zip(names, pools, strict=True)}
     try:
-        count = make_leaf_counts(frame_domain(schema), metric(unit) if unit else metric(), **options)
+        by = replace(key, **placed)
+        count = make_leaf_counts(frame_domain(schema), metric(unit) if unit else metric(), by=by, unit=person)
     except (TypeError, ValueError):
         return  # by the schema and the arguments alone: no row has been made yet
     with coupled(random.randrange(2**32)):

@@ -5,7 +5,8 @@ import re
 import tempfile
 from pathlib import Path
 
-from opendp_tree import Ledger, LedgerError
+from opendp_tree import Ledger
+from opendp_tree.ledger import LedgerError
 from tests.fuzz import Violation
 from tests.fuzz.limits import limited
 from tests.fuzz.mutations import as_json, letters, run, structures

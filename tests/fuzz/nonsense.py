@@ -131,7 +131,7 @@ def spaces():
         *(atom, dp.atom_domain(T=float, nan=False), dp.atom_domain(T=str), dp.vector_domain(atom)),
         *(dp.vector_domain(atom, size=4), dp.vector_domain(dp.atom_domain(T="u32"), size=3)),
         *(ot.leaf_domain(tree) for tree in trees()),
-        *(ot.node_domain(tree) for tree in trees() if isinstance(tree, ot.Tree)),
+        *(ot.trees.node_domain(tree) for tree in trees() if isinstance(tree, ot.Tree)),
         ot.frame_domain({"a": pl.String, "b": pl.Int64, "user": pl.Int64}),
         ot.frame_domain({"a": pl.Float64}),
     )
@@ -154,18 +154,18 @@ def made():
     """What the package itself makes."""
     tree = trees()[4]
     noisy = np.array([9.0, 6.0, 4.0, 2.0, 3.0])
-    statement = ot.PrivacyStatement("tree_laplace", "max_divergence", 1, {"epsilon": 1.0}, {})
+    statement = ot.releases.PrivacyStatement("tree_laplace", "max_divergence", 1, {"epsilon": 1.0}, {})
     estimator = ot.make_tree_laplace(ot.leaf_domain(tree), dp.l1_distance(T="i64"), 1.0)
     third = Fraction(1, 3)
-    step = ot.Round(mass=Fraction(9), eta=third, alpha=third, threshold=Fraction(2), epsilon=third, delta=third)
+    step = ot.paper.Round(mass=Fraction(9), eta=third, alpha=third, threshold=Fraction(2), epsilon=third, delta=third)
     release = ot.TreeRelease(tree, noisy, noisy - 3, noisy + 3, 0.95, statement)
     open_release = ot.release_tree(
         pl.DataFrame({"a": ["x"] * 900 + ["y"] * 400}), by="a", epsilon=1.0, delta=1e-6, method="pruned_laplace"
     )
     return (
-        *(release, open_release, statement, estimator, step, ot.Ladder(base=third, rounds=(step,))),
+        *(release, open_release, statement, estimator, step, ot.paper.Ladder(base=third, rounds=(step,))),
         *(ot.plan(3, epsilon=1.0, delta=1e-6, nodes="open"), ot.plan(trees()[0], rho=0.1), release.to_json()),
-        *(ot.plot_tree(release), ot.NodeClasses(np.array([True]), np.array([1])), ot.example_flights),
+        *(ot.plot_tree(release), ot.paper.NodeClasses(np.array([True]), np.array([1])), ot.example_flights),
         *(dp.unit_of(contributions=1), dp.loss_of(epsilon=1.0), dp.loss_of(rho=0.1, delta=1e-6)),
     )
 
@@ -181,10 +181,11 @@ def sensible(name, random):
         **dict.fromkeys(("epsilon", "scale", "error", "query_scale"), (0.5, 1.0, 2.0)),
         **dict.fromkeys(("delta", "eta", "alpha"), (1e-6, 0.01, 0.1)),
         **dict.fromkeys(("confidence",), (0.9, 0.95)),
-        **dict.fromkeys(("d_in", "rows_per_unit", "leaves_per_unit", "cutoff", "branching", "stride"), (1, 2, 3)),
+        **dict.fromkeys(("d_in", "cutoff", "branching", "stride"), (1, 2, 3)),
         **dict.fromkeys(("depth", "level", "levels", "depths", "width"), (2, 3, 4, [1, 2])),
         **dict.fromkeys(("radius", "threshold", "margin", "mass", "mass_bound"), (10, 20, 50)),
-        **dict.fromkeys(("column", "unit", "dataset"), ("a", "b", "user")),
+        **dict.fromkeys(("column", "dataset"), ("a", "b", "user")),
+        "unit": ("a", ot.Unit("a", rows=1), ot.Unit("b", leaves=2)),
         **dict.fromkeys(("frame", "data", "columns"), frames()),
         **dict.fromkeys(
             ("estimates", "truth", "lower", "upper", "variances"), (np.ones(5), np.array([9, 6, 4, 2, 3.0]))
@@ -194,8 +195,8 @@ def sensible(name, random):
         "output_metric": metrics,
         "release": releases,
         "estimator": [value for value in made() if isinstance(value, dp.Measurement)],
-        "ladder": [value for value in made() if isinstance(value, ot.Ladder)],
-        "plan": [value for value in made() if isinstance(value, ot.Plan)],
+        "ladder": [value for value in made() if isinstance(value, ot.paper.Ladder)],
+        "plan": [value for value in made() if isinstance(value, ot.planning.Plan)],
         "rho": (0.1, 1.0),
         "schema": (None, {"a": pl.String}, {"a": int, "b": pl.Date}),
         "nodes": ("public", "open", 10),

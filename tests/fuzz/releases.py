@@ -7,7 +7,8 @@ from functools import cache
 import numpy as np
 import polars as pl
 
-from opendp_tree import Key, PrivacyStatement, Tree, TreeRelease, release_tree
+from opendp_tree import Key, Tree, TreeRelease, release_tree
+from opendp_tree.releases import PrivacyStatement
 from tests.fuzz import Violation
 from tests.fuzz.limits import limited
 from tests.fuzz.mutations import as_json, letters, run, structures

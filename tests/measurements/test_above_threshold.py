@@ -5,7 +5,9 @@ import opendp.prelude as dp
 import pytest
 from opendp.mod import OpenDPException
 
-from opendp_tree import Tree, make_above_threshold, node_domain
+from opendp_tree import Tree
+from opendp_tree.measurements import make_above_threshold
+from opendp_tree.trees import node_domain
 
 VECTOR = dp.vector_domain(dp.atom_domain(T="i64"))
 LINF = dp.linf_distance(T="i64")

@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opendp.mod import OpenDPException
 
-from opendp_tree import OpenTree, Tree, leaf_domain, node_domain
+from opendp_tree import OpenTree, Tree, leaf_domain
 from opendp_tree.measurements.partition.parameters import GapParameters, choose_parameters
 from opendp_tree.measurements.partition.tree_partition import make_tree_partition, then_tree_partition
 from opendp_tree.theorems.gap_partition import GapShape, gap_delta, gap_epsilon
 from opendp_tree.theorems.interval import exp, round_up
+from opendp_tree.trees import node_domain
 from tests.trees.test_tree import parents
 
 L1 = dp.l1_distance(T="i64")

@@ -28,7 +28,11 @@ def sparse_vector(space, scale):
 
 
 def above_threshold(space, scale):
-    return space >> ot.then_tree_sum(tree=TREE, output_metric=LINF) >> ot.then_above_threshold(scale, threshold=20)
+    return (
+        space
+        >> ot.then_tree_sum(tree=TREE, output_metric=LINF)
+        >> ot.measurements.then_above_threshold(scale, threshold=20)
+    )
 
 
 def tree_partition(space, scale):
@@ -199,7 +203,7 @@ def test_context_takes_a_measurement(make, carrier):
 
 
 def profile(scale=4.0):
-    return ot.make_truncated_laplace_profile(*VECTOR, scale, radius=40)
+    return ot.measurements.make_truncated_laplace_profile(*VECTOR, scale, radius=40)
 
 
 def test_a_profile_becomes_a_pair_by_fixing_delta():

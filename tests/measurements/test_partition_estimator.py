@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opendp_tree import OpenTree, Tree, leaf_domain, make_partition_estimator, plan_partition
-from opendp_tree.measurements.partition_plan import PartitionPlan
+from opendp_tree import OpenTree, Tree, leaf_domain, make_partition_estimator
+from opendp_tree.measurements.partition_plan import PartitionPlan, plan_partition
 from opendp_tree.theorems.tree_partition import PartitionShape
 
 L1 = dp.l1_distance(T="i64")

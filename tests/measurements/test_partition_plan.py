@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opendp_tree import best_partition, plan_partition
-from opendp_tree.measurements.partition_plan import unmarked_chance
+from opendp_tree.measurements.partition_plan import best_partition, plan_partition, unmarked_chance
 from opendp_tree.theorems.group_privacy import group_delta
 from opendp_tree.theorems.interval import exp
 from opendp_tree.theorems.tree_partition import (

@@ -10,8 +10,9 @@ from opendp.mod import OpenDPException
 from scipy import stats
 
 import opendp_tree as ot
-from opendp_tree import Tree, leaf_domain, make_tree_gaussian, make_tree_laplace, node_domain
+from opendp_tree import Tree, leaf_domain, make_tree_gaussian, make_tree_laplace
 from opendp_tree.measurements.level_noise import gaussian_variance, laplace_variance
+from opendp_tree.trees import node_domain
 from tests.goodness_of_fit import FALSE_ALARM, laplace_masses, p_value
 
 L1 = dp.l1_distance(T="i64")

@@ -7,8 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opendp.mod import OpenDPException
 
-from opendp_tree import OpenTree, Tree, best_partition, leaf_domain, make_tree_partition, node_domain
+from opendp_tree import OpenTree, Tree, leaf_domain, make_tree_partition
+from opendp_tree.measurements.partition_plan import best_partition
 from opendp_tree.theorems.tree_partition import PartitionShape, partition_delta, partition_epsilon
+from opendp_tree.trees import node_domain
 from tests.trees.test_tree import parents
 
 L1 = dp.l1_distance(T="i64")

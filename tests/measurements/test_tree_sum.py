@@ -8,8 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opendp.mod import OpenDPException
 
-from opendp_tree import Tree, leaf_domain, make_tree_sum, node_domain, then_above_threshold, then_tree_sum
+from opendp_tree import Tree, leaf_domain, make_tree_sum, then_tree_sum
+from opendp_tree.measurements import then_above_threshold
 from opendp_tree.saturate import LIMIT
+from opendp_tree.trees import node_domain
 from tests.trees.test_tree import parents
 
 TREE = Tree.balanced(branching=2, depth=3)

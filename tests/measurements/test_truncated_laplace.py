@@ -8,15 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opendp.mod import OpenDPException
 
-from opendp_tree import (
-    Tree,
-    leaf_domain,
-    make_truncated_laplace,
-    make_truncated_laplace_profile,
-    node_domain,
-    truncated_laplace_radius,
-)
+from opendp_tree import Tree, leaf_domain, make_truncated_laplace
+from opendp_tree.measurements import make_truncated_laplace_profile, truncated_laplace_radius
 from opendp_tree.saturate import LIMIT
+from opendp_tree.trees import node_domain
 from tests.goodness_of_fit import FALSE_ALARM, laplace_masses, p_value
 
 VECTOR = dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64")

@@ -7,15 +7,9 @@ import pytest
 from opendp.mod import OpenDPException
 
 import opendp_tree as ot
-from opendp_tree import (
-    Tree,
-    leaf_domain,
-    make_clipped_estimator,
-    make_multiplicative_estimator,
-    make_tree_sum,
-    make_truncated_laplace,
-)
+from opendp_tree import Tree, leaf_domain, make_multiplicative_estimator, make_tree_sum, make_truncated_laplace
 from opendp_tree._opendp import make_measurement
+from opendp_tree.paper import make_clipped_estimator
 from opendp_tree.saturate import LIMIT
 from opendp_tree.theorems.clipping import clipped_mrmse
 

@@ -5,7 +5,8 @@ import numpy as np
 import opendp.prelude as dp
 import pytest
 
-from opendp_tree import AccuracyWarning, Ladder, Round, Tree, leaf_domain, make_ladder_estimator
+from opendp_tree import Tree, leaf_domain
+from opendp_tree.paper import AccuracyWarning, Ladder, Round, make_ladder_estimator
 from opendp_tree.paper.forest import whole
 from opendp_tree.paper.ladder_estimator import reduce_to_classes
 from opendp_tree.theorems.classification import Classifier

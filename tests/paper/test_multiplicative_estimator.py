@@ -9,14 +9,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import opendp_tree as ot
-from opendp_tree import (
-    AccuracyWarning,
-    Tree,
-    leaf_domain,
-    make_multiplicative_estimator,
-    make_tree_sum,
-    multiplicative_threshold,
-)
+from opendp_tree import Tree, leaf_domain, make_multiplicative_estimator, make_tree_sum
+from opendp_tree.paper import AccuracyWarning, multiplicative_threshold
 from tests.goodness_of_fit import FALSE_ALARM
 from tests.shapes import SHAPES, spread_counts
 
@@ -24,7 +18,7 @@ L1 = dp.l1_distance(T="i64")
 TREE = Tree.balanced(branching=2, depth=3)
 LEAVES = leaf_domain(TREE), L1
 USUAL = {"alpha": 0.5, "epsilon": 1.0, "delta": 1e-6, "eta": 0.2}
-NOT_GUARANTEED = pytest.mark.filterwarnings("ignore::opendp_tree.AccuracyWarning")
+NOT_GUARANTEED = pytest.mark.filterwarnings("ignore::opendp_tree.paper.AccuracyWarning")
 
 
 @NOT_GUARANTEED

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from opendp.mod import OpenDPException
 from scipy import stats
 
-from opendp_tree import AccuracyWarning, Tree, leaf_domain, make_tree_classifier, noise
+from opendp_tree import Tree, leaf_domain, noise
+from opendp_tree.paper import AccuracyWarning, make_tree_classifier
 from opendp_tree.paper.forest import rooted_at, whole
 from opendp_tree.paper.tree_classifier import classify, shortfall
 from opendp_tree.saturate import LIMIT
@@ -30,7 +31,7 @@ L1 = dp.l1_distance(T="i64")
 TREE = Tree.balanced(branching=2, depth=3)
 LEAVES = leaf_domain(TREE), L1
 USUAL = {"threshold": 3000, "mass": 5000, "alpha": 0.5, "epsilon": 1.0, "delta": 1e-6, "eta": 0.01}
-NOT_GUARANTEED = pytest.mark.filterwarnings("ignore::opendp_tree.AccuracyWarning")
+NOT_GUARANTEED = pytest.mark.filterwarnings("ignore::opendp_tree.paper.AccuracyWarning")
 
 
 def above(tree, roots, leaf_counts, run):

@@ -1,6 +1,7 @@
 import pytest
 
-from opendp_tree import OpenTree, Tree, deepest_tree, plan, smallest_epsilon
+from opendp_tree import OpenTree, Tree, plan
+from opendp_tree.planning import deepest_tree, smallest_epsilon
 
 
 @pytest.mark.parametrize(

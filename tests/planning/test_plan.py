@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from opendp_tree import OpenTree, Tree, plan, plan_depths, plot_plan
+from opendp_tree import OpenTree, Tree, plan, plot_plan
+from opendp_tree.planning import plan_depths
 from opendp_tree.planning.methods import MECHANISMS
 from opendp_tree.planning.plan import Plan
 

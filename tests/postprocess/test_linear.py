@@ -3,7 +3,8 @@ import opendp.prelude as dp
 import pytest
 from scipy import stats
 
-from opendp_tree import Tree, TreeRelease, leaf_domain, linear_counts, make_consistent, make_tree_laplace, range_counts
+from opendp_tree import Tree, TreeRelease, leaf_domain, make_consistent, make_tree_laplace
+from opendp_tree.postprocess import linear_counts, range_counts
 from tests.goodness_of_fit import FALSE_ALARM
 from tests.shapes import random_tree
 from tests.trees.test_least_squares import matrix

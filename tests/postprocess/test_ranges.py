@@ -5,7 +5,8 @@ import opendp.prelude as dp
 import pytest
 from scipy import stats
 
-from opendp_tree import Tree, TreeRelease, leaf_domain, make_consistent, make_tree_laplace, prefix_counts, range_counts
+from opendp_tree import Tree, TreeRelease, leaf_domain, make_consistent, make_tree_laplace
+from opendp_tree.postprocess import prefix_counts, range_counts
 from opendp_tree.postprocess.ranges import _Walk
 from tests.trees.test_least_squares import matrix
 

@@ -5,6 +5,7 @@ function of the person, the leaf and a seed, whatever else the frame holds.
 """
 
 import hashlib
+from dataclasses import replace
 from itertools import combinations_with_replacement, permutations
 
 import numpy as np
@@ -14,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opendp_tree import Key, Tree, frame_domain, make_leaf_counts
+from opendp_tree import Key, Tree, Unit, frame_domain, make_leaf_counts
 from opendp_tree.rows import row_counts
 from opendp_tree.rows.row_counts import RowCounter
 from opendp_tree.theorems.leaf_counts import leaf_counts_l1, per_person
@@ -24,19 +25,19 @@ SCHEMA = {"id": pl.Int64, "a": pl.String, "b": pl.Int64}
 TREE = Tree.from_paths([("x", 0), ("x", 1), ("y",), ("(other)",)])
 KEYS = {
     "open": {"by": ["a", "b"]},
-    "open, no nulls": {"by": ["a", "b"], "nulls": "drop"},
-    "public": {"by": ["a", "b"], "tree": TREE},
-    "public, other": {"by": ["a", "b"], "tree": TREE, "other": ("(other)",)},
+    "open, no nulls": {"by": Key.columns("a", "b", nulls="drop")},
+    "public": {"by": Key.columns("a", "b", tree=TREE)},
+    "public, other": {"by": Key.columns("a", "b", tree=TREE, other=("(other)",))},
     "bits": {"by": Key.bits("b", width=2)},
     "path": {"by": Key.path("a", depth=3)},
-    "path, no nulls": {"by": Key.path("a", depth=2), "nulls": "drop"},
+    "path, no nulls": {"by": Key.path("a", depth=2, nulls="drop")},
 }
 BOUNDS = [
-    {"rows_per_unit": 1},
-    {"rows_per_unit": 2},
-    {"leaves_per_unit": 1},
-    {"leaves_per_unit": 2, "rows_per_leaf": 2},
-    {"rows_per_unit": 3, "leaves_per_unit": 2, "rows_per_leaf": 2},
+    {"unit": Unit("id", rows=1)},
+    {"unit": Unit("id", rows=2)},
+    {"unit": Unit("id", leaves=1)},
+    {"unit": Unit("id", leaves=2, rows_per_leaf=2)},
+    {"unit": Unit("id", rows=3, leaves=2, rows_per_leaf=2)},
 ]
 
 
@@ -143,7 +144,7 @@ def test_people_added_removed_or_exchanged_move_counts_no_further_than_the_map(k
 
 
 def test_rows_without_an_identifier_are_left_out():
-    count = make(dp.symmetric_id_distance("id"), {"by": "a", "rows_per_unit": 9})
+    count = make(dp.symmetric_id_distance("id"), {"by": "a", "unit": Unit("id", rows=9)})
     assert counts(count, [(None, "x", 0), (1, "x", 0), (None, "y", 0)]) == {("x",): 1}
 
 
@@ -151,7 +152,7 @@ def test_what_is_kept_of_a_person_is_drawn_evenly():
     """Chance of a false alarm below 1e-9: 3,000 people keep one of two leaves each; 6.2 standard deviations."""
     rows = [(person, label, 0) for person in range(3_000) for label in ("x", "y")]
     for order in (rows, rows[::-1]):
-        found = counts(make(dp.symmetric_id_distance("id"), {"by": "a", "leaves_per_unit": 1}), order)
+        found = counts(make(dp.symmetric_id_distance("id"), {"by": "a", "unit": Unit("id", leaves=1)}), order)
         assert sum(found.values()) == 3_000
         assert abs(found["x",] - 1_500) < 6.2 * (3_000 / 4) ** 0.5
 
@@ -159,13 +160,13 @@ def test_what_is_kept_of_a_person_is_drawn_evenly():
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=5), st.integers(1, 9), st.integers(1, 4), st.integers(1, 4))
 def test_as_much_is_kept_as_the_limits_allow(sizes, rows, leaves, rows_per_leaf):
     given_rows = [(1, str(leaf), 0) for leaf, size in enumerate(sizes) for _ in range(size)]
-    only_rows = counts(make(dp.symmetric_id_distance("id"), {"by": "a", "rows_per_unit": rows}), given_rows)
+    only_rows = counts(make(dp.symmetric_id_distance("id"), {"by": "a", "unit": Unit("id", rows=rows)}), given_rows)
     assert sum(only_rows.values()) == min(rows, sum(sizes))
-    options = {"by": "a", "leaves_per_unit": leaves, "rows_per_leaf": rows_per_leaf}
-    found = counts(make(dp.symmetric_id_distance("id"), options), given_rows)
+    unit = Unit("id", leaves=leaves, rows_per_leaf=rows_per_leaf)
+    found = counts(make(dp.symmetric_id_distance("id"), {"by": "a", "unit": unit}), given_rows)
     assert len(found) == min(leaves, len(sizes))
     assert all(count == min(rows_per_leaf, sizes[int(leaf)]) for (leaf,), count in found.items())
-    both = counts(make(dp.symmetric_id_distance("id"), {**options, "rows_per_unit": rows}), given_rows)
+    both = counts(make(dp.symmetric_id_distance("id"), {"by": "a", "unit": replace(unit, rows=rows)}), given_rows)
     assert sum(both.values()) <= per_person(rows=rows, leaves=leaves, rows_per_leaf=rows_per_leaf)
 
 
@@ -184,8 +185,8 @@ def small_pairs():
 
 PAIRS = list(small_pairs())
 PEOPLE = dp.symmetric_id_distance("id")
-TWO_LEAVES = {"by": "a", "leaves_per_unit": 2}
-TWO_ROWS = {"by": "a", "rows_per_unit": 2}
+TWO_LEAVES = {"by": "a", "unit": Unit("id", leaves=2)}
+TWO_ROWS = {"by": "a", "unit": Unit("id", rows=2)}
 
 
 @pytest.mark.parametrize("options", [TWO_LEAVES, TWO_ROWS], ids=str)
@@ -214,18 +215,17 @@ def test_mutant_draws_by_the_place_of_a_leaf_among_all_is_rejected(monkeypatch):
         return np.array([0, 2, 1, 3], dtype=np.uint64)[pairs["key_0"].rank("dense").to_numpy()[places]] << np.uint64(60)
 
     monkeypatch.setattr(row_counts, "_draws", by_rank)
-    assert broken(make(PEOPLE, {"by": "a", "leaves_per_unit": 1}), PAIRS)
+    assert broken(make(PEOPLE, {"by": "a", "unit": Unit("id", leaves=1)}), PAIRS)
 
 
 @pytest.mark.parametrize("forgotten", ["rows_per_leaf", "leaves", "rows"])
 def test_mutants_that_forget_a_bound_are_rejected(forgotten, monkeypatch):
     truncate = row_counts.truncate
-    many = {"rows_per_leaf": 99, "leaves": 99, "rows": None}[forgotten]
-    options = TWO_ROWS if forgotten == "rows" else {"by": "a", "leaves_per_unit": 1}
+    many = {"rows_per_leaf": 99, "leaves": 99, "rows": 99}[forgotten]
+    options = TWO_ROWS if forgotten == "rows" else {"by": "a", "unit": Unit("id", leaves=1)}
 
-    def forgetful(rows, starts, limits, draw):
-        values = {"rows": limits.rows, "leaves": limits.leaves, "rows_per_leaf": limits.rows_per_leaf, forgotten: many}
-        return truncate(rows, starts, type(limits)(**values), draw)
+    def forgetful(rows, starts, unit, draw):
+        return truncate(rows, starts, replace(unit, **{forgotten: many}), draw)
 
     monkeypatch.setattr(row_counts, "_draws", draws(0))
     monkeypatch.setattr(row_counts, "truncate", forgetful)
@@ -255,6 +255,5 @@ def test_mutant_one_unit_for_a_change_is_rejected():
 
 def test_maps_are_reached():
     assert moved(make(dp.symmetric_distance(), {"by": "a"}), [], [(1, "x", 0)] * 4) == 4
-    limits = {"leaves_per_unit": 2, "rows_per_leaf": 2}
-    count = make(PEOPLE, {"by": "a", **limits})
+    count = make(PEOPLE, {"by": "a", "unit": Unit("id", leaves=2, rows_per_leaf=2)})
     assert moved(count, [], [(1, label, 0) for label in "xxxyyy"]) == count.map(1) == 4

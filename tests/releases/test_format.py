@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opendp_tree import OpenTree, PrivacyStatement, Tree, TreeRelease
+from opendp_tree import OpenTree, Tree, TreeRelease
+from opendp_tree.releases import PrivacyStatement
 from tests.releases.test_frame import release_of
 
 STATEMENT = PrivacyStatement("m", "d", 1, {"epsilon": math.inf}, {"a": -math.inf, "b": "inf", "c": None, "d": 2})

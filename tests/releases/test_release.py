@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from opendp_tree import (
     OpenTree,
-    PrivacyStatement,
     Tree,
     TreeRelease,
     leaf_domain,
@@ -19,8 +18,9 @@ from opendp_tree import (
     make_pruned_descent,
     make_tree_gaussian,
     make_tree_laplace,
-    range_counts,
 )
+from opendp_tree.postprocess import range_counts
+from opendp_tree.releases import PrivacyStatement
 from opendp_tree.trees.shown_nodes import ShownNodes
 
 L1 = dp.l1_distance(T="i64")

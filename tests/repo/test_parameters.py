@@ -8,14 +8,11 @@ import pytest
 
 import opendp_tree as ot
 
-PUBLIC_ROOMS = ("bounds", "error_measures", "paper", "postprocess")
-"""What is public but not at the root."""
-
 
 def public_names():
     """Each public name with what it stands for."""
     yield from ((name, getattr(ot, name)) for name in ot.__all__)
-    for room in PUBLIC_ROOMS:
+    for room in ot._ROOMS:
         module = importlib.import_module(f"opendp_tree.{room}")
         yield from ((f"{room}.{name}", getattr(module, name)) for name in getattr(module, "__all__", ()))
 

@@ -11,7 +11,7 @@ import opendp.prelude as dp
 import polars as pl
 
 import opendp_tree
-from opendp_tree import Tree, release_tree
+from opendp_tree import Key, Tree, release_tree
 
 ROWS = pl.DataFrame({"country": ["be"] * 900 + ["lu"] * 400, "city": ["ghent"] * 800 + ["liege"] * 500})
 TREE = Tree.from_paths([(country, city) for country in ("be", "lu") for city in ("ghent", "liege")])
@@ -26,7 +26,9 @@ def walk(action):
         name = frame.f_globals.get("__name__", "")
         # Bodies of modules and classes, which imports run, are not optimised.
         if event == "call" and name.startswith(package) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
-            found[name.removeprefix(package)].add(getattr(frame.f_code, "co_qualname", frame.f_code.co_name))
+            called = getattr(frame.f_code, "co_qualname", frame.f_code.co_name)
+            if called != "__create_fn__":  # what makes a dataclass when its module is imported
+                found[name.removeprefix(package)].add(called)
 
     sys.setprofile(note)
     try:
@@ -38,8 +40,8 @@ def walk(action):
 
 def release(nodes):
     """One release, as a newcomer makes it: "open" or "public" nodes."""
-    known = {"tree": TREE} if nodes == "public" else {}
-    return release_tree(ROWS, by=["country", "city"], epsilon=1.0, delta=1e-6, **known)
+    key = Key.columns("country", "city", tree=TREE if nodes == "public" else None)
+    return release_tree(ROWS, by=key, epsilon=1.0, delta=1e-6)
 
 
 def main(nodes):

@@ -1,6 +1,6 @@
 import pytest
 
-from opendp_tree import Key, OpenTree
+from opendp_tree import Key, OpenTree, Tree
 
 
 def test_open_trees_of_keys():
@@ -22,6 +22,38 @@ def test_open_trees_of_keys():
         assert Key.of(key) is key
 
 
+TREE = Tree.from_paths([("ghent",), ("liege",)])
+
+
+def test_where_rows_belong_is_one_value():
+    key = Key.columns("city", tree=TREE, other=("liege",), nulls="drop")
+    assert key == Key.columns("city", tree=Tree.from_paths([("ghent",), ("liege",)]), other=("liege",), nulls="drop")
+    assert hash(key) == hash(Key.columns("city", tree=TREE, other=("liege",), nulls="drop"))
+    assert key != Key.columns("city", tree=TREE)
+    assert key.hierarchy == TREE
+    assert key.other_leaf == 1
+    assert Key.columns("city", tree=TREE).other_leaf == -1
+    assert Key.columns("city").hierarchy == OpenTree.columns(["city"])
+
+
+def test_null_is_a_label_where_there_is_room_for_it():
+    assert not Key.columns("a").drops_nulls
+    assert Key.columns("a", nulls="drop").drops_nulls
+    for key in (Key.ip("a"), Key.bits("a", width=8)):
+        assert key.drops_nulls
+    assert not Key.bits("a", width=8, tree=TREE).drops_nulls
+
+
+def test_a_key_knows_its_shown_levels():
+    assert Key.columns("a", "b").shown_levels == (0, 1, 2)
+    assert Key.columns("a", "b", show=["b"]).shown_levels == (0, 2)
+    assert Key.columns("a", "b", show=["b", 0, 2]).shown_levels == (0, 2)
+    assert Key.date("a", show=["month"]).shown_levels == (0, 2)
+    assert Key.path("a", depth=4, show=[3, 1]).shown_levels == (0, 1, 3)
+    assert Key.ip("a", show=[2, 4]).shown_levels == (0, 2, 4)
+    assert Key.columns("a", tree=TREE, show=[1]).shown_levels == (0, 1)
+
+
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
@@ -36,6 +68,28 @@ def test_open_trees_of_keys():
         (lambda: Key.date("a", parts=("week",)), ValueError, r"parts \('week'\) must be one of 'year', 'month'"),
         (lambda: Key.date("a", parts=("day", "month")), ValueError, r"parts .* must be some of .*, in this order"),
         (lambda: Key.date("a", parts=()), ValueError, r"parts \(\) must be some of"),
+        (lambda: Key.columns("a", nulls="other"), ValueError, r"nulls \('other'\) must be one of 'label', 'drop'"),
+        (lambda: Key.bits("a", width=8, nulls="label"), ValueError, r"nulls \('label'\) must be 'drop'"),
+        (lambda: Key.columns("a", other=("x",)), ValueError, "other needs a public tree. Hint"),
+        (lambda: Key.columns("a", tree=TREE, other=("x",)), ValueError, r"other .* must be the path of a leaf of tree"),
+        (
+            lambda: Key.columns("a", tree=TREE, other="ghent"),
+            ValueError,
+            r"other .* must be the path of a leaf of tree",
+        ),
+        (lambda: Key.path("a", depth=3, tree="x"), TypeError, r"tree \(str\) must be a Tree. Hint: Tree.from_paths"),
+        (lambda: Key.date("a", tree=Tree.from_parents([-1, 0])), ValueError, "tree must have labels. Hint"),
+        (lambda: Key.bits("a", width=128, stride=64, tree=TREE), ValueError, r"stride \(64\) must be at most 63"),
+        (
+            lambda: Key.columns("a", "b", show=["c"]),
+            ValueError,
+            r"show \('c'\) must be one of the levels 0, 1, 2, 'a', 'b'",
+        ),
+        (lambda: Key.columns("a", show=[2]), ValueError, r"show \(2\) must be one of the levels"),
+        (lambda: Key.columns("a", show="a"), TypeError, r"show \('a'\) must be a list of levels. Hint: \['a'\]"),
+        (lambda: Key.ip("a", show=[]), TypeError, r"show \(\[\]\) must be a list of levels"),
+        (lambda: Key("tree", ("a",), 2), ValueError, r"kind \('tree'\) must be one of"),
+        (lambda: Key("columns", ["a"], 2), TypeError, "columns_used must be a tuple of names. Hint"),
         (lambda: Key.of(7), TypeError, r"by \(int\) must be a Key, a column's name, or a list of names"),
     ],
 )

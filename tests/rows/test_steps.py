@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opendp_tree import frame_domain, make_leaf_counts
+from opendp_tree import Unit, frame_domain, make_leaf_counts
 from opendp_tree._opendp import lazy_query
 from opendp_tree.rows.steps import FrameSteps, stable_leaf_counts
 
@@ -63,7 +63,7 @@ def test_neighbouring_frames_stay_within_the_map(data, more):
 
 def test_people_are_bounded_by_the_options_or_by_opendps_truncation():
     space = frame_domain(SCHEMA), dp.symmetric_id_distance("user")
-    ours = filtered(FrameSteps()).leaf_counts(*space, **BY, rows_per_unit=3)
+    ours = filtered(FrameSteps()).leaf_counts(*space, **BY, unit=Unit("user", rows=3))
     assert ours.map(2) == 6
     theirs = filtered(FrameSteps()).then("truncate_per_group")(2).leaf_counts(*space, **BY)
     assert theirs.map(2) == 4
@@ -80,10 +80,10 @@ def test_what_opendp_does_not_know_to_be_stable_is_refused():
         FrameSteps().then("with_columns")(pl.lit(None).alias("nothing")).leaf_counts(*space, **BY)
     space = frame_domain(SCHEMA), dp.symmetric_id_distance("user")
     with pytest.raises(Exception, match="not be modified"):
-        FrameSteps().then("with_columns")(user=pl.col("age")).leaf_counts(*space, **BY, rows_per_unit=1)
+        FrameSteps().then("with_columns")(user=pl.col("age")).leaf_counts(*space, **BY, unit=Unit("user", rows=1))
     space = frame_domain(SCHEMA), dp.change_one_id_distance("user")
     with pytest.raises(ValueError, match="symmetric_id_distance"):
-        filtered(FrameSteps()).leaf_counts(*space, **BY, rows_per_unit=1)
+        filtered(FrameSteps()).leaf_counts(*space, **BY, unit=Unit("user", rows=1))
 
 
 def test_only_some_methods_are_steps():

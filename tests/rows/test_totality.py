@@ -14,7 +14,7 @@ import opendp.prelude as dp
 import polars as pl
 import pytest
 
-from opendp_tree import Key, Tree, frame_domain, make_leaf_counts
+from opendp_tree import Key, Tree, Unit, frame_domain, make_leaf_counts
 from opendp_tree.rows.groups import kinds_of
 from tests.frame_truth import as_paths
 
@@ -147,7 +147,7 @@ def test_rows_of_every_type_count_alone_and_together(way, name):
                 continue
             other = None if tree is None else tree.path(int(tree.leaves[0]))
             make = make_leaf_counts(
-                frame_domain(frame), dp.symmetric_distance(), by=key, tree=tree, nulls=nulls, other=other
+                frame_domain(frame), dp.symmetric_distance(), by=replace(key, tree=tree, nulls=nulls, other=other)
             )
             assert adds_up(make, frame)
 
@@ -182,7 +182,7 @@ UNITS = {
     "Array": pl.Series("k", [[1, 2], [None, 1], None], dtype=pl.Array(pl.Int8, 2)),
     "Struct": pl.Series("k", [{"a": 1, "b": "x"}, {"a": None, "b": None}, None]),
 }
-LIMITS = {"rows": {"rows_per_unit": 1}, "leaves": {"leaves_per_unit": 2, "rows_per_leaf": 3}}
+LIMITS = {"rows": Unit("unit", rows=1), "leaves": Unit("unit", leaves=2, rows_per_leaf=3)}
 
 
 @pytest.mark.parametrize("name", UNITS)
@@ -195,10 +195,8 @@ def test_units_of_every_type_are_told_apart(name, bounds):
         make = make_leaf_counts(
             frame_domain(frame),
             dp.symmetric_id_distance("unit"),
-            by="k",
-            tree=tree,
-            other=None if tree is None else ("absent",),
-            **LIMITS[bounds],
+            by=Key.columns("k", tree=tree, other=None if tree is None else ("absent",)),
+            unit=LIMITS[bounds],
         )
         present = frame.filter(pl.col("unit").is_not_null())
         distinct = present["unit"].to_frame().unique().height

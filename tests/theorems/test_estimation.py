@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opendp_tree import error_lower_bound
+from opendp_tree.bounds import error_lower_bound
 from opendp_tree.theorems.classification import classification_cutoff, classification_threshold, classifier
 from opendp_tree.theorems.estimation import (
     estimation_threshold,

@@ -4,7 +4,8 @@ import pytest
 from opendp._internal import _make_transformation
 
 import opendp_tree as ot
-from opendp_tree import OpenTree, Tree, leaf_domain, node_domain
+from opendp_tree import OpenTree, Tree, leaf_domain
+from opendp_tree.trees import node_domain
 from opendp_tree.trees.domains import CountSpace
 
 TREE = Tree.balanced(branching=2, depth=3)

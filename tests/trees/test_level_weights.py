@@ -2,7 +2,8 @@ import numpy as np
 import opendp.prelude as dp
 import pytest
 
-from opendp_tree import Tree, choose_level_weights, leaf_domain, make_tree_gaussian, make_tree_laplace
+from opendp_tree import Tree, leaf_domain, make_tree_gaussian, make_tree_laplace
+from opendp_tree.trees import choose_level_weights
 from opendp_tree.trees.least_squares import LeastSquares
 from tests.trees.test_least_squares import random_tree
 

@@ -6,7 +6,7 @@ import job
 import opendp.prelude as dp
 import polars as pl
 
-from opendp_tree import Auto, Tree, release_tree
+from opendp_tree import Auto, Key, Tree, release_tree
 
 # end
 job.ready()
@@ -14,8 +14,7 @@ job.ready()
 dp.enable_features("contrib")
 release = release_tree(
     pl.scan_parquet(job.ROWS),
-    by=["state", "county", "city"],
-    tree=Tree.from_paths(pl.read_parquet(job.KEYS).rows()),
+    by=Key.columns("state", "county", "city", tree=Tree.from_paths(pl.read_parquet(job.KEYS).rows())),
     method=Auto(levels=[1, 2, 3], nonnegative=True),
     epsilon=1.0,
     delta=1e-6,

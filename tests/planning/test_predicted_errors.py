@@ -5,18 +5,11 @@ import opendp.prelude as dp
 import pytest
 from scipy import stats
 
-from opendp_tree import (
-    Tree,
-    l2_error,
-    leaf_domain,
-    linf_error,
-    make_tree_gaussian,
-    make_tree_laplace,
-    mrmse_alpha,
-    noise_errors,
-)
+from opendp_tree import Tree, leaf_domain, make_tree_gaussian, make_tree_laplace
+from opendp_tree.error_measures import l2_error, linf_error, mrmse_alpha
 from opendp_tree.measurements.level_noise import laplace_variance
-from opendp_tree.planning.noise_errors import largest_error_bound
+from opendp_tree.planning import noise_errors
+from opendp_tree.planning.predicted_errors import largest_error_bound
 
 MAKERS = {"laplace": make_tree_laplace, "gaussian": make_tree_gaussian}
 TREE = Tree.balanced(branching=3, depth=5)

@@ -1,0 +1,76 @@
+import opendp.prelude as dp
+import polars as pl
+import pytest
+
+from opendp_tree import Unit
+from opendp_tree.rows.unit import identifier_of, protected_unit, unit_words
+
+
+@pytest.mark.parametrize(
+    ("bounds", "most"),
+    [
+        ({"rows": 5}, 5),
+        ({"leaves": 3}, 3),
+        ({"leaves": 3, "rows_per_leaf": 2}, 6),
+        ({"rows": 5, "leaves": 3, "rows_per_leaf": 2}, 5),
+        ({"rows": 9, "leaves": 3}, 3),
+    ],
+)
+def test_the_tightest_bound_counts(bounds, most):
+    assert Unit("user", **bounds).most_rows == most
+
+
+def test_a_unit_is_a_value():
+    assert Unit("user", rows=5) == Unit("user", rows=5) != Unit("user", rows=6)
+    assert hash(Unit("user", rows=5)) == hash(Unit("user", rows=5))
+    with pytest.raises(AttributeError):
+        Unit("user", rows=5).rows = 6
+    with pytest.raises(TypeError, match="positional"):
+        Unit("user", 5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({}, ValueError, r"unit \('user'\) must say how much of one person .* Hint: Unit\('user', rows=5\), or Unit"),
+        ({"rows_per_leaf": 2}, ValueError, "must say how much"),
+        ({"rows": 1, "rows_per_leaf": 2}, ValueError, "unit: rows_per_leaf needs leaves. Hint"),
+        ({"rows": 0}, ValueError, r"unit: rows \(0\) must be an integer from 1"),
+        ({"leaves": 1.5}, TypeError, r"unit: leaves \(1.5\) must be an integer"),
+        ({"leaves": 1, "rows_per_leaf": None}, TypeError, r"unit: rows_per_leaf \(None\) must be an integer"),
+        ({"column": 3, "rows": 1}, TypeError, r"unit: column \(int\) must be a column's name"),
+    ],
+)
+def test_wrong_bounds_are_named(arguments, error, message):
+    with pytest.raises(error, match=message):
+        Unit(**{"column": "user", **arguments})
+
+
+def test_a_name_alone_says_what_to_write():
+    assert Unit.of(None) is None
+    assert Unit.of(Unit("user", rows=5)) == Unit("user", rows=5)
+    with pytest.raises(ValueError, match=r"Hint: Unit\('user', rows=5\), or Unit\('user', leaves=3, rows_per_leaf=2\)"):
+        Unit.of("user")
+    with pytest.raises(TypeError, match=r"unit \(int\) must be a Unit"):
+        Unit.of(5)
+
+
+def test_metrics_of_people_have_an_identifier():
+    assert identifier_of(dp.symmetric_distance()) is None
+    assert identifier_of(dp.frame_distance(dp.symmetric_distance())) is None
+    assert identifier_of(dp.symmetric_id_distance("user")) == "user"
+    assert identifier_of(dp.frame_distance(dp.symmetric_id_distance("user"))) == "user"
+    assert identifier_of(dp.change_one_id_distance("user")) == "user"
+    with pytest.raises(ValueError, match="must be a column"):
+        identifier_of(dp.symmetric_id_distance(pl.col("user") + 1))
+
+
+def test_words_say_who_and_how_much():
+    assert unit_words(None) == unit_words(None, rows=1) == "one row"
+    assert unit_words("user", rows=1) == "one value of 'user', with at most 1 row"
+    assert unit_words("user", people=None, rows=6) == "values of 'user', with at most 6 rows"
+    people = dp.symmetric_id_distance("user")
+    assert protected_unit(dp.symmetric_distance(), 2, 2) == "2 rows"
+    assert protected_unit(people, 2, 10) == "2 values of 'user', with at most 10 rows"
+    bounds = [dp.polars.Bound(per_group=1)]
+    assert protected_unit(dp.frame_distance(people), bounds, 5) == "one value of 'user', with at most 5 rows"
