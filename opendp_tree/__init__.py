@@ -15,8 +15,8 @@ from opendp_tree.error_measures import (
 )
 from opendp_tree.ledger import BudgetError, Ledger, LedgerError
 from opendp_tree.measurements.above_threshold import make_above_threshold, then_above_threshold
-from opendp_tree.measurements.partition_estimator import make_partition_estimator, then_partition_estimator
-from opendp_tree.measurements.partition_plan import PartitionPlan, best_partition, plan_partition
+from opendp_tree.measurements.partition.estimator import make_partition_estimator, then_partition_estimator
+from opendp_tree.measurements.partition.tree_partition import make_tree_partition, then_tree_partition
 from opendp_tree.measurements.pruned_descent import make_pruned_descent, then_pruned_descent
 from opendp_tree.measurements.sparse_vector import make_sparse_vector, then_sparse_vector
 from opendp_tree.measurements.tree_noise import (
@@ -25,7 +25,6 @@ from opendp_tree.measurements.tree_noise import (
     then_tree_gaussian,
     then_tree_laplace,
 )
-from opendp_tree.measurements.tree_partition import make_tree_partition, then_tree_partition
 from opendp_tree.measurements.tree_sum import make_tree_sum, then_tree_sum
 from opendp_tree.measurements.truncated_laplace import (
     make_truncated_laplace,
@@ -92,7 +91,6 @@ __all__ = [
     "NoiseErrors",
     "OpenTree",
     "Partition",
-    "PartitionPlan",
     "Plan",
     "PrivacyStatement",
     "PrunedDescent",
@@ -102,7 +100,6 @@ __all__ = [
     "TreeNoise",
     "TreeRelease",
     "accuracy",
-    "best_partition",
     "choose_level_weights",
     "deepest_tree",
     "error_lower_bound",
@@ -139,7 +136,6 @@ __all__ = [
     "packing_bound",
     "plan",
     "plan_depths",
-    "plan_partition",
     "plot_depths",
     "plot_level",
     "plot_plan",

@@ -14,7 +14,7 @@ from opendp_tree import (
     error_lower_bound,
     multiplicative_threshold,
     packing_bound,
-    plan_partition,
+    plan,
     truncated_laplace_radius,
 )
 from opendp_tree.bounds.lower_bounds import complete_depth
@@ -84,7 +84,8 @@ def test_noise_with_least_squares_is_above(depth):
 @pytest.mark.parametrize("alpha", [0.1, 0.9])
 def test_partitions_are_above(depth, alpha):
     for epsilon, delta in ((0.1, 1e-2), (1.0, 1e-6), (4.0, 1e-9)):
-        error = plan_partition(depth=depth, epsilon=epsilon, delta=delta, alpha=alpha, public=True).error
+        found = plan(depth, epsilon=epsilon, delta=delta, alpha=alpha, nodes="public")
+        error = found.candidate("partition_estimator").error
         assert error_lower_bound(depth, epsilon=epsilon, delta=delta, alpha=alpha, branching=50) <= error
 
 
