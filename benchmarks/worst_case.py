@@ -105,7 +105,8 @@ def battery(
     weights = sorted({int(weight) for weight in weights if weight >= 1} | (set() if open else {0}))
     if arrivals == 0:
         return _build([(Situation(Shape(depth - 1), weight), copies) for weight in weights])
-    chosen = [(Situation(Shape(1), weight), copies) for weight in weights]
+    # Of a public tree, people outside cells are shared out: among so many empty leaves nobody gets any.
+    chosen = [(Situation(Shape(1), weight), copies if weight else 100 * copies) for weight in weights]
     if depth > 2:
         longest = depth - 1
         starts = sorted({max(1, round(threshold - spread * below)) for below in (2.0, 4.0, 6.0, 9.0)})

@@ -97,7 +97,7 @@ class FindThenMeasure:
         miss = 1 - self.confidence
         is_leaf = ~has_below(tree, wanted)[ids]
         estimates, bounds = self.describe(shown, layers, halves, is_leaf, (1 - HIDDEN_PART) * miss)
-        everywhere = spread_rests(tree, ids, estimates)
+        everywhere = spread_rests(tree, ids, estimates, np.where(wanted, self._most_hidden(), np.inf))
         lower, upper = np.zeros(tree.node_count), np.full(tree.node_count, np.inf)
         upper[wanted & ~listed] = hidden_bound(self.contracted, HIDDEN_PART * miss)
         lower[ids], upper[ids] = bounds.lower, bounds.upper
@@ -106,6 +106,10 @@ class FindThenMeasure:
             upper[endless] = upper[tree.parents[endless]]
         upper = np.maximum(upper, everywhere)
         return TreeRelease(tree, everywhere, lower, upper, self.confidence, statement, cells=number)
+
+    def _most_hidden(self) -> float:
+        """What a node without cells is estimated to hold at most: a node of the threshold would rather be a cell."""
+        return max(self.parameters.shape.thresholds) / 2
 
     def contract(self, levels: Ints, parents: Ints, gaps: Ints, is_cell: Bools) -> ShownTree:
         """The tree of those nodes that are of shown levels."""
@@ -162,11 +166,12 @@ def people_of_tree(tree: Tree, leaf_counts: Ints, nodes: Ints) -> tuple[Ints, In
     return sums[0], sums[1]
 
 
-def spread_rests(tree: Tree, ids: Ints, estimates: Floats) -> Floats:
+def spread_rests(tree: Tree, ids: Ints, estimates: Floats, most: Floats) -> Floats:
     """Estimates of all nodes of a public tree: a node that is not shown gets its part of the rest above it.
 
     The rest of a shown node is what the nearest shown nodes below it leave, in even parts for the leaves that they
-    leave; a node that is not shown has the shown nodes below it, and a part for each other leaf.
+    leave; a node that is not shown has the shown nodes below it, and a part for each other leaf, but not more than
+    `most` says of it.
     """
     values, leaves = np.zeros(tree.node_count), np.zeros(tree.node_count, dtype=np.int64)
     leaves[tree.leaves] = 1
@@ -184,7 +189,7 @@ def spread_rests(tree: Tree, ids: Ints, estimates: Floats) -> Floats:
     part = np.where(is_shown, np.maximum(values - below_held, 0) / np.maximum(leaves - below_taken, 1), 0.0)
     for level in tree.levels[1:]:
         hidden = level[~is_shown[level]]
-        part[hidden] = part[tree.parents[hidden]]
+        part[hidden] = np.minimum(part[tree.parents[hidden]], most[hidden] / leaves[hidden])
         values[hidden] = held[hidden] + part[hidden] * (leaves - taken)[hidden]
     return values
 
