@@ -74,10 +74,12 @@ class Job:
         """A million rows."""
         leaves = np.random.default_rng(21).multinomial(ROWS, weights_of(sizes, kind))
         places = np.flatnonzero(leaves)
-        codes = np.stack(np.unravel_index(places, sizes), axis=1)
-        labels = tuple(pl.Series([f"{number:04d}" for number in range(size)]) for size in sizes)
-        tree = OpenTree.columns(len(sizes))
-        return cls(sizes, leaves, SparseCounts.of_labels(tree, codes, labels, people=leaves[places]))
+        names = [pl.Series([f"{number:04d}" for number in range(size)]) for size in sizes]
+        codes = np.unravel_index(places, sizes)
+        columns = [labels.gather(own) for labels, own in zip(names, codes, strict=True)]
+        lengths = np.full(places.size, len(sizes))
+        counts = SparseCounts.of_labels(OpenTree.columns(len(sizes)), columns, lengths, people=leaves[places])
+        return cls(sizes, leaves, counts)
 
     def truth(self) -> list[Ints]:
         """The counts of all possible nodes, by level."""

@@ -63,7 +63,7 @@ def ours(job: Job) -> dict[str, tuple[Release, int]]:
     budget = {"epsilon": EPSILON, "delta": DELTA}
     makers = {
         "auto": make_tree_counts(*space, **budget),
-        "partition, largest error": make_partition_estimator(*space, **budget, minimise="largest"),
+        "partition, 30 % measures": make_partition_estimator(*space, **budget, measuring=0.3),
         "pruned descent, planned": make_tree_counts(*space, **budget, method="pruned_laplace"),
         "pruned descent, even below the root": make_pruned_descent(*space, 1 / EPSILON, delta=DELTA, weights=EVEN),
         "pruned descent, weights tried on this data": make_pruned_descent(

@@ -16,8 +16,11 @@ import opendp.prelude as dp
 
 from benchmarks.timing import print_table
 from benchmarks.worst_case import Battery, Measured, battery, level_battery, measured_error
-from opendp_tree import Tree, leaf_domain, plan
+from opendp_tree import Tree, leaf_domain, make_partition_estimator, plan
+from opendp_tree.measurements.partition.parameters import GapParameters
+from opendp_tree.measurements.partition.prediction import FINEST
 from opendp_tree.planning import Candidate, Plan
+from opendp_tree.theorems.tree_partition import GapShape
 
 DEPTHS, EPSILONS, DELTAS, ALPHAS, NODES = (3, 6, 12, 33), (0.3, 1.0), (1e-9, 1e-6), (0.1, 0.5), ("public", "open")
 ALLOWED = 1.05
@@ -96,16 +99,49 @@ def measure(setting: Setting, candidate: Candidate, copies: int) -> Measured:
         made = candidate.make(leaf_domain(tree))
         # The root is one node, and may be the worst: only many runs tell.
         return measured_error(made, by_kind(empty), alpha=setting.alpha, repeats=copies // 6)
+    if candidate.name == "partition_estimator":
+        at = setting.depth, setting.epsilon, setting.delta, setting.alpha
+        return measure_partition(candidate, *at, open=setting.nodes == "open", copies=copies)
     bad = battery(
-        setting.depth + ("pruned" in candidate.name),  # the root is heavy: a whole chain hangs below it
+        setting.depth + 1,  # the root is heavy: a whole chain hangs below it
         alpha=setting.alpha,
         open=setting.nodes == "open",
         threshold=int(candidate.parameters["threshold"]),
         spread=float(candidate.parameters["scale"]),
-        count_scale=float(candidate.parameters["count_scale"]) if candidate.name == "partition_estimator" else None,
         copies=copies,
     )
     return measured_error(candidate.make(leaf_domain(bad.tree)), bad, alpha=setting.alpha)
+
+
+def measure_partition(
+    candidate: Candidate, depth: int, epsilon: float, delta: float, alpha: float, *, open: bool, copies: int = 4000
+) -> Measured:
+    """The same for a partition: its own parameters on a tree of bad branches.
+
+    Of a public tree, what has no cells counts as nobody where nodes are open: that is the open tree's release.
+    """
+    given = candidate.parameters
+    radius = None if given["radius"] == "none" else int(given["radius"])
+    threshold, margin = int(given["threshold"]), int(given["margin"])
+    shape = GapShape.uniform(depth, threshold=threshold, radius=radius, margin=margin, every_node=radius is None)
+    parameters = GapParameters(float(given["scale"]), float(given["token_scale"]), shape)
+    bad = battery(
+        depth,
+        alpha=alpha,
+        open=open,
+        threshold=threshold,
+        spread=parameters.scale,
+        arrivals=max(1, round(threshold / FINEST)),
+        copies=copies,
+    )
+    spent = {"epsilon": epsilon, "delta": 0.0 if radius is None else delta}
+    made = make_partition_estimator(leaf_domain(bad.tree), dp.l1_distance(T="i64"), parameters=parameters, **spent)
+
+    def release(counts: np.ndarray) -> np.ndarray:
+        found = made(counts)
+        return np.where(found.cells > 0, found.estimates, 0.0) if open else found.estimates
+
+    return measured_error(release, bad, alpha=alpha)
 
 
 def by_kind(found: Battery) -> Battery:

@@ -9,7 +9,7 @@ whatever its own test does, is left out: where the root matters, measure with a 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -18,56 +18,44 @@ import numpy as np
 
 from opendp_tree import Tree
 from opendp_tree._types import Floats, Ints
-from opendp_tree.measurements.partition_plan import PartitionPlan
 
-SMALL_LEAVES = 8
-"""A residual is spread over so many leaves, each too light to be found on its own."""
-LONGEST_CELL_CHAIN = 8
-"""Below a node with cells. Longer chains make lighter cells, by a few per cent, and the tree very much larger."""
-MOST_CELLS = 64
-CELLS_AND_RESIDUALS = ((0.0, None), (1.5, None), (3.0, -2.0), (6.0, -2.0), (6.0, -0.5))
-"""Leaves that become cells, and residuals, in scales from the threshold. Cells must be heavy where there is a residual:
-two that were missed would be joined, and the residual with them."""
 FEWEST = 200
 """Groups with fewer samples are not looked at: their largest would be chance."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A branch below the root: one chain, or a node with `cells` chains below it and some small leaves."""
+    """A branch below the root: a chain, or a caterpillar, each of whose inner nodes has a leaf beside the next node."""
 
     chain: int
-    cells: int = 0
+    caterpillar: bool = False
 
     @property
     def parents(self) -> list[int]:
-        """For each node of the branch its parent's place in the branch; -1 for the top, whose parent is the root."""
-        if self.cells == 0:
-            return list(range(-1, self.chain - 1))
-        starts = [1 + cell * self.chain for cell in range(self.cells)]
-        chains = [0 if step == 0 else start + step - 1 for start in starts for step in range(self.chain)]
-        return [-1, *chains, *[0] * SMALL_LEAVES]
+        """For each node of the branch its parent's place in the branch; -1 for the top, whose parent is the root.
+
+        A caterpillar's leaves come after its spine.
+        """
+        spine = list(range(-1, self.chain - 1))
+        return [*spine, *range(self.chain - 1)] if self.caterpillar else spine
 
 
 @dataclass(frozen=True)
 class Situation:
-    """A shape and the weights of its leaves."""
+    """A shape, the weight of its deepest leaf, and how many people arrive at each other leaf of a caterpillar."""
 
     shape: Shape
     weight: int
-    residual: int = 0
+    arrivals: int = 0
 
     def leaves(self) -> list[int]:
         """Leaf counts in the order of the shape's nodes."""
-        if self.shape.cells == 0:
-            return [self.weight]
-        small, over = divmod(self.residual, SMALL_LEAVES)
-        return [self.weight] * self.shape.cells + [small + (place < over) for place in range(SMALL_LEAVES)]
+        return [self.weight, *[self.arrivals] * (self.shape.chain - 1 if self.shape.caterpillar else 0)]
 
     def __str__(self) -> str:
-        if self.shape.cells == 0:
-            return f"chain of {self.shape.chain} with {self.weight}"
-        return f"{self.shape.cells} chains of {self.shape.chain} with {self.weight} each, and {self.residual}"
+        if self.shape.caterpillar:
+            return f"caterpillar of {self.shape.chain} from {self.weight} with {self.arrivals} a level"
+        return f"chain of {self.shape.chain} with {self.weight}"
 
 
 @dataclass(frozen=True)
@@ -103,43 +91,30 @@ def battery(
     open: bool,
     threshold: int,
     spread: float,
-    count_scale: float | None = None,
+    arrivals: int = 0,
     copies: int = 4000,
 ) -> Battery:
     """Bad situations for a mechanism that shows or marks what reaches a threshold with noise of scale `spread`.
 
-    Chains of one and of all levels, of weights from the least to far above the threshold; and, if the mechanism counts
-    cells with noise of `count_scale`, nodes with 1, 2, 4, ... cells below them and a residual. Nodes of an open tree
-    exist only if somebody is there; on a public tree empty nodes count too.
+    Chains of one and of all levels, of weights from the least to far above the threshold; and, if the mechanism blurs
+    what joins on the way up, caterpillars with `arrivals` a level. Nodes of an open tree exist only if somebody is
+    there; on a public tree empty nodes count too.
     """
     around = np.array([-3.0, -2.5, -2.0, -1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.5, 5.0, 8.0])
     weights = {1, threshold // 4, threshold // 2, 20 * threshold, *(threshold + np.rint(spread * around).astype(int))}
     weights = sorted({int(weight) for weight in weights if weight >= 1} | (set() if open else {0}))
-    if count_scale is None:
-        chosen = [(Situation(Shape(depth - 1), weight), copies) for weight in weights]
-    else:  # a cell on the way keeps its place, so that a node tested once is the worst chain
-        chosen = [(Situation(Shape(1), weight), copies) for weight in weights]
-        if depth > 2:
-            chosen += [
-                (Situation(Shape(depth - 1), weight), copies // (2 if depth <= 12 else 4)) for weight in weights[::2]
-            ]
-            chain = min(depth - 2, LONGEST_CELL_CHAIN)
-            chosen += _with_cells(chain, alpha, threshold, spread, count_scale, copies)
+    if arrivals == 0:
+        return _build([(Situation(Shape(depth - 1), weight), copies) for weight in weights])
+    # Of a public tree, people outside cells are shared out: among so many empty leaves nobody gets any.
+    chosen = [(Situation(Shape(1), weight), copies if weight else 100 * copies) for weight in weights]
+    if depth > 2:
+        longest = depth - 1
+        starts = sorted({max(1, round(threshold - spread * below)) for below in (2.0, 4.0, 6.0, 9.0)})
+        chosen += [
+            (Situation(Shape(longest, caterpillar=True), start, arrivals), copies // (2 if depth <= 12 else 8))
+            for start in starts
+        ]
     return _build(chosen)
-
-
-def partition_battery(plan: PartitionPlan, *, alpha: float, open: bool, copies: int = 4000) -> Battery:
-    """The battery for a tree partition and its cell counts."""
-    shape = plan.shape
-    return battery(
-        shape.depth,
-        alpha=alpha,
-        open=open,
-        threshold=shape.threshold,
-        spread=plan.scale,
-        count_scale=plan.count_scale,
-        copies=copies,
-    )
 
 
 def level_battery(tree: Tree, counts: Ints) -> Battery:
@@ -196,21 +171,6 @@ def _worst(groups: dict[str, Floats]) -> Measured:
     return Measured(root, spread / (2 * root) if root > 0 else 0.0, names[place], groups[names[place]].size)
 
 
-def _with_cells(
-    chain: int, alpha: float, threshold: int, spread: float, count_scale: float, copies: int
-) -> Iterator[tuple[Situation, int]]:
-    """Nodes with cells below. Noise grows as the root of their number, what alpha forgives as the number itself."""
-    most = MOST_CELLS if alpha == 0 else min(MOST_CELLS, 4 * (count_scale / (alpha * threshold)) ** 2)
-    cells = 1
-    while cells == 1 or cells <= most:
-        for above, below in CELLS_AND_RESIDUALS:
-            residual = 0 if below is None else max(0, threshold + round(below * spread))
-            shape = Shape(chain if below is None else 1, cells)  # heavy ones need but one test
-            situation = Situation(shape, max(1, threshold + round(above * spread)), residual)
-            yield situation, max(2 * FEWEST, copies // max(2, cells // 4))
-        cells *= 2 if cells < 4 else 4
-
-
 def _build(chosen: Sequence[tuple[Situation, int]]) -> Battery:
     """One tree of all situations; it is kept, because settings that differ in weights alone share it."""
     situations = [situation for situation, _ in chosen]
@@ -219,7 +179,9 @@ def _build(chosen: Sequence[tuple[Situation, int]]) -> Battery:
     leaves = [np.tile(situation.leaves(), number) for situation, number in chosen]
     nodes, groups, names = [], [], []
     for situation, top, end in zip(situations, tops, ends, strict=True):
-        places = [("top", top)] if situation.shape.cells or situation.shape.chain == 1 else [("top", top), ("end", end)]
+        places = [("top", top)] if situation.shape.chain == 1 else [("top", top), ("end", end)]
+        if situation.shape.caterpillar:
+            places = [(f"{step} from its top", top + step) for step in range(situation.shape.chain)]
         for where, found in places:
             nodes.append(found)
             groups.append(np.full(found.size, len(names)))

@@ -10,7 +10,8 @@ from types import ModuleType as _ModuleType
 from opendp_tree.context import frame_context, register, tree_counts
 from opendp_tree.data.flights import example_flights
 from opendp_tree.ledger import Ledger
-from opendp_tree.measurements.partition_estimator import make_partition_estimator, then_partition_estimator
+from opendp_tree.measurements.partition.estimator import make_partition_estimator, then_partition_estimator
+from opendp_tree.measurements.partition.tree_partition import make_tree_partition, then_tree_partition
 from opendp_tree.measurements.pruned_descent import make_pruned_descent, then_pruned_descent
 from opendp_tree.measurements.sparse_vector import make_sparse_vector, then_sparse_vector
 from opendp_tree.measurements.tree_noise import (
@@ -19,7 +20,6 @@ from opendp_tree.measurements.tree_noise import (
     then_tree_gaussian,
     then_tree_laplace,
 )
-from opendp_tree.measurements.tree_partition import make_tree_partition, then_tree_partition
 from opendp_tree.measurements.tree_sum import make_tree_sum, then_tree_sum
 from opendp_tree.measurements.truncated_laplace import (
     make_truncated_laplace,

@@ -12,11 +12,11 @@ from opendp.mod import Measure, Measurement, Metric, Transformation, assert_feat
 from opendp_tree._interrupts import interrupts_deferred
 from opendp_tree._opendp import to_then
 from opendp_tree.measurements.above_threshold import make_above_threshold
-from opendp_tree.measurements.partition_estimator import make_partition_estimator
+from opendp_tree.measurements.partition.estimator import make_partition_estimator
+from opendp_tree.measurements.partition.tree_partition import make_tree_partition
 from opendp_tree.measurements.pruned_descent import make_pruned_descent
 from opendp_tree.measurements.sparse_vector import make_sparse_vector
 from opendp_tree.measurements.tree_noise import make_tree_gaussian, make_tree_laplace
-from opendp_tree.measurements.tree_partition import make_tree_partition
 from opendp_tree.measurements.tree_sum import make_tree_sum
 from opendp_tree.measurements.truncated_laplace import make_truncated_laplace, make_truncated_laplace_profile
 from opendp_tree.paper.clipped_estimator import make_clipped_estimator

@@ -22,14 +22,12 @@ import numpy.typing as npt
 from opendp_tree._opendp import secure_bytes
 from opendp_tree._types import Bools, Floats, Ints, Words
 from opendp_tree.theorems.discrete_gaussian import gaussian_acceptance, proposal_scale
-from opendp_tree.theorems.gap_partition import FirstReach
 from opendp_tree.theorems.geometric import geometric_digits
 from opendp_tree.theorems.interval import Interval, digits
-from opendp_tree.theorems.tree_partition import FirstTop
+from opendp_tree.theorems.tree_partition import FirstReach
 
 __all__ = [
     "first_reach",
-    "first_top",
     "gaussian",
     "geometric",
     "laplace",
@@ -45,7 +43,6 @@ LARGEST_SCALE = 2.0**50
 
 _BLOCK = 1 << 16  # draws that are made together, so that the work stays in cache
 _GUIDE_BITS = 16
-_LONGEST_WAIT = 64
 _LONGEST_REACH = 128
 _UNDECIDED = -1
 _POWERS = 1 << np.arange(62)
@@ -73,31 +70,6 @@ def geometric(scale: float, size: int) -> Ints:
 def truncated_geometric(scale: float, radius: int, size: int) -> Ints:
     """Integers z in 0..radius with P(z) proportional to exp(-z/scale)."""
     return _unsigned(scale, radius, size)
-
-
-def first_top(scale: float, radius: int, missing: Ints, *, token_known: bool, limit: int) -> Ints:
-    """How many tests of the tree partition it takes until the first answers "top", each with noise of its own.
-
-    `missing` is how much noise a test needs, from 1 to radius: beyond the token if that is known, else beyond a fresh
-    one. Waits beyond `limit` come out as limit + 1.
-    """
-    if scale == 0:
-        return np.full(missing.size, limit + 1, dtype=np.int64)
-    waits = np.zeros(missing.size, dtype=np.int64)
-    waiting: Ints = np.arange(missing.size)
-    while waiting.size and limit > 0:
-        span = min(limit, _LONGEST_WAIT)
-        needed = missing[waiting]
-        drawn = np.empty(waiting.size, dtype=np.int64)
-        for need in np.unique(needed).tolist():
-            here = np.flatnonzero(needed == need)
-            law = FirstTop(Fraction(scale), radius, need, token_known, _LONGEST_WAIT)
-            drawn[here] = _table(law).draw(here.size)
-        # Waiting has no memory, so what is longer than the table is drawn again for the rest.
-        waits[waiting] += np.minimum(drawn, span)
-        waiting = waiting[drawn >= span]
-        limit -= span
-    return waits + 1
 
 
 def first_reach(scale: float, radius: int, least: Ints, *, limit: int) -> Ints:

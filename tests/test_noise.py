@@ -197,43 +197,15 @@ def test_large_samples_follow_the_law(scale):
     assert p_value(noise.laplace(scale * 1.005, size), support, laplace_masses(scale, support)) < FALSE_ALARM
 
 
-@pytest.mark.parametrize("token_known", [False, True])
-@pytest.mark.parametrize("limit", [1, 3, 64, 65, 200])
-def test_waits_follow_the_geometric_law(token_known, limit):
-    """Chi-square against success chances from floats; a false alarm in 1e9 runs."""
-    radius, scale, size = 4, 2.0, 60_000
-    q = np.exp(-1 / scale)
-    masses = q ** np.arange(radius + 1)
-    masses /= masses.sum()
-    for missing in (1, 2, 4):
-        tail = masses[missing:]
-        success = tail.sum() if token_known else (tail * (1 - q ** np.arange(1, tail.size + 1))).sum()
-        waits = noise.first_top(scale, radius, np.full(size, missing), token_known=token_known, limit=limit)
-        support = np.arange(1, limit + 2)
-        law = success * (1 - success) ** np.arange(limit + 1)
-        law[-1] = (1 - success) ** limit
-        assert p_value(waits, support, law) > FALSE_ALARM
-
-
-def test_waits_of_several_kinds_at_once():
-    waits = noise.first_top(2.0, 4, np.array([1, 4, 1]), token_known=True, limit=0)
-    assert waits.tolist() == [1, 1, 1]
-    assert noise.first_top(2.0, 4, np.zeros(0, dtype=np.int64), token_known=True, limit=9).size == 0
-
-
 def test_chances_too_small_for_sixty_four_bits_are_drawn_all_the_same(monkeypatch):
-    """A test with a chance of top below 2**-64 answers bottom, unless 64 bits are all zero and more decide."""
-    waits = noise.first_top(1.0, 100, np.array([100, 60, 1]), token_known=True, limit=64)
+    """Noise with a chance below 2**-64 is not reached, unless 64 bits are all zero and more decide."""
+    waits = noise.first_reach(1.0, 100, np.array([100, 60, 1]), limit=64)
     assert waits[0] == waits[1] == 65
-    table = noise._table(noise.FirstTop(Fraction(1), 100, 100, True, 64))
+    table = noise._table(noise.FirstReach(Fraction(1), 100, 100, 64))
     scripted(monkeypatch, 0, 0, 0)
     assert table._place(np.zeros(1, dtype=np.uint64))[0] == 0
     scripted(monkeypatch, 2**63, 0, 0)
     assert table._place(np.zeros(1, dtype=np.uint64))[0] == 64
-
-
-def test_no_waits_end_without_noise():
-    assert noise.first_top(0.0, 4, np.array([1, 4]), token_known=False, limit=9).tolist() == [10, 10]
 
 
 @pytest.mark.parametrize("limit", [1, 3, 64, 65, 200])

@@ -44,32 +44,12 @@ def laplace_excess(edge: Floats, scale: Floats | float) -> Floats:
     return found
 
 
-def laplace_capped(edge: Floats, cap: Floats, scale: Floats | float) -> Floats:
-    """E[max(min(Z, cap) - edge, 0)**2] for integer Laplace noise and caps that are whole and not negative."""
-    q, quiet = np.exp(-1 / np.asarray(scale)), -np.expm1(-1 / np.asarray(scale))
-    mean_over = np.exp(-(cap + 1) / np.asarray(scale)) / (1 + q) / quiet  # E[max(Z - cap, 0)]
-    square_over = laplace_above(cap, cap, scale)
-    found: Floats = laplace_excess(edge, scale) - square_over - 2 * (cap - edge) * mean_over
-    return np.where(edge < cap, found.clip(0, None), 0.0)
-
-
 def normal_excess(edge: Floats, deviation: Floats, kurtosis: Floats | float = 0.0) -> Floats:
     """E[max(Z - edge, 0)**2] for nearly normal noise; `kurtosis`, the excess one, is taken in to first order."""
     at = edge / deviation
     density = np.exp(-(at**2) / 2) / math.sqrt(2 * math.pi)
     found: Floats = deviation**2 * ((at**2 + 1) * normal_tail(at) - at * density + kurtosis * at * density / 12)
     return found.clip(0, None)
-
-
-def normal_capped(edge: Floats, cap: Floats, deviation: Floats, kurtosis: Floats | float = 0.0) -> Floats:
-    """E[max(min(Z, cap) - edge, 0)**2] for the same."""
-    at = cap / deviation
-    density = np.exp(-(at**2) / 2) / math.sqrt(2 * math.pi)
-    tail = normal_tail(at)
-    mean_over = deviation * (density - at * tail + kurtosis * (at**2 - 1) * density / 24)
-    square_over = deviation**2 * ((at**2 + 1) * tail - at * density + kurtosis * at * density / 12)
-    found: Floats = normal_excess(edge, deviation, kurtosis) - square_over - 2 * (cap - edge) * mean_over
-    return np.where(edge < cap, found.clip(0, None), 0.0)
 
 
 def normal_tail(at: Floats) -> Floats:

@@ -49,7 +49,7 @@ def smallest_epsilon(
     nodes
         "public" or "open". By default what the tree says; a depth does not tell.
     levels
-        The levels whose error counts, for public nodes. By default all.
+        The levels that are wanted, as for `plan`. By default all.
 
     Examples
     --------

@@ -6,7 +6,7 @@ line in a picture, and of the command line's `--method`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -34,6 +34,13 @@ def _check_weights(weights: Sequence[float], *, zero: bool) -> tuple[float, ...]
     return found
 
 
+def _check_levels(levels: Sequence[int]) -> tuple[int, ...]:
+    """Levels, ascending; whether the tree has them, it says later."""
+    if isinstance(levels, str) or not isinstance(levels, Iterable):
+        raise TypeError(f"levels ({levels!r}) must be a sequence of levels, 0 for the root's")
+    return tuple(sorted({check_integer(level, name="levels", least=0) for level in levels}))
+
+
 @dataclass(frozen=True)
 class Auto:
     """Whatever mechanism is planned to be best, with public facts alone: the first of `plan`.
@@ -44,8 +51,9 @@ class Auto:
         What "best" is: "error", the least worst alpha-RMSE (the default, because it speaks of every node); or "keys",
         the lowest weight from which a node is shown.
     levels
-        The levels whose error counts, 0 for the root's. By default all. Public nodes only: where nodes are found from
-        the root down, a level that is not wanted is needed all the same.
+        The levels that are wanted, 0 for the root's. By default all. Where nodes are public, these are the levels whose
+        error counts, and all are released; where nodes must be found, the partition shows these alone, and the others
+        cost nothing.
     nonnegative
         Whether no estimate may be negative. By default they may, because that leaves sums unbiased.
     integers
@@ -69,8 +77,7 @@ class Auto:
         check_choice(self.aim, name="aim", choices=("error", "keys"))
         _check_flags(nonnegative=self.nonnegative, integers=self.integers)
         if self.levels is not None:
-            levels = (check_integer(level, name="levels", least=0) for level in self.levels)
-            object.__setattr__(self, "levels", tuple(sorted(set(levels))))
+            object.__setattr__(self, "levels", _check_levels(self.levels))
 
 
 @dataclass(frozen=True)
@@ -157,9 +164,14 @@ class Partition:
     ----------
     measuring
         The share of epsilon that measures what was found, above 0 and below 1. Less finds more keys, more gives better
-        totals. By default the share that makes the worst node's error least.
+        totals. By default what keeps every level near a release of its own (`make_partition_estimator`); where nodes
+        are public, the share of least error.
     weights
-        How much each level matters, from the root's down. Not possible yet; by default all matter alike.
+        How much each shown level above the deepest matters, from the root's down, for at most nine levels; a level of
+        twice the weight may err by half as much. By default all matter about alike.
+    levels
+        The levels that are shown, 0 for the root's, which always is. The others cost nothing. By default those of
+        `plan(levels=...)`, or all.
 
     Examples
     --------
@@ -170,6 +182,7 @@ class Partition:
 
     measuring: float | None = None
     weights: Sequence[float] | None = None
+    levels: Sequence[int] | None = None
 
     name = "partition_estimator"
 
@@ -177,10 +190,9 @@ class Partition:
         if self.measuring is not None:
             check_probability(self.measuring, name="measuring")
         if self.weights is not None:
-            raise ValueError(
-                "weights must be left out: this partition measures cells, which are of all levels. "
-                "Hint: PrunedDescent(weights=...), or TreeNoise(weights=...) where nodes are public"
-            )
+            object.__setattr__(self, "weights", _check_weights(self.weights, zero=False))
+        if self.levels is not None:
+            object.__setattr__(self, "levels", _check_levels(self.levels))
 
 
 @dataclass(frozen=True)

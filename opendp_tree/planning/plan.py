@@ -121,11 +121,19 @@ class Plan:
         weights: Floats = np.geomspace(1.0, 30 * largest / max(self.alpha, 0.02), 200, dtype=np.float64)
         return weights
 
+    def _meaning(self) -> str:
+        """What "best" means, in a sentence."""
+        if self.aim == "keys":
+            return "Ranked by the weight from which a node is shown: who finds the smallest nodes is first."
+        forgiven = f"{100 * self.alpha:g} % of its count" if self.alpha else "nothing"
+        missed = "" if self.facts.public else ", and a node that is not found errs by all of its count"
+        return f"Ranked by the error of the worst node, small or large: {forgiven} is forgiven{missed}."
+
     def describe(self) -> str:
         """The plan in words."""
         known = "public nodes" if self.facts.public else "nodes that nobody has listed"
         spent = _budget_text(self.budget)
-        lines = [f"A tree of depth {self.facts.depth} with {known}, {spent}, alpha {self.alpha:g}."]
+        lines = [f"A tree of depth {self.facts.depth} with {known}, {spent}, alpha {self.alpha:g}.", self._meaning()]
         best = self.best
         if not best.feasible:
             lines.append("Nothing is possible:")
@@ -180,7 +188,8 @@ def plan(
     nodes
         "public" or "open": whether everybody knows all nodes. By default what the tree says; a depth does not tell.
     levels
-        The levels whose error counts, 0 for the root's; for public nodes. By default all.
+        The levels that are wanted, 0 for the root's. By default all. Where nodes are public, these are the levels whose
+        error counts; where they must be found, the partition shows these alone, and the others cost nothing.
     aim
         What mechanisms are ranked by: "error" (the default), or "keys", the weight from which they show a node.
 
@@ -188,7 +197,7 @@ def plan(
     --------
     >>> best = plan(12, epsilon=1.0, delta=1e-6, alpha=0.1, nodes="open").best
     >>> best.name, round(best.error)
-    ('partition_estimator', 23)
+    ('partition_estimator', 21)
     >>> print(plan(12, epsilon=1.0, delta=1e-6, nodes="open").describe().splitlines()[0])
     A tree of depth 12 with nodes that nobody has listed, epsilon 1 and delta 1e-06, alpha 0.1.
 

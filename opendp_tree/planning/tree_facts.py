@@ -32,7 +32,7 @@ class TreeFacts:
     tree: Tree | None
     """The nodes, if they are known to the planner."""
     levels: tuple[int, ...] | None
-    """The levels whose error counts; None for all."""
+    """The levels whose error counts, and of open nodes those that are shown; None for all."""
     solved: dict[str, tuple[Weights, float]] = field(default_factory=dict, compare=False, repr=False)
     """What `least_squares` has come to, by noise, for plans of other budgets."""
 
@@ -50,7 +50,7 @@ class TreeFacts:
             "public" or "open": whether all nodes are known to everybody. By default what the tree says; a depth does
             not tell.
         levels
-            The levels whose error counts, 0 for the root's; by default all.
+            The levels that are wanted, 0 for the root's; by default all.
 
         """
         if nodes is not None:
@@ -67,11 +67,6 @@ class TreeFacts:
             if nodes is None:
                 raise ValueError("nodes must be 'public' or 'open', because a depth alone does not tell")
         public = nodes == "public" or (nodes is None and tree is not None)
-        if levels is not None and not public:
-            raise ValueError(
-                "levels must be left out where nodes are open: nodes are found through all levels. "
-                "Hint: make the tree of the levels that you want"
-            )
         return cls(depth, public, tree if public else None, _check_levels(levels, depth))
 
     @property

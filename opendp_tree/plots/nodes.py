@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from opendp_tree._types import Bools, Floats, Ints
+from opendp_tree.trees.shown_nodes import contracted_parents
 from opendp_tree.trees.tree import Tree
 
 if TYPE_CHECKING:
@@ -217,7 +218,10 @@ def _label(path: str, parent: str) -> str:
 def _parents(release: TreeRelease, other: Bools) -> Ints:
     """For each row of the frame its parent's row, or -1. Rows "(other)" follow their siblings."""
     # The frame keeps the order of an open tree's arrays.
-    above = release.tree.level_order.parents if isinstance(release.tree, Tree) else release.parents
+    if isinstance(release.tree, Tree):
+        above = release.tree.level_order.parents
+    else:
+        above = release.parents if release.shown is None else contracted_parents(release.parents, release.shown)
     place = np.append(np.flatnonzero(~other), -1)
     parents = np.empty(other.size, dtype=np.int64)
     parents[~other] = place[above]

@@ -10,7 +10,7 @@ import polars as pl
 
 from opendp_tree._types import Array, Ints
 from opendp_tree.releases.node_columns import BETWEEN, node_columns
-from opendp_tree.trees.shown_nodes import ShownCells, ShownNodes
+from opendp_tree.trees.shown_nodes import ShownCells, ShownNodes, contracted_parents
 from opendp_tree.trees.tree import Tree
 
 OTHER = "(other)"
@@ -26,7 +26,8 @@ def release_frame(nodes: ShownNodes, values: Mapping[str, Array], *, certain: bo
     nodes
         The nodes.
     values
-        Further columns; `estimate`, `lower`, `upper` and `shown` among them.
+        Further columns; `estimate`, `lower`, `upper` and `shown` among them. Nodes of an open tree that are not shown
+        are there to say where others are, and have no row.
     certain
         Whether intervals hold always, so that those of differences do.
     other
@@ -36,17 +37,20 @@ def release_frame(nodes: ShownNodes, values: Mapping[str, Array], *, certain: bo
     """
     columns = [pl.Series(name, array) for name, array in values.items()]
     frame = pl.DataFrame([pl.Series("level", nodes.levels), *node_columns(nodes), *columns])
+    parents, public, shown = nodes.parents, isinstance(nodes.tree, Tree), values["shown"]
+    if not public and not shown.all():
+        parents, frame = contracted_parents(parents, shown), frame.filter(pl.Series(shown))
+        values = {name: array[shown] for name, array in values.items()}
     if not other:
         return frame
     frame = frame.with_columns(other=pl.lit(False))
-    public = isinstance(nodes.tree, Tree)
-    above, rest = _unexplained(nodes.parents, values, public=public)
+    above, rest = _unexplained(parents, values, public=public)
     if not above.size:
         return frame
     separator = "" if isinstance(nodes.tree, Tree) else nodes.tree.separator
-    added = _other_rows(frame, above, rest, certain=certain, separator=separator)
+    added = _other_rows(frame, above, rest, certain=certain, separator=separator, public=public)
     # Parents never fall, so siblings end where their parent would be inserted.
-    spots = np.searchsorted(nodes.parents, above, side="right") + np.arange(above.size)
+    spots = np.searchsorted(parents, above, side="right") + np.arange(above.size)
     order = np.empty(frame.height + above.size, dtype=np.int64)
     kept = np.ones(order.size, dtype=np.bool_)
     kept[spots] = False
@@ -94,13 +98,21 @@ def _unexplained(parents: Ints, values: Mapping[str, Array], *, public: bool) ->
 
 
 def _other_rows(
-    frame: pl.DataFrame, above: Ints, rest: Mapping[str, Array], *, certain: bool, separator: str
+    frame: pl.DataFrame, above: Ints, rest: Mapping[str, Array], *, certain: bool, separator: str, public: bool
 ) -> pl.DataFrame:
     """The parents' rows made into rows for the rest. Types stay: where a column holds no texts, it has null there."""
     parents = frame[above]
-    level = pl.col("level")
+    below = pl.col("level") + 1
+    if not public:  # of an open tree, perhaps not all levels are shown
+        levels = frame["level"].unique(maintain_order=True)
+        below = pl.col("level").replace(levels[:-1], levels[1:])
     columns = [pl.Series(name, array) for name, array in rest.items() if certain or name not in ("lower", "upper")]
-    changed: list[Any] = [level + 1, pl.lit(True).alias("other"), pl.lit(True).alias("shown"), _below("path", BETWEEN)]
+    changed: list[Any] = [
+        below.alias("level"),
+        pl.lit(True).alias("other"),
+        pl.lit(True).alias("shown"),
+        _below("path", BETWEEN),
+    ]
     if not certain:
         changed += [pl.lit(None, dtype=pl.Float64).alias(name) for name in ("lower", "upper")]
     labels = frame.columns[1 : frame.columns.index("path")]
@@ -110,7 +122,7 @@ def _other_rows(
         changed += [pl.lit(None, dtype=frame.schema[name]).alias(name) for name in labels]
     else:
         changed += [
-            pl.when(level == place).then(pl.lit(OTHER)).otherwise(pl.col(name)).alias(name)
+            pl.when(below == place + 1).then(pl.lit(OTHER)).otherwise(pl.col(name)).alias(name)
             for place, name in enumerate(labels)
             if frame.schema[name] == pl.String
         ]

@@ -100,7 +100,8 @@ class TreeRelease:
     fit
         How least squares came to the estimates; by default None: they come from elsewhere.
     shown
-        For a public tree which nodes are shown; by default None: all.
+        Which nodes are shown; by default None: all. Nodes of an open tree that are not shown are of levels that nobody
+        wants: they say where others are, and have no row in a frame.
     hidden
         For an open tree, what a node that is not shown holds at most; by default None: nothing is said.
     """
@@ -288,7 +289,7 @@ class TreeRelease:
         mask = slice(None) if self.shown is None else self.shown
         reach = np.maximum(self.upper - self.estimates, self.estimates - self.lower)[mask]
         hidden = self.hidden
-        if self.shown is not None and not self.shown.all():
+        if self.shown is not None and not self.shown.all() and isinstance(self.tree, Tree):
             hidden = float(self.upper[~self.shown].max())
         mechanism, cost = None, None
         if self.statement is not None:

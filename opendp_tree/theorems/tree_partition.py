@@ -1,129 +1,221 @@
-"""The private tree partition: what its cells reveal.
+"""The private tree partition with gaps: what its cells and their gaps reveal.
 
-Notation: q = exp(-1/scale), depth d, threshold T, radius R, margin A, carrier level L = T - A. A test's noise is
-truncated geometric on 0..R; a token is geometric on all natural numbers. Proof: docs/proofs/tree_partition.md.
+Notation, by tested level i from the root (0) down: threshold T_i, radius R_i, margin A_i, and L_i = T_i - A_i, from
+which on a node's count is blurred by a token. q = exp(-1/scale) is the ratio of a test's noise, geometric on 0..R_i;
+t = exp(-1/token_scale) that of a token, geometric on all natural numbers. Proof: docs/proofs/tree_partition.md.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 
-from opendp_tree.theorems.interval import Interval, Real, exp, geometric_sum
+from opendp_tree.theorems.interval import Interval, Real, exp, geometric_sum, larger
 
 
 @dataclass(frozen=True)
-class PartitionShape:
-    """The integers of a partition, checked: 0 <= margin <= radius, radius >= 1, threshold > radius and 2 * margin."""
+class GapShape:
+    """The integers of a partition, checked: all that its claim asks of them.
 
-    depth: int
-    threshold: int
-    radius: int
-    margin: int
+    Parameters
+    ----------
+    levels
+        The levels of the tree that are tested, ascending from the root's, which is 0. A level that is missing costs
+        nothing: its nodes hand what they hold to the next tested level above.
+    thresholds
+        For each tested level, what a node's blurred count and its noise must reach together.
+    radii
+        For each tested level, the largest noise of a test; None for noise without end.
+    margins
+        For each tested level, how far below the threshold counts are still exact. The difference of threshold and
+        margin must be at least 1 and must not fall towards the root.
+    every_node
+        Whether empty nodes are tested too, as only a public tree can. Otherwise each threshold must exceed its radius,
+        so that an empty node is never a cell.
+    """
+
+    levels: tuple[int, ...]
+    thresholds: tuple[int, ...]
+    radii: tuple[int | None, ...]
+    margins: tuple[int, ...]
+    every_node: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("depth", "threshold", "radius", "margin"):
-            if type(getattr(self, name)) is not int:
-                raise TypeError(f"{name} ({getattr(self, name)!r}) must be an integer")
-        if self.depth < 1:
-            raise ValueError(f"depth ({self.depth}) must be at least 1")
-        if self.radius < 1:
-            raise ValueError(f"radius ({self.radius}) must be at least 1")
-        if not 0 <= self.margin <= self.radius:
-            raise ValueError(f"margin ({self.margin}) must be from 0 to radius ({self.radius})")
-        least = max(self.radius + 1, 2 * self.margin + 1)
-        if self.threshold < least:
-            raise ValueError(f"threshold ({self.threshold}) must be at least {least}: above radius and 2 * margin")
+        if not self.levels:
+            raise ValueError("levels () must name at least one level. Hint: a partition without tests shows nothing")
+        if self.levels[0] < 0 or any(a >= b for a, b in pairwise(self.levels)):
+            raise ValueError(f"levels {self.levels} must ascend from the root's, which is 0")
+        for name in ("thresholds", "radii", "margins"):
+            if len(getattr(self, name)) != len(self.levels):
+                raise ValueError(f"{name} must be {len(self.levels)}, one for each tested level")
+        numbers = (*self.levels, *self.thresholds, *self.margins, *(r for r in self.radii if r is not None))
+        if wrong := set(map(type, numbers)) - {int}:
+            raise TypeError(f"levels, thresholds, radii and margins must be integers, found {wrong.pop().__name__}")
+        for threshold, radius, margin in set(zip(self.thresholds, self.radii, self.margins, strict=True)):
+            self._check_level(threshold, radius, margin)
+        starts = self.blur_levels
+        if any(above < below for above, below in pairwise(starts)):
+            raise ValueError(
+                f"threshold minus margin {starts} must not fall towards the root, or the claim breaks. "
+                "Hint: raise the margin on lower levels"
+            )
+
+    def _check_level(self, threshold: int, radius: int | None, margin: int) -> None:
+        if radius is not None and radius < 1:
+            raise ValueError(f"radius ({radius}) must be at least 1. Hint: None for noise without end")
+        if margin < 0:
+            raise ValueError(f"margin ({margin}) must not be negative")
+        if threshold - margin < 1:
+            raise ValueError(f"margin ({margin}) must be below the threshold ({threshold})")
+        if self.every_node:
+            return
+        if radius is None:
+            raise ValueError("radius (None) must be an integer: noise without end would show nodes that nobody is at")
+        if threshold <= radius:
+            raise ValueError(f"threshold ({threshold}) must exceed radius ({radius}), or empty nodes could be shown")
+
+    @classmethod
+    def uniform(
+        cls, depth: int, *, threshold: int, radius: int | None, margin: int, every_node: bool = False
+    ) -> GapShape:
+        """The same integers on each of `depth` levels, all of them tested.
+
+        >>> GapShape.uniform(3, threshold=5, radius=4, margin=1).blur_levels
+        (4, 4, 4)
+        """
+        return cls(tuple(range(depth)), (threshold,) * depth, (radius,) * depth, (margin,) * depth, every_node)
 
     @property
-    def carrier(self) -> int:
-        """The carrier level L: from this residual on, tests share a token along a chain."""
-        return self.threshold - self.margin
+    def depth(self) -> int:
+        """The number of tested levels: all that the price depends on."""
+        return len(self.levels)
 
     @property
-    def doubt(self) -> int:
-        """The least residual that may become a cell."""
-        return self.threshold - self.radius
+    def blur_levels(self) -> tuple[int, ...]:
+        """L: from this count on a node's count is blurred by a token."""
+        return tuple(threshold - margin for threshold, margin in zip(self.thresholds, self.margins, strict=True))
 
 
-def partition_quiet(q: Real, shape: PartitionShape) -> Real:
-    """1 - pi: the chance that a test's noise is at most the margin."""
-    return geometric_sum(q, shape.margin + 1) / geometric_sum(q, shape.radius + 1)
+def noise_tail(q: Real, *, radius: int | None, least: int) -> Real:
+    """The chance that a test's noise, geometric on 0..radius (without end for None), is at least `least`.
+
+    >>> noise_tail(Fraction(1, 2), radius=1, least=1), noise_tail(Fraction(1, 2), radius=None, least=1)
+    (Fraction(1, 3), Fraction(1, 2))
+    """
+    if least <= 0:
+        return q**0
+    if radius is None:
+        return q**least
+    if least > radius:
+        return q * 0
+    return q**least * geometric_sum(q, radius - least + 1) / geometric_sum(q, radius + 1)
 
 
-def partition_ratio(q: Real, shape: PartitionShape) -> Real:
-    """e**epsilon at distance 1: one shift of a token or of a test's noise, and 1/(1 - pi) for each level.
+def stay_ratio(q: Real, *, threshold: int, radius: int | None, margin: int) -> Real:
+    """e**c: how much likelier "no cell" becomes at most when one person leaves a node whose count is exact.
 
-    >>> from fractions import Fraction
-    >>> partition_ratio(Fraction(1, 2), PartitionShape(depth=1, threshold=3, radius=1, margin=1))
+    >>> stay_ratio(Fraction(1, 2), threshold=4, radius=3, margin=0)
+    Fraction(3, 2)
+    """
+    if threshold - margin == 1 or (radius is not None and margin >= radius):
+        return q**0  # no count of at least 1 is exact, or exact counts are never shown
+    return geometric_sum(q, margin + 2) / geometric_sum(q, margin + 1)
+
+
+def gap_removal_ratio(q: Real) -> Real:
+    """What one person less costs: the noise of one test moves up by one.
+
+    >>> gap_removal_ratio(Fraction(1, 2))
     Fraction(2, 1)
     """
-    return 1 / (q * partition_quiet(q, shape) ** shape.depth)
+    return 1 / q
 
 
-def partition_delta(q: Real, shape: PartitionShape) -> Real:
-    """Delta at distance 1: noise at its end on one of the levels, or two carriers that meet in one input only.
+def gap_addition_ratio(q: Real, t: Real, shape: GapShape) -> Real:
+    """What one person more costs, and nothing is lost: "no cell" at exact counts, until a token takes the person up.
 
-    >>> from fractions import Fraction
-    >>> partition_delta(Fraction(1, 2), PartitionShape(depth=1, threshold=4, radius=1, margin=1))
-    Fraction(5, 6)
+    >>> shape = GapShape.uniform(2, threshold=4, radius=3, margin=0)
+    >>> gap_addition_ratio(Fraction(1, 2), Fraction(1, 2), shape)
+    Fraction(3, 1)
     """
-    at_the_end = q**shape.radius / geometric_sum(q, shape.radius + 1)
-    meeting = q ** (shape.threshold - 2 * shape.margin) + q ** (shape.carrier - 1) * shape.depth
-    return at_the_end * shape.depth + meeting
+    top, below = _stays(shape)
+    product = q**0
+    for level, count in below.items():
+        product = product * _stay(q, level) ** count
+    return product * larger(_stay(q, top), 1 / t)
 
 
-def partition_epsilon(scale: Fraction, shape: PartitionShape) -> Interval:
-    """The logarithm of `partition_ratio` at q = exp(-1/scale), enclosed."""
-    return Interval.of(1 / scale) - partition_quiet(exp(-1 / scale), shape).ln() * shape.depth
+def gap_ratio(q: Real, t: Real, shape: GapShape) -> Real:
+    """e**epsilon at distance 1; at distance k its k-th power.
 
-
-def top_chance_given_token(q: Real, *, radius: int, missing: int) -> Real:
-    """The chance of "top" in a test whose token asks for noise of at least `missing`.
-
-    >>> top_chance_given_token(Fraction(1, 2), radius=1, missing=1)
-    Fraction(1, 3)
+    >>> gap_ratio(Fraction(1, 4), Fraction(1, 2), GapShape.uniform(1, threshold=4, radius=3, margin=0))
+    Fraction(4, 1)
     """
-    return q**missing * geometric_sum(q, radius - missing + 1) / geometric_sum(q, radius + 1)
+    return larger(gap_removal_ratio(q), gap_addition_ratio(q, t, shape))
 
 
-def top_chance(q: Real, *, radius: int, missing: int) -> Real:
-    """The chance of "top" in a test with a token of its own, `missing` below the threshold.
+def gap_delta(q: Real, shape: GapShape, *, k: int = 1) -> Real:
+    """Delta at distance k: some test on the way to the root, one a level, has noise above its radius less k.
 
-    >>> top_chance(Fraction(1, 2), radius=1, missing=1)
-    Fraction(1, 6)
+    >>> gap_delta(Fraction(1, 2), GapShape.uniform(2, threshold=4, radius=1, margin=0))
+    Fraction(5, 9)
     """
-    # Noise of missing + i and a token of at most i: the sum of q**(missing + i) * (1 - q**(i + 1)).
-    terms = radius - missing + 1
-    both = geometric_sum(q, terms) - q * geometric_sum(q * q, terms)
-    return q**missing * both / geometric_sum(q, radius + 1)
+    lost = q * 0
+    for radius, count in Counter(shape.radii).items():
+        if radius is not None and k > 0:
+            tail = noise_tail(q, radius=radius, least=radius - k + 1)
+            here = tail * geometric_sum(1 - tail, count)  # 1 - (1 - tail)**count, without cancellation
+            lost = lost + here * (1 - lost)
+    return lost
+
+
+def gap_epsilon(scale: Fraction, token_scale: Fraction, shape: GapShape) -> Interval:
+    """The logarithm of `gap_ratio` at q = exp(-1/scale) and t = exp(-1/token_scale), enclosed."""
+    q, (top, below) = exp(-1 / scale), _stays(shape)
+    added = larger(_stay(q, top).ln(), Interval.of(1 / token_scale))
+    for level, count in below.items():
+        added = added + _stay(q, level).ln() * count
+    return larger(Interval.of(1 / scale), added)
+
+
+Level = tuple[int, int | None, int]
+
+
+def _stays(shape: GapShape) -> tuple[Level, Counter[Level]]:
+    """The integers of the topmost tested level, and those of the others with how often they occur."""
+    top, *below = zip(shape.thresholds, shape.radii, shape.margins, strict=True)
+    return top, Counter(below)
+
+
+def _stay(q: Real, level: Level) -> Real:
+    threshold, radius, margin = level
+    return stay_ratio(q, threshold=threshold, radius=radius, margin=margin)
 
 
 @dataclass(frozen=True)
-class FirstTop:
-    """The number of tests that answer "bottom" before the first "top", or `span` if that many do."""
+class FirstReach:
+    """The number of draws of a test's noise that stay below `least` before the first that does not, or `span`."""
 
     scale: Fraction
     radius: int
-    missing: int
-    token_known: bool
+    least: int
     span: int
     unit: int = 1
 
-    def _bottom(self) -> Interval:
-        q = exp(-1 / self.scale)
-        chance = top_chance_given_token if self.token_known else top_chance
-        return 1 - chance(q, radius=self.radius, missing=self.missing)
+    def _below(self) -> Interval:
+        return 1 - noise_tail(exp(-1 / self.scale), radius=self.radius, least=self.least)
 
     def cdf(self, at: int) -> Interval:
-        """The chance of at most `at` answers "bottom"."""
-        return Interval.of(1) if at >= self.span else 1 - self._bottom() ** (at + 1)
+        """The chance of at most `at` draws below."""
+        return Interval.of(1) if at >= self.span else 1 - self._below() ** (at + 1)
 
     def edges(self) -> Iterator[Interval]:
         """cdf(0), ..., cdf(span - 1)."""
-        bottom = self._bottom()
-        all_bottom = bottom
+        below = self._below()
+        all_below = below
         for _ in range(self.span):
-            yield 1 - all_bottom
-            all_bottom = all_bottom * bottom
+            yield 1 - all_below
+            all_below = all_below * below

@@ -145,6 +145,27 @@ def nested_parents(levels: Ints, firsts: Ints) -> Ints:
     return parents
 
 
+def contracted_parents(parents: Ints, kept: Bools) -> Ints:
+    """For each kept node, the nearest kept node above it, as a place among those kept; -1 if there is none.
+
+    Parameters
+    ----------
+    parents
+        For each node its parent's place; -1 for the root.
+    kept
+        Which nodes are kept.
+
+    >>> contracted_parents(np.array([-1, 0, 0, 2]), np.array([True, True, False, True]))
+    array([-1,  0,  0])
+    """
+    above = parents.copy()
+    while (lost := np.flatnonzero((above >= 0) & ~kept[above])).size:
+        above[lost] = parents[above[lost]]
+    places = np.cumsum(kept) - 1
+    found: Ints = np.where(above >= 0, places[above], -1)[kept]
+    return found
+
+
 def _by_level(levels: Ints, values: Ints, depth: int) -> list[Ints]:
     """The values of nodes that come level by level, for each level below the root."""
     ends = np.cumsum(np.bincount(levels, minlength=depth)).tolist()

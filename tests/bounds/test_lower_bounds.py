@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opendp_tree import Tree
+from opendp_tree import Tree, plan
 from opendp_tree.bounds import error_lower_bound, packing_bound
 from opendp_tree.bounds.lower_bounds import complete_depth
 from opendp_tree.measurements import truncated_laplace_radius
-from opendp_tree.measurements.partition_plan import plan_partition
 from opendp_tree.paper import multiplicative_threshold
 from opendp_tree.theorems.clipping import clipped_mrmse
 from opendp_tree.theorems.packing import packing_rmse
@@ -81,7 +80,8 @@ def test_noise_with_least_squares_is_above(depth):
 @pytest.mark.parametrize("alpha", [0.1, 0.9])
 def test_partitions_are_above(depth, alpha):
     for epsilon, delta in ((0.1, 1e-2), (1.0, 1e-6), (4.0, 1e-9)):
-        error = plan_partition(depth=depth, epsilon=epsilon, delta=delta, alpha=alpha, public=True).error
+        found = plan(depth, epsilon=epsilon, delta=delta, alpha=alpha, nodes="public")
+        error = found.candidate("partition_estimator").error
         assert error_lower_bound(depth, epsilon=epsilon, delta=delta, alpha=alpha, branching=50) <= error
 
 

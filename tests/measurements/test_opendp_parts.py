@@ -36,7 +36,9 @@ def above_threshold(space, scale):
 
 
 def tree_partition(space, scale):
-    return space >> ot.then_tree_partition(scale / 4, threshold=300, radius=200, margin=40, tree=TREE)
+    return space >> ot.then_tree_partition(
+        scale / 4, token_scale=scale / 4, threshold=300, radius=200, margin=40, tree=TREE
+    )
 
 
 def partition_estimator(space, scale):
@@ -57,6 +59,8 @@ def use(release):
         assert release(0) in (True, False)
     elif isinstance(release, ot.TreeRelease):
         assert release.estimates.size == 7
+    elif hasattr(release, "gaps"):
+        assert len(release.nodes) == len(release.gaps) <= 7
     else:
         assert len(release) <= 7
 

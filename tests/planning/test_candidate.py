@@ -74,7 +74,7 @@ MAPS = {
     "tree_laplace": "measurements.tree_noise.round_up",
     "tree_gaussian": "measurements.tree_noise.round_up",
     "pruned_laplace": "measurements.pruned_descent.pruned_laplace_epsilon",
-    "partition_estimator": "measurements.partition_estimator.partition_group_delta",
+    "partition_estimator": "measurements.partition.estimator.gap_epsilon",
 }
 
 

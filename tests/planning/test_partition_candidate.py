@@ -2,15 +2,16 @@ import numpy as np
 import opendp.prelude as dp
 import pytest
 
-from opendp_tree import OpenTree, Partition, Tree, leaf_domain
+from opendp_tree import Auto, OpenTree, Partition, Tree, leaf_domain, plan
+from opendp_tree.measurements.partition.shares import default_measuring
 from opendp_tree.planning.budget import Budget
 from opendp_tree.planning.partition_candidate import partition_candidate
+from opendp_tree.planning.ranking import best_candidate
 from opendp_tree.planning.tree_facts import TreeFacts
 
 L1 = dp.l1_distance(T="i64")
 PUBLIC = Tree.balanced(branching=3, depth=4)
-OPEN = OpenTree.columns(3)
-RAGGED = Tree.from_paths([("a", "x", "1"), ("a", "y"), ("b",), ("c", "z"), ("c", "w", "2", "3")])
+OPEN = OpenTree.columns(["state", "county", "city"])
 BUDGET = Budget.of(epsilon=1.0, delta=1e-6, rho=None, d_in=1)
 
 
@@ -20,41 +21,121 @@ def data_of(tree):
     return tree.count([("a", "b", "c")] * 500 + [("a", "d", "e")] * 3)
 
 
+def candidate(tree, budget=BUDGET, alpha=0.1, **options):
+    return partition_candidate(Partition(**options), TreeFacts.of(tree), budget, alpha)
+
+
+def measured(release):
+    return release.statement.parameters["measuring_epsilon"]
+
+
 def test_the_share_that_measures_is_honoured():
-    facts = TreeFacts.of(OPEN)
-    best = partition_candidate(Partition(), facts, BUDGET, 0.1)
     for share in (0.2, 0.5, 0.8):
-        candidate = partition_candidate(Partition(measuring=share), facts, BUDGET, 0.1)
-        # What whole thresholds leave of the partition's share, counts get.
-        assert share * (1 - 1e-9) <= 1 / candidate.parameters["count_scale"] / BUDGET.epsilon <= share + 0.03
-        assert candidate.error >= best.error * (1 - 1e-3)
-        assert BUDGET.covers(candidate.make(leaf_domain(OPEN)).map(1))
+        made = candidate(OPEN, measuring=share).make(leaf_domain(OPEN))
+        assert measured(made(data_of(OPEN))) == pytest.approx(share, rel=1e-6)
+        assert BUDGET.covers(made.map(1))
+    usual = candidate(OPEN).make(leaf_domain(OPEN))
+    assert measured(usual(data_of(OPEN))) == pytest.approx(default_measuring(4), rel=1e-6)
 
 
 def test_less_measuring_finds_smaller_nodes():
-    shown = [
-        partition_candidate(Partition(measuring=share), TreeFacts.of(OPEN), BUDGET, 0.1).shown_from
-        for share in (0.1, 0.5, 0.8)
-    ]
+    shown = [candidate(OPEN, measuring=share).shown_from for share in (0.1, 0.5, 0.8)]
     assert shown == sorted(set(shown))
 
 
-def test_people_with_more_rows_pay_by_group_privacy():
-    budget = Budget.of(epsilon=1.0, delta=1e-6, rho=None, d_in=4)
-    candidate = partition_candidate(Partition(), TreeFacts.of(OPEN), budget, 0.1)
-    made = candidate.make(leaf_domain(OPEN))
-    assert budget.covers(made.map(4))
-    assert made(data_of(OPEN)).statement.d_in == 4
+def test_weights_reach_the_estimator():
+    made = candidate(OPEN, weights=(1, 4, 1)).make(leaf_domain(OPEN))
+    assert made(data_of(OPEN)).estimates.size
+    with pytest.raises(ValueError, match="one for each level above the deepest"):
+        candidate(OPEN, weights=(1, 4)).make(leaf_domain(OPEN))
 
 
-def test_without_forgiveness_the_number_of_cells_is_said():
-    assert "at most" in partition_candidate(Partition(), TreeFacts.of(OPEN), BUDGET, 0.0).reason
+@pytest.mark.parametrize("tree", [OPEN, PUBLIC])
+@pytest.mark.parametrize("d_in", [2, 4, 30])
+def test_people_with_more_rows_pay_by_the_direct_bound(tree, d_in):
+    """Less than group privacy would ask: a lower threshold than that of its epsilon and delta for one row."""
+    budget = Budget.of(epsilon=1.0, delta=1e-6, rho=None, d_in=d_in)
+    found = candidate(tree, budget)
+    made = found.make(leaf_domain(tree))
+    assert budget.covers(made.map(d_in))
+    assert made.map(d_in)[0] > 0.999
+    assert made(data_of(tree)).statement.d_in == d_in
+    if tree is OPEN:
+        epsilon, delta = budget.one_person
+        one = candidate(tree, Budget.of(epsilon=epsilon, delta=delta, rho=None, d_in=1))
+        assert found.parameters["threshold"] <= one.parameters["threshold"]
+
+
+def test_levels_that_are_not_wanted_cost_nothing():
+    """Two of ten levels have the threshold of two."""
+    deep = OpenTree.columns(9)
+    some, few = candidate(deep, levels=[9], measuring=0.4), candidate(OpenTree.columns(1), measuring=0.4)
+    assert some.parameters["threshold"] == few.parameters["threshold"]
+    assert some.error == few.error
+    release = some.make(leaf_domain(deep))(deep.count([tuple("abcdefghi")] * 300))
+    assert set(release.to_frame()["level"]) == {0, 9}
+
+
+def test_levels_of_auto_reach_the_partition():
+    facts = TreeFacts.of(OPEN, levels=[1, 3])
+    release = best_candidate(Auto(levels=[1, 3]), facts, BUDGET, 0.1).make(leaf_domain(OPEN))(data_of(OPEN))
+    assert release.statement.mechanism == "partition_estimator"
+    assert set(release.to_frame()["level"]) == {0, 1, 3}
+    with pytest.raises(ValueError, match="levels"):
+        candidate(OPEN, levels=[7])
 
 
 @pytest.mark.parametrize(
     "budget", [{"epsilon": 1.0, "delta": 0.0, "rho": None}, {"epsilon": None, "delta": 1e-6, "rho": 1.0}]
 )
-def test_a_delta_and_an_epsilon_are_needed(budget):
-    candidate = partition_candidate(Partition(), TreeFacts.of(OPEN), Budget.of(**budget, d_in=1), 0.1)
-    assert not candidate.feasible
-    assert candidate.reason
+def test_unknown_nodes_need_a_delta_and_an_epsilon(budget):
+    found = candidate(OPEN, Budget.of(**budget, d_in=1))
+    assert not found.feasible
+    assert "delta" in found.reason
+
+
+@pytest.mark.parametrize("d_in", [1, 3])
+@pytest.mark.parametrize(
+    ("budget", "pure"),
+    [
+        ({"epsilon": 1.0, "delta": 0.0, "rho": None}, True),
+        ({"epsilon": None, "delta": 0.0, "rho": 0.5}, True),
+        ({"epsilon": None, "delta": 1e-6, "rho": 0.5}, True),
+        ({"epsilon": 1.0, "delta": 1e-6, "rho": None}, None),
+    ],
+)
+def test_public_nodes_need_no_delta_and_a_pure_loss_is_a_rho(budget, pure, d_in):
+    budget = Budget.of(**budget, d_in=d_in)
+    found = candidate(PUBLIC, budget)
+    assert found.feasible
+    assert pure is None or (found.guarantee == "pure epsilon") == pure
+    made = found.make(leaf_domain(PUBLIC))
+    assert made.output_measure == budget.measure
+    assert budget.covers(made.map(d_in))
+    assert made(data_of(PUBLIC)).estimates.size == PUBLIC.node_count
+
+
+@pytest.mark.parametrize("depth", [2, 3, 6, 9, 10, 33, 129])
+@pytest.mark.parametrize("alpha", [0.0, 0.1, 0.5])
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-6), (1.0, 1e-6), (4.0, 1e-9)])
+def test_the_partition_is_best_where_nodes_are_unknown(depth, alpha, epsilon, delta):
+    found = plan(depth, epsilon=epsilon, delta=delta, alpha=alpha, nodes="open")
+    assert found.best.name == "partition_estimator"
+    keys = plan(depth, epsilon=epsilon, delta=delta, alpha=alpha, nodes="open", aim="keys")
+    assert keys.best.name == "partition_estimator"
+
+
+def test_error_falls_with_epsilon_and_with_alpha():
+    errors = [candidate(OPEN, Budget.of(epsilon=e, delta=1e-6, rho=None, d_in=1)).error for e in (0.01, 0.1, 1, 10)]
+    assert errors == sorted(errors, reverse=True)
+    errors = [candidate(OPEN, alpha=alpha).error for alpha in (0.0, 0.1, 0.5, 0.9)]
+    assert errors == sorted(errors, reverse=True)
+
+
+def test_curve_is_largest_near_the_threshold_and_is_the_error():
+    found = candidate(OPEN)
+    at = np.arange(1.0, 2000.0)
+    curve = found.error_at(at)
+    assert curve.max() == pytest.approx(found.error, rel=0.02)
+    assert 0.5 < at[curve.argmax()] / found.parameters["threshold"] < 1.5
+    assert curve[-1] < 1

@@ -37,7 +37,7 @@ def test_every_method_can_be_asked_for():
 
 def test_what_is_not_possible_is_refused_with_the_reason():
     with pytest.raises(ValueError, match="delta"):
-        make_tree_counts(leaf_domain(TREE), L1, epsilon=1.0, method="partition_estimator")
+        make_tree_counts(leaf_domain(OpenTree.columns(2)), L1, epsilon=1.0, method="partition_estimator")
     with pytest.raises(ValueError, match="nothing is possible"):
         make_tree_counts(leaf_domain(OpenTree.columns(2)), L1, epsilon=1.0)
     with pytest.raises(ValueError, match="method"):
@@ -83,8 +83,9 @@ def test_levels_that_count_change_what_is_released():
     assert float(scales[0]) > 10 * float(scales[3])
     with pytest.raises(ValueError, match="levels"):
         make_tree_counts(*space, epsilon=1.0, method=Auto(levels=[4]))
-    with pytest.raises(ValueError, match="levels must be left out"):
-        make_tree_counts(leaf_domain(OpenTree.columns(2)), L1, epsilon=1.0, delta=1e-6, method=Auto(levels=[1]))
+    tree = OpenTree.columns(2)
+    found = make_tree_counts(leaf_domain(tree), L1, epsilon=1.0, delta=1e-6, method=Auto(levels=[2]))
+    assert set(found(tree.count([("a", "b")] * 300)).to_frame()["level"]) == {0, 2}
 
 
 @pytest.mark.parametrize(

@@ -25,9 +25,10 @@ def test_a_tree_tells_whether_its_nodes_are_public():
 
 
 @pytest.mark.parametrize("tree", [OPEN, 3, PUBLIC])
-def test_levels_without_effect_are_refused(tree):
-    with pytest.raises(ValueError, match="levels must be left out where nodes are open"):
-        TreeFacts.of(tree, nodes="open", levels=[1])
+def test_levels_of_open_nodes_are_those_that_are_shown(tree):
+    assert TreeFacts.of(tree, nodes="open", levels=[2, 1]).levels == (1, 2)
+    with pytest.raises(ValueError, match="levels"):
+        TreeFacts.of(tree, nodes="open", levels=[9])
 
 
 def test_weights_sum_to_the_depth():

@@ -1,13 +1,70 @@
-"""What the exact tests of the tree partition share: claims, divergences, and families of wide trees."""
+"""What the exact tests of the partition with gaps share: claims by direction, and families of inputs."""
 
-from fractions import Fraction
-from functools import cache
+from types import SimpleNamespace
 
-from opendp_tree.theorems.tree_partition import PartitionShape, partition_delta, partition_ratio
+from opendp_tree.theorems.tree_partition import GapShape, gap_addition_ratio, gap_delta, gap_ratio, gap_removal_ratio
 from tests.privacy.divergence import hockey_stick
-from tests.privacy.partition_law import Bush, Mechanism, Rules, mechanism_law, path_depth, path_law
+from tests.privacy.partition_law import far_from, path_law, tree_law
 
-RATIOS = [Fraction(1, 2), Fraction(1, 3), Fraction(1, 20), Fraction(3, 4)]
+
+def shape_of(mechanism, *, checked=True):
+    """The shape of a mechanism; unchecked for mutants that the checks would refuse."""
+    tested = [(level, numbers) for level, numbers in enumerate(mechanism.levels) if numbers is not None]
+    thresholds, radii, margins = zip(*(numbers for _, numbers in tested), strict=True)
+    every_node = any(radius is None or threshold <= radius for threshold, radius in zip(thresholds, radii, strict=True))
+    if checked:
+        return GapShape(tuple(level for level, _ in tested), thresholds, radii, margins, every_node)
+    return SimpleNamespace(thresholds=thresholds, radii=radii, margins=margins)
+
+
+class Claim:
+    """The one-sided bounds at distance k, and both together."""
+
+    def __init__(self, mechanism, k=1, *, checked=True):
+        shape = shape_of(mechanism, checked=checked)
+        self.added = gap_addition_ratio(mechanism.q, mechanism.t, shape) ** k
+        self.removed = gap_removal_ratio(mechanism.q) ** k
+        self.ratio = gap_ratio(mechanism.q, mechanism.t, shape) ** k
+        self.delta = gap_delta(mechanism.q, shape, k=k)
+
+    def holds(self, fewer, more):
+        """Both directions between an input and one with k people more, with nothing lost when they are added."""
+        return (
+            hockey_stick(fewer, more, self.added) == 0
+            and hockey_stick(more, fewer, self.removed) <= self.delta
+            and self.holds_mixed(fewer, more)
+        )
+
+    def holds_mixed(self, here, there):
+        """What a map promises for inputs at distance k, whoever came and went."""
+        return max(hockey_stick(here, there, self.ratio), hockey_stick(there, here, self.ratio)) <= self.delta
+
+
+def tree_laws(mechanism, parents, *inputs):
+    far = far_from(mechanism, max(map(sum, inputs)))
+    return [tree_law(mechanism, parents, own, far) for own in inputs]
+
+
+def path_laws(mechanism, path, *arrivals):
+    """The laws with further people at each step of the path."""
+    far = far_from(mechanism, sum(own + beside for own, beside, _ in path) + max(map(sum, arrivals)))
+    return [
+        path_law(mechanism, [(own + new, beside, top) for (own, beside, top), new in zip(path, more, strict=True)], far)
+        for more in arrivals
+    ]
+
+
+def neighbours(mechanism, path, k=1):
+    """The laws without and with k people at the path's lowest node."""
+    nobody = [0] * len(path)
+    return path_laws(mechanism, path, nobody, [k, *nobody[1:]])
+
+
+def plus(own, *nodes):
+    out = list(own)
+    for node in nodes:
+        out[node] += 1
+    return out
 
 
 def depth_of(parents):
@@ -17,65 +74,8 @@ def depth_of(parents):
     return max(depths)
 
 
-@cache
-def interned(*args, **rules):
-    """One object for equal mechanisms, so that what was computed for one input serves the next."""
-    q, *integers_ = args
-    return Mechanism(q, PartitionShape(*integers_), Rules(**rules))
-
-
-def tree_mechanism(parents, q, *numbers, **rules):
-    return interned(q, depth_of(parents), *numbers, **rules)
-
-
-def path_mechanism(path, q, *numbers, **rules):
-    return interned(q, path_depth(path), *numbers, **rules)
-
-
-def claim(mechanism):
-    """e**epsilon and delta at distance 1."""
-    return partition_ratio(mechanism.q, mechanism.shape), partition_delta(mechanism.q, mechanism.shape)
-
-
-def meeting_delta(mechanism):
-    """Kappa: the part of delta that is for carriers that meet in one input only."""
-    q, shape = mechanism.q, mechanism.shape
-    return q ** (shape.threshold - 2 * shape.margin) + shape.depth * q ** (shape.carrier - 1)
-
-
-def divergence(here, there, ratio):
-    return max(hockey_stick(here, there, ratio), hockey_stick(there, here, ratio))
-
-
-def path_divergence(mechanism, path, ratio, extra=1):
-    return divergence(path_law(mechanism, path), path_law(mechanism, path, extra), ratio)
-
-
-def plus(counts, *nodes):
-    out = list(counts)
-    for node in nodes:
-        out[node] += 1
-    return out
-
-
-def tree_divergence(mechanism, parents, counts, node, ratio):
-    here, there = (mechanism_law(mechanism, parents, people) for people in (counts, plus(counts, node)))
-    return divergence(here, there, ratio)
-
-
-def chain(length, own):
-    return Bush(own) if length == 1 else Bush(0, ((1, chain(length - 1, own)),))
-
-
-def wide_paths(threshold, radius, margin, copies):
-    """Stars, stars of chains and stars of stars of equal heavy leaves, and where the extra person sits."""
-    carrier, end = threshold - margin, threshold + radius
-    for heavy in sorted({carrier, max(carrier, threshold - 1), threshold, end - 1, end, end + 2}):
-        for leaf in (Bush(heavy), chain(3, heavy), Bush(0, ((5, Bush(heavy)),))):
-            star = ((copies, leaf),)
-            for own in (0, carrier - 1):
-                yield (Bush(own, star),)  # at the centre
-            for own in (carrier - 1, threshold, threshold - radius - 1):
-                yield Bush(own), Bush(0, star)  # at a leaf beside the others
-            yield Bush(carrier - 1), Bush(), Bush(0, star), Bush(1)  # deeper, and beside a carrier
-            yield Bush(carrier - 1), Bush(0, star), Bush(0, star)  # two stars on the path
+def besides(threshold):
+    """Sums and largest values that children beside the path may pass up."""
+    yield 0, 0
+    for top in range(1, threshold):
+        yield from ((total, top) for total in (top, top + 1, 2 * top, 2 * threshold + top))

@@ -1,23 +1,21 @@
-"""The exact law of the private tree partition, written from its definition, in rational numbers.
+"""The exact law of the partition with gaps, written from its definition, in rational numbers.
 
-Given which nodes are cells, all residuals are fixed, and so is which tests share a token. So the chance of an
-outcome is a product with one factor per token. In a factor the token's infinite sum is exact: from the last
-breakpoint on, every test's answer is certain, and what is left of the token's law is one geometric tail.
+`tree_law` goes through all outcomes, cells and gaps, of any small tree, node by node. `path_law` fixes what happens
+beside the path from the extra person to the root, which has the same law in both inputs: of it only the sum and the
+largest of what is passed up matter, and they may be anything. Then an outcome is the path's first cell and its gap, so
+long paths and wide trees cost little. `star_law` draws the sum and the largest from many equal leaves.
 
-`law` goes through all outcomes of any small tree. `path_law` is for wide trees: only the nodes from the extra person
-upwards differ between neighbours, and of the subtrees beside that path only what they pass up matters. So equal
-subtrees are counted by how many of them survive, and hundreds of them cost no more than one.
+Noise without end is cut where it no longer matters: from `far` on a gap's chance falls by q whatever the count was, so
+all gaps from there on have one likelihood ratio and are one outcome.
 """
 
 from collections import defaultdict
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from math import comb, prod
 
-from opendp_tree.theorems.tree_partition import PartitionShape
-
-MANY = "two or more carriers"
+FAR = "a gap beyond all counts"
+UNTESTED = None
 
 
 @dataclass(frozen=True)
@@ -25,277 +23,192 @@ class Rules:
     """The mechanism's rules, and what each mutant changes in them."""
 
     token_limit: int | None = None  # tokens truncated to 0..limit
-    light_tested: bool = True  # below the carrier level a node is tested, not simply no cell
-    late_token: bool = False  # the first node of a chain keeps its token to itself, the chain's token starts after it
-    one_token: bool = False  # all tests of the tree share one token
-    fresh_tokens: bool = False  # no test shares a token
-    tops_pass: bool = False  # a cell passes its residual up
-    one_noise: bool = False  # tests that share a token share their noise too
-    forced: bool = True  # two carriers make a cell; otherwise the first one's token tests it
+    token_cap: int | None = None  # tokens above the cap become the cap
+    token: bool = True  # large counts are blurred
+    passes_x: bool = False  # a node that is no cell passes its exact count up
+    exact_gap: bool = False  # a cell's blurred count is released, without its noise
+    one_noise: bool = False  # a node with one child and nobody new uses that child's noise again
+    skips_idle: bool = False  # a node with one child and nobody new is not tested
+    floor: bool = True  # a blurred count stays at L - 1 or above
+    keeps_largest: bool = True  # a blurred count stays at what the largest child passed up, or above
+    skips_empty: bool = False  # a node that nobody is at is not tested
+    untested_is_child: bool = False  # an untested node counts as one child, with all that it hands up
+    cells_pass: bool = False  # a cell passes its blurred count up
 
 
 RIGHT = Rules()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Mechanism:
-    """The noise ratio q, the integers and the rules; compared by identity, so that lookups are quick."""
+    """The noise ratios, and for each level from the root down (threshold, radius, margin), or UNTESTED."""
 
     q: Fraction
-    shape: PartitionShape
+    t: Fraction
+    levels: tuple
     rules: Rules = RIGHT
 
 
+def uniform(q, t, depth, threshold, radius, margin, **rules):
+    return Mechanism(q, t, ((threshold, radius, margin),) * depth, Rules(**rules))
+
+
 @lru_cache(maxsize=1 << 12)
-def token_masses(mechanism, reach):
-    """The token's masses at 0, 1, ..., reach - 1, and from reach on."""
-    q, rules = mechanism.q, mechanism.rules
+def noise_law(q, radius, far):
+    """[(noise, mass)]; without radius, the masses below `far`, and all that is above as one."""
+    if radius is None:
+        return [*((z, (1 - q) * q**z) for z in range(far)), (FAR, q**far)]
+    total = sum(q**z for z in range(radius + 1))
+    return [(z, q**z / total) for z in range(radius + 1)]
+
+
+@lru_cache(maxsize=1 << 14)
+def blurred(mechanism, level, x, largest):
+    """[(y, mass)]: the law of a node's blurred count."""
+    threshold, _, margin = mechanism.levels[level]
+    rules, t, start = mechanism.rules, mechanism.t, threshold - margin
+    if x < start or not rules.token:
+        return [(x, Fraction(1))]
+    least = max(start - 1 if rules.floor else 0, largest if rules.keeps_largest else 0)
+    out = defaultdict(Fraction)
     if rules.token_limit is not None:
-        masses = [q**z if z <= rules.token_limit else 0 * q for z in range(max(reach, rules.token_limit + 1))]
-        masses = [mass / sum(masses) for mass in masses]
-        return masses[:reach], sum(masses[reach:], 0 * q)
-    return [(1 - q) * q**z for z in range(reach)], q**reach
+        total = sum(t**z for z in range(rules.token_limit + 1))
+        for z in range(rules.token_limit + 1):
+            out[max(x - z, least)] += t**z / total
+        return list(out.items())
+    reach = x - least if rules.token_cap is None else min(x - least, rules.token_cap)
+    for z in range(reach):
+        out[x - z] += (1 - t) * t**z
+    out[x - reach] += t**reach
+    return list(out.items())
 
 
-@lru_cache(maxsize=1 << 12)
-def stay_chances(mechanism):
-    """The chance of no cell when threshold plus token are 0, 1, ..., radius + 1 above the residual: less noise."""
-    q, values = mechanism.q, mechanism.shape.radius + 1
-    return [(1 - q**slack) / (1 - q**values) for slack in range(values + 1)]
+@lru_cache(maxsize=1 << 14)
+def answers(mechanism, level, y, far, noise=None):
+    """[(gap, mass, noise)] of a test, gap None where it is no cell; `noise` if it is given and not drawn."""
+    threshold, radius, _ = mechanism.levels[level]
+    assert far > max(threshold, y)
+    law = noise_law(mechanism.q, radius, far - y) if noise is None else [(noise, Fraction(1))]
+    out = []
+    for z, mass in law:
+        gap = FAR if z == FAR else y + z
+        if gap != FAR and gap < threshold:
+            out.append((None, mass, z))
+        else:
+            out.append((y if mechanism.rules.exact_gap else gap, mass, z))
+    return out
 
 
-def stays(mechanism, slack):
-    """The chance of no cell when threshold plus token are `slack` above the residual."""
-    chances = stay_chances(mechanism)
-    return chances[min(max(slack, 0), len(chances) - 1)]
+def steps(mechanism, level, x, largest, far, *, idle=False, noise=None):
+    """[(gap or None, passed up, mass, noise)] of one node; idle: one child with people, and nobody new."""
+    rules = mechanism.rules
+    if (rules.skips_empty and x == 0) or (rules.skips_idle and idle):
+        return [(None, x, Fraction(1), noise)]
+    out = []
+    for y, mass in blurred(mechanism, level, x, largest):
+        for gap, chance, z in answers(mechanism, level, y, far, noise if rules.one_noise and idle else None):
+            up = y if gap is None or rules.cells_pass else 0
+            out.append((gap, x if rules.passes_x and gap is None else up, mass * chance, z))
+    return out
 
 
-@lru_cache(maxsize=1 << 18)
-def answers_chance(mechanism, bottoms, tops=()):
-    """The chance that tests sharing one token, at these residuals, answer "no cell" and "cell"."""
-    shape, residuals = mechanism.shape, bottoms + tops
-    if not residuals:
-        return mechanism.q**0
-    reach = max(0, max(residuals) - shape.doubt + 1)
-    masses, tail = token_masses(mechanism, reach)
-    total = 0 * mechanism.q if tops else tail
-    for token, mass in enumerate(masses):
-        level = shape.threshold + token
-        if mechanism.rules.one_noise:
-            # One noise z for all: below the slack of every "no cell", and no less than that of every "cell".
-            below = min((level - r for r in bottoms), default=shape.radius + 1)
-            least = max((level - r for r in tops), default=0)
-            total += mass * max(0 * mass, stays(mechanism, below) - stays(mechanism, least))
-            continue
-        factors = [stays(mechanism, level - r) for r in bottoms] + [1 - stays(mechanism, level - r) for r in tops]
-        if all(factors):
-            total += prod([mass, *(factor for factor in factors if factor != 1)])
-    return total
+def far_from(mechanism, most):
+    """A gap that is beyond all thresholds, and all counts of inputs with at most so many people."""
+    return 1 + max(most, *(numbers[0] for numbers in mechanism.levels if numbers))
 
 
-def light_chance(mechanism, residual):
-    """The chance of no cell below the carrier level."""
-    return answers_chance(mechanism, (residual,)) if mechanism.rules.light_tested else mechanism.q**0
-
-
-# Any small tree, all outcomes.
-
-
-def law(parents, own_counts, q, shape, rules=RIGHT):
-    """Every set of cells with its probability. `parents[v]` is v's parent, -1 for a root; people may sit anywhere."""
-    return mechanism_law(Mechanism(q, shape, rules), parents, own_counts)
-
-
-def mechanism_law(mechanism, parents, own_counts):
+def tree_law(mechanism, parents, own, far):
+    """Every outcome, a frozenset of (node, gap), with its probability; parents come before their children."""
     children = defaultdict(list)
     for node, parent in enumerate(parents):
         children[parent].append(node)
-    order, stack = [], list(children[-1])
-    while stack:
-        order.append(stack.pop())
-        stack.extend(children[order[-1]])
-    assert len(order) == len(parents)
-    out = defaultdict(lambda: 0 * mechanism.q)
-    walk = _Walk(mechanism, children, own_counts, order[::-1])
-    for cells, mass in walk.outcomes(0, frozenset(), {}, {}, {}):
-        if mass:
-            out[cells] += mass
-    return dict(out)
 
-
-@dataclass(frozen=True)
-class _Walk:
-    """All outcomes, children before parents: residuals passed up, tokens that carriers bring, tests of each token."""
-
-    mechanism: Mechanism
-    children: dict
-    own_counts: list
-    order: list
-
-    def outcomes(self, place, cells, passed, carried, tests):
-        if place == len(self.order):
-            mass = self.mechanism.q**0
-            for bottoms, tops in tests.values():
-                mass *= answers_chance(self.mechanism, bottoms, tops)
-            yield cells, mass
-            return
-        node, rules = self.order[place], self.mechanism.rules
-        residual = self.own_counts[node] + sum(passed[child] for child in self.children[node])
-        token, tested, handed = self._test(node, residual, carried)
-        for cell in (False, True):
-            if not tested and cell != (token == MANY):
+    def subtree(node, level):
+        """{(outcome, handed up, largest of one tested node, noise of an only child): mass}."""
+        states = {(frozenset(), own[node], 0, None): Fraction(1)}
+        for child in children[node]:
+            below, merged = subtree(child, level + 1), defaultdict(Fraction)
+            for (outcome, total, largest, _), mass in states.items():
+                for (further, passed, top, noise), weight in below.items():
+                    merged[(outcome | further, total + passed, max(largest, top), noise)] += mass * weight
+            states = merged
+        out = defaultdict(Fraction)
+        only = len(children[node]) == 1
+        for (outcome, x, largest, noise), mass in states.items():
+            if mechanism.levels[level] is UNTESTED:
+                as_child = x if mechanism.rules.untested_is_child else largest
+                out[(outcome, x, as_child, None)] += mass
                 continue
-            now = tests
-            if tested:
-                bottoms, tops = tests.get(token, ((), ()))
-                now = {**tests, token: (bottoms, (*tops, residual)) if cell else ((*bottoms, residual), tops)}
-                if not answers_chance(self.mechanism, *now[token]):
-                    continue
-            up = {**passed, node: residual if not cell or rules.tops_pass else 0}
-            brings = {**carried, node: handed} if handed is not None and not cell else carried
-            yield from self.outcomes(place + 1, cells | {node} if cell else cells, up, brings, now)
+            idle = only and x > 0 and own[node] == 0
+            for gap, up, chance, z in steps(mechanism, level, x, largest, far, idle=idle, noise=noise):
+                kept = z if mechanism.rules.one_noise and gap is None else None
+                out[(outcome if gap is None else outcome | {(node, gap)}, up, up, kept)] += mass * chance
+        return out
 
-    def _test(self, node, residual, carried):
-        """The token that tests the node (MANY: none, a cell by rule), whether there is a test, the token handed on."""
-        rules, shape = self.mechanism.rules, self.mechanism.shape
-        if residual < shape.carrier:
-            return ("tree" if rules.one_token else node), residual >= shape.doubt and rules.light_tested, None
-        carriers = [child for child in self.children[node] if child in carried]
-        if len(carriers) > 1 and rules.forced:
-            return MANY, False, None
-        if rules.one_token:
-            return "tree", True, "tree"
-        if rules.fresh_tokens:
-            return node, True, node
-        if not carriers:
-            return node, True, (node, "late") if rules.late_token else node
-        return carried[carriers[0]], True, carried[carriers[0]]
+    law = defaultdict(Fraction)
+    for (outcome, _, _, _), mass in subtree(0, 0).items():
+        law[outcome] += mass
+    assert sum(law.values()) == 1
+    return law
 
 
-# Wide trees, outcomes counted by what survives beside the path.
+def path_law(mechanism, path, far, start=None):
+    """The law of the first cell on a path and its gap.
 
-
-@dataclass(frozen=True)
-class Bush:
-    """A node with its own count and groups of equal subtrees: (how many, subtree)."""
-
-    own: int = 0
-    groups: tuple = ()
-
-    @property
-    def depth(self):
-        return 1 + max((bush.depth for _, bush in self.groups), default=0)
-
-
-def path_depth(path):
-    """The depth of the tree made of a path, its lowest node first."""
-    return max(step.depth + len(path) - 1 - place for place, step in enumerate(path))
-
-
-def path_law(mechanism, path, extra=0):
-    """The law of what differs between neighbours, with `extra` people at the path's lowest node.
-
-    `path` is a tuple of `Bush`, the lowest node first; each is the child of the next, besides its own groups. An
-    outcome is, for each path node up to the first cell, what its groups pass up and its answer: all sets of cells
-    that share these have the same likelihood ratio, so no divergence is lost by counting them as one.
+    `path` has a step for each level from the deepest up: (people at the node, sum and largest of what its other
+    children pass up). `start` is what is passed up to the first step, {(total, largest): mass}.
     """
-    out = defaultdict(lambda: 0 * mechanism.q)
-    open_states = {((), 0, ()): mechanism.q**0}
-    for place, step in enumerate(path):
-        beside = _beside(mechanism, step.groups)
-        own, following = step.own + (extra if place == 0 else 0), defaultdict(lambda: 0 * mechanism.q)
-        for (label, up, chain), mass in open_states.items():
-            for (passed, carrier), weight in beside.items():
-                seen, residual = (*label, passed, carrier), own + up + passed
-                for answer, chance, now in _answers(mechanism, residual, _join(mechanism, chain, carrier)):
-                    if answer:
-                        out[(*seen, True)] += mass * weight * chance
-                    else:
-                        following[((*seen, False), residual, now)] += mass * weight * chance
-        open_states = following
-    for (label, _, chain), mass in open_states.items():
-        out[label] += mass * answers_chance(mechanism, chain)
-    return dict(out)
+    law, level = defaultdict(Fraction), len(mechanism.levels)
+    states = {(0, 0): Fraction(1)} if start is None else start
+    for own, beside, top in path:
+        level -= 1
+        following = defaultdict(Fraction)
+        for (total, largest), mass in states.items():
+            x, most = own + beside + total, max(top, largest)
+            if mechanism.levels[level] is UNTESTED:
+                following[(x, x if mechanism.rules.untested_is_child else most)] += mass
+                continue
+            for gap, up, chance, _ in steps(mechanism, level, x, most, far, idle=own == beside == 0 < x):
+                if gap is None:
+                    following[(up, up)] += mass * chance
+                else:
+                    law[(level, gap)] += mass * chance
+        states = following
+    for mass in states.values():
+        law[None] += mass
+    return law
 
 
-def _join(mechanism, chain, carrier):
-    """The carriers' histories of two sets of children: (factor of the tokens that end here, history or MANY)."""
-    if not (chain and carrier):
-        return 1, chain or carrier
-    factor = mechanism.q**0
-    for history in (chain, carrier):
-        if history != MANY:
-            factor *= answers_chance(mechanism, history)
-    return factor, MANY
-
-
-def _answers(mechanism, residual, joined):
-    """Both answers at a node: (cell?, chance without the open chain, the chain's history after it)."""
-    factor, chain = joined
-    if chain == MANY:
-        yield True, factor, ()
-    elif residual < mechanism.shape.carrier:
-        stay = light_chance(mechanism, residual)
-        yield False, stay, ()
-        if stay != 1:
-            yield True, 1 - stay, ()
-    else:
-        yield False, 1, (*chain, residual)
-        yield True, answers_chance(mechanism, chain, (residual,)), ()
-
-
-@lru_cache(maxsize=1 << 12)
-def _passes(mechanism, bush):
-    """What a subtree passes up: {(residual, history of its open chain): chance without that chain's factor}."""
-    out = defaultdict(lambda: 0 * mechanism.q)
-    for (passed, carrier), mass in _beside(mechanism, bush.groups).items():
-        residual = bush.own + passed
-        for answer, chance, chain in _answers(mechanism, residual, (1, carrier)):
-            out[(0, ()) if answer else (residual, chain)] += mass * chance
-    return {state: mass for state, mass in out.items() if mass}
-
-
-@lru_cache(maxsize=1 << 12)
-def _beside(mechanism, groups):
-    """What groups of equal subtrees pass up together; with two or more carriers the residual no longer matters."""
-    total = {(0, ()): mechanism.q**0}
-    for count, bush in groups:
-        group, merged = _copies(mechanism, count, _passes(mechanism, bush)), defaultdict(lambda: 0 * mechanism.q)
-        for (a, chain), mass in total.items():
-            for (b, carrier), weight in group.items():
-                factor, joined = _join(mechanism, chain, carrier)
-                merged[(0 if joined == MANY else a + b, joined)] += mass * weight * factor
-        total = dict(merged)
-    return total
-
-
-def _copies(mechanism, count, single):
-    """`count` independent copies of one subtree: no carrier, one, or the rest of the probability."""
-    carriers = {state: mass for state, mass in single.items() if state[1]}
-    light = {state[0]: mass for state, mass in single.items() if not state[1]}
-    out = {(passed, ()): mass for passed, mass in _power(light, count).items()}
-    if carriers:
-        for passed, mass in _power(light, count - 1).items():
-            for (residual, chain), weight in carriers.items():
-                out[(passed + residual, chain)] = count * mass * weight
-        rest = 1 - sum(mass * (answers_chance(mechanism, chain) if chain else 1) for (_, chain), mass in out.items())
-        if count > 1:
-            out[(0, MANY)] = rest
+def many_leaves(mechanism, level, count, people, far):
+    """What `count` equal leaves pass up together: {(sum, largest): mass}."""
+    single = defaultdict(Fraction)
+    for _, up, chance, _ in steps(mechanism, level, people, 0, far):
+        single[up] += chance
+    at_most = {}
+    for most in sorted(single):
+        power = {0: Fraction(1)}
+        kept = {up: mass for up, mass in single.items() if up <= most}
+        for _ in range(count):
+            further = defaultdict(Fraction)
+            for total, mass in power.items():
+                for up, weight in kept.items():
+                    further[total + up] += mass * weight
+            power = further
+        at_most[most] = power
+    out, below = {}, {}
+    for most, power in at_most.items():
+        for total, mass in power.items():
+            if mass != below.get(total, 0):
+                out[(total, most)] = mass - below.get(total, 0)
+        below = power
     return out
 
 
-def _power(law_, count):
-    """The law of a sum of `count` copies; for two values by the binomial theorem."""
-    if len(law_) <= 2:
-        (a, p), (b, r) = [*law_.items(), (0, 0), (0, 0)][:2]
-        if not r:
-            return {a * count: p**count} if law_ or not count else {}
-        return {a * k + b * (count - k): comb(count, k) * p**k * r ** (count - k) for k in range(count + 1)}
-    out = {0: 1}
-    for _ in range(count):
-        further = defaultdict(int)
-        for a, p in out.items():
-            for b, r in law_.items():
-                further[a + b] += p * r
-        out = dict(further)
-    return out
+def star_law(mechanism, leaves, people, own, far):
+    """Equal leaves below the root, which has `own` people: what the leaves pass up, and the root's answer."""
+    law = defaultdict(Fraction)
+    root = Mechanism(mechanism.q, mechanism.t, mechanism.levels[:1], mechanism.rules)
+    for (beside, top), mass in many_leaves(mechanism, 1, leaves, people, far).items():
+        for outcome, chance in path_law(root, ((own, beside, top),), far).items():
+            law[(beside, top, outcome)] += mass * chance
+    return law

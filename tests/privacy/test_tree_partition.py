@@ -1,4 +1,4 @@
-"""Exact: the outcome laws of neighbours in rational numbers, compared with the map's claim without tolerance."""
+"""Exact: cells and gaps of the partition stay within what the theorem functions say, without any tolerance."""
 
 import random
 from fractions import Fraction
@@ -6,324 +6,332 @@ from itertools import product
 
 import pytest
 
-from opendp_tree.theorems.group_privacy import group_delta
-from opendp_tree.theorems.interval import geometric_sum
-from opendp_tree.theorems.tree_partition import PartitionShape, partition_quiet
-from tests.privacy.divergence import hockey_stick
+from opendp_tree.theorems.tree_partition import stay_ratio
+from tests.privacy.divergence import hockey_stick, largest_ratio
 from tests.privacy.partition_claim import (
-    RATIOS,
-    claim,
+    Claim,
+    besides,
     depth_of,
-    divergence,
-    meeting_delta,
-    path_divergence,
-    path_mechanism,
+    neighbours,
+    path_laws,
     plus,
-    tree_divergence,
-    tree_mechanism,
-    wide_paths,
+    shape_of,
+    tree_laws,
 )
-from tests.privacy.partition_law import Bush, law, light_chance, mechanism_law, path_law
+from tests.privacy.partition_law import Mechanism, far_from, many_leaves, path_law, star_law, tree_law, uniform
 
-# All rooted trees of up to five nodes.
+RATIOS = [(Fraction(1, 2), Fraction(1, 3)), (Fraction(1, 3), Fraction(1, 2)), (Fraction(4, 5), Fraction(3, 4))]
+SHAPES = [(2, 1, 0), (2, 1, 1), (3, 2, 0), (3, 2, 1), (3, 2, 2), (4, 2, 1), (4, 3, 2), (5, 3, 1)]
+PUBLIC = [(1, 1, 0), (2, 2, 1), (2, 4, 0), (3, 3, 1), (1, None, 0), (2, None, 0), (2, None, 1), (3, None, 1)]
 TREES = [
-    *([-1], [-1, 0], [-1, 0, 1], [-1, 0, 0]),
-    *([-1, 0, 1, 2], [-1, 0, 1, 1], [-1, 0, 0, 1], [-1, 0, 0, 0]),
-    *([-1, 0, 1, 2, 3], [-1, 0, 1, 2, 2], [-1, 0, 1, 1, 2], [-1, 0, 1, 1, 1], [-1, 0, 0, 1, 3]),
-    *([-1, 0, 0, 1, 1], [-1, 0, 0, 1, 2], [-1, 0, 0, 0, 1], [-1, 0, 0, 0, 0]),
+    [-1],
+    [-1, 0],
+    [-1, 0, 0],
+    [-1, 0, 1],
+    [-1, 0, 0, 0],
+    [-1, 0, 0, 1],
+    [-1, 0, 1, 1],
+    [-1, 0, 1, 2],
 ]
 
 
-def integers(rng):
-    """Radius, margin and a threshold from the least allowed up."""
-    radius = rng.randint(1, 6)
-    margin = rng.randint(0, radius)
-    return max(radius, 2 * margin) + rng.choice([1, 1, 2, 4]), radius, margin
+# The oracles.
 
 
-def count(rng, threshold, radius, margin):
-    """A count near the values at which the rules change, or none."""
-    near = [threshold - radius, threshold - margin, threshold, threshold + radius]
-    return max(0, rng.choice([*near, threshold - margin, 0, 0]) + rng.choice([-2, -1, -1, 0, 0, 1]))
+@pytest.mark.parametrize("numbers", [*SHAPES[1:5], *PUBLIC[2:6]])
+def test_fixing_what_is_beside_the_path_loses_no_divergence(numbers):
+    """A tree's divergence is the mean of its paths', over what the other children pass up."""
+    q, t = RATIOS[0]
+    mechanism = uniform(q, t, 3, *numbers)
+    parents, own, node = [-1, 0, 0, 1], [1, 0, numbers[0], numbers[0] - 1], 3
+    far = far_from(mechanism, sum(own) + 1 + numbers[0])
+    leaf = Mechanism(q, t, mechanism.levels[:2])
+    ups = {total: mass for (total, _), mass in many_leaves(leaf, 1, 1, own[2], far).items()}
+    for ratio in (Fraction(1), Fraction(5, 4), 1 / q):
+        here, there = (tree_law(mechanism, parents, people, far) for people in (own, plus(own, node)))
+        total = Fraction(0)
+        for up, mass in ups.items():
+            path = ((own[3], 0, 0), (own[1], 0, 0), (own[0], up, up))
+            few, many = (path_law(mechanism, ((path[0][0] + k, 0, 0), *path[1:]), far) for k in (0, 1))
+            total += mass * hockey_stick(many, few, ratio)
+        assert hockey_stick(there, here, ratio) == total
+        assert total > 0 or ratio == 1 / q
 
 
-def check_tree(parents, q, rng, nodes):
-    """One random input on a tree against its neighbours with one person more at `nodes`."""
-    numbers = integers(rng)
-    mechanism = tree_mechanism(parents, q, *numbers)
-    counts = [count(rng, *numbers) for _ in parents]
-    ratio, delta = claim(mechanism)
-    here = mechanism_law(mechanism, parents, counts)
-    assert sum(here.values()) == 1
-    for node in nodes:
-        there = mechanism_law(mechanism, parents, plus(counts, node))
-        assert divergence(here, there, ratio) <= delta, (mechanism, parents, counts, node)
+def test_noise_without_end_may_be_cut_anywhere_beyond_the_counts():
+    q, t = RATIOS[1]
+    mechanism = uniform(q, t, 2, 2, None, 1)
+    own, more = [1, 2], [1, 3]
+    found = []
+    for far in (5, 9):
+        here, there = (tree_law(mechanism, [-1, 0], people, far) for people in (own, more))
+        found.append((hockey_stick(here, there, Fraction(3, 2)), hockey_stick(there, here, Fraction(3, 2))))
+    assert found[0] == found[1]
+    assert min(found[0]) > 0
 
 
-def random_tree(rng, size):
-    reach = rng.choice([1, 2, size])
-    return [-1, *[rng.randint(max(0, node - reach), node - 1) for node in range(1, size)]]
+# The claim on whole trees: joint laws of all cells and gaps.
 
 
-# The oracle itself.
-
-DRAWN = [([-1, 0, 1], (0, 1, 2)), ([-1, 0, 0], (0, 3, 2)), ([-1, 0, 0], (1, 3, 4))]
-
-
-def run(parents, counts, shape, noises, tokens):
-    """The mechanism as told, on given draws: node v has noise noises[v], and tokens[v] if it draws one."""
-    passed, carried, cells = [0] * len(parents), {}, set()
-    for node in reversed(range(len(parents))):
-        children = [child for child, parent in enumerate(parents) if parent == node]
-        residual = counts[node] + sum(passed[child] for child in children)
-        carriers = [child for child in children if child in carried]
-        token = carried[carriers[0]] if carriers else tokens[node]
-        heavy = residual >= shape.carrier
-        if residual + noises[node] >= shape.threshold + token or (heavy and len(carriers) > 1):
-            cells.add(node)
-            continue
-        passed[node] = residual
-        if heavy:
-            carried[node] = token
-    return frozenset(cells)
-
-
-@pytest.mark.parametrize(("parents", "counts"), DRAWN)
-@pytest.mark.parametrize(("threshold", "radius", "margin"), [(3, 2, 0), (3, 1, 1), (4, 2, 1)])
-def test_the_law_is_that_of_running_the_mechanism_on_every_draw(parents, counts, threshold, radius, margin):
-    """All noises, and all tokens below a bound; the law may exceed what was seen by the tokens beyond it only."""
-    q, bound, shape = Fraction(1, 3), 6, PartitionShape(depth_of(parents), threshold, radius, margin)
-    noise = [q**z / geometric_sum(q, radius + 1) for z in range(radius + 1)]
-    seen, size = {}, len(parents)
-    for noises, tokens in product(product(range(radius + 1), repeat=size), product(range(bound), repeat=size)):
-        mass = Fraction(1)
-        for z, token in zip(noises, tokens, strict=True):
-            mass *= noise[z] * (1 - q) * q**token
-        cells = run(parents, counts, shape, noises, tokens)
-        seen[cells] = seen.get(cells, 0) + mass
-    exact = law(parents, counts, q, shape)
-    assert sum(exact.values()) == 1
-    assert set(seen) <= set(exact)
-    assert all(seen.get(cells, 0) <= mass for cells, mass in exact.items())
-    assert sum(seen.values()) == (1 - q**bound) ** size
-
-
-def flat(path):
-    """The tree of a path as parents and counts, and its lowest node."""
-    parents, counts = [], []
-
-    def add(bush, parent):
-        parents.append(parent)
-        counts.append(bush.own)
-        node = len(parents) - 1
-        for copies, child in bush.groups:
-            for _ in range(copies):
-                add(child, node)
-        return node
-
-    node = -1
-    for step in reversed(path):
-        node = add(step, node)
-    return parents, counts, node
-
-
-@pytest.mark.parametrize("q", RATIOS)
-def test_counting_survivors_loses_no_divergence(q):
-    """Both oracles on the same small trees, also with other rules for tokens: equal divergences at every ratio."""
-    rng = random.Random(5)
-    for rules in [{}, {"token_limit": 2}, {"light_tested": False}, {"one_noise": True}] * 6:
-        numbers = integers(rng)
-
-        def bush(depth, numbers=numbers):
-            groups = tuple((rng.randint(1, 2), bush(depth - 1)) for _ in range(depth and rng.randint(0, 1)))
-            return Bush(count(rng, *numbers), groups)
-
-        path = tuple(bush(rng.choice([0, 1, 1, 2])) for _ in range(rng.randint(1, 3)))
-        mechanism = path_mechanism(path, q, *numbers, **rules)
-        parents, counts, node = flat(path)
-        for ratio in (Fraction(1), 1 / q, claim(mechanism)[0]):
-            assert path_divergence(mechanism, path, ratio) == tree_divergence(mechanism, parents, counts, node, ratio)
-
-
-# The claim.
-
-
-@pytest.mark.parametrize("q", RATIOS)
-def test_claim_on_all_trees_of_up_to_five_nodes(q):
-    rng = random.Random(1)
+def check_trees(numbers, q, t, rng, samples):
     for parents in TREES:
-        for _ in range(25):
-            check_tree(parents, q, rng, range(len(parents)))
+        mechanism = uniform(q, t, depth_of(parents), *numbers)
+        claim = Claim(mechanism)
+        for _ in range(samples):
+            own = [rng.choice([0, 0, 1, rng.randint(0, numbers[0] + 1)]) for _ in parents]
+            node = rng.randrange(len(parents))
+            fewer, more = tree_laws(mechanism, parents, own, plus(own, node))
+            assert claim.holds(fewer, more), (mechanism, parents, own, node)
 
 
-@pytest.mark.parametrize("q", RATIOS)
-def test_claim_on_random_trees_of_up_to_twelve_nodes(q):
-    rng = random.Random(2)
-    for _ in range(25):
-        parents = random_tree(rng, rng.randint(6, 12))
-        check_tree(parents, q, rng, rng.sample(range(len(parents)), 2))
+@pytest.mark.parametrize(("q", "t"), RATIOS)
+@pytest.mark.parametrize("numbers", [*SHAPES, *PUBLIC])
+def test_claim_on_small_trees(numbers, q, t):
+    check_trees(numbers, q, t, random.Random(1), 2 if numbers in SHAPES else 1)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("q", RATIOS)
-def test_claim_on_many_trees(q):
+@pytest.mark.parametrize(("q", "t"), RATIOS)
+@pytest.mark.parametrize("numbers", [*SHAPES, *PUBLIC])
+def test_claim_on_many_small_trees(numbers, q, t):
+    check_trees(numbers, q, t, random.Random(2), 40)
+
+
+@pytest.mark.parametrize(("q", "t"), RATIOS)
+@pytest.mark.parametrize("numbers", [(3, 2, 1), (4, 3, 0), (5, 4, 2)])
+@pytest.mark.parametrize("leaves", [2, 9, pytest.param(40, marks=pytest.mark.slow)])
+def test_claim_on_wide_stars_of_heavy_leaves(numbers, q, t, leaves):
+    threshold, radius, margin = numbers
+    mechanism = uniform(q, t, 2, *numbers)
+    claim = Claim(mechanism)
+    for heavy in (threshold - margin, threshold - 1, threshold, threshold + radius + 1):
+        for own in (0, threshold - margin - 1):
+            far = far_from(mechanism, leaves * heavy + own + 1)
+            fewer, more = (star_law(mechanism, leaves, heavy, own + k, far) for k in (0, 1))
+            assert sum(fewer.values()) == 1
+            assert claim.holds(fewer, more), (numbers, heavy, own)
+
+
+# The claim on paths, whatever is passed up beside them.
+
+
+def check_paths(mechanism, paths, k=1):
+    claim = Claim(mechanism, k)
+    for path in paths:
+        assert claim.holds(*neighbours(mechanism, path, k)), (mechanism, path)
+
+
+@pytest.mark.parametrize("numbers", [(2, 1, 0), (2, 1, 1), (3, 2, 0), (3, 2, 1), (2, 2, 0), (2, None, 1)])
+def test_claim_on_all_paths_of_two_nodes(numbers):
+    """People at both nodes, and any sum and maximum beside both."""
+    q, t = RATIOS[0]
+    mechanism, beside = uniform(q, t, 2, *numbers), list(besides(numbers[0]))
+    nodes = [(own, *off) for own in range(numbers[0] + 1) for off in beside]
+    check_paths(mechanism, product(nodes, nodes))
+
+
+def random_path(rng, length, threshold):
+    beside = list(besides(threshold))
+    for _ in range(length):
+        off = rng.choice(beside) if rng.random() < 0.4 else (0, 0)
+        yield (rng.choice([0, 0, 0, 1, rng.randint(0, threshold)]), *off)
+
+
+@pytest.mark.parametrize(("q", "t"), RATIOS)
+@pytest.mark.parametrize("numbers", [*SHAPES, (7, 6, 2), (9, 5, 3), *PUBLIC, (4, 6, 2)])
+def test_claim_on_random_paths(numbers, q, t):
     rng = random.Random(3)
-    for parents in TREES:
-        for _ in range(60):
-            check_tree(parents, q, rng, range(len(parents)))
-    for _ in range(50):
-        parents = random_tree(rng, rng.randint(6, 12))
-        check_tree(parents, q, rng, rng.sample(range(len(parents)), 3))
+    for length in (3, 4, 6):
+        check_paths(uniform(q, t, length, *numbers), (tuple(random_path(rng, length, numbers[0])) for _ in range(20)))
 
 
-def check_wide(q, numbers, copies):
-    for path in wide_paths(*numbers, copies):
-        mechanism = path_mechanism(path, q, *numbers)
-        ratio, delta = claim(mechanism)
-        assert path_divergence(mechanism, path, ratio) <= delta, (mechanism, path)
-
-
-WIDE = [(3, 2, 1), (4, 3, 0), (5, 4, 2), (7, 3, 3), (9, 6, 1)]
-
-
-@pytest.mark.parametrize("q", RATIOS)
-@pytest.mark.parametrize("numbers", WIDE)
-def test_claim_on_wide_stars(q, numbers):
-    check_wide(q, numbers, 2)
-    check_wide(q, numbers, 100)
+def test_claim_at_a_size_in_use():
+    """Integers as `choose_parameters` gives them at epsilon 1 and delta 1e-6, and e**-1 as 3/8."""
+    rng, q = random.Random(10), Fraction(3, 8)
+    mechanism = uniform(q, Fraction(2, 5), 6, 17, 16, 4)
+    check_paths(mechanism, (tuple(random_path(rng, 6, 17)) for _ in range(12)))
+    check_paths(mechanism, (tuple(random_path(rng, 6, 17)) for _ in range(6)), 3)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("q", RATIOS)
-@pytest.mark.parametrize("radius", range(1, 7))
-def test_claim_on_many_wide_stars(q, radius):
-    for margin in range(radius + 1):
-        numbers = max(radius, 2 * margin) + 1, radius, margin
-        check_wide(q, numbers, 20)
-    check_wide(q, (radius + 2, radius, radius // 2), 400)
-
-
-def test_many_light_siblings_stay_within_the_claim():
-    """Leaves just below the carrier level, whose number of survivors moves the centre's residual."""
-    q, numbers = Fraction(1, 2), (6, 5, 2)
-    for light, copies, own in product((1, 2, 3), (3, 12), (0, 1, 3)):
-        for path in [
-            (Bush(own, ((copies, Bush(light)),)),),
-            (Bush(own), Bush(0, ((copies, Bush(light)), (5, Bush(9))))),
-        ]:
-            mechanism = path_mechanism(path, q, *numbers)
-            ratio, delta = claim(mechanism)
-            assert path_divergence(mechanism, path, ratio) <= delta
-
-
-def test_noise_at_its_end_nearly_reaches_delta():
-    """One node, where no margin is paid; and eight in a row, each of which adds its share."""
-    for path, share in [((Bush(9),), Fraction(99, 100)), ((Bush(9), *[Bush()] * 7), Fraction(96, 100))]:
-        mechanism = path_mechanism(path, Fraction(1, 200), 13, 3, 3)
-        ratio, delta = claim(mechanism)
-        assert share * delta < path_divergence(mechanism, path, ratio) <= delta
-
-
-def test_carriers_that_meet_nearly_reach_delta():
-    """A carrier at the carrier level beside a path that reaches it with the extra person only."""
-    path = Bush(8), Bush(0, ((1, Bush(9)),))
-    mechanism = path_mechanism(path, Fraction(1, 20), 15, 12, 6)
-    ratio, delta = claim(mechanism)
-    assert meeting_delta(mechanism) > Fraction(999, 1000) * delta
-    assert Fraction(9, 10) * delta < path_divergence(mechanism, path, ratio) <= delta
-
-
-def test_one_survivor_of_many_reaches_a_good_part_of_delta():
-    """With no margin what is lost is the chance that the one surviving leaf's token covers the centre as well."""
-    path = Bush(7), Bush(0, ((20, Bush(8)),))
-    mechanism = path_mechanism(path, Fraction(1, 20), 8, 7, 0)
-    ratio, delta = claim(mechanism)
-    found = path_divergence(mechanism, path, ratio)
-    assert Fraction(1, 20) * delta < found <= delta
-
-
-# Groups.
-
-
-def moves(rng, counts, distance):
-    """The counts with as many people more or fewer, anywhere; a node only gains or only loses."""
-    out, signs = list(counts), [rng.choice([1, 1, -1]) if people >= distance else 1 for people in counts]
-    for node in rng.choices(range(len(counts)), k=distance):
-        out[node] += signs[node]
-    return out
-
-
-@pytest.mark.parametrize("q", RATIOS)
-@pytest.mark.parametrize("distance", [2, 3])
-def test_claim_for_groups(q, distance):
+@pytest.mark.parametrize(("q", "t"), RATIOS)
+@pytest.mark.parametrize("numbers", [*SHAPES, (7, 6, 2), (9, 5, 3), *PUBLIC, (4, 6, 2)])
+def test_claim_on_many_random_paths(numbers, q, t):
     rng = random.Random(4)
-    for parents in [*TREES, *(random_tree(rng, 7) for _ in range(5))]:
-        numbers = integers(rng)
-        mechanism = tree_mechanism(parents, q, *numbers)
-        counts = [count(rng, *numbers) for _ in parents]
-        ratio, delta = claim(mechanism)
-        here = mechanism_law(mechanism, parents, counts)
-        for _ in range(5):
-            there = mechanism_law(mechanism, parents, moves(rng, counts, distance))
-            assert divergence(here, there, ratio**distance) <= group_delta(delta, ratio=ratio, k=distance)
+    for length in (2, 3, 4, 6, 9):
+        check_paths(uniform(q, t, length, *numbers), (tuple(random_path(rng, length, numbers[0])) for _ in range(250)))
 
 
-@pytest.mark.parametrize("distance", [2, 3])
-def test_claim_for_groups_on_wide_stars(distance):
-    for q, numbers in product(RATIOS[1:3], WIDE[:3]):
-        for path in wide_paths(*numbers, 50):
-            mechanism = path_mechanism(path, q, *numbers)
-            ratio, delta = claim(mechanism)
-            found = path_divergence(mechanism, path, ratio**distance, distance)
-            assert found <= group_delta(delta, ratio=ratio, k=distance)
+@pytest.mark.parametrize(("q", "t"), RATIOS)
+@pytest.mark.parametrize("numbers", [(4, 3, 1), (6, 5, 2), (6, 5, 0), (4, None, 1)])
+def test_claim_on_chains_and_caterpillars(numbers, q, t):
+    """Long chains at every count, and one arrival a level, at the path or beside it."""
+    threshold, length = numbers[0], 12
+    mechanism = uniform(q, t, length, *numbers)
+    chains = [((own, 0, 0), *[(0, 0, 0)] * (length - 1)) for own in range(threshold + 2)]
+    caterpillars = [((own, 0, 0), *[step] * (length - 1)) for own in (0, 2) for step in ((1, 0, 0), (0, 1, 1))]
+    check_paths(mechanism, chains + caterpillars)
 
 
-# A sharper map, not yet the library's: what each level costs is not 1/(1 - pi) but the factors of each direction.
+# Levels of their own.
+
+BY_LEVEL = [
+    ((3, 2, 0), (3, 2, 0), (4, 3, 1)),
+    ((5, 4, 1), (4, 3, 1), (3, 2, 1)),
+    ((5, 2, 1), (5, 4, 1), (5, 3, 2)),
+    ((3, 3, 0), (2, 4, 0), (2, None, 0)),
+    ((4, 3, 1), None, (4, 3, 1)),
+    (None, (4, 3, 1), (3, 2, 0)),
+    ((4, 3, 1), (4, 3, 1), None),
+    ((4, 3, 1), None, None, (3, 2, 1)),
+    ((2, None, 0), None, (2, None, 1)),
+]
+"""Thresholds, radii and margins by level, some levels not tested."""
 
 
-def level_factors(mechanism):
-    """What one level's answer "no cell" costs at most when a person is added, and when one is removed."""
-    shape = mechanism.shape
-    stay = [light_chance(mechanism, residual) for residual in range(shape.carrier)]
-    light = max(stay[residual] / stay[residual + 1] for residual in range(shape.carrier - 1))
-    return max(stay[-1] / partition_quiet(mechanism.q, shape), light), 1 / stay[-1]
+@pytest.mark.parametrize(("q", "t"), RATIOS)
+@pytest.mark.parametrize("levels", BY_LEVEL)
+def test_claim_with_levels_of_their_own(levels, q, t):
+    mechanism, rng = Mechanism(q, t, levels), random.Random(5)
+    check_paths(mechanism, (tuple(random_path(rng, len(levels), 5)) for _ in range(40)))
 
 
-def check_sharper(mechanism, here, there):
-    """Adding costs kappa alone, removing all of delta; one level of the depth, a cell's or a token's first, is free."""
-    added, removed = level_factors(mechanism)
-    levels, (ratio, delta) = mechanism.shape.depth - 1, claim(mechanism)
-    assert max(added, removed) ** levels / mechanism.q <= ratio
-    assert hockey_stick(here, there, added**levels / mechanism.q) <= meeting_delta(mechanism)
-    assert hockey_stick(there, here, removed**levels / mechanism.q) <= delta
+@pytest.mark.parametrize("levels", BY_LEVEL)
+def test_claim_on_trees_with_levels_of_their_own(levels):
+    mechanism, rng = Mechanism(*RATIOS[0], levels), random.Random(6)
+    chain = [-1, *range(len(levels) - 1)]
+    claim = Claim(mechanism)
+    for parents in (chain, [*chain, len(levels) - 2], [*chain, 0]):
+        for _ in range(4):
+            own = [rng.choice([0, 0, 1, 3]) for _ in parents]
+            fewer, more = tree_laws(mechanism, parents, own, plus(own, rng.randrange(len(parents))))
+            assert claim.holds(fewer, more), (parents, own)
 
 
-@pytest.mark.parametrize("q", RATIOS)
-def test_sharper_claim_on_small_trees(q):
-    rng = random.Random(6)
-    for parents in [*TREES * 4, *(random_tree(rng, rng.randint(6, 10)) for _ in range(10))]:
-        numbers = integers(rng)
-        mechanism, counts = tree_mechanism(parents, q, *numbers), [count(rng, *numbers) for _ in parents]
-        here = mechanism_law(mechanism, parents, counts)
-        for node in rng.sample(range(len(parents)), min(3, len(parents))):
-            check_sharper(mechanism, here, mechanism_law(mechanism, parents, plus(counts, node)))
+def test_levels_that_are_not_tested_cost_nothing():
+    q, t = RATIOS[0]
+    tested, sparse = ((4, 3, 1),) * 2, ((4, 3, 1), None, (4, 3, 1), None, None)
+    few, many = Claim(Mechanism(q, t, tested)), Claim(Mechanism(q, t, sparse))
+    assert (few.added, few.delta) == (many.added, many.delta)
 
 
-@pytest.mark.parametrize("q", RATIOS)
-@pytest.mark.parametrize("numbers", WIDE)
-def test_sharper_claim_on_wide_stars(q, numbers):
-    for path in wide_paths(*numbers, 30):
-        mechanism = path_mechanism(path, q, *numbers)
-        check_sharper(mechanism, path_law(mechanism, path), path_law(mechanism, path, 1))
+# Tightness.
 
 
-@pytest.mark.parametrize("q", RATIOS)
-def test_sharper_claim_on_caterpillars(q):
-    """Long paths at the levels where each factor is paid, with a heavy end or a carrier beside it."""
-    for threshold, radius, margin in [(3, 2, 0), (3, 1, 1), (5, 4, 1), (7, 4, 0), (7, 3, 3)]:
-        carrier = threshold - margin
-        for own, length in product((carrier - 2, carrier - 1), (1, 2, 5, 9)):
-            for end in (Bush(), Bush(1), Bush(radius), Bush(threshold), Bush(0, ((1, Bush(carrier)),))):
-                path = (Bush(own), *[Bush()] * length, end)
-                mechanism = path_mechanism(path, q, threshold, radius, margin)
-                check_sharper(mechanism, path_law(mechanism, path), path_law(mechanism, path, 1))
+@pytest.mark.parametrize(("q", "t"), RATIOS)
+@pytest.mark.parametrize("numbers", [(3, 2, 0), (4, 3, 1), (6, 5, 2), (9, 5, 3)])
+@pytest.mark.parametrize("depth", [1, 2, 5])
+def test_adding_a_person_reaches_its_bound(numbers, q, t, depth):
+    """Exact counts at L - 2 on all levels but the root's, where a crowd from beside takes the person up."""
+    threshold, radius, margin = numbers
+    mechanism = uniform(q, t, depth, *numbers)
+    crowd = (0, threshold + radius + 4, 1)
+    below = [(threshold - margin - 2, 0, 0), *[(0, 0, 0)] * (depth - 2)] if depth > 1 else []
+    fewer, more = neighbours(mechanism, (*below, crowd))
+    stay = stay_ratio(q, threshold=threshold, radius=radius, margin=margin)
+    assert largest_ratio(fewer, more) == stay ** (depth - 1) / t
+
+
+@pytest.mark.parametrize("numbers", [(4, 3, 0), (6, 5, 1)])
+def test_a_person_whom_no_token_takes_up_reaches_the_bound(numbers):
+    """Where a token costs less than an exact level, the dearest way up is exact on all levels."""
+    q, t = Fraction(4, 5), Fraction(9, 10)
+    threshold, radius, margin = numbers
+    for depth in (1, 4):
+        mechanism = uniform(q, t, depth, *numbers)
+        fewer, more = neighbours(mechanism, ((threshold - margin - 2, 0, 0), *[(0, 0, 0)] * (depth - 1)))
+        assert largest_ratio(fewer, more) == Claim(mechanism).added
+        assert Claim(mechanism).added == stay_ratio(q, threshold=threshold, radius=radius, margin=margin) ** depth
+
+
+@pytest.mark.parametrize(("q", "t"), RATIOS)
+@pytest.mark.parametrize("levels", [((4, 3, 1),), ((4, 3, 1),) * 5, ((5, 4, 1), (4, 3, 1), None, (3, 2, 0))])
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_removing_people_reaches_delta(levels, q, t, k):
+    """k people alone, at thresholds just above the radius: any cell gives them away."""
+    mechanism = Mechanism(q, t, levels)
+    if k >= min(threshold - margin for threshold, _, margin in filter(None, levels)):
+        k = 1
+    fewer, more = neighbours(mechanism, ((0, 0, 0),) * len(levels), k)
+    claim = Claim(mechanism, k)
+    assert hockey_stick(more, fewer, claim.removed) == claim.delta
+    assert hockey_stick(more, fewer, claim.removed * 1000) == claim.delta
+
+
+@pytest.mark.parametrize(("q", "t"), RATIOS)
+def test_removing_a_person_reaches_its_ratio(q, t):
+    mechanism = uniform(q, t, 3, 2, None, 0)
+    fewer, more = neighbours(mechanism, ((0, 0, 0),) * 3)
+    assert largest_ratio(more, fewer) == 1 / q
+    assert Claim(mechanism).delta == 0
+
+
+# Distance k.
+
+
+@pytest.mark.parametrize(("q", "t"), RATIOS)
+@pytest.mark.parametrize("numbers", [(3, 2, 0), (4, 3, 1), (5, 3, 2), (6, 5, 2), (2, None, 0), (3, 4, 1)])
+@pytest.mark.parametrize("k", [2, 3, 5])
+def test_claim_for_people_at_one_place(numbers, q, t, k):
+    rng = random.Random(7)
+    for length in (1, 2, 4):
+        paths = [tuple(random_path(rng, length, numbers[0])) for _ in range(10)]
+        check_paths(uniform(q, t, length, *numbers), paths, k)
+
+
+@pytest.mark.parametrize(("q", "t"), RATIOS)
+@pytest.mark.parametrize("numbers", [(3, 2, 0), (4, 3, 1), (6, 5, 2), (2, None, 0)])
+def test_claim_for_people_spread_over_a_path(numbers, q, t):
+    """Some come and some go, each at a node of its own or not."""
+    rng = random.Random(8)
+    for length, k in product((2, 4), (2, 3)):
+        mechanism = uniform(q, t, length, *numbers)
+        claim = Claim(mechanism, k)
+        for _ in range(10):
+            path = tuple(random_path(rng, length, numbers[0]))
+            nobody, more, fewer = [0] * length, [0] * length, [0] * length
+            for _ in range(k):
+                rng.choice([more, more, fewer])[rng.randrange(length)] += 1
+            kept = tuple((own + less, *off) for (own, *off), less in zip(path, fewer, strict=True))
+            here, there, spread = path_laws(
+                mechanism, kept, nobody, [a - b for a, b in zip(more, fewer, strict=True)], plus(more, 0)
+            )
+            assert claim.holds_mixed(here, there), (mechanism, kept, more, fewer)
+            assert Claim(mechanism, sum(more) + 1).holds(here, spread), (mechanism, kept, more)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "k"), [*product([(3, 2, 0), (3, 2, 1), (4, 3, 1), (2, 2, 0)], [2, 3]), ((2, None, 0), 2)]
+)
+def test_claim_for_people_spread_over_a_tree(numbers, k):
+    q, t = RATIOS[0]
+    rng = random.Random(9)
+    for parents in TREES[2:7]:
+        mechanism = uniform(q, t, depth_of(parents), *numbers)
+        claim = Claim(mechanism, k)
+        for _ in range(3):
+            own = [rng.choice([0, 0, 1, numbers[0] - 1]) for _ in parents]
+            nodes = [rng.randrange(len(parents)) for _ in range(k)]
+            here, there, swapped = tree_laws(
+                mechanism, parents, own, plus(own, *nodes), plus(plus(own, *nodes), *nodes[:1])
+            )
+            assert claim.holds(here, there), (mechanism, parents, own, nodes)
+            moved_out, moved_in = tree_laws(mechanism, parents, plus(own, *nodes[:1]), plus(own, *nodes[1:]))
+            assert claim.holds_mixed(moved_out, moved_in), (mechanism, parents, own, nodes)
+            assert Claim(mechanism, k + 1).holds(here, swapped)
+
+
+def test_people_on_different_paths_cost_their_number():
+    """Two people, each taken up by a crowd of its own: the square of one person's price is reached."""
+    q, t = RATIOS[0]
+    numbers = (3, 2, 2)
+    mechanism = uniform(q, t, 2, *numbers)
+    own = [0, 9, 9]
+    here, there = tree_laws(mechanism, [-1, 0, 0], own, plus(own, 1, 2))
+    assert largest_ratio(here, there) == 1 / t**2 == Claim(mechanism, 2).added
+
+
+def test_one_radius_for_all_levels_is_worth_its_name():
+    shape = shape_of(uniform(*RATIOS[0], 2, 3, 2, 1))
+    assert shape.depth == 2
+    assert shape.blur_levels == (2, 2)

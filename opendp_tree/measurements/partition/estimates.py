@@ -84,7 +84,7 @@ def estimate_nodes(
     if shown.levels.size == 0:
         return np.zeros(0)
     evidence = _gather(shown.levels.size, measured, local_rest)
-    flows = _Flows(shown.gaps + _shift(shown, measured, is_leaf, model), model.variance(is_leaf))
+    flows = _Flows(shown.gaps + _shift(shown, measured, is_leaf, model), gap_variance(shown, is_leaf, model))
     before, after = _State(shown.levels.size), _State(shown.levels.size)
     for level in reversed(range(shown.depth)):
         _ascend(shown, level, evidence, flows, model, before, after)
@@ -99,6 +99,15 @@ class _Flows:
 
     value: Floats
     variance: Floats
+
+
+def gap_variance(shown: ShownTree, is_leaf: Bools, model: CellNoise) -> Floats:
+    """How far what flows into a cell may be from its gap, squared.
+
+    Below an inner cell any number of nodes that are not shown, each of nearly the threshold, may have lost a token.
+    """
+    taken = np.where(is_leaf, 0.0, model.token_mean * shown.gaps / model.threshold) / 2
+    return model.variance(is_leaf) + taken**2
 
 
 def _shift(shown: ShownTree, measured: tuple[Measured, ...], is_leaf: Bools, model: CellNoise) -> Floats:
@@ -117,7 +126,7 @@ def _shift(shown: ShownTree, measured: tuple[Measured, ...], is_leaf: Bools, mod
     lacking = (precision @ people) / precision.sum() - (shown.gaps + shift)[shown.is_cell].sum()
     if not shown.is_cell[0]:
         lacking -= FLOW_MEAN * model.threshold
-    spread = 1 / precision.sum() + model.variance(is_leaf)[shown.is_cell].sum()
+    spread = 1 / precision.sum() + gap_variance(shown, is_leaf, model)[shown.is_cell].sum()
     known = (2 * number * model.token_mean) ** 2
     return shift + np.where(inner, lacking / number * known / (known + spread), 0.0)
 

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any
 
 from opendp.measures import approximate, max_divergence
 from opendp.metrics import l1_distance
 from opendp.mod import Domain, ExtrinsicDomain, Measurement, Metric, assert_features
 
-from opendp_tree._arguments import check_positive, check_probability, check_scale, read_distance
+from opendp_tree._arguments import check_integer, check_positive, check_probability, check_scale, read_distance
 from opendp_tree._opendp import make_measurement, to_then
-from opendp_tree.measurements.partition.parameters import GapParameters, choose_parameters
+from opendp_tree.measurements.partition.parameters import GapParameters, choose_parameters, shown_levels
 from opendp_tree.measurements.partition.prediction import worst_alpha_rmse
 from opendp_tree.measurements.partition.release import FindThenMeasure
 from opendp_tree.measurements.partition.shares import NAMED, LevelWeights, default_measuring
+from opendp_tree.measurements.partition.walk import hides_empty_nodes
 from opendp_tree.releases.release import PrivacyStatement
-from opendp_tree.theorems.gap_partition import gap_delta, gap_epsilon
 from opendp_tree.theorems.interval import Interval, exp, round_down, round_up
+from opendp_tree.theorems.tree_partition import gap_delta, gap_epsilon
 from opendp_tree.trees.domains import CountSpace, SparseLeafCounts, check_metric, sparse_reader
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.tree import Tree
@@ -40,13 +40,15 @@ def make_partition_estimator(
     confidence: float = 0.95,
     measuring: float | None = None,
     weights: Mapping[str, float] | Sequence[float] | None = None,
+    levels: Sequence[int] | None = None,
+    d_in: int = 1,
     parameters: GapParameters | None = None,
 ) -> Measurement:
     """Estimates and intervals for every node of a tree: first find heavy cells, then measure what was found.
 
     The cells of the private tree partition come with their gaps, at one price whatever their number. The rest of
     epsilon measures layers of disjoint sets above them, chosen by cells and gaps alone; least squares joins both.
-    The map is the exact sum of what cells and layers lose. Proof: docs/proofs/gap_partition_estimator.md.
+    The map is the exact sum of what cells and layers lose. Proof: docs/proofs/partition_estimator.md.
 
     Gives a `TreeRelease`: of an `OpenTree`, about which nothing but its depth needs to be known, the nodes with a cell
     at or below them; of a `Tree` all nodes.
@@ -58,7 +60,7 @@ def make_partition_estimator(
     input_metric
         `l1_distance`: by how many people inputs differ.
     epsilon, delta
-        What one person's presence may reveal: the map at distance 1 is at most this. `delta` may be 0 for a public
+        What one person's presence may reveal: the map at distance `d_in` is at most this. `delta` may be 0 for a public
         tree, and the measure is then `max_divergence()`; it is `approximate(max_divergence())` otherwise.
     alpha
         The part of a count that the predicted error in the release's statement forgives: the largest alpha-RMSE of a
@@ -72,13 +74,20 @@ def make_partition_estimator(
         The dial between more keys and better totals: the share of epsilon that measures. A larger share makes totals of
         the upper levels more exact; a smaller one finds smaller nodes and makes leaf counts more exact. None, the
         default, keeps every level near what a release of that level alone would give: 0.4 to 0.55 by the number of
-        levels, about a third for trees of more than nine.
+        levels that are shown, about a third for more than nine.
     weights
-        Which levels matter, for trees of at most nine: by level name, or one number for each level from the root to the
-        one above the deepest. A level of twice the weight may err by half as much. None, the default, treats levels
-        alike, and the root as a sum of the level below it.
+        Which levels matter, if at most nine are shown: by level name, or one number for each shown level from the root
+        to the one above the deepest. A level of twice the weight may err by half as much. None, the default, treats
+        levels alike, and the root as a sum of the level below it.
+    levels
+        Which levels are shown, the root's being 0; the root always is. The others cost nothing, so that fewer levels
+        find smaller nodes: nodes of levels that are not shown have no row, and those of a public tree are estimated
+        from the others. None, the default, shows all.
+    d_in
+        How many rows of one person `epsilon` and `delta` are for. 1 by default: one person, one row.
     parameters
-        Those of the cells, instead of the best for what `measuring` leaves. None by default.
+        Those of the cells, instead of the best for what `measuring` leaves; they also say which levels are tested. None
+        by default.
 
     Examples
     --------
@@ -102,23 +111,87 @@ def make_partition_estimator(
     else:
         space = CountSpace.of(input_domain)
         found, read = space.leaf_tree(tree), space.read  # type: ignore[assignment]
-    setting = _Setting.of(found, epsilon, delta, alpha, confidence, measuring, weights, parameters)
+    budget = _Budget.of(found, epsilon, delta, d_in)
+    if parameters is None:
+        parameters = _best_parameters(found, budget, measuring, _check_levels(found.depth, levels))
+    elif levels is not None:
+        raise ValueError("levels must be left out where parameters are given, which say what levels are tested")
+    used, left = budget.split(found, parameters)
+    mechanism = FindThenMeasure(
+        parameters,
+        left,
+        _check_weights(found, shown_levels(parameters), weights),
+        float(check_probability(confidence, name="confidence")),
+    )
+    if not 0 <= alpha < 1:
+        raise ValueError(f"alpha ({alpha}) must be at least 0 and below 1")
+    setting = _Setting(found, mechanism, used, float(alpha), budget)
 
     def function(data: Any) -> Any:
         if isinstance(found, OpenTree):
             return setting.mechanism.open_release(read(data), setting.statement())
         return setting.mechanism.public_release(found, read(data), setting.statement())  # type: ignore[arg-type]
 
-    measure = approximate(max_divergence()) if setting.approximate else max_divergence()
+    measure = max_divergence() if budget.pure else approximate(max_divergence())
     return make_measurement(input_domain, input_metric, measure, function, setting.privacy_map)
 
 
 then_partition_estimator = to_then(make_partition_estimator)
 
 
-_LARGEST_PREDICTED = 100
-"""The worst error is told with a release for thresholds up to this; beyond, summing its law takes seconds."""
-_worst = lru_cache(maxsize=64)(worst_alpha_rmse)
+@dataclass(frozen=True)
+class _Budget:
+    """What may be lost at distance `d_in`, checked."""
+
+    epsilon: Fraction
+    delta: Fraction
+    d_in: int
+
+    @classmethod
+    def of(cls, tree: Tree | OpenTree, epsilon: float, delta: float, d_in: int) -> _Budget:
+        pure = isinstance(tree, Tree) and check_scale(delta, name="delta") == 0
+        lost = Fraction(0) if pure else check_probability(delta, name="delta")
+        return cls(check_positive(epsilon, name="epsilon"), lost, check_integer(d_in, name="d_in", least=1))
+
+    @property
+    def pure(self) -> bool:
+        return self.delta == 0
+
+    def split(self, tree: Tree | OpenTree, parameters: GapParameters) -> tuple[Interval, Fraction]:
+        """What the cells use of one person's epsilon, and what they leave to the layers.
+
+        An error if they leave nothing, or if delta is exceeded.
+        """
+        if not isinstance(parameters, GapParameters):
+            raise TypeError(f"parameters ({type(parameters).__name__}) must be those of choose_parameters")
+        shape, scale = parameters.shape, Fraction(parameters.scale)
+        if shape.levels[-1] >= tree.depth:
+            raise ValueError(f"parameters must test levels below depth ({tree.depth}), found {shape.levels[-1]}")
+        if isinstance(tree, OpenTree) and not hides_empty_nodes(shape):
+            raise ValueError("parameters must have thresholds above their radii where nodes are unknown")
+        used = gap_epsilon(scale, Fraction(parameters.token_scale), shape)
+        # A float, and a little less than is left, so that the sum of both is within epsilon however it is rounded.
+        left = Fraction(round_down((self.epsilon / self.d_in - Fraction(used.hi)) * (1 - Fraction(1, 2**48))))
+        if left <= 0 or gap_delta(exp(-1 / scale), shape, k=self.d_in).hi > self.delta:
+            raise ValueError(
+                f"parameters must leave some of epsilon ({float(self.epsilon)}) and keep to delta "
+                f"({float(self.delta)}). Hint: larger scales, or a larger radius"
+            )
+        return used, left
+
+
+def _best_parameters(
+    tree: Tree | OpenTree, budget: _Budget, measuring: float | None, levels: tuple[int, ...]
+) -> GapParameters:
+    share = default_measuring(len(levels)) if measuring is None else check_probability(measuring, name="measuring")
+    chosen = choose_parameters(
+        len(levels),
+        round_down(budget.epsilon * (1 - Fraction(share))),
+        float(budget.delta),
+        d_in=budget.d_in,
+        public_nodes=tree.node_count if isinstance(tree, Tree) and budget.pure else None,
+    )
+    return replace(chosen, shape=replace(chosen.shape, levels=levels))
 
 
 @dataclass(frozen=True)
@@ -127,73 +200,32 @@ class _Setting:
 
     tree: Tree | OpenTree
     mechanism: FindThenMeasure
+    used: Interval
     alpha: float
-    approximate: bool
-
-    @classmethod
-    def of(
-        cls,
-        tree: Tree | OpenTree,
-        epsilon: float,
-        delta: float,
-        alpha: float,
-        confidence: float,
-        measuring: float | None,
-        weights: Mapping[str, float] | Sequence[float] | None,
-        parameters: GapParameters | None,
-    ) -> _Setting:
-        budget, public = check_positive(epsilon, name="epsilon"), isinstance(tree, Tree)
-        pure = public and check_scale(delta, name="delta") == 0
-        lost = Fraction(0) if pure else check_probability(delta, name="delta")
-        check_probability(confidence, name="confidence")
-        if not 0 <= alpha < 1:
-            raise ValueError(f"alpha ({alpha}) must be at least 0 and below 1")
-        share = default_measuring(tree.depth) if measuring is None else check_probability(measuring, name="measuring")
-        levels = _check_weights(tree, weights)
-        if parameters is None:
-            nodes = tree.node_count if isinstance(tree, Tree) and pure else None
-            parameters = choose_parameters(
-                tree.depth, round_down(budget * (1 - Fraction(share))), float(lost), public_nodes=nodes
-            )
-        used = gap_epsilon(Fraction(parameters.scale), Fraction(parameters.token_scale), parameters.shape)
-        # A float, and a little less than is left, so that the sum of both is within epsilon however it is rounded.
-        left = Fraction(round_down((budget - Fraction(used.hi)) * (1 - Fraction(1, 2**48))))
-        if left <= 0 or gap_delta(exp(-1 / Fraction(parameters.scale)), parameters.shape).hi > lost:
-            raise ValueError(
-                f"parameters must leave some of epsilon ({epsilon}) and keep to delta ({delta}). "
-                "Hint: larger scales, or a larger radius"
-            )
-        mechanism = FindThenMeasure(parameters, left, levels, float(confidence))
-        return cls(tree, mechanism, float(alpha), not pure)
+    budget: _Budget
 
     def privacy_map(self, d_in: int | float) -> float | tuple[float, float]:
         """What cells and layers lose together."""
         people = math.floor(read_distance(d_in))  # counts that are 1.5 apart are 1 apart
         spent = self._spent(people) if people else (0.0, 0.0)
-        return spent if self.approximate else spent[0]
+        return spent[0] if self.budget.pure else spent
 
     def _spent(self, people: int) -> tuple[float, float]:
         given = self.mechanism.parameters
-        scale, token_scale = Fraction(given.scale), Fraction(given.token_scale)
-        epsilon = (gap_epsilon(scale, token_scale, given.shape) + Interval.of(self.mechanism.epsilon)) * people
-        return round_up(epsilon), min(1.0, round_up(gap_delta(exp(-1 / scale), given.shape, k=people)))
-
-    def _predicted(self) -> float | None:
-        given = self.mechanism.parameters
-        if max(given.shape.thresholds) > _LARGEST_PREDICTED:
-            return None
-        return _worst(given, self.alpha)
+        epsilon = (self.used + Interval.of(self.mechanism.epsilon)) * people
+        lost = gap_delta(exp(-1 / Fraction(given.scale)), given.shape, k=people)
+        return round_up(epsilon), min(1.0, round_up(lost))
 
     def statement(self) -> PrivacyStatement:
         """What a release cost, and the parameters that it was made with."""
-        epsilon, delta = self._spent(1)
+        epsilon, delta = self._spent(self.budget.d_in)
         given = self.mechanism.parameters
         shape = given.shape
         return PrivacyStatement(
             mechanism="partition_estimator",
-            measure="approximate(max_divergence())" if self.approximate else "max_divergence",
-            d_in=1,
-            loss={"epsilon": epsilon, "delta": delta} if self.approximate else {"epsilon": epsilon},
+            measure="max_divergence()" if self.budget.pure else "approximate(max_divergence())",
+            d_in=self.budget.d_in,
+            loss={"epsilon": epsilon} if self.budget.pure else {"epsilon": epsilon, "delta": delta},
             parameters={
                 "scale": given.scale,
                 "token_scale": given.token_scale,
@@ -201,27 +233,42 @@ class _Setting:
                 "radius": None if None in shape.radii else max(radius for radius in shape.radii if radius is not None),
                 "margin": max(shape.margins),
                 "depth": self.tree.depth,
+                "levels": ", ".join(map(str, self.mechanism.levels)) if shape.depth < self.tree.depth else "all",
                 "measuring_epsilon": round_up(self.mechanism.epsilon),
                 "alpha": self.alpha,
-                "predicted_alpha_rmse": self._predicted(),
+                "predicted_alpha_rmse": worst_alpha_rmse(given, self.alpha),
             },
         )
 
 
-def _check_weights(tree: Tree | OpenTree, weights: Mapping[str, float] | Sequence[float] | None) -> LevelWeights:
-    """One weight for each level above the deepest, or None for what is usual."""
+def _check_levels(depth: int, levels: Sequence[int] | None) -> tuple[int, ...]:
+    """The levels that are shown, the root's among them."""
+    if levels is None:
+        return tuple(range(depth))
+    if isinstance(levels, str) or not isinstance(levels, Sequence):
+        raise TypeError(f"levels ({levels!r}) must be a sequence of levels. Hint: [1, 3], where the root's level is 0")
+    wanted = {check_integer(level, name="levels", least=0) for level in levels}
+    if not wanted or max(wanted) >= depth:
+        raise ValueError(f"levels ({list(levels)}) must be some of 0 to {depth - 1}. Hint: the root's level is 0")
+    return tuple(sorted(wanted | {0}))
+
+
+def _check_weights(
+    tree: Tree | OpenTree, levels: tuple[int, ...], weights: Mapping[str, float] | Sequence[float] | None
+) -> LevelWeights:
+    """One weight for each shown level above the deepest, or None for what is usual."""
     if weights is None:
         return None
-    count = max(tree.depth - 1, 1)
-    if tree.depth > NAMED:
-        raise ValueError(f"weights must not be given for a tree of more than {NAMED} levels, found {tree.depth}")
+    count = max(len(levels) - 1, 1)
+    if len(levels) > NAMED:
+        raise ValueError(f"weights must not be given for a tree of more than {NAMED} levels, found {len(levels)}")
     if isinstance(weights, Mapping):
-        names = tuple(tree.names)[: count - 1]
+        names = [tree.names[level - 1] if level <= len(tree.names) else None for level in levels[1:count]]
         wrong = [name for name in weights if name not in names]
         if wrong:
             hint = "Hint: measuring= is the dial between the deepest level and the others"
             raise ValueError(f"weights ({wrong[0]!r}) must name a level among {', '.join(map(repr, names))}. {hint}")
-        given = [None, *(weights.get(name) for name in names)]
+        given = [None, *(None if name is None else weights.get(name) for name in names)]
     else:
         given = list(weights)
         if len(given) != count:

@@ -1,4 +1,4 @@
-"""Intervals for nodes of a release, each with a proof: docs/proofs/gap_partition_estimator.md.
+"""Intervals for nodes of a release, each with a proof: docs/proofs/partition_estimator.md.
 
 A marked node is a union of a layer's sets, so its interval is that of a sum of independent Laplace numbers, whatever
 the cells are. A node between marked ones lies between them. A leaf that is a cell has its gap. A node that is not shown
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from opendp_tree._types import Bools, Floats, Ints
-from opendp_tree.measurements.cell_intervals import noise_bounds
 from opendp_tree.measurements.partition.layers import Layers, Measured, ShownTree
+from opendp_tree.measurements.partition.noise_bounds import noise_bounds
 from opendp_tree.measurements.partition.parameters import GapParameters
 from opendp_tree.measurements.partition.shares import NAMED
 

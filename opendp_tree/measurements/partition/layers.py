@@ -5,7 +5,7 @@ without marked nodes below it exactly once. Its sets are the people of each of i
 above them, its *rest*: the people who are in none of the marked nodes below it. Every person is in exactly one set, so
 a layer with Laplace noise of scale b costs 1/b, and every marked node at or above a layer is a union of its sets.
 
-Everything but `measure` looks at cells and gaps alone. Proof: docs/proofs/gap_partition_estimator.md.
+Everything but `measure` looks at cells and gaps alone. Proof: docs/proofs/partition_estimator.md.
 """
 
 from __future__ import annotations

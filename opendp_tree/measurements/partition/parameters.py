@@ -8,8 +8,8 @@ from fractions import Fraction
 
 from opendp_tree import noise
 from opendp_tree._arguments import check_integer, check_positive, check_probability
-from opendp_tree.theorems.gap_partition import GapShape, gap_delta, gap_epsilon, stay_ratio
 from opendp_tree.theorems.interval import Interval, exp, round_up
+from opendp_tree.theorems.tree_partition import GapShape, gap_delta, gap_epsilon, stay_ratio
 
 __all__ = ["GapParameters", "choose_parameters"]
 
@@ -55,6 +55,15 @@ class GapParameters:
         scale, token_scale = Fraction(self.scale), Fraction(self.token_scale)
         epsilon = gap_epsilon(scale, token_scale, self.shape) * d_in
         return round_up(epsilon), min(1.0, round_up(gap_delta(exp(-1 / scale), self.shape, k=d_in)))
+
+
+def shown_levels(parameters: GapParameters) -> tuple[int, ...]:
+    """The levels of a tree that an estimator shows: those that are tested, and the root's, whose total is measured.
+
+    >>> shown_levels(GapParameters(1.0, 1.0, GapShape((2, 3), (5, 5), (4, 4), (1, 1))))
+    (0, 2, 3)
+    """
+    return tuple(sorted({0, *parameters.shape.levels}))
 
 
 def choose_parameters(

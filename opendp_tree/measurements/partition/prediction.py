@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
 from opendp_tree._types import Floats, Ints
-from opendp_tree.measurements.partition.layers import ShownTree
+from opendp_tree.measurements.excess import normal_excess
+from opendp_tree.measurements.partition.layers import ShownTree, ladder_of
 from opendp_tree.measurements.partition.parameters import GapParameters
-from opendp_tree.measurements.partition.shares import CellNoise, LevelWeights, level_shares
+from opendp_tree.measurements.partition.shares import NAMED, RATIO, CellNoise, LevelWeights, level_shares
 
+FINEST = 64
+"""Steps up to the threshold at which laws are summed: exact up to this, and then in steps of several people."""
 _SURE = 4
 """A node of so many thresholds is a cell, as good as surely."""
 _TAIL = 1e-12
@@ -52,7 +56,8 @@ def one_test(parameters: GapParameters, people: int, *, alpha: float = 0.0, is_l
     (1.0, 1.4)
     """
     shape = parameters.shape
-    threshold, level, radius = shape.thresholds[-1], shape.blur_levels[-1], shape.radii[-1]
+    threshold, radius = shape.thresholds[-1], shape.radii[-1]
+    level = threshold - shape.margins[-1]
     tokens = _geometric(parameters.token_scale, None)
     room = max(people - level + 1, 0)
     taken = np.minimum(np.arange(tokens.size), room)
@@ -76,13 +81,17 @@ def _geometric(scale: float, radius: int | None) -> Floats:
     return weights
 
 
+@lru_cache(maxsize=256)
 def worst_alpha_rmse(parameters: GapParameters, alpha: float) -> float:
     """The largest alpha-RMSE of a node, over nodes that are tested once and over caterpillars with one arrival a level.
+
+    Laws of thresholds beyond `FINEST` are summed in steps of several people, which changes it by about a hundredth.
 
     >>> from opendp_tree.measurements.partition.parameters import choose_parameters
     >>> round(worst_alpha_rmse(choose_parameters(3, 1.0, 1e-6), 0.1), 1)
     12.0
     """
+    parameters, step = coarse(parameters)
     threshold = parameters.shape.thresholds[-1]
     counts = range(max(1, threshold // 2), threshold + math.ceil(4 * parameters.token_scale) + 2)
     once = (
@@ -92,7 +101,31 @@ def worst_alpha_rmse(parameters: GapParameters, alpha: float) -> float:
     )
     starts = range(1, threshold)
     longest = (worst_caterpillar(parameters, start, alpha)[0] for start in starts)
-    return math.sqrt(max(*once, *longest))
+    return step * math.sqrt(max(*once, *longest))
+
+
+def coarse(parameters: GapParameters) -> tuple[GapParameters, float]:
+    """The same parameters in units of several people, if there are more than `FINEST`; and the unit.
+
+    >>> from opendp_tree.measurements.partition.parameters import choose_parameters
+    >>> found, step = coarse(choose_parameters(3, 0.01, 1e-6))
+    >>> found.shape.thresholds[0], round(step, 1)
+    (64, 17.9)
+    """
+    shape = parameters.shape
+    step = max(*shape.thresholds, parameters.scale, parameters.token_scale) / FINEST
+    if step <= 1:
+        return parameters, 1.0
+    thresholds = tuple(max(1, round(threshold / step)) for threshold in shape.thresholds)
+    radii: list[int | None] = []
+    for radius, threshold, old in zip(shape.radii, thresholds, shape.thresholds, strict=True):
+        near = None if radius is None else max(1, round(radius / step))
+        radii.append(near if near is None or (radius or 0) >= old else min(near, max(1, threshold - 1)))
+    margins = tuple(
+        min(round(margin / step), threshold - 1) for margin, threshold in zip(shape.margins, thresholds, strict=True)
+    )
+    rough = replace(shape, thresholds=thresholds, radii=tuple(radii), margins=margins, every_node=True)
+    return GapParameters(parameters.scale / step, parameters.token_scale / step, rough), step
 
 
 def worst_caterpillar(parameters: GapParameters, start: int, alpha: float) -> tuple[float, int]:
@@ -101,19 +134,52 @@ def worst_caterpillar(parameters: GapParameters, start: int, alpha: float) -> tu
     Also the count of the node where that is.
     """
     shape = parameters.shape
-    threshold, level = shape.thresholds[0], shape.blur_levels[0]
+    threshold, level = shape.thresholds[0], shape.thresholds[0] - shape.margins[0]
     t = math.exp(-1 / parameters.token_scale)
     tests = _geometric(parameters.scale, shape.radii[0])
     stays = np.cumsum(np.append(tests, np.zeros(threshold)))[:threshold][::-1]  # P(noise < threshold - y), y ascending
     counts = np.arange(threshold)
     held, worst = np.zeros(threshold), (0.0, start)
     held[start] = stays[start] if start < level else 0.0
+    most = ((1 - alpha) * (start + shape.depth)) ** 2
     for people in range(start + 1, start + shape.depth):
         grown = np.append(0.0, held[:-1])  # one more, who may be taken off by a token
         kept = np.where(counts >= level, (1 - t) * grown, grown)
         held = (kept + np.where(counts + 1 >= level, t * held, 0.0)) * stays
-        worst = max(worst, (float(held.sum()) * ((1 - alpha) * people) ** 2, people))
+        chance = float(held.sum())
+        worst = max(worst, (chance * ((1 - alpha) * people) ** 2, people))
+        if chance * most <= worst[0]:  # it only falls
+            break
     return worst
+
+
+def totals_alpha_rmse(parameters: GapParameters, epsilon: float, alpha: float, cells: Floats) -> Floats:
+    """The alpha-RMSE of nodes with so many cells at or below them, each of about the threshold: typical ones.
+
+    Least squares over the cells' gaps and over layers that share epsilon alike; on deep trees a node is about as often
+    one of a layer's sets as a dozen of them.
+
+    Parameters
+    ----------
+    parameters
+        Those of the cells.
+    epsilon
+        What the layers cost together.
+    alpha
+        The part of the count that the error forgives.
+    cells
+        How many cells a node has, from the least to the most that any has.
+    """
+    model, depth = CellNoise.of(parameters), parameters.shape.depth
+    if depth <= NAMED:
+        layers, sets = float(max(depth - 1, 1)), np.ones(cells.size)
+    else:
+        layers, sets = 1.0 + len(ladder_of(float(cells[-1]), RATIO)), np.minimum(cells, math.sqrt(RATIO))
+    measured = 2 * (layers / epsilon) ** 2 * sets
+    summed = cells * float(model.variance(np.array([False]))[0]) + (model.threshold / 4) ** 2
+    deviation = np.sqrt(1 / (1 / measured + 1 / summed))
+    found: Floats = np.sqrt(2 * normal_excess(alpha * cells * model.threshold, deviation))
+    return found
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 
@@ -13,12 +14,12 @@ from opendp_tree.measurements.partition.dense import find_cells_of_tree
 from opendp_tree.measurements.partition.estimates import estimate_nodes
 from opendp_tree.measurements.partition.intervals import Bounds, hidden_bound, least_people, node_bounds
 from opendp_tree.measurements.partition.layers import Layers, ShownTree, measure
-from opendp_tree.measurements.partition.parameters import GapParameters
+from opendp_tree.measurements.partition.parameters import GapParameters, shown_levels
 from opendp_tree.measurements.partition.shares import NAMED, CellNoise, LevelWeights, choose_layers
 from opendp_tree.measurements.partition.walk import find_cells
 from opendp_tree.releases.release import PrivacyStatement, TreeRelease
 from opendp_tree.trees.occupied import Occupied
-from opendp_tree.trees.shown_nodes import ShownCells
+from opendp_tree.trees.shown_nodes import ShownCells, contracted_parents
 from opendp_tree.trees.sparse_counts import SparseCounts
 from opendp_tree.trees.tree import Tree
 
@@ -35,17 +36,34 @@ class FindThenMeasure:
     weights: LevelWeights
     confidence: float
 
+    @cached_property
+    def levels(self) -> tuple[int, ...]:
+        """The levels of the tree that are shown: those that are tested, and the root's."""
+        return shown_levels(self.parameters)
+
+    @cached_property
+    def contracted(self) -> GapParameters:
+        """The parameters on the tree of the shown levels alone, whose law this is."""
+        shape = self.parameters.shape
+        return replace(
+            self.parameters, shape=replace(shape, levels=tuple(self.levels.index(level) for level in shape.levels))
+        )
+
     def open_release(self, counts: SparseCounts, statement: PrivacyStatement) -> TreeRelease:
         """Nodes with a cell at or below them."""
         cells = find_cells(counts.occupied, self.parameters)
         listed = ShownCells.of(counts, cells.places, cells.levels)
         nodes, firsts = listed.nodes, listed.firsts
         gaps = np.where(listed.is_cell, cells.gaps[listed.order][firsts], 0)
-        shown = ShownTree(nodes.levels, nodes.parents, gaps, listed.is_cell, counts.tree.depth)
+        wanted = np.isin(nodes.levels, self.levels)
+        shown = self.contract(nodes.levels, nodes.parents, gaps, listed.is_cell)
         layers = self.layers(shown)
-        halves = people_at(counts.occupied, nodes.levels, cells.places[listed.order][firsts], layers.marked)
-        is_leaf = nodes.levels == counts.tree.depth - 1
+        places = cells.places[listed.order][firsts][wanted]
+        halves = people_at(counts.occupied, nodes.levels[wanted], places, layers.marked)
+        is_leaf = shown.levels == shown.depth - 1
         estimates, bounds = self.describe(shown, layers, halves, is_leaf, 1 - self.confidence)
+        if not wanted.all():
+            estimates, bounds = fill_levels(nodes.levels, nodes.parents, wanted, estimates, bounds)
         return TreeRelease(
             counts.tree,
             estimates,
@@ -55,7 +73,8 @@ class FindThenMeasure:
             statement,
             cells=listed.lasts - firsts,
             nodes=nodes,
-            hidden=hidden_bound(self.parameters, 1 - self.confidence),
+            shown=None if wanted.all() else wanted,
+            hidden=hidden_bound(self.contracted, 1 - self.confidence),
         )
 
     def public_release(self, tree: Tree, leaf_counts: Ints, statement: PrivacyStatement) -> TreeRelease:
@@ -70,15 +89,17 @@ class FindThenMeasure:
         place = np.full(tree.node_count, -1)
         place[ids] = np.arange(ids.size)
         parents = np.where(ids == tree.root, -1, place[tree.parents[ids]])
-        shown = ShownTree(tree.node_levels[ids], parents, gaps[ids], marks[ids] > 0, tree.depth)
+        shown = self.contract(tree.node_levels[ids], parents, gaps[ids], marks[ids] > 0)
+        wanted = np.isin(tree.node_levels, self.levels)
+        ids = ids[wanted[ids]]
         layers = self.layers(shown)
         halves = people_of_tree(tree, leaf_counts, ids)
-        is_leaf = np.bincount(tree.parents[tree.parents >= 0], minlength=tree.node_count) == 0
         miss = 1 - self.confidence
-        estimates, bounds = self.describe(shown, layers, halves, is_leaf[ids], (1 - HIDDEN_PART) * miss)
-        everywhere = spread_rests(tree, ids, shown, estimates)
+        is_leaf = ~has_below(tree, wanted)[ids]
+        estimates, bounds = self.describe(shown, layers, halves, is_leaf, (1 - HIDDEN_PART) * miss)
+        everywhere = spread_rests(tree, ids, estimates, np.where(wanted, self._most_hidden(), np.inf))
         lower, upper = np.zeros(tree.node_count), np.full(tree.node_count, np.inf)
-        upper[~listed] = hidden_bound(self.parameters, HIDDEN_PART * miss)
+        upper[wanted & ~listed] = hidden_bound(self.contracted, HIDDEN_PART * miss)
         lower[ids], upper[ids] = bounds.lower, bounds.upper
         for level in tree.levels[1:]:  # a node holds at most what the one above holds: for those with no bound at all
             endless = level[np.isinf(upper[level])]
@@ -86,9 +107,24 @@ class FindThenMeasure:
         upper = np.maximum(upper, everywhere)
         return TreeRelease(tree, everywhere, lower, upper, self.confidence, statement, cells=number)
 
+    def _most_hidden(self) -> float:
+        """What a node without cells is estimated to hold at most: a node of the threshold would rather be a cell."""
+        return max(self.parameters.shape.thresholds) / 2
+
+    def contract(self, levels: Ints, parents: Ints, gaps: Ints, is_cell: Bools) -> ShownTree:
+        """The tree of those nodes that are of shown levels."""
+        wanted = np.isin(levels, self.levels)
+        return ShownTree(
+            np.searchsorted(self.levels, levels[wanted]),
+            contracted_parents(parents, wanted),
+            gaps[wanted],
+            is_cell[wanted],
+            len(self.levels),
+        )
+
     def layers(self, shown: ShownTree) -> Layers:
         """What is measured: a function of cells and gaps alone."""
-        layers = choose_layers(shown, CellNoise.of(self.parameters), self.epsilon, weights=self.weights)
+        layers = choose_layers(shown, CellNoise.of(self.contracted), self.epsilon, weights=self.weights)
         if layers.spent() > self.epsilon:
             raise AssertionError("layers must not cost more than was set aside for them")
         return layers
@@ -99,10 +135,10 @@ class FindThenMeasure:
         """Estimates and intervals of the shown nodes."""
         measured = measure(layers, *halves)
         local = np.full(shown.levels.size, True) if shown.depth <= NAMED else shown.child_counts > 1
-        estimates = estimate_nodes(shown, measured, local, is_leaf, CellNoise.of(self.parameters))
-        sure = shown.totals(np.where(shown.is_cell, least_people(self.parameters, shown.levels), 0.0))
+        estimates = estimate_nodes(shown, measured, local, is_leaf, CellNoise.of(self.contracted))
+        sure = shown.totals(np.where(shown.is_cell, least_people(self.contracted, shown.levels), 0.0))
         estimates = np.maximum(estimates, sure)
-        bounds = node_bounds(shown, layers, measured, self.parameters, is_leaf=is_leaf, miss=miss)
+        bounds = node_bounds(shown, layers, measured, self.contracted, is_leaf=is_leaf, miss=miss)
         return estimates, Bounds(np.minimum(bounds.lower, estimates), np.maximum(bounds.upper, estimates))
 
 
@@ -130,21 +166,52 @@ def people_of_tree(tree: Tree, leaf_counts: Ints, nodes: Ints) -> tuple[Ints, In
     return sums[0], sums[1]
 
 
-def spread_rests(tree: Tree, ids: Ints, shown: ShownTree, estimates: Floats) -> Floats:
-    """Estimates of all nodes of a public tree: a node that is not shown gets its part of the rest above it."""
+def spread_rests(tree: Tree, ids: Ints, estimates: Floats, most: Floats) -> Floats:
+    """Estimates of all nodes of a public tree: a node that is not shown gets its part of the rest above it.
+
+    The rest of a shown node is what the nearest shown nodes below it leave, in even parts for the leaves that they
+    leave; a node that is not shown has the shown nodes below it, and a part for each other leaf, but not more than
+    `most` says of it.
+    """
     values, leaves = np.zeros(tree.node_count), np.zeros(tree.node_count, dtype=np.int64)
-    values[ids] = estimates
     leaves[tree.leaves] = 1
     leaves = tree.sum_nodes(leaves)
     is_shown = np.zeros(tree.node_count, dtype=np.bool_)
-    is_shown[ids] = True
-    rest, free = values.copy(), leaves.copy()
-    below = ids[1:]
-    np.subtract.at(rest, tree.parents[below], values[below])
-    np.subtract.at(free, tree.parents[below], leaves[below])
-    part = np.where(is_shown, np.maximum(rest, 0) / np.maximum(free, 1), 0.0)  # to each leaf left
+    values[ids], is_shown[ids] = estimates, True
+    held, taken = values.copy(), np.where(is_shown, leaves, 0)  # by the nearest shown nodes at or below
+    below_held, below_taken = np.zeros(tree.node_count), np.zeros(tree.node_count, dtype=np.int64)
+    for level in reversed(tree.levels):
+        hidden = level[~is_shown[level]]
+        held[hidden], taken[hidden] = below_held[hidden], below_taken[hidden]
+        inner = level[tree.parents[level] >= 0]
+        np.add.at(below_held, tree.parents[inner], held[inner])
+        np.add.at(below_taken, tree.parents[inner], taken[inner])
+    part = np.where(is_shown, np.maximum(values - below_held, 0) / np.maximum(leaves - below_taken, 1), 0.0)
     for level in tree.levels[1:]:
         hidden = level[~is_shown[level]]
-        part[hidden] = part[tree.parents[hidden]]
-        values[hidden] = part[hidden] * leaves[hidden]
+        part[hidden] = np.minimum(part[tree.parents[hidden]], most[hidden] / leaves[hidden])
+        values[hidden] = held[hidden] + part[hidden] * (leaves - taken)[hidden]
     return values
+
+
+def has_below(tree: Tree, wanted: Bools) -> Bools:
+    """Which nodes of a public tree have a wanted one below them."""
+    below = np.zeros(tree.node_count, dtype=np.bool_)
+    for level in reversed(tree.levels[1:]):
+        below[tree.parents[level[wanted[level] | below[level]]]] = True
+    return below
+
+
+def fill_levels(levels: Ints, parents: Ints, wanted: Bools, estimates: Floats, bounds: Bounds) -> tuple[Floats, Bounds]:
+    """Numbers for the nodes of other levels too: the sum of those below, which is at most what is above."""
+    values, upper, lower = (np.zeros(levels.size) for _ in range(3))
+    values[wanted], lower[wanted], upper[wanted] = estimates, bounds.lower, bounds.upper
+    others = [np.flatnonzero(~wanted & (levels == level)) for level in np.unique(levels[~wanted]).tolist()]
+    for here in others:
+        upper[here] = upper[parents[here]]
+    summed = np.zeros(levels.size)
+    for level in reversed(range(1, int(levels.max(initial=0)) + 1)):
+        here = np.flatnonzero(levels == level)
+        values[here] = np.where(wanted[here], values[here], np.minimum(summed[here], upper[here]))
+        np.add.at(summed, parents[here], values[here])
+    return values, Bounds(lower, upper)

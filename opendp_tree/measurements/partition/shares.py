@@ -53,7 +53,7 @@ class CellNoise:
     def of(cls, parameters: GapParameters) -> CellNoise:
         """For the noise without end, which truncation changes by less than delta."""
         q, t = math.exp(-1 / parameters.scale), math.exp(-1 / parameters.token_scale)
-        threshold = float(np.mean(parameters.shape.thresholds))
+        threshold = sum(parameters.shape.thresholds) / parameters.shape.depth
         variances = (max(ratio / (1 - ratio) ** 2, LEAST_VARIANCE) for ratio in (q, t))
         return cls(q / (1 - q), next(variances), t / (1 - t), next(variances), threshold)
 

@@ -17,7 +17,7 @@ from opendp_tree._opendp import make_measurement, to_then
 from opendp_tree.measurements.partition.dense import find_cells_of_tree
 from opendp_tree.measurements.partition.parameters import GapParameters
 from opendp_tree.measurements.partition.walk import find_cells
-from opendp_tree.theorems.gap_partition import GapShape
+from opendp_tree.theorems.tree_partition import GapShape
 from opendp_tree.trees.domains import CountSpace, check_metric, read_occupied
 from opendp_tree.trees.shown_nodes import ShownCells
 from opendp_tree.trees.sparse_counts import SparseCounts
@@ -48,7 +48,7 @@ def make_tree_partition(
     `approximate(max_divergence())`, or `max_divergence()` where no noise ends. With d tested levels, c the logarithm of
     (1 - q**(A + 2))/(1 - q**(A + 1)), A the margin and q = exp(-1/scale), epsilon at distance k is k times the larger
     of 1/scale and (d - 1)*c + max(c, 1/token_scale); delta is 1 - (1 - p)**d, where p is the chance of noise above
-    radius - k. Proof: docs/proofs/gap_partition.md.
+    radius - k. Proof: docs/proofs/tree_partition.md.
 
     Parameters
     ----------

@@ -2,7 +2,7 @@
 
 A chain of single children is one step: its nodes have the same blurred count, and the number of tests until the first
 cell is drawn at once, then the cell's noise given that it sufficed. So the work is linear in the occupied places,
-whatever the depth. That this has the law of the node-by-node mechanism is part of docs/proofs/gap_partition.md.
+whatever the depth. That this has the law of the node-by-node mechanism is part of docs/proofs/tree_partition.md.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from opendp_tree import noise, saturate
 from opendp_tree._types import Ints
 from opendp_tree.measurements.partition.parameters import GapParameters
-from opendp_tree.theorems.gap_partition import GapShape
+from opendp_tree.theorems.tree_partition import GapShape
 from opendp_tree.trees.occupied import Occupied
 
 

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from opendp_tree.measurements.partition import estimates
-from opendp_tree.measurements.partition.estimates import FLOW_DEVIATION, FLOW_MEAN, estimate_nodes
-from opendp_tree.measurements.partition.layers import Layer, Measured
+from opendp_tree.measurements.partition.estimates import FLOW_DEVIATION, FLOW_MEAN, estimate_nodes, gap_variance
+from opendp_tree.measurements.partition.layers import Layer, Measured, ShownTree
 from opendp_tree.measurements.partition.shares import CellNoise
 from tests.measurements.partition.shown_trees import shown_tree
 
@@ -42,7 +42,7 @@ def dense(shown, measured, is_leaf):
         see(np.eye(size)[place], 0.0, 1e12 if shown.child_counts[place] == 0 else SPREAD)
         if shown.is_cell[place]:
             leaf = is_leaf[place : place + 1]
-            see(flow[place], shown.gaps[place] + MODEL.shift(leaf)[0], MODEL.variance(leaf)[0])
+            see(flow[place], shown.gaps[place] + MODEL.shift(leaf)[0], gap_variance(shown, is_leaf, MODEL)[place])
         else:
             see(flow[place], FLOW_MEAN * MODEL.threshold, (FLOW_DEVIATION * MODEL.threshold) ** 2)
     for part in measured:
@@ -75,7 +75,7 @@ def test_one_correction_makes_all_cells_hold_what_the_layers_count():
     truth = float((shown.gaps + MODEL.shift(is_leaf)).sum() + 5 * (~is_leaf).sum())
     exact = Measured(Layer(np.zeros(1, dtype=int), np.zeros(0, dtype=int), 0.5), np.array([round(truth)]), np.zeros(0))
     shift = estimates._shift(shown, (exact,), is_leaf, MODEL)
-    assert 4 < (shift - MODEL.shift(is_leaf))[~is_leaf].mean() < 5
+    assert 3.5 < (shift - MODEL.shift(is_leaf))[~is_leaf].mean() < 5
     assert (shift == MODEL.shift(is_leaf))[is_leaf].all()
 
 
@@ -83,3 +83,17 @@ def test_no_nodes_have_no_estimates():
     shown = shown_tree(np.random.default_rng(0), 3, 3)
     none = type(shown)(*(part[:0] for part in (shown.levels, shown.parents, shown.gaps, shown.is_cell)), 3)
     assert estimate_nodes(none, (), none.is_cell, none.is_cell, MODEL).size == 0
+
+
+def test_tokens_lost_by_many_hidden_nodes_do_not_pull_at_shown_ones():
+    """Hidden siblings near the threshold lost 1,000 of 16,000 on the way to the root: one shown leaf stays what it is.
+
+    Taken for noise of the root's gap, that would move the leaf by hundreds.
+    """
+    nothing, root = np.zeros(0, dtype=np.int64), np.zeros(1, dtype=np.int64)
+    shown = ShownTree(np.arange(3), np.arange(3) - 1, np.array([15_000, 0, 25]), np.array([True, False, True]), 3)
+    total = Measured(Layer(root, nothing, 100.0), np.array([16_022]), nothing)
+    parts = Measured(Layer(root + 1, root, 2.5), np.array([22]), np.array([16_000]))
+    found = estimate_nodes(shown, (total, parts), np.full(3, True), np.arange(3) == 2, MODEL)
+    assert abs(found[2] - 25) < 10
+    assert abs(found[1] - 22) < 15

@@ -13,8 +13,8 @@ from opendp.mod import OpenDPException
 from opendp_tree import OpenTree, Tree, leaf_domain
 from opendp_tree.measurements.partition.parameters import GapParameters, choose_parameters
 from opendp_tree.measurements.partition.tree_partition import make_tree_partition, then_tree_partition
-from opendp_tree.theorems.gap_partition import GapShape, gap_delta, gap_epsilon
 from opendp_tree.theorems.interval import exp, round_up
+from opendp_tree.theorems.tree_partition import GapShape, gap_delta, gap_epsilon
 from opendp_tree.trees import node_domain
 from tests.trees.test_tree import parents
 
@@ -205,7 +205,7 @@ def test_no_count_makes_it_raise(scale, radius):
         (leaf_domain(TREE), L1, {"levels": []}, "levels .* must name at least one level"),
         (leaf_domain(TREE), L1, {"scale": -1.0}, r"scale \(-1.0\) must be finite and non-negative"),
         (leaf_domain(TREE), L1, {"token_scale": 2.0**51}, r"token_scale \(.*\) must be at most 2\*\*50"),
-        (leaf_domain(OpenTree.bits(3)), L1, {"tree": TREE}, r"tree \(.*\) must not be given: input_domain carries"),
+        (leaf_domain(OpenTree.bits(3)), L1, {"tree": TREE}, r"tree \(.*\) must be the tree of input_domain"),
         (dp.vector_domain(dp.atom_domain(T="i64"), 8), L1, {}, "tree must be given"),
     ],
 )

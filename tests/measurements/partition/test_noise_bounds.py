@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from opendp_tree import noise
-from opendp_tree.measurements.cell_intervals import noise_bounds, residual_bounds
-from opendp_tree.theorems.tree_partition import PartitionShape
+from opendp_tree.measurements.partition.noise_bounds import noise_bounds
 
 
 def convolved(scale, cells, reach):
@@ -51,17 +50,3 @@ def test_sums_of_noise_stay_within_their_bounds(confidence):
         bound = noise_bounds(np.array([cells]), 4.0, chance)[0]
         sums = noise.laplace(4.0, runs * cells).reshape(runs, cells).sum(axis=1)
         assert (sums > bound).mean() <= chance + 6 * math.sqrt(chance / runs)
-
-
-def test_residual_bounds_solve_their_inequality():
-    shape = PartitionShape(depth=33, threshold=33, radius=24, margin=7)
-    scale, chance = 1.3, 0.025
-    for held in (-50.0, 0.0, 40.0, 1e6):
-        bound = residual_bounds(np.array([held]), scale, shape, chance)[0]
-        x = bound + 1 - shape.threshold
-
-        def excess(x, held=held):
-            return (max(held, 0) + shape.threshold + x + 1) * math.exp(-(x + 1) / scale) / (chance * shape.carrier)
-
-        assert excess(x) <= 1
-        assert x == 0 or excess(x - 1) > 1

@@ -13,11 +13,11 @@ from opendp_tree.measurements.partition.dense import find_cells_of_tree
 from opendp_tree.measurements.partition.parameters import GapParameters
 from opendp_tree.measurements.partition.walk import find_cells
 from opendp_tree.saturate import LIMIT
-from opendp_tree.theorems.gap_partition import GapShape, noise_tail
+from opendp_tree.theorems.tree_partition import GapShape, noise_tail
 from opendp_tree.trees.occupied import Occupied
 from tests.goodness_of_fit import FALSE_ALARM
-from tests.privacy.gap_claim import shape_of
-from tests.privacy.gap_law import FAR, Mechanism, Rules, far_from, noise_law, tree_law
+from tests.privacy.partition_claim import shape_of
+from tests.privacy.partition_law import FAR, Mechanism, Rules, far_from, noise_law, tree_law
 
 Q, T = Fraction(1, 2), Fraction(1, 3)
 SCALE, TOKEN_SCALE = 1 / math.log(2), 1 / math.log(3)  # at which the ratios are Q and T, to the last bit of a float
