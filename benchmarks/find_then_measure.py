@@ -38,6 +38,7 @@ from opendp_tree.trees.occupied import Occupied
 from opendp_tree.trees.sparse_counts import SparseCounts
 
 EPSILON, DELTA, ALPHA, ROWS, RUNS = 1.0, 1e-6, 0.1, 10**6, 10
+DEEP_RUNS = 3  # of cascades, whose many nodes are alike
 PUBLIC_DEPTHS = (3, 4, 6, 9, 12, 16, 20)
 CLASSES = (20, 100, 1_000, 10_000, 100_000, math.inf)
 COLUMNS = {2: (200, 50), 4: (20, 15, 10, 8), 6: (10, 5, 5, 4, 4, 4)}
@@ -191,7 +192,7 @@ def deep_trees() -> None:
         }
         for name, maker in makers.items():
             largest, squares, numbers = [], np.zeros(len(CLASSES)), np.zeros(len(CLASSES))
-            for _ in range(RUNS):
+            for _ in range(DEEP_RUNS):
                 error, truth = _deep_errors(counts, maker(counts))
                 largest.append(float(np.maximum(error - ALPHA * truth, 0).max()))
                 classes = np.digitize(truth, CLASSES[:-1])
@@ -199,6 +200,7 @@ def deep_trees() -> None:
                 numbers += np.bincount(classes, minlength=len(CLASSES))
             rmse = np.sqrt(squares / np.maximum(numbers, 1))[1:]
             rows.append((width + 1, name, f"{np.mean(largest):.0f}", *_words(rmse)))
+    print(f"Cascades of a million people, {DEEP_RUNS} releases each:\n")
     print_table(("levels", "release", "largest alpha-error", "RMSE above 20 / 100 / 1,000 / 10,000 / 100,000"), rows)
 
 
