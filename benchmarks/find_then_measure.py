@@ -17,9 +17,18 @@ import polars as pl
 
 from benchmarks.cascade import cascade, counted, gaussian_deviation
 from benchmarks.open_categories import opendp_threshold
+from benchmarks.planner_grid import measure_partition
 from benchmarks.timing import print_table
-from opendp_tree import OpenTree, TreeRelease, leaf_domain, make_pruned_descent, noise
-from opendp_tree.measurements.partition.estimator import make_partition_estimator
+from opendp_tree import (
+    OpenTree,
+    Tree,
+    TreeRelease,
+    leaf_domain,
+    make_partition_estimator,
+    make_pruned_descent,
+    noise,
+    plan,
+)
 from opendp_tree.measurements.partition.parameters import GapParameters, choose_parameters
 from opendp_tree.measurements.partition.prediction import predict_levels, worst_alpha_rmse, worst_caterpillar
 from opendp_tree.measurements.partition.release import people_at
@@ -29,6 +38,8 @@ from opendp_tree.trees.occupied import Occupied
 from opendp_tree.trees.sparse_counts import SparseCounts
 
 EPSILON, DELTA, ALPHA, ROWS, RUNS = 1.0, 1e-6, 0.1, 10**6, 10
+DEEP_RUNS = 3  # of cascades, whose many nodes are alike
+PUBLIC_DEPTHS = (3, 4, 6, 9, 12, 16, 20)
 CLASSES = (20, 100, 1_000, 10_000, 100_000, math.inf)
 COLUMNS = {2: (200, 50), 4: (20, 15, 10, 8), 6: (10, 5, 5, 4, 4, 4)}
 Ints = npt.NDArray[np.int64]
@@ -42,6 +53,8 @@ def run() -> None:
     deep_trees()
     print()
     worst_cases()
+    print()
+    public_trees()
     print()
     intervals()
 
@@ -179,7 +192,7 @@ def deep_trees() -> None:
         }
         for name, maker in makers.items():
             largest, squares, numbers = [], np.zeros(len(CLASSES)), np.zeros(len(CLASSES))
-            for _ in range(RUNS):
+            for _ in range(DEEP_RUNS):
                 error, truth = _deep_errors(counts, maker(counts))
                 largest.append(float(np.maximum(error - ALPHA * truth, 0).max()))
                 classes = np.digitize(truth, CLASSES[:-1])
@@ -187,6 +200,7 @@ def deep_trees() -> None:
                 numbers += np.bincount(classes, minlength=len(CLASSES))
             rmse = np.sqrt(squares / np.maximum(numbers, 1))[1:]
             rows.append((width + 1, name, f"{np.mean(largest):.0f}", *_words(rmse)))
+    print(f"Cascades of a million people, {DEEP_RUNS} releases each:\n")
     print_table(("levels", "release", "largest alpha-error", "RMSE above 20 / 100 / 1,000 / 10,000 / 100,000"), rows)
 
 
@@ -230,6 +244,29 @@ def worst_cases() -> None:
         )
     header = ("levels", "threshold", "worst alpha-mRMSE, predicted", "measured", "leaves / caterpillars not shown")
     print_table(header, rows)
+
+
+def public_trees() -> None:
+    """Must show 3: pure partitions of complete binary trees against Laplace noise with least squares."""
+    rows = []
+    for depth in PUBLIC_DEPTHS:
+        found = plan(Tree.balanced(branching=2, depth=depth), epsilon=EPSILON, alpha=ALPHA)
+        partition, laplace = found.candidate("partition_estimator"), found.candidate("tree_laplace")
+        measured = measure_partition(partition, depth, EPSILON, 0.0, ALPHA, open=False, copies=1000)
+        share = f"{100 * float(partition.parameters['measuring']):.0f} %"
+        figures = (f"{partition.error:.1f}", f"{measured.error:.1f}", f"{laplace.error:.1f}", found.best.name)
+        rows.append((depth, share, *figures))
+    print_table(
+        (
+            "depth",
+            "measures",
+            "partition, pure: predicted",
+            "measured",
+            "Laplace with least squares",
+            "planner's choice",
+        ),
+        rows,
+    )
 
 
 def _measured_leaves(parameters: GapParameters, people: int, depth: int, copies: int = 20_000) -> float:

@@ -20,6 +20,9 @@ def run() -> None:
         words = rng.integers(0, 2**64, (keys, 2), dtype=np.uint64)
         words[:, 0] >>= rng.integers(0, 40, keys, dtype=np.uint64)
         rows.append(("random, 128 bits", *measure(words, 128)))
+    words = rng.integers(0, 2**64, (1_000_000, 2), dtype=np.uint64)
+    words[:, 0] = rng.zipf(1.2, 1_000_000).clip(max=2**62).astype(np.uint64)
+    rows.append(("random, high words by Zipf's law, 128 bits", *measure(words, 128)))
     words = cascade(10_000_000, 32, rng)
     rows.append(("cascade, 10^7 people, 32 bits", *measure(words, 32)))
     print_table(

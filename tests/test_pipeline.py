@@ -32,7 +32,7 @@ def test_one_call_from_rows_to_a_release():
 def test_lazy_frames_and_frames_on_disk_are_alike(tmp_path):
     VISITS.write_parquet(tmp_path / "visits.parquet")
     for frame in (VISITS, VISITS.lazy(), pl.scan_parquet(tmp_path / "visits.parquet")):
-        assert release_tree(frame, by="country", epsilon=1.0, delta=1e-6).to_frame().height == 3
+        assert release_tree(frame, by="country", epsilon=1.0, delta=1e-6).to_frame(other=False).height == 3
 
 
 def test_a_unit_is_protected_with_all_its_rows():

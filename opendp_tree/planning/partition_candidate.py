@@ -23,8 +23,8 @@ NEEDS = "nothing but the depth and a delta; or public nodes, and then no delta"
 PUBLIC_SHARES = (0.1, 0.2, 0.3)
 """Shares of epsilon that measure, from which the one of least error is taken where nodes are public."""
 _MOST_CELLS = 2**20
-_BINARY = 40
-"""A tree of which only the depth is known is taken to branch in two, down to so many levels."""
+_NODES = 2**20
+"""A public tree of which only the depth is known is taken to have so many nodes, as wide ones have."""
 _SURE = 6
 """Beyond so many thresholds the law of a test does not change any more."""
 
@@ -86,6 +86,8 @@ def partition_candidate(method: Partition, facts: TreeFacts, budget: Budget, alp
         return budget.priced(made)
 
     reason = "nodes are found at one price whatever their number, with their counts; what is left measures totals"
+    if facts.public and facts.tree is None and delta == 0:
+        reason += f"; this is for {_NODES:,} nodes"
     return Candidate(
         method.name,
         feasible=True,
@@ -140,7 +142,7 @@ def _choices(
         shares = (*PUBLIC_SHARES, default_measuring(depth)) if facts.public else (default_measuring(depth),)
     nodes = None
     if facts.public and delta == 0:
-        nodes = 2 ** min(facts.depth, _BINARY) - 1 if facts.tree is None else facts.tree.node_count
+        nodes = (_NODES if facts.depth > 1 else 1) if facts.tree is None else facts.tree.node_count
     most = _MOST_CELLS if facts.tree is None else min(_MOST_CELLS, facts.tree.leaf_count)
     cells: Floats = np.exp2(np.arange(most.bit_length(), dtype=np.float64))
     found = []

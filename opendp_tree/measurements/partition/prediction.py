@@ -110,7 +110,7 @@ def coarse(parameters: GapParameters) -> tuple[GapParameters, float]:
     >>> from opendp_tree.measurements.partition.parameters import choose_parameters
     >>> found, step = coarse(choose_parameters(3, 0.01, 1e-6))
     >>> found.shape.thresholds[0], round(step, 1)
-    (64, 17.9)
+    (64, 16.1)
     """
     shape = parameters.shape
     step = max(*shape.thresholds, parameters.scale, parameters.token_scale) / FINEST

@@ -88,7 +88,7 @@ def test_no_nodes_have_no_estimates():
 def test_tokens_lost_by_many_hidden_nodes_do_not_pull_at_shown_ones():
     """Hidden siblings near the threshold lost 1,000 of 16,000 on the way to the root: one shown leaf stays what it is.
 
-    Taken for noise of the root's gap, that would move the leaf by hundreds.
+    Taken for noise of the root's gap, that would move the leaf by about 80.
     """
     nothing, root = np.zeros(0, dtype=np.int64), np.zeros(1, dtype=np.int64)
     shown = ShownTree(np.arange(3), np.arange(3) - 1, np.array([15_000, 0, 25]), np.array([True, False, True]), 3)
