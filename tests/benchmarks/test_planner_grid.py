@@ -10,7 +10,12 @@ from benchmarks.worst_case import Measured
 def test_the_grid_is_large_and_varied():
     grid = settings()
     assert len(grid) == len(set(grid)) >= 60
-    assert {setting.plan().best.name for setting in grid} >= {"partition_estimator", "tree_laplace"}
+    awaited = {"partition_estimator", "tree_laplace"}
+    for setting in grid:
+        awaited.discard(setting.plan().best.name)
+        if not awaited:
+            return
+    raise AssertionError(f"never the best: {awaited}")
 
 
 @pytest.mark.slow

@@ -247,7 +247,7 @@ def test_a_ledger_counts_exactly_and_refuses_with_a_code_of_its_own(tmp_path, ca
     assert all(record["statement"]["loss"]["epsilon"] <= 0.1 for record in records[1::2])
     assert records[0]["note"] == {"file": "rows.parquet", "columns": ["region"], "output": "out.csv"}
     assert main([*words, "--unit", "person", "--rows-per-unit", "2"]) == 1
-    assert "is for unit 'one row', not 'one value of person'" in capsys.readouterr().err
+    assert "is for unit 'one row', not \"one value of 'person'\"" in capsys.readouterr().err
 
 
 def test_a_release_that_fails_stays_counted(tmp_path, capsys, monkeypatch):

@@ -12,9 +12,10 @@ from opendp_tree import Auto, Key, Tree, release_tree
 job.ready()
 # user code
 dp.enable_features("contrib")
+tree = Tree.from_paths(pl.read_parquet(job.KEYS).rows())
 release = release_tree(
     pl.scan_parquet(job.ROWS),
-    by=Key.columns("state", "county", "city", tree=Tree.from_paths(pl.read_parquet(job.KEYS).rows())),
+    by=Key.columns("state", "county", "city", tree=tree),
     method=Auto(levels=[1, 2, 3], nonnegative=True),
     epsilon=1.0,
     delta=1e-6,
