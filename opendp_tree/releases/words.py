@@ -94,7 +94,7 @@ def error_words(confidence: float, reach: Floats, hidden: float | None) -> list[
     if reach.size:
         median, widest = (f"{value:.4g}" for value in (np.median(reach), reach.max()))
         said.append(f"Intervals reach {median} from the estimate at the median node, {widest} at the widest.")
-    if hidden is not None:
+    if hidden is not None and np.isfinite(hidden):
         also = "" if confidence == 1 else ", with the same probability"
         said.append(f"A node that is not shown holds at most {hidden:.4g}{also}.")
     return said

@@ -69,7 +69,8 @@ def make_partition_estimator(
         The public tree, if `input_domain` does not carry it. None by default.
     confidence
         A node that was fixed beforehand is shown with an interval that misses it with a chance of at most one less
-        this. 0.95 by default. Intervals of all nodes but leaves hold with this chance given that they are shown.
+        this. 0.95 by default. On trees of at most nine levels, intervals of all nodes but leaves hold with this chance
+        given that they are shown.
     measuring
         The dial between more keys and better totals: the share of epsilon that measures. A larger share makes totals of
         the upper levels more exact; a smaller one finds smaller nodes and makes leaf counts more exact. None, the

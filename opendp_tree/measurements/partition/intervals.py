@@ -73,10 +73,12 @@ def node_bounds(
     if from_cells > 0:
         lower = np.maximum(lower, lower_from_cells(shown, parameters, from_cells))
     below, beyond = leaf_reach(parameters, miss)
-    lower[is_leaf] = np.maximum(shown.gaps[is_leaf] - below, least[is_leaf])
-    upper[is_leaf] = shown.gaps[is_leaf] + beyond
-    # Floats do not hold all integers beyond 2**53: outward by more than all roundings.
-    slack = np.where(np.abs(upper) > 2**52, np.abs(upper) * 2.0**-48, 0.0)
+    by_gap = is_leaf & (shown.levels > 0)  # a public tree's root is shown though it be no cell, and is counted whole
+    lower[by_gap] = np.maximum(shown.gaps[by_gap] - below, least[by_gap])
+    upper[by_gap] = shown.gaps[by_gap] + beyond
+    # Floats do not hold all integers beyond 2**53: outward by more than all roundings, one for each node that is added.
+    rounding = (shown.levels.size + 16) * 2.0**-52
+    slack = np.where(np.abs(upper) > 2**52, np.abs(upper) * rounding, 0.0)
     return Bounds(np.maximum(lower - slack, 0), np.maximum(upper + slack, least))
 
 
@@ -255,13 +257,26 @@ def _least_beyond(q: float, t: float, below: int, miss: float, shorter: float) -
     return high
 
 
-def hidden_bound(parameters: GapParameters, miss: float) -> float:
+def hidden_bound(parameters: GapParameters, miss: float, *, depth: int | None = None) -> float:
     """What a node that is not shown holds at most, missed with a chance of at most `miss`; `inf` if nothing is proven.
 
     Less than the threshold, and what tokens took off on the way: with theta > 0 and C as in the proof page, more than
     s of that has a chance of at most C**h * exp(-theta*s), h the number of tested levels.
+
+    Parameters
+    ----------
+    parameters
+        Those of the cells.
+    miss
+        The chance.
+    depth
+        That of the tree: nodes of a level that is not tested may hold any number and not be shown. None, the default,
+        for as many levels as are tested.
     """
     shape = parameters.shape
+    every = shape.depth if depth is None else depth
+    if shape.levels[:every] != tuple(range(every)):
+        return math.inf
     first = min(shape.blur_levels)
     threshold, margin, height = max(shape.thresholds), max(shape.thresholds) - first, shape.depth
     t = math.exp(-1 / parameters.token_scale)

@@ -30,7 +30,8 @@ def _bound(terms: int, scale: float, chance: float) -> int:
     if terms == 0 or scale == 0:
         return 0
     reach = _chernoff(terms, scale, chance / 1000)  # what lies beyond is a thousandth of the chance
-    if reach > 2**20:
+    # Floats carry a convolution's tail to some 1e-15, and each further number adds as much: beyond, Chernoff's bound.
+    if reach > 2**20 or chance < 1e-13 * (100 + terms):
         return _chernoff(terms, scale, chance)
     size = 1 << (2 * reach + 2).bit_length()
     masses = np.zeros(size)

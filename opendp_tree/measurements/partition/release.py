@@ -13,7 +13,7 @@ from opendp_tree._types import Bools, Floats, Ints
 from opendp_tree.measurements.partition.dense import find_cells_of_tree
 from opendp_tree.measurements.partition.estimates import estimate_nodes
 from opendp_tree.measurements.partition.intervals import Bounds, hidden_bound, least_people, node_bounds
-from opendp_tree.measurements.partition.layers import Layers, ShownTree, measure
+from opendp_tree.measurements.partition.layers import Layers, Measured, ShownTree, measure
 from opendp_tree.measurements.partition.parameters import GapParameters, shown_levels
 from opendp_tree.measurements.partition.shares import NAMED, CellNoise, LevelWeights, choose_layers
 from opendp_tree.measurements.partition.walk import find_cells
@@ -61,7 +61,7 @@ class FindThenMeasure:
         places = cells.places[listed.order][firsts][wanted]
         halves = people_at(counts.occupied, nodes.levels[wanted], places, layers.marked)
         is_leaf = shown.levels == shown.depth - 1
-        estimates, bounds = self.describe(shown, layers, halves, is_leaf, 1 - self.confidence)
+        estimates, bounds = self.describe(shown, layers, measure(layers, *halves), is_leaf, 1 - self.confidence)
         if not wanted.all():
             estimates, bounds = fill_levels(nodes.levels, nodes.parents, wanted, estimates, bounds)
         return TreeRelease(
@@ -74,7 +74,7 @@ class FindThenMeasure:
             cells=listed.lasts - firsts,
             nodes=nodes,
             shown=None if wanted.all() else wanted,
-            hidden=hidden_bound(self.contracted, 1 - self.confidence),
+            hidden=hidden_bound(self.parameters, 1 - self.confidence, depth=counts.tree.depth),
         )
 
     def public_release(self, tree: Tree, leaf_counts: Ints, statement: PrivacyStatement) -> TreeRelease:
@@ -96,14 +96,20 @@ class FindThenMeasure:
         halves = people_of_tree(tree, leaf_counts, ids)
         miss = 1 - self.confidence
         is_leaf = ~has_below(tree, wanted)[ids]
-        estimates, bounds = self.describe(shown, layers, halves, is_leaf, (1 - HIDDEN_PART) * miss)
+        measured = measure(layers, *halves)
+        estimates, bounds = self.describe(shown, layers, measured, is_leaf, (1 - HIDDEN_PART) * miss)
         everywhere = spread_rests(tree, ids, estimates, np.where(wanted, self._most_hidden(), np.inf))
         lower, upper = np.zeros(tree.node_count), np.full(tree.node_count, np.inf)
-        upper[wanted & ~listed] = hidden_bound(self.contracted, HIDDEN_PART * miss)
+        hidden = wanted & ~listed
+        upper[hidden] = hidden_bound(self.contracted, HIDDEN_PART * miss)
+        if np.isinf(upper[hidden]).any():
+            # A node holds at most what the nearest shown one above it holds, and that with the hidden nodes' chance.
+            rarely = node_bounds(shown, layers, measured, self.contracted, is_leaf=is_leaf, miss=HIDDEN_PART * miss)
+            ends = np.full(tree.node_count, np.inf)
+            ends[ids] = rarely.upper
+            upper[hidden] = from_above(tree, ends)[hidden]
         lower[ids], upper[ids] = bounds.lower, bounds.upper
-        for level in tree.levels[1:]:  # a node holds at most what the one above holds: for those with no bound at all
-            endless = level[np.isinf(upper[level])]
-            upper[endless] = upper[tree.parents[endless]]
+        upper = from_above(tree, upper)  # for nodes of levels that are not shown
         upper = np.maximum(upper, everywhere)
         return TreeRelease(tree, everywhere, lower, upper, self.confidence, statement, cells=number)
 
@@ -130,16 +136,24 @@ class FindThenMeasure:
         return layers
 
     def describe(
-        self, shown: ShownTree, layers: Layers, halves: tuple[Ints, Ints], is_leaf: Bools, miss: float
+        self, shown: ShownTree, layers: Layers, measured: tuple[Measured, ...], is_leaf: Bools, miss: float
     ) -> tuple[Floats, Bounds]:
         """Estimates and intervals of the shown nodes."""
-        measured = measure(layers, *halves)
         local = np.full(shown.levels.size, True) if shown.depth <= NAMED else shown.child_counts > 1
         estimates = estimate_nodes(shown, measured, local, is_leaf, CellNoise.of(self.contracted))
         sure = shown.totals(np.where(shown.is_cell, least_people(self.contracted, shown.levels), 0.0))
         estimates = np.maximum(estimates, sure)
         bounds = node_bounds(shown, layers, measured, self.contracted, is_leaf=is_leaf, miss=miss)
         return estimates, Bounds(np.minimum(bounds.lower, estimates), np.maximum(bounds.upper, estimates))
+
+
+def from_above(tree: Tree, upper: Floats) -> Floats:
+    """Upper ends, where a node without one of its own has that of the node above."""
+    ends = upper.copy()
+    for level in tree.levels[1:]:
+        endless = level[np.isinf(ends[level])]
+        ends[endless] = ends[tree.parents[endless]]
+    return ends
 
 
 def people_at(occupied: Occupied, levels: Ints, places: Ints, wanted: Bools) -> tuple[Ints, Ints]:

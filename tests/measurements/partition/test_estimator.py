@@ -327,3 +327,15 @@ def test_the_budget_is_for_so_many_rows(tree, d_in):
 def test_wrong_levels_are_named_before_any_data(options, words):
     with pytest.raises(ValueError, match=words):
         estimator(COLUMNS, **options)
+
+
+def test_hidden_nodes_without_a_bound_have_an_upper_end_of_their_own_chance():
+    """A leaf that is missed whenever it is shown, below a root that is always shown: the two chances must not add.
+
+    The root's upper end at a ninth of the chance is what a leaf that is not shown has.
+    """
+    tree = Tree.from_parents([-1, 0])
+    release = estimator(tree, epsilon=0.2, delta=0.0)
+    hidden = [found for found in (release(np.array([5])) for _ in range(20)) if found.cells[1] == 0]
+    assert hidden  # all 20 shown: below 1e-25
+    assert all(found.upper[1] > found.upper[0] for found in hidden)

@@ -1,10 +1,11 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import opendp.prelude as dp
 import pytest
 
-from opendp_tree import OpenTree, leaf_domain
+from opendp_tree import OpenTree, Tree, leaf_domain
 from opendp_tree.measurements.partition.estimator import make_partition_estimator
 from opendp_tree.measurements.partition.intervals import hidden_bound, leaf_reach, lower_end
 from opendp_tree.measurements.partition.parameters import choose_parameters
@@ -132,3 +133,41 @@ def test_hidden_bounds_are_above_the_threshold_and_finite_where_it_matters():
         parameters = choose_parameters(*setting)
         threshold = parameters.shape.thresholds[0]
         assert threshold - 1 < hidden_bound(parameters, 0.05) < threshold + 50 * setting[0] / setting[1]
+
+
+@pytest.mark.parametrize("levels", [(0, 2), (1, 2)])
+def test_nothing_is_said_of_hidden_nodes_where_a_level_is_not_tested(levels):
+    """A node of such a level is no cell however many it holds: a thousand leaves of one person each below it."""
+    parameters = choose_parameters(2, 0.6, 1e-6)
+    assert math.isfinite(hidden_bound(parameters, 0.05))
+    assert math.isinf(hidden_bound(parameters, 0.05, depth=3))
+    dp.enable_features("contrib")
+    tree = OpenTree.columns(2)
+    parameters = replace(parameters, shape=replace(parameters.shape, levels=levels))
+    release = make_partition_estimator(leaf_domain(tree), L1, epsilon=1.0, delta=1e-6, parameters=parameters)
+    rows = [("all", str(one)) for one in range(1000)] if levels[0] == 0 else [(str(one),) for one in range(1000)]
+    found = release(tree.count(rows))
+    assert 1 not in found.levels  # the node of a thousand, or the root of a thousand states, is not shown
+    assert found.hidden >= 1000
+
+
+@pytest.mark.parametrize("people", [0, 15, 500])
+def test_a_public_tree_of_one_node_is_covered(people):
+    """Its root is shown though it be no cell. More than 34 misses of 200 have a chance below 1e-9."""
+    dp.enable_features("contrib")
+    tree = Tree.balanced(branching=2, depth=1)
+    release = make_partition_estimator(leaf_domain(tree), L1, epsilon=1.0, delta=1e-6)
+    releases = [release(np.array([people])) for _ in range(200)]
+    assert sum(not found.lower[0] <= people <= found.upper[0] for found in releases) <= 34
+
+
+def test_sums_beyond_what_floats_hold_are_covered():
+    """400 light children vanish one by one beside 2**58 people. More than 14 misses of 30 have a chance below 1e-9."""
+    dp.enable_features("contrib")
+    tree = Tree.from_parents([-1, *[0] * 400, *range(1, 401)])
+    counts = np.full(400, 30)
+    counts[0] = 2**58
+    # A root of hardly any weight is read from the sum of its children.
+    release = make_partition_estimator(leaf_domain(tree), L1, epsilon=1.0, delta=1e-6, weights=[1e-6, 1.0])
+    ends = [(int(found.lower[0]), int(found.upper[0])) for found in (release(counts) for _ in range(30))]
+    assert sum(not lower <= int(counts.sum()) <= upper for lower, upper in ends) <= 14
