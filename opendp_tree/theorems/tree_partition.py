@@ -1,4 +1,4 @@
-"""The private tree partition with gaps: what its cells and their gaps reveal.
+"""The private tree partition: what its cells and their gaps reveal.
 
 Notation, by tested level i from the root (0) down: threshold T_i, radius R_i, margin A_i, and L_i = T_i - A_i, from
 which on a node's count is blurred by a token. q = exp(-1/scale) is the ratio of a test's noise, geometric on 0..R_i;

@@ -1,4 +1,4 @@
-"""Find, then measure: estimates for every node of a tree from its private partition with gaps."""
+"""Find, then measure: estimates for every node of a tree from its private partition."""
 
 from __future__ import annotations
 
