@@ -1,4 +1,4 @@
-"""The private tree partition with gaps: what its cells and their gaps reveal.
+"""The private tree partition: what its cells and their gaps reveal.
 
 Notation, by tested level i from the root (0) down: threshold T_i, radius R_i, margin A_i, and L_i = T_i - A_i, from
 which on a node's count is blurred by a token. q = exp(-1/scale) is the ratio of a test's noise, geometric on 0..R_i;
@@ -54,6 +54,8 @@ class GapShape:
         numbers = (*self.levels, *self.thresholds, *self.margins, *(r for r in self.radii if r is not None))
         if wrong := set(map(type, numbers)) - {int}:
             raise TypeError(f"levels, thresholds, radii and margins must be integers, found {wrong.pop().__name__}")
+        if max(map(abs, numbers)) >= 2**62:
+            raise ValueError("levels, thresholds, radii and margins must be below 2**62, where counts end")
         for threshold, radius, margin in set(zip(self.thresholds, self.radii, self.margins, strict=True)):
             self._check_level(threshold, radius, margin)
         starts = self.blur_levels

@@ -1,4 +1,4 @@
-"""What the exact tests of the partition with gaps share: claims by direction, and families of inputs."""
+"""What the exact tests of the tree partition share: claims by direction, and families of inputs."""
 
 from types import SimpleNamespace
 

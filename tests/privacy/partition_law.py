@@ -1,4 +1,4 @@
-"""The exact law of the partition with gaps, written from its definition, in rational numbers.
+"""The exact law of the tree partition, written from its definition, in rational numbers.
 
 `tree_law` goes through all outcomes, cells and gaps, of any small tree, node by node. `path_law` fixes what happens
 beside the path from the extra person to the root, which has the same law in both inputs: of it only the sum and the

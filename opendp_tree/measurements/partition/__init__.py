@@ -1,4 +1,4 @@
-"""The private tree partition with gaps: heavy cells of a tree, each with its count, at one price whatever their number.
+"""The private tree partition: heavy cells of a tree, each with its count, at one price whatever their number.
 
 * `parameters.choose_parameters(depth, epsilon, delta, *, d_in=1, public_nodes=None) -> GapParameters` with `scale`,
   `token_scale` and `shape`, a `theorems.tree_partition.GapShape`.

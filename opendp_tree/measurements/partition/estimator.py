@@ -1,4 +1,4 @@
-"""Find, then measure: estimates for every node of a tree from its private partition with gaps."""
+"""Find, then measure: estimates for every node of a tree from its private partition."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from opendp.mod import Domain, ExtrinsicDomain, Measurement, Metric, assert_feat
 
 from opendp_tree._arguments import check_integer, check_positive, check_probability, check_scale, read_distance
 from opendp_tree._opendp import make_measurement, to_then
+from opendp_tree.measurements.partition.layers import SHARES
 from opendp_tree.measurements.partition.parameters import GapParameters, choose_parameters, shown_levels
 from opendp_tree.measurements.partition.prediction import worst_alpha_rmse
 from opendp_tree.measurements.partition.release import FindThenMeasure
 from opendp_tree.measurements.partition.shares import NAMED, LevelWeights, default_measuring
 from opendp_tree.measurements.partition.walk import hides_empty_nodes
+from opendp_tree.noise import LARGEST_SCALE
 from opendp_tree.releases.release import PrivacyStatement
 from opendp_tree.theorems.interval import Interval, exp, round_down, round_up
 from opendp_tree.theorems.tree_partition import gap_delta, gap_epsilon
@@ -168,8 +170,10 @@ class _Budget:
         shape, scale = parameters.shape, Fraction(parameters.scale)
         if shape.levels[-1] >= tree.depth:
             raise ValueError(f"parameters must test levels below depth ({tree.depth}), found {shape.levels[-1]}")
+        if parameters.scale == 0 or parameters.token_scale == 0:
+            raise ValueError("parameters must have a scale and a token_scale above 0")
         if isinstance(tree, OpenTree) and not hides_empty_nodes(shape):
-            raise ValueError("parameters must have thresholds above their radii where nodes are unknown")
+            raise ValueError("parameters must have thresholds above their radius where nodes are unknown")
         used = gap_epsilon(scale, Fraction(parameters.token_scale), shape)
         # A float, and a little less than is left, so that the sum of both is within epsilon however it is rounded.
         left = Fraction(round_down((self.epsilon / self.d_in - Fraction(used.hi)) * (1 - Fraction(1, 2**48))))
@@ -177,6 +181,11 @@ class _Budget:
             raise ValueError(
                 f"parameters must leave some of epsilon ({float(self.epsilon)}) and keep to delta "
                 f"({float(self.delta)}). Hint: larger scales, or a larger radius"
+            )
+        if left * Fraction(LARGEST_SCALE) < SHARES:
+            raise ValueError(
+                f"measuring must leave more to the layers than {float(left):.3g} of epsilon: noise of such a scale "
+                "cannot be drawn. Hint: a larger share"
             )
         return used, left
 
@@ -274,5 +283,7 @@ def _check_weights(
         given = list(weights)
         if len(given) != count:
             raise ValueError(f"weights ({len(given)} numbers) must be {count}, one for each level above the deepest")
-    checked = (None if one is None else float(check_positive(one, name="weights")) for one in given)
-    return tuple(checked)
+    checked = tuple(None if one is None else float(check_positive(one, name="weights")) for one in given)
+    if any(one is not None and not 1e-6 <= one <= 1e6 for one in checked):
+        raise ValueError("weights must be from 1e-6 to 1e6. Hint: they say how levels compare, not what they cost")
+    return checked

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from opendp_tree import noise
-from opendp_tree._arguments import check_integer, check_positive, check_probability
+from opendp_tree._arguments import check_integer, check_positive, check_probability, check_scale
 from opendp_tree.theorems.interval import Interval, exp, round_up
 from opendp_tree.theorems.tree_partition import GapShape, gap_delta, gap_epsilon, stay_ratio
 
@@ -35,6 +35,13 @@ class GapParameters:
     scale: float
     token_scale: float
     shape: GapShape
+
+    def __post_init__(self) -> None:
+        for name in ("scale", "token_scale"):
+            if check_scale(getattr(self, name), name=name) > noise.LARGEST_SCALE:
+                raise ValueError(f"{name} ({getattr(self, name)}) must be at most 2**50, or noise would not fit")
+        if not isinstance(self.shape, GapShape):
+            raise TypeError(f"shape ({type(self.shape).__name__}) must be a GapShape. Hint: GapShape.uniform")
 
     @property
     def is_pure(self) -> bool:

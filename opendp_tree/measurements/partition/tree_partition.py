@@ -1,4 +1,4 @@
-"""The private tree partition with gaps: disjoint heavy cells and their counts, at one price whatever their number."""
+"""The private tree partition: disjoint heavy cells and their counts, at one price whatever their number."""
 
 from __future__ import annotations
 

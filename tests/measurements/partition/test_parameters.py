@@ -6,7 +6,7 @@ import pytest
 from opendp_tree import OpenTree, leaf_domain
 from opendp_tree.measurements.partition.estimator import make_partition_estimator
 from opendp_tree.measurements.partition.parameters import GapParameters
-from opendp_tree.theorems.gap_partition import GapShape
+from opendp_tree.theorems.tree_partition import GapShape
 
 TREE = OpenTree.columns(2)
 

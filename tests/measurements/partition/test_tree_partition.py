@@ -1,4 +1,4 @@
-"""The partition with gaps as a measurement, and parameters for a budget."""
+"""The tree partition as a measurement, and parameters for a budget."""
 
 import math
 from fractions import Fraction
