@@ -319,7 +319,7 @@ def test_the_budget_is_for_so_many_rows(tree, d_in):
         ({"levels": []}, "levels"),
         ({"levels": [0], "parameters": choose_parameters(4, 0.5, 1e-6)}, "levels must be left out"),
         ({"parameters": choose_parameters(5, 0.5, 1e-6)}, "levels below depth"),
-        ({"parameters": choose_parameters(4, 0.5, 0.0, public_nodes=9)}, "thresholds above their radii"),
+        ({"parameters": choose_parameters(4, 0.5, 0.0, public_nodes=9)}, "thresholds above their radius"),
         ({"d_in": 0}, "d_in"),
         ({"levels": [3], "weights": {"county": 1.0}}, "weights"),
     ],
