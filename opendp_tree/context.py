@@ -23,6 +23,7 @@ from opendp_tree.paper.multiplicative_estimator import make_multiplicative_estim
 from opendp_tree.paper.tree_classifier import make_tree_classifier
 from opendp_tree.pipeline import then_release
 from opendp_tree.planning.methods import Method
+from opendp_tree.releases.words import kept_words
 from opendp_tree.rows.frame_domain import frame_domain
 from opendp_tree.rows.key import Key
 from opendp_tree.rows.leaf_counts import make_leaf_counts
@@ -113,6 +114,7 @@ def tree_counts(
         counts,
         most,
         _unit_words(plain, most),
+        counted=None if by is None else _counted_words(plain, counting),
         **_budget(plain._output_measure, plain._d_out),
         tree=tree if by is None else None,
         alpha=alpha,
@@ -166,11 +168,21 @@ def _budget(measure: Measure, loss: Any) -> dict[str, Any]:
 
 def _unit_words(query: Any, most: int) -> str:
     """What the Context's privacy unit is, in words."""
-    metric = query._chain[1] if isinstance(query._chain, tuple) else query._chain.input_metric
     rows = "1 row" if most == 1 else f"{most} rows"
-    if "Id" not in type(metric).__name__ and "IdDistance" not in str(metric):
-        return rows
-    return f"the Context's privacy unit, with at most {rows}"
+    return f"the Context's privacy unit, with at most {rows}" if _counts_people(query) else rows
+
+
+def _counted_words(query: Any, counting: dict[str, Any]) -> str:
+    """What is counted, in words: steps may leave rows out, and people are bounded by them or here."""
+    rows, leaves, each = (counting[name] for name in ("rows_per_unit", "leaves_per_unit", "rows_per_leaf"))
+    if rows is None and leaves is None:
+        return "rows of the query" + (", which keeps a bounded number of each privacy unit" * _counts_people(query))
+    return kept_words("privacy unit", rows=rows, leaves=leaves, rows_per_leaf=each, of="rows of the query")
+
+
+def _counts_people(query: Any) -> bool:
+    metric = query._chain[1] if isinstance(query._chain, tuple) else query._chain.input_metric
+    return "Id" in type(metric).__name__ or "IdDistance" in str(metric)
 
 
 class FrameQuery:

@@ -14,6 +14,7 @@ from opendp_tree._opendp import make_function
 from opendp_tree.planning.methods import Method
 from opendp_tree.planning.tree_counts import make_tree_counts
 from opendp_tree.releases.release import TreeRelease
+from opendp_tree.releases.words import kept_words
 from opendp_tree.rows.frame_domain import frame_domain
 from opendp_tree.rows.key import Key
 from opendp_tree.rows.leaf_counts import make_leaf_counts
@@ -50,7 +51,8 @@ def release_tree(
     `confidence` are those of `make_tree_counts`. Everything is checked before a row is read.
 
     The budget protects one row, or, with `unit`, all rows that share a value of that column: one person. Then
-    `rows_per_unit` or `leaves_per_unit` bounds what is counted of each. The frame is passed by reference, never copied.
+    `rows_per_unit` or `leaves_per_unit` bounds what is counted of each; estimates and intervals are of the rows that are
+    kept: the statement's `counted` says so. The frame is passed by reference, never copied.
 
     One call is one release: it knows nothing of others. To account for several, use OpenDP's Context and `tree_counts`.
 
@@ -61,8 +63,8 @@ def release_tree(
     >>> release = release_tree(visits, by=["country", "city"], epsilon=1.0, delta=1e-6)
     >>> release.to_frame(other=False).select("level", "country").rows()[:3]
     [(0, None), (1, 'be'), (1, 'lu')]
-    >>> release.statement.unit, release.statement.loss["epsilon"] <= 1.0
-    ('one row', True)
+    >>> release.statement.unit, release.statement.counted, release.statement.loss["epsilon"] <= 1.0
+    ('one row', 'rows', True)
     """
     assert_features("contrib")
     metric = symmetric_distance() if unit is None else symmetric_id_distance(identifier=unit)
@@ -82,6 +84,7 @@ def release_tree(
         counts,
         most,
         unit_words(unit, most),
+        counted=kept_words(unit, rows=rows_per_unit, leaves=leaves_per_unit, rows_per_leaf=rows_per_leaf),
         epsilon=epsilon,
         delta=delta,
         rho=rho,
@@ -93,12 +96,14 @@ def release_tree(
     return found
 
 
-def then_release(counts: Transformation | tuple[Domain, Metric], d_in: int, unit: str, **options: Any) -> Measurement:
-    """Leaf counts at distance `d_in`, and the release from them; its statement says what was protected."""
+def then_release(
+    counts: Transformation | tuple[Domain, Metric], d_in: int, unit: str, *, counted: str | None, **options: Any
+) -> Measurement:
+    """Leaf counts at distance `d_in`, and the release from them; its statement says what was protected and counted."""
 
     def told(release: TreeRelease) -> TreeRelease:
         assert release.statement is not None
-        return replace(release, statement=replace(release.statement, unit=unit))
+        return replace(release, statement=replace(release.statement, unit=unit, counted=counted))
 
     space = counts if isinstance(counts, tuple) else (counts.output_domain, counts.output_metric)
     released = make_tree_counts(*space, d_in=d_in, **options)

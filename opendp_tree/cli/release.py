@@ -22,6 +22,7 @@ from opendp_tree.cli.terminal import CommandError, Exit, Progress, print_bytes, 
 from opendp_tree.ledger import Ledger
 from opendp_tree.pipeline import then_release, unit_words
 from opendp_tree.releases.release import TreeRelease
+from opendp_tree.releases.words import kept_words
 from opendp_tree.rows.frame_domain import frame_domain
 from opendp_tree.rows.leaf_counts import make_leaf_counts
 
@@ -98,6 +99,7 @@ def build_measurement(options: argparse.Namespace, source: Source) -> Measuremen
             counts,
             most,
             unit_words(options.unit, most),
+            counted=kept_words(options.unit, rows=options.rows_per_unit, leaves=options.leaves_per_unit),
             epsilon=float_below(options.epsilon),
             delta=float_below(options.delta),
             alpha=float(options.alpha),
@@ -194,7 +196,8 @@ def _encode(release: TreeRelease, form: str, spreadsheet_safe: bool) -> bytes:
         return release.to_json().encode()
     from opendp_tree.releases.writing import frame_bytes
 
-    return frame_bytes(release.to_frame(spreadsheet_safe=spreadsheet_safe), file_format=form)
+    frame = release.to_frame(spreadsheet_safe=spreadsheet_safe)
+    return frame_bytes(frame, file_format=form, statement=release.statement)
 
 
 def _draw(release: TreeRelease, path: str) -> None:

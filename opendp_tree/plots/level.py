@@ -13,6 +13,7 @@ from opendp_tree.plots.style import (
     as_text,
     axis,
     confidence_text,
+    counted_lines,
     graph_objects,
     layout,
     number,
@@ -21,7 +22,7 @@ from opendp_tree.plots.style import (
     wrap,
 )
 from opendp_tree.releases.release import TreeRelease
-from opendp_tree.releases.words import cost_words
+from opendp_tree.releases.words import footer_words
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -70,6 +71,7 @@ def plot_level(release: TreeRelease, level: int, *, top: int = 40, title: str | 
     rows = here.head(top).select("path", "other", "estimate", "lower", "upper").rows()
     paths = [path or "All" for path, *_ in rows]
     interval = confidence_text(release.confidence)
+    counted = counted_lines(None if release.statement is None else release.statement.counted)
     bars = {
         "orientation": "h",
         "x": [estimate for *_, estimate, _, _ in rows],
@@ -80,14 +82,17 @@ def plot_level(release: TreeRelease, level: int, *, top: int = 40, title: str | 
             "arrayminus": [_length(lower, estimate) for *_, estimate, lower, _ in rows],
             **{"type": "data", "symmetric": False, "color": INK, "thickness": 1.5, "width": 4},
         },
-        "hovertext": [_hover(path, *row[2:], interval=interval) for path, row in zip(paths, rows, strict=True)],
+        "hovertext": [
+            "<br>".join([_hover(path, *row[2:], interval=interval), *counted])
+            for path, row in zip(paths, rows, strict=True)
+        ],
         "hoverinfo": "text",
     }
     what = f"The {top:,} largest of {total:,} nodes" if total > top else f"{total:,} node{'s' if total != 1 else ''}"
     look = layout(
         title=text_or(title, default=f"Private counts at level {level}"),
         subtitle=f"{what}. Bars: estimate. Lines: {interval}.",
-        footer=[cost_words(None if release.statement is None else release.statement.to_dict())],
+        footer=footer_words(None if release.statement is None else release.statement.to_dict()),
         below=16,
         height=max(360, 190 + 22 * len(rows)),
     )

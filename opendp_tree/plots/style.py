@@ -139,6 +139,20 @@ def confidence_text(confidence: float) -> str:
     return "certain interval" if confidence >= 1 else f"{100 * confidence:.4g} % interval"
 
 
+def counted_lines(counted: str | None) -> list[str]:
+    """What a hover adds where not all rows are counted.
+
+    Parameters
+    ----------
+    counted
+        What the release's statement says is counted; None where nobody said.
+
+    >>> counted_lines("rows"), counted_lines("rows after keeping at most 5 of each user")
+    ([], ['of rows after keeping at most 5 of<br>each user'])
+    """
+    return [] if counted in (None, "rows") else [wrap(f"of {counted}")]
+
+
 def layout(
     *, title: str, subtitle: str, footer: Sequence[str], below: int, above: int = 0, height: int | None = None
 ) -> dict[str, Any]:

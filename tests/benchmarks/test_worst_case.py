@@ -91,7 +91,7 @@ def test_a_release_of_an_open_tree_has_the_law_of_the_public_one():
     shown = make_partition_estimator(leaf_domain(tree), METRIC, **budget)(tree.count(keys)).to_frame()
     shown = shown.filter(shown["level"] == 1)
     found = np.full(copies, float(weight)) ** 2
-    names = [int(name) for name in shown[shown.columns[1]].to_list() if name.isdigit()]
+    names = [int(name) for name in shown["label_1"].to_list() if name.isdigit()]
     found[names] = (shown["estimate"].to_numpy()[: len(names)] - weight) ** 2
     same = Tree.from_parents([-1, *[0] * copies, *range(1, copies + 1)])
     release = make_partition_estimator(leaf_domain(same), METRIC, **budget)(np.full(copies, weight))

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from opendp_tree import OpenTree, Tree
-from opendp_tree.releases.words import cost_words, error_words, tree_words
+from opendp_tree.releases.words import cost_words, counted_words, error_words, kept_words, tree_words
 
 
 @pytest.mark.parametrize(
@@ -37,3 +37,17 @@ def test_errors_in_words():
         "Error: a node's true count is in its interval, with probability at least 0.95."
     ]
     assert error_words(0.95, np.zeros(0), 12.0)[-1].endswith("holds at most 12, with the same probability.")
+
+
+def test_what_is_counted_is_said_where_somebody_knows_it():
+    assert kept_words(None, rows=5) == "rows"
+    assert kept_words("user", rows=1) == "rows after keeping at most 1 of each user, and none without a user"
+    assert "1 in each of at most 1 leaf of each user" in kept_words("user", leaves=1)
+    assert "3 in each of at most 2 leaves and 5 in all" in kept_words("user", rows=5, leaves=2, rows_per_leaf=3)
+    assert "of each 'a\\nb'" in kept_words("a\nb", rows=1)
+    assert counted_words(None) is None
+    assert counted_words({"counted": None}) is None
+    assert error_words(0.95, np.zeros(0), 12.0, counted="rows") == [
+        "Error: a node's true count of these is in its interval, with probability at least 0.95.",
+        "A node that is not shown holds at most 12 of these, with the same probability.",
+    ]

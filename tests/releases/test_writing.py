@@ -4,7 +4,8 @@ import json
 import polars as pl
 import pytest
 
-from opendp_tree.releases.writing import frame_bytes, unwritable
+from opendp_tree import PrivacyStatement
+from opendp_tree.releases.writing import STATEMENT, frame_bytes, unwritable
 
 INTEGERS = [pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.Int128, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64, pl.UInt128]
 TIMES = [
@@ -49,3 +50,11 @@ def test_what_no_text_can_hold_is_found_before_it_is_written():
     schema = pl.Schema({"fine": pl.String, "bytes": pl.Binary, "list": pl.List(pl.Int64), "truth": pl.Boolean})
     assert unwritable(schema, file_format="csv") == ["bytes", "list"]
     assert unwritable(schema, file_format="parquet") == []
+
+
+def test_parquet_says_what_is_counted_and_what_it_cost():
+    statement = PrivacyStatement("none", "max_divergence()", 1, {"epsilon": 1.0}, {}, "one row", "rows")
+    content = frame_bytes(pl.DataFrame({"path": ["a"]}), file_format="parquet", statement=statement)
+    assert json.loads(pl.read_parquet_metadata(io.BytesIO(content))[STATEMENT]) == statement.to_dict()
+    plain = frame_bytes(pl.DataFrame({"path": ["a"]}), file_format="parquet")
+    assert STATEMENT not in pl.read_parquet_metadata(io.BytesIO(plain))
