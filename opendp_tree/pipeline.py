@@ -51,8 +51,8 @@ def release_tree(
     `confidence` are those of `make_tree_counts`. Everything is checked before a row is read.
 
     The budget protects one row, or, with `unit`, all rows that share a value of that column: one person. Then
-    `rows_per_unit` or `leaves_per_unit` bounds what is counted of each; estimates and intervals are of the rows that are
-    kept: the statement's `counted` says so. The frame is passed by reference, never copied.
+    `rows_per_unit` or `leaves_per_unit` bounds what is counted of each; estimates and intervals are of the rows that
+    are kept: the statement's `counted` says so. The frame is passed by reference, never copied.
 
     One call is one release: it knows nothing of others. To account for several, use OpenDP's Context and `tree_counts`.
 
