@@ -9,6 +9,7 @@ from opendp.measures import approximate, max_divergence, zero_concentrated_diver
 from opendp.mod import Measure, Metric, Transformation, assert_features
 
 from opendp_tree._interrupts import interrupts_deferred
+from opendp_tree._tables import html_table, table
 from opendp_tree.measurements.above_threshold import make_above_threshold
 from opendp_tree.measurements.partition_estimator import make_partition_estimator
 from opendp_tree.measurements.pruned_descent import make_pruned_descent
@@ -216,8 +217,37 @@ class FrameContext:
         """A query with its share of the budget, as in OpenDP's Context."""
         return FrameQuery(self.context.query(**share), FrameSteps())
 
+    def __repr__(self) -> str:
+        """What was spent and what is left."""
+        title, heads, rows = _accounts(self.context)
+        return f"{title}\n\n{table(heads, rows)}" if rows else title
+
+    def _repr_html_(self) -> str:
+        title, heads, rows = _accounts(self.context)
+        return html_table(heads, rows, title=title)
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self.context, name)
+
+
+def _accounts(context: Context) -> tuple[str, list[str], list[list[str]]]:
+    """The budget of a Context, as a sentence and a table: of each query, or of all of them, if there is no split."""
+    measure = context.accountant.output_measure
+
+    def words(loss: Any) -> str:
+        try:
+            return ", ".join(f"{name} {amount:.6g}" for name, amount in _budget(measure, loss).items())
+        except (TypeError, ValueError):  # a measure that has no such names
+            return str(loss)
+
+    title = "A Context over a frame, with a budget of its own for each query."
+    if context.d_mids is not None:
+        states = [("spent", loss) for loss in context.d_mids_consumed] + [("left", loss) for loss in context.d_mids]
+        rows = [[str(number), words(loss), state] for number, (state, loss) in enumerate(states, start=1)]
+        return title, ["query", "budget", "state"], rows
+    title = "A Context over a frame, with one budget for all queries."
+    figures = [("spent", context.current_privacy_loss), ("left", context.remaining_privacy_loss)]
+    return title, ["", "budget"], [[name, words(figure())] for name, figure in figures]  # type: ignore[no-untyped-call]
 
 
 def frame_context(

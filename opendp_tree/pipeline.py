@@ -11,6 +11,7 @@ from opendp.mod import Domain, Measurement, Metric, Transformation, assert_featu
 
 from opendp_tree._interrupts import interrupts_deferred
 from opendp_tree._opendp import make_function
+from opendp_tree._progress import shows_progress
 from opendp_tree.planning.methods import Method
 from opendp_tree.planning.tree_counts import make_tree_counts
 from opendp_tree.releases.release import TreeRelease
@@ -27,6 +28,7 @@ __all__ = ["release_tree"]
 
 
 @interrupts_deferred
+@shows_progress("counting")
 def release_tree(
     frame: pl.DataFrame | pl.LazyFrame,
     *,

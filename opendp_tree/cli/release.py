@@ -16,9 +16,10 @@ from opendp.mod import Measurement
 
 from opendp_tree._files import PendingFile
 from opendp_tree._interrupts import interruptible, interrupts_deferred
+from opendp_tree._tables import table
 from opendp_tree.cli.parser import OUTPUTS, float_below
 from opendp_tree.cli.source import Source, open_source
-from opendp_tree.cli.terminal import CommandError, Exit, Progress, print_bytes, silenced, table
+from opendp_tree.cli.terminal import CommandError, Exit, Progress, print_bytes, silenced
 from opendp_tree.ledger import Ledger
 from opendp_tree.pipeline import then_release, unit_words
 from opendp_tree.releases.release import TreeRelease

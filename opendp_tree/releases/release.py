@@ -137,6 +137,17 @@ class TreeRelease:
             if array is not None and array.shape != (size,):
                 raise ValueError(f"{name} (of shape {array.shape}) must hold one entry for each of the {size} nodes")
 
+    def __repr__(self) -> str:
+        """The largest nodes as a short table, and the release in words."""
+        from opendp_tree.releases.display import release_text
+
+        return release_text(self)
+
+    def _repr_html_(self) -> str:
+        from opendp_tree.releases.display import release_html
+
+        return release_html(self)
+
     @property
     def levels(self) -> Ints:
         """For each node its level, in the order of the arrays; the root's is 0."""
@@ -197,10 +208,7 @@ class TreeRelease:
 
     def to_json(self) -> str:
         """The release as a text that `from_json` reads: docs/release_format.md. All but `fit`."""
-        statement = None if self.statement is None else self.statement.to_dict()
-        if statement is not None:
-            for name in ("loss", "parameters"):
-                statement[name] = {key: _write_value(value) for key, value in statement[name].items()}
+        statement = None if self.statement is None else form.write_statement(self.statement.to_dict())
         arrays = {name: form.write_array(getattr(self, name)) for name in ("estimates", "lower", "upper")}
         nodes = None if self.nodes is None else form.write_nodes(self.nodes)
         return form.write_text(
@@ -279,14 +287,6 @@ class TreeRelease:
         error = error_words(self.confidence, reach, hidden, counted=counted)
         first, *by = tree_words(self.tree, shown, mechanism)
         return "\n".join([first, *([counted] if counted else []), *by, cost_words(cost), *error])
-
-
-def _write_value(value: Any) -> Any:
-    """A number, a text or null; what is no finite number is told from a text of that name."""
-    plain = value.item() if isinstance(value, np.generic) else value
-    if isinstance(plain, float) and not np.isfinite(plain):
-        return {"number": str(plain)}
-    return plain
 
 
 def _read_statement(described: Mapping[str, Any] | None) -> PrivacyStatement | None:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 from polars import selectors
 
+from opendp_tree.releases.format import write_statement
+
 if TYPE_CHECKING:
     from opendp_tree.releases.release import PrivacyStatement
 
@@ -29,7 +31,7 @@ def frame_bytes(frame: pl.DataFrame, *, file_format: str, statement: PrivacyStat
     """
     buffer = io.BytesIO()
     if file_format == "parquet":
-        said = {} if statement is None else {STATEMENT: json.dumps(statement.to_dict(), default=str)}
+        said = {} if statement is None else {STATEMENT: json.dumps(write_statement(statement.to_dict()))}
         frame.write_parquet(buffer, metadata=said or None)
         return buffer.getvalue()
     plain = frame.with_columns(_plain(column, file_format) for column in frame)

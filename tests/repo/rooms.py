@@ -10,7 +10,18 @@ from collections import defaultdict
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "opendp_tree"
-TOOLS = ("_arguments", "_files", "_interrupts", "_opendp", "_types", "noise", "saturate", "theorems")
+TOOLS = (
+    "_arguments",
+    "_files",
+    "_interrupts",
+    "_opendp",
+    "_progress",
+    "_tables",
+    "_types",
+    "noise",
+    "saturate",
+    "theorems",
+)
 """What any room may use; they have arrows among themselves like all others."""
 
 
