@@ -55,7 +55,7 @@ from opendp_tree.planning.noise_errors import NoiseErrors, noise_errors
 from opendp_tree.planning.plan import Plan, plan, plan_depths
 from opendp_tree.planning.tree_counts import make_tree_counts, then_tree_counts
 from opendp_tree.plots.level import plot_level
-from opendp_tree.plots.page import write_html
+from opendp_tree.plots.page import write_html, write_image
 from opendp_tree.plots.plan import plot_depths, plot_plan
 from opendp_tree.plots.tree import plot_tree
 from opendp_tree.postprocess.consistent import make_consistent, then_consistent
@@ -172,4 +172,5 @@ __all__ = [
     "truncated_laplace_radius",
     "unbiased_error_lower_bound",
     "write_html",
+    "write_image",
 ]

@@ -64,6 +64,11 @@ class LedgerEntry:
         return ", ".join(parts)
 
     @property
+    def when(self) -> str:
+        """The time as people write it."""
+        return self.time.removesuffix("+00:00").replace("T", " ")
+
+    @property
     def state(self) -> str:
         """Whether it is known to have come out."""
         return "counted, not known to be done" if self.statement is None else "done"

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-_WIDTH, _HEIGHT = 220, 14
+_WIDTH, _HEIGHT, _SHORT = 220, 14, 30
 # Colours of the page itself, and one that is seen on white and on black: no notebook's theme has to be known.
 _STYLE = """
 .opendp-tree { max-width: 100%; overflow-x: auto; font-size: 13px; line-height: 1.45; }
@@ -20,6 +20,7 @@ _STYLE = """
   border-bottom: 1px solid rgba(128, 128, 128, 0.25); vertical-align: middle; }
 .opendp-tree th { font-weight: 600; opacity: 0.75; border-bottom-color: rgba(128, 128, 128, 0.6); }
 .opendp-tree .opendp-tree-number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+.opendp-tree .opendp-tree-short { white-space: nowrap; }
 .opendp-tree .opendp-tree-text { overflow-wrap: anywhere; min-width: 8em; max-width: 34em; }
 .opendp-tree .opendp-tree-strong td { font-weight: 600; }
 .opendp-tree svg { display: block; overflow: visible; }
@@ -145,19 +146,17 @@ def html_table(
     """
     ends = [end for row in rows for cell in row if isinstance(cell, Bar) for end in cell.ends()]
     scale = min(ends, default=0.0), max(ends, default=0.0)
-    numbers = [
-        bool(rows) and all(not isinstance(row[place], (str, Bar)) for row in rows) for place in range(len(heads))
-    ]
+    kinds = [_kind([row[place] for row in rows]) for place in range(len(heads))]
     parts = ['<div class="opendp-tree">', f"<style>{_STYLE}</style>"]
     parts += [f'<div class="opendp-tree-title">{_escaped(title)}</div>'] if title else []
     parts += [f"<p>{_escaped(line)}</p>" for line in above]
     if rows:
         parts.append("<table><thead><tr>")
-        parts += [_cell("th", _escaped(head), number) for head, number in zip(heads, numbers, strict=True)]
+        parts += [_cell("th", _escaped(head), kind) for head, kind in zip(heads, kinds, strict=True)]
         parts.append("</tr></thead><tbody>")
         for place, row in enumerate(rows):
             parts.append('<tr class="opendp-tree-strong">' if place == strong else "<tr>")
-            parts += [_cell("td", _inner(cell, scale), number) for cell, number in zip(row, numbers, strict=True)]
+            parts += [_cell("td", _inner(cell, scale), kind) for cell, kind in zip(row, kinds, strict=True)]
             parts.append("</tr>")
         parts.append("</tbody></table>")
     parts += [f"<p>{_escaped(line)}</p>" for line in below]
@@ -173,14 +172,23 @@ def _escaped(text: str) -> str:
     return html.escape(one_line(text)).replace("$", "<span>$</span>")
 
 
-def _cell(tag: str, inner: str, number: bool) -> str:
-    return f'<{tag} class="opendp-tree-{"number" if number else "text"}">{inner}</{tag}>'
+def _kind(cells: Sequence[Cell]) -> str:
+    """How a column is set: numbers to the right, short texts on one line, long ones wrapped."""
+    if not any(isinstance(cell, (str, Bar)) for cell in cells):
+        return "number"
+    return "short" if all(not isinstance(cell, str) or len(cell) <= _SHORT for cell in cells) else "text"
+
+
+def _cell(tag: str, inner: str, kind: str) -> str:
+    return f'<{tag} class="opendp-tree-{kind}">{inner}</{tag}>'
 
 
 def _inner(cell: Cell, scale: tuple[float, float]) -> str:
     if isinstance(cell, Bar):
         return _drawn(cell, *scale)
-    return _escaped(cell) if isinstance(cell, str) else _escaped(figure_text(cell)).replace("-", "−")
+    if cell is None:
+        return "–"
+    return _escaped(cell) if isinstance(cell, str) else figure_text(cell).replace("-", "−", 1)
 
 
 def _drawn(bar: Bar, low: float, high: float) -> str:

@@ -191,8 +191,8 @@ class Ledger:
     def describe(self) -> str:
         """What was spent, on what, and what is left: a table and a few lines."""
         entries = self.entries()
-        rows = [[each.number, each.time, show(each.cost), each.about, each.state] for each in entries]
-        shown = [table(["entry", "time", "cost", "for", "state"], rows), ""] if rows else []
+        rows = [[each.number, each.when, show(each.cost), each.about, each.state] for each in entries]
+        shown = [table(["entry", "time (UTC)", "cost", "for", "state"], rows), ""] if rows else []
         return "\n".join([*map(one_line, self._about()), "", *shown, *self._sums(entries)])
 
     def __repr__(self) -> str:
@@ -210,10 +210,10 @@ class Ledger:
             return html_table([], [], title=title, above=[*about, "It cannot be read now."])
         main = next(iter(self.total))
         rows: list[list[Cell]] = [
-            [each.number, each.time, show(each.cost), Bar(float(each.cost[main])), each.about, each.state]
+            [each.number, each.when, show(each.cost), Bar(float(each.cost[main])), each.about, each.state]
             for each in entries
         ]
-        heads = ["entry", "time", "cost", "", "for", "state"]
+        heads = ["entry", "time (UTC)", "cost", "", "for", "state"]
         return html_table(heads, rows, title=title, above=about, below=self._sums(entries))
 
     def _about(self) -> list[str]:

@@ -84,7 +84,7 @@ class Plan:
     def _repr_html_(self) -> str:
         top = 20 * self.best.error
         rows: list[list[Cell]] = [
-            [each.name, _error_text(each), Bar(min(each.error, top)), _shown_text(each), _reason(each)]
+            [each.name, _error_text(each), _bar(each, top), _shown_text(each), _reason(each)]
             for each in self.candidates
         ]
         return html_table(
@@ -297,6 +297,11 @@ def plan_for(facts: TreeFacts, budget: Budget, alpha: float, auto: Auto = _ANY) 
 
     """
     return Plan(facts, budget, alpha, auto.aim, ranked(auto, facts, budget, alpha))
+
+
+def _bar(candidate: Candidate, top: float) -> Bar:
+    """The error of a candidate; beyond `top` bars are all alike, so that the others can be told apart."""
+    return Bar(min(candidate.error, top) if candidate.feasible else None)
 
 
 def _error_text(candidate: Candidate) -> str:

@@ -22,6 +22,8 @@ DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "solid", "dash", "dot")
 
 HEAD = 64
 """The height of a title and its subtitle in pixels."""
+HEIGHT = 560
+"""The height of a picture in pixels, where a notebook shows it."""
 FOOTER = "opendp-tree-footer"
 """The name of the annotation that holds a picture's footer; `write_html` sets it as text below the picture."""
 SOFT_BREAK = " <br>"
@@ -167,7 +169,7 @@ def layout(
     below, above
         How many pixels a legend needs under the picture, and a bar over it; none over it by default.
     height
-        Of the whole, in pixels; by default Plotly's own.
+        Of the whole, in pixels; by default 560: of Plotly's own 450, title and footer would leave half.
     """
     wrapped = [textwrap.wrap(_CONTROLS.sub(" ", text), 110) for text in footer]
     font = {"family": FONT, "size": 13, "color": INK}
@@ -188,8 +190,8 @@ def layout(
             "subtitle": {"text": as_text(subtitle), "font": {**font, "color": QUIET}},
         },
         "annotations": [foot],
-        "margin": {"l": 24, "r": 24, "t": HEAD + 12 + above, "b": below + foot_height(sum(map(len, wrapped)))},
-        "height": height,
+        "margin": {"l": 24, "r": 24, "t": HEAD + 4 + above, "b": below + foot_height(sum(map(len, wrapped)))},
+        "height": height or HEIGHT,
         "hoverlabel": {
             **{"bgcolor": "white", "bordercolor": "#9aa7b3", "align": "left", "namelength": -1},
             "font": {**font, "color": INK},

@@ -114,8 +114,8 @@ def plot_tree(
         title=text_or(title, default=_title(release.tree)),
         subtitle="Area: estimate. Colour: how sure it is. Click to zoom.",
         footer=footer,
-        above=0 if kind == "sunburst" else 30,  # the path bar, once one has gone into a node
-        below=68,
+        above=0 if kind == "sunburst" else 26,  # the path bar, once one has gone into a node
+        below=60,
         # Rows of the first level that have the height of their text, if there are not too many.
         height=min(1400, 180 + 20 * rows) if kind == "icicle" and rows > 25 else None,
     )
@@ -156,7 +156,7 @@ def _marker(nodes: Nodes, interval: str) -> dict[str, Any]:
         **{"cmin": np.log10(SURE), "cmax": np.log10(UNSURE), "showscale": True},
         "line": {"width": 1, "color": [f"rgba(255, 255, 255, {each})" for each in opacity]},
         "colorbar": {
-            **{"orientation": "h", "x": 0, "xanchor": "left", "y": 0, "yanchor": "top", "ypad": 8, "xpad": 24},
+            **{"orientation": "h", "x": 0, "xanchor": "left", "y": 0, "yanchor": "top", "ypad": 4, "xpad": 24},
             **{"lenmode": "pixels", "len": 340},
             **{"thickness": 12, "outlinewidth": 0, "ticklen": 4, "tickcolor": QUIET},
             "title": {"text": f"Relative error: half the {interval} ÷ estimate", "side": "top", "font": {"size": 12}},
