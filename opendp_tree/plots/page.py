@@ -38,7 +38,7 @@ header p {{ margin: 2px 0 0; color: {quiet}; }}
 footer {{ padding: 2px 20px 10px; font-size: 12.5px; color: {quiet}; }}
 footer p {{ margin: 1px 0; }}
 main {{ flex: 1 1 auto; position: relative; }}
-main div {{ position: absolute; inset: 0; }}
+.picture {{ position: absolute; inset: 0; }}
 </style>
 </head>
 <body>
@@ -57,7 +57,7 @@ for (const [name, figure] of Object.entries({figures})) {{
 """
 _SECTION = """<section>
 <header>{header}</header>
-<main style="min-height: {height}px"><div><div id="{place}"></div></div></main>
+<main style="min-height: {height}px"><div class="picture" id="{place}"></div></main>
 <footer>{footer}</footer>
 </section>"""
 _LEAST_HEIGHT = 420

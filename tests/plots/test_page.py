@@ -82,7 +82,7 @@ def test_many_pictures_share_one_copy_of_plotly(tmp_path):
     assert len(many) < len(one) + 100_000
     assert re.findall(r"<h1>(Picture \d)</h1>", many) == [f"Picture {number}" for number in range(5)]
     places = ["picture", "picture-2", "picture-3", "picture-4", "picture-5"]
-    assert re.findall(r'<div id="(picture[-\d]*)">', many) == places
+    assert re.findall(r'<div class="picture" id="(picture[-\d]*)">', many) == places
     for place in places:
         assert f'"{place}":{{' in many
     with pytest.raises(ValueError, match="figure must hold at least one figure"):
