@@ -172,7 +172,7 @@ def _lines(
             )
         )
     # The legend is over the lines, where it takes as many rows as it needs; under them it would leave a gap.
-    look = layout(title=title, subtitle=subtitle, footer=footer, below=52, above=28)
+    look = layout(title=title, subtitle=subtitle, footer=footer, below=48, above=22)
     look["xaxis"] = _log_axis(axes[0], at, spare=0.03 if across == "depth" else 0)
     look["yaxis"] = _log_axis(axes[1], height, spare=0.08)
     look["legend"] = {"orientation": "h", "x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom"}
