@@ -148,6 +148,7 @@ def _lines(
     traces = []
     at: list[float] = []
     height: list[float] = []
+    told: list[tuple[int, float]] = []
     for place, (name, bound) in enumerate(bounds.items()):
         rows = frame.filter(frame["mechanism"] == name).sort(across)
         x, y = (rows[column].cast(float).to_numpy().copy() for column in (across, "error"))
@@ -156,7 +157,7 @@ def _lines(
         seen = y >= LEAST
         at += x[seen].tolist()
         height += y[seen].tolist()
-        marks = _marks(y, None if worst is None else worst[name])
+        marks = _marks(y, None if worst is None else worst[name], told)
         says = f"<b>{as_text(str(name))}</b><br>{across} %{{x:,.4~g}}<br>error {'at most ' * bound}%{{y:,.3~g}}"
         traces.append(
             go.Scatter(
@@ -180,18 +181,28 @@ def _lines(
     return go.Figure(traces, look)
 
 
-def _marks(heights: Floats, worst: float | None) -> dict[str, Any]:
-    """A dot at each point; or, where the worst is known, at the highest point only, with its figure."""
+def _marks(heights: Floats, worst: float | None, told: list[tuple[int, float]]) -> dict[str, Any]:
+    """A dot at each point; or, where the worst is known, at the highest point only, with its figure.
+
+    `told` are the places and figures of the lines before: a figure that would lie on one of them is left to the hover.
+    """
     if worst is None:
         return {"mode": "lines+markers"}
     sizes, texts = np.zeros(heights.size), np.full(heights.size, "", dtype=object)
     if np.isfinite(heights).any():
         top = int(np.nanargmax(heights))
-        sizes[top], texts[top] = 11, f"{worst:.3g}"
+        sizes[top] = 11
+        if not any(place == top and abs(figure - worst) < 0.25 * worst for place, figure in told):
+            texts[top] = f"{worst:.3g}"
+            told.append((top, worst))
     return {
         "mode": "lines+markers+text",
         "marker": {"size": sizes.tolist(), "opacity": 1, "line": {"width": 0}},
-        **{"text": texts.tolist(), "textposition": "top left", "cliponaxis": False},
+        **{
+            "text": texts.tolist(),
+            "textposition": "top left" if sizes.size and not sizes[0] else "top right",
+            "cliponaxis": False,
+        },
     }
 
 

@@ -94,12 +94,16 @@ def test_the_picture_shows_what_ranks_and_where_another_is_better(nodes):
     assert figure.layout.title.subtitle.text.endswith(
         f"{given.best.name}, because its worst error (its dot) is the least."
     )
-    worst = []
+    worst, written = [], []
     for line in figure.data:
         (top,) = [place for place, size in enumerate(line.marker.size) if size]
         assert line.y[top] == max(line.y)
         error = given.candidate(line.name.removesuffix(" (best)")).error
-        assert [text for text in line.text if text] == [line.text[top]] == [f"{error:.3g}"]
+        # Figures that would lie on each other are written once.
+        near = [other for place, other in written if place == top and abs(other - error) < 0.25 * error]
+        assert [text for text in line.text if text] == ([] if near else [f"{error:.3g}"])
+        assert line.text[top] == ("" if near else f"{error:.3g}")
+        written += [] if near else [(top, error)]
         worst.append(error)
     assert worst[0] == min(worst)
     told = footer_of(figure)[0].removeprefix("Lower for nodes of some counts: ").rstrip(".")
