@@ -78,7 +78,8 @@ def by_level(frame: pl.DataFrame) -> list[Level]:
     if "other" in frame.columns:
         frame = frame.filter(other=False)
     count = "estimate" if "estimate" in frame.columns else "count"
-    tables = [frame.filter(level=at).select(*frame.columns[1 : at + 1], count) for at in (1, 2, 3)]
+    places = frame.columns[frame.columns.index("level") + 1 :]
+    tables = [frame.filter(level=at).select(*places[:at], count) for at in (1, 2, 3)]
     return [{row[:-1]: float(row[-1]) for row in table.iter_rows()} for table in tables]
 
 

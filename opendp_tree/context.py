@@ -11,6 +11,7 @@ from opendp.mod import Measure, Measurement, Metric, Transformation, assert_feat
 
 from opendp_tree._interrupts import interrupts_deferred
 from opendp_tree._opendp import to_then
+from opendp_tree._tables import html_table, table
 from opendp_tree.measurements.above_threshold import make_above_threshold
 from opendp_tree.measurements.partition.estimator import make_partition_estimator
 from opendp_tree.measurements.partition.tree_partition import make_tree_partition
@@ -31,7 +32,7 @@ from opendp_tree.rows.key import Key
 from opendp_tree.rows.leaf_counts import make_leaf_counts
 from opendp_tree.rows.sources import read_source
 from opendp_tree.rows.steps import STEPS, FrameSteps, stable_leaf_counts
-from opendp_tree.rows.unit import Unit
+from opendp_tree.rows.unit import Unit, identifier_of
 from opendp_tree.trees.domains import tree_of_leaves
 from opendp_tree.trees.tree import Tree
 
@@ -128,7 +129,14 @@ def tree_counts(
         tree = by
         tree_of_leaves(counts[0] if isinstance(counts, tuple) else counts.output_domain, tree)
     measurement = make_release(
-        counts, plain._d_in, budget=_share(plain), tree=tree, alpha=alpha, method=method, confidence=confidence
+        counts,
+        plain._d_in,
+        budget=_share(plain),
+        tree=tree,
+        alpha=alpha,
+        method=method,
+        confidence=confidence,
+        counted=_counted_words(plain, unit) if _is_of_frame(query) else None,
     )
     return _then(plain, measurement)
 
@@ -185,7 +193,11 @@ def _share(query: Any) -> dict[str, Any]:
     """A query's share of the budget, as `make_tree_counts` takes it."""
     if query._d_in is None or query._d_out is None:
         raise ValueError("query must have a budget. Hint: context.query(epsilon=..., delta=...)")
-    measure, loss = query._output_measure, query._d_out
+    return _amounts(query._output_measure, query._d_out)
+
+
+def _amounts(measure: Measure, loss: Any) -> dict[str, Any]:
+    """A loss by the names of its parts."""
     for kind, name in ((max_divergence(), "epsilon"), (zero_concentrated_divergence(), "rho")):
         if measure == kind:
             return {name: loss}
@@ -217,6 +229,15 @@ def _share_of_one(query: Any, name: str) -> dict[str, float]:
     if budget.one_person is None:
         raise ValueError(f"{name} must have a share of epsilon and delta. Hint: dp.loss_of(epsilon=1.0, delta=1e-6)")
     return dict(zip(("epsilon", "delta"), budget.one_person, strict=True))
+
+
+def _counted_words(query: Any, unit: Unit | None) -> str:
+    """What is counted, in words: steps may leave rows out, and people are bounded by them or here."""
+    if unit is not None:
+        return unit.counted(of="rows of the query")
+    metric = query._chain[1] if isinstance(query._chain, tuple) else query._chain.input_metric
+    people = identifier_of(metric) is not None
+    return "rows of the query" + (", which keeps a bounded number of each privacy unit" if people else "")
 
 
 class FrameQuery:
@@ -277,8 +298,37 @@ class FrameContext:
         """
         return FrameQuery(self.context.query(**share), FrameSteps())
 
+    def __repr__(self) -> str:
+        """What was spent and what is left."""
+        title, heads, rows = _accounts(self.context)
+        return f"{title}\n\n{table(heads, rows)}" if rows else title
+
+    def _repr_html_(self) -> str:
+        title, heads, rows = _accounts(self.context)
+        return html_table(heads, rows, title=title)
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self.context, name)
+
+
+def _accounts(context: Context) -> tuple[str, list[str], list[list[str]]]:
+    """The budget of a Context, as a sentence and a table: of each query, or of all of them, if there is no split."""
+    measure = context.accountant.output_measure
+
+    def words(loss: Any) -> str:
+        try:
+            return ", ".join(f"{name} {amount:.6g}" for name, amount in _amounts(measure, loss).items())
+        except (TypeError, ValueError):  # a measure that has no such names
+            return str(loss)
+
+    title = "A Context over a frame, with a budget of its own for each query."
+    if context.d_mids is not None:
+        states = [("spent", loss) for loss in context.d_mids_consumed] + [("left", loss) for loss in context.d_mids]
+        rows = [[str(number), words(loss), state] for number, (state, loss) in enumerate(states, start=1)]
+        return title, ["query", "budget", "state"], rows
+    title = "A Context over a frame, with one budget for all queries."
+    figures = [("spent", context.current_privacy_loss), ("left", context.remaining_privacy_loss)]
+    return title, ["", "budget"], [[name, words(figure())] for name, figure in figures]  # type: ignore[no-untyped-call]
 
 
 def frame_context(

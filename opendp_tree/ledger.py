@@ -7,43 +7,55 @@ the sum too large, never too small. Amounts are decimal texts, added exactly.
 
 from __future__ import annotations
 
-import json
 import os
-import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from datetime import datetime, timezone
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import ROUND_FLOOR
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from opendp_tree._files import append, sync_folder
-from opendp_tree._interrupts import interruptible
+from opendp_tree._files import sync_folder
+from opendp_tree._ledger_file import (
+    FORMAT,
+    Amount,
+    BudgetError,
+    Content,
+    LedgerEntry,
+    LedgerError,
+    amounts_of,
+    decimal_texts,
+    is_unbegun,
+    locked,
+    now,
+    parse,
+    read,
+    show,
+    write_line,
+)
+from opendp_tree._tables import Bar, Cell, html_table, one_line, table
 
-__all__ = ["BudgetError", "Ledger", "LedgerError"]
+__all__ = ["BudgetError", "Ledger", "LedgerEntry", "LedgerError", "spend"]
 
-Amount = int | float | str | Fraction
-_FORMAT = {"ledger": "opendp-tree", "version": 1}
-_BEGINNING = b'{"ledger": "opendp-tree"'
-_MEASURES = (("epsilon", "delta"), ("rho",))
-
-
-class LedgerError(ValueError):
-    """A ledger that cannot be used: damaged, or for other data or another unit."""
-
-
-class BudgetError(LedgerError):
-    """A release that would exceed the ledger's total."""
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
 class Ledger:
     """A ledger file, by `Ledger.open`.
 
-    `total` is what all releases together may cost: epsilon and delta, or rho, by basic composition. `unit` says whose
-    privacy is counted, and `dataset` which data; only releases with the same names share a ledger.
+    It prints as what was spent, on what, and what is left. Only releases with the same unit and data set share one.
+
+    Parameters
+    ----------
+    path
+        Where its file is.
+    total
+        What all releases together may cost: epsilon and delta, or rho, by basic composition.
+    unit
+        Whose privacy is counted; None: nobody said.
+    dataset
+        Which data; None: nobody said.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -88,21 +100,21 @@ class Ledger:
         for name, given in (("unit", unit), ("dataset", dataset)):
             if not isinstance(given, (str, type(None))):
                 raise TypeError(f"{name} ({type(given).__name__}) must be a text. Hint: leave it out if there is none")
-        stated = None if total is None else _amounts(total, name="total", rounding=ROUND_FLOOR)
+        stated = None if total is None else amounts_of(total, name="total", rounding=ROUND_FLOOR)
         if stated is None and not (place.is_file() and place.stat().st_size):
             raise LedgerError(f"there is no ledger at {place} yet. Hint: state a total to begin one")
-        with _locked(place, create=stated is not None) as descriptor:
-            content = _read(descriptor)
-            if stated is not None and _is_unbegun(content):
+        with locked(place, create=stated is not None, write=stated is not None) as descriptor:
+            content = read(descriptor)
+            if stated is not None and is_unbegun(content):
                 os.ftruncate(descriptor, 0)
-                line = {**_FORMAT, "total": _texts(stated), "unit": unit, "dataset": dataset, "time": _now()}
-                _write(descriptor, _Content({}, end=0), line)
+                line = {**FORMAT, "total": decimal_texts(stated), "unit": unit, "dataset": dataset, "time": now()}
+                write_line(descriptor, Content({}, end=0), line)
                 sync_folder(place.resolve().parent)
                 return cls(place, stated, unit, dataset)
-            found = _parse(place, content)
+            found = parse(place, content)
         ledger = cls(place, found.total, found.header.get("unit"), found.header.get("dataset"))
         if stated is not None and stated != ledger.total:
-            raise LedgerError(f"{place} has another total: {_show(ledger.total)}. Hint: leave the total out to use it")
+            raise LedgerError(f"{place} has another total: {show(ledger.total)}. Hint: leave the total out to use it")
         for name, given, own in (("unit", unit, ledger.unit), ("dataset", dataset, ledger.dataset)):
             if given is not None and given != own:
                 raise LedgerError(f"{place} is for {name} {own!r}, not {given!r}. Hint: keep one ledger for each")
@@ -119,27 +131,27 @@ class Ledger:
             What is worth remembering of it, as JSON can hold it. By default nothing.
 
         """
-        asked = _amounts(cost, name="cost")
+        asked = amounts_of(cost, name="cost")
         if asked.keys() != self.total.keys():
             raise LedgerError(f"{self.path} counts {' and '.join(self.total)}, not {' and '.join(asked)}")
-        with _locked(self.path) as descriptor:
-            content = _parse(self.path, _read(descriptor))
-            left = self._left(content)
+        with locked(self.path) as descriptor:
+            content = parse(self.path, read(descriptor))
+            left = self.left_after(content.entries)
             over = [name for name, amount in asked.items() if amount > left[name]]
             if over:
                 raise BudgetError(
-                    f"the release would cost {_show(asked)}, but of {self.path}'s total {_show(self.total)} "
-                    f"only {_show(left)} are left. Hint: ask for less {' and '.join(over)}"
+                    f"the release would cost {show(asked)}, but of {self.path}'s total {show(self.total)} "
+                    f"only {show(left)} are left. Hint: ask for less {' and '.join(over)}"
                 )
-            entry = len(content.costs) + 1
+            entry = len(content.entries) + 1
             line = {
                 "entry": entry,
                 "state": "reserved",
-                "cost": _texts(asked),
+                "cost": decimal_texts(asked),
                 "note": dict(note or {}),
-                "time": _now(),
+                "time": now(),
             }
-            _write(descriptor, content, line)
+            write_line(descriptor, content, line)
         return entry
 
     def finish(self, entry: int, statement: Mapping[str, Any]) -> None:
@@ -153,190 +165,120 @@ class Ledger:
             The release's privacy statement, as `release.statement.to_dict()` gives it.
 
         """
-        with _locked(self.path) as descriptor:
-            content = _parse(self.path, _read(descriptor))
-            if not 1 <= entry <= len(content.costs) or entry in content.done:
+        with locked(self.path) as descriptor:
+            content = parse(self.path, read(descriptor))
+            if not 1 <= entry <= len(content.entries) or entry in content.done:
                 raise LedgerError(f"{self.path} has no open entry {entry}")
-            line = {"entry": entry, "state": "done", "statement": dict(statement), "time": _now()}
-            _write(descriptor, content, line)
+            line = {"entry": entry, "state": "done", "statement": dict(statement), "time": now()}
+            write_line(descriptor, content, line)
 
     def left(self) -> dict[str, Fraction]:
         """What further releases may cost."""
-        with _locked(self.path) as descriptor:
-            return self._left(_parse(self.path, _read(descriptor)))
+        with locked(self.path, write=False) as descriptor:
+            return self.left_after(parse(self.path, read(descriptor)).entries)
 
-    def _left(self, content: _Content) -> dict[str, Fraction]:
-        spent = {name: sum((cost[name] for cost in content.costs), Fraction(0)) for name in self.total}
-        return {name: total - spent[name] for name, total in self.total.items()}
+    def entries(self) -> list[LedgerEntry]:
+        """All releases that are counted, in their order.
 
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     ledger = Ledger.open(folder + "/ledger.jsonl", total={"rho": 1})
+        ...     ledger.reserve({"rho": "0.25"}, {"columns": ["origin", "dest"]})
+        ...     [(entry.number, entry.cost, entry.about, entry.state) for entry in ledger.entries()]
+        1
+        [(1, {'rho': Fraction(1, 4)}, 'columns origin dest', 'counted, not known to be done')]
+        """
+        with locked(self.path, write=False) as descriptor:
+            return parse(self.path, read(descriptor)).entries
 
-@dataclass
-class _Content:
-    """What a ledger file says, and where its next line goes: at `end`, after `mend`."""
+    def describe(self) -> str:
+        """What was spent, on what, and what is left: a table and a few lines."""
+        entries = self.entries()
+        rows = [[each.number, each.when, show(each.cost), each.about, each.state] for each in entries]
+        shown = [table(["entry", "time (UTC)", "cost", "for", "state"], rows), ""] if rows else []
+        return "\n".join([*map(one_line, self._about()), "", *shown, *self._sums(entries)])
 
-    header: dict[str, Any]
-    end: int
-    mend: bytes = b""
-    total: dict[str, Fraction] = field(default_factory=dict)
-    costs: list[dict[str, Fraction]] = field(default_factory=list)
-    done: set[int] = field(default_factory=set)
-
-    def add(self, record: dict[str, Any]) -> bool:
-        """Take in one line; whether it can be understood."""
-        state, entry = record.get("state"), record.get("entry")
-        if state == "torn":
-            return True
-        if type(entry) is not int:
-            return False
-        if state == "done" and 1 <= entry <= len(self.costs):
-            self.done.add(entry)
-            return True
-        if state != "reserved" or entry != len(self.costs) + 1:
-            return False
+    def __repr__(self) -> str:
+        """`describe()`, or that the file cannot be read now."""
         try:
-            self.costs.append(_amounts(record["cost"], name="cost"))
-        except (KeyError, LedgerError):
-            return False
-        return self.costs[-1].keys() == self.total.keys()
+            return self.describe()
+        except (LedgerError, OSError):
+            return "\n".join([*map(one_line, self._about()), "It cannot be read now."])
+
+    def _repr_html_(self) -> str:
+        title, *about = self._about()
+        try:
+            entries = self.entries()
+        except (LedgerError, OSError):
+            return html_table([], [], title=title, above=[*about, "It cannot be read now."])
+        main = next(iter(self.total))
+        rows: list[list[Cell]] = [
+            [each.number, each.when, show(each.cost), Bar(float(each.cost[main])), each.about, each.state]
+            for each in entries
+        ]
+        heads = ["entry", "time (UTC)", "cost", "", "for", "state"]
+        return html_table(heads, rows, title=title, above=about, below=self._sums(entries))
+
+    def _about(self) -> list[str]:
+        """Which ledger it is."""
+        for_whom = [f"for {self.dataset!r}"] if self.dataset else []
+        for_whom += [f"the privacy of {self.unit}"] if self.unit else []
+        return [f"Ledger {self.path.name}" + (f": {', '.join(for_whom)}" if for_whom else ""), f"File: {self.path}"]
+
+    def _sums(self, entries: list[LedgerEntry]) -> list[str]:
+        left = self.left_after(entries)
+        spent = {name: total - left[name] for name, total in self.total.items()}
+        return [f"Total: {show(self.total)}", f"Spent: {show(spent)}", f"Left:  {show(left)}"]
+
+    def left_after(self, entries: Sequence[LedgerEntry]) -> dict[str, Fraction]:
+        """What is left of the total once these are paid.
+
+        Parameters
+        ----------
+        entries
+            Those of this ledger.
+        """
+        return {
+            name: total - sum((entry.cost[name] for entry in entries), Fraction(0))
+            for name, total in self.total.items()
+        }
 
 
-def _is_unbegun(content: bytes) -> bool:
-    """Whether a file is empty, or holds a first line whose writer died, so that nothing was ever released."""
-    start = content.startswith(_BEGINNING) or _BEGINNING.startswith(content)
-    return start and b"\n" not in content and _object(content) is None
+def spend(
+    ledger: Ledger | None,
+    cost: Mapping[str, Amount],
+    make: Callable[[], Made],
+    *,
+    note: Mapping[str, Any] | None = None,
+) -> Made:
+    """Make a release that a ledger counts: before it is made, and once it came out, with its statement.
 
+    If the ledger refuses, nothing is made. If making fails or is interrupted, the cost stays counted: data may have
+    been touched.
 
-def _parse(path: Path, content: bytes) -> _Content:
-    """All lines of a ledger, or `LedgerError`.
+    Parameters
+    ----------
+    ledger
+        The ledger; None counts nowhere.
+    cost
+        What the release may cost, in the ledger's terms.
+    make
+        Makes the release, and everything that must have happened before it counts as done.
+    note
+        What the release is for. By default nothing is written down.
 
-    A last line that has no end and is no JSON was being written when its process died: before the disk had it, so
-    before its release began. It costs nothing, and the next writer keeps it inside a line `torn`. Any other line that
-    cannot be read may have stood for a release, so the ledger is refused.
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     ledger = Ledger.open(folder + "/ledger.jsonl", total={"epsilon": 1})
+    ...     spend(ledger, {"epsilon": "0.5"}, lambda: "a release")
+    ...     ledger.left()["epsilon"]
+    'a release'
+    Fraction(1, 2)
     """
-    *lines, rest = content.split(b"\n")
-    found = _Content({}, end=len(content))
-    if rest and _object(rest) is not None:  # an editor may have dropped the last line's end
-        lines.append(rest)
-        found.mend = b"\n"
-    elif rest:
-        found.end -= len(rest)
-        # Overwrites the torn line, and is longer: torn in turn, it leaves a torn last line again.
-        found.mend = _line({"state": "torn", "text": rest.decode("latin-1")})
-    found.header = (_object(lines[0]) if lines else None) or {}
-    try:
-        begins = all(repr(found.header.get(name)) == repr(value) for name, value in _FORMAT.items())  # True is no 1
-        found.total = _amounts(found.header["total"], name="total")
-        begins &= all(isinstance(found.header.get(name), (str, type(None))) for name in ("unit", "dataset"))
-    except (KeyError, LedgerError):
-        begins = False
-    if not begins:
-        raise LedgerError(f"{path} does not begin as a ledger does. Hint: name another file, or a new one")
-    for number, line in enumerate(lines[1:], start=2):
-        record = _object(line)
-        if record is None or not found.add(record):
-            raise LedgerError(f"line {number} of {path} is damaged. Hint: restore the ledger from a copy")
-    return found
-
-
-def _object(line: bytes) -> dict[str, Any] | None:
-    """The JSON object that a line holds, if it does."""
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return record if isinstance(record, dict) else None
-
-
-def _line(record: Mapping[str, Any]) -> bytes:
-    return json.dumps(record).encode() + b"\n"
-
-
-def _amounts(given: Mapping[str, Amount], *, name: str, rounding: str = ROUND_CEILING) -> dict[str, Fraction]:
-    """Epsilon and delta, or rho, as decimals of up to 20 digits: exactly, or rounded to the safe side."""
-    if not isinstance(given, Mapping):
-        raise LedgerError(f"{name} ({type(given).__name__}) must be of epsilon and delta, or of rho")
-    amounts = {"delta": 0, **given} if "epsilon" in given else dict(given)
-    context = Context(prec=20, rounding=rounding)
-    for measure in _MEASURES:
-        if amounts.keys() == set(measure):
-            exact = {part: _amount(amounts[part], name=f"{name}: {part}") for part in measure}
-            return {
-                part: Fraction(context.divide(Decimal(amount.numerator), Decimal(amount.denominator)))
-                for part, amount in exact.items()
-            }
-    raise LedgerError(f"{name} ({', '.join(map(str, given))}) must be of epsilon and delta, or of rho")
-
-
-def _amount(value: Amount, *, name: str) -> Fraction:
-    # Texts by way of decimals, which hold 1e999999999 in a few bytes until it is refused.
-    try:
-        exact = Decimal(value) if isinstance(value, str) else Fraction(value)
-        fits = not isinstance(value, bool) and (exact == 0 or 1e-300 <= exact <= 1e300)
-    except (TypeError, ValueError, ArithmeticError):
-        fits = False
-    if not fits:
-        raise LedgerError(f"{name} ({value}) must be a finite number, not negative")
-    return Fraction(exact)
-
-
-def _texts(amounts: Mapping[str, Fraction]) -> dict[str, str]:
-    """Amounts as decimal texts; what was rounded to 20 digits is written exactly."""
-    return {name: _decimal(amount) for name, amount in amounts.items()}
-
-
-def _decimal(amount: Fraction) -> str:
-    return str(Context(prec=40).divide(Decimal(amount.numerator), Decimal(amount.denominator))).lower()
-
-
-def _show(amounts: Mapping[str, Fraction]) -> str:
-    return ", ".join(f"{name} {_decimal(amount)}" for name, amount in amounts.items())
-
-
-def _now() -> str:
-    return datetime.now(timezone.utc).isoformat(timespec="seconds")
-
-
-def _read(descriptor: int) -> bytes:
-    os.lseek(descriptor, 0, os.SEEK_SET)
-    with os.fdopen(os.dup(descriptor), "rb") as file:
-        return file.read()
-
-
-def _write(descriptor: int, content: _Content, record: Mapping[str, Any]) -> None:
-    os.lseek(descriptor, content.end, os.SEEK_SET)
-    append(descriptor, content.mend + _line(record))
-
-
-@contextmanager
-def _locked(path: Path, *, create: bool = False) -> Iterator[int]:
-    """The open file, for this process alone; others wait."""
-    flags = os.O_RDWR | (os.O_CREAT if create else 0) | getattr(os, "O_BINARY", 0)
-    while True:
-        descriptor = os.open(path, flags, 0o666)
-        try:
-            with interruptible():  # another may hold it for long
-                _lock(descriptor)
-            if os.path.samestat(os.fstat(descriptor), os.stat(path)):  # else another file took its place meanwhile
-                yield descriptor
-                return
-        finally:
-            os.close(descriptor)  # ends the lock
-
-
-if sys.platform == "win32":
-    import msvcrt
-
-    def _lock(descriptor: int) -> None:
-        # One byte far behind the end: locks of bytes keep others from reading them.
-        while True:
-            os.lseek(descriptor, 2**30, os.SEEK_SET)
-            try:
-                msvcrt.locking(descriptor, msvcrt.LK_LOCK, 1)
-                return
-            except OSError:  # after ten tries, one a second
-                continue
-else:
-    import fcntl
-
-    def _lock(descriptor: int) -> None:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    if ledger is None:
+        return make()
+    entry = ledger.reserve(cost, note)
+    made = make()
+    statement = getattr(made, "statement", None)
+    ledger.finish(entry, {} if statement is None else statement.to_dict())
+    return made

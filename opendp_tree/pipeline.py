@@ -10,8 +10,9 @@ from opendp.metrics import symmetric_distance, symmetric_id_distance
 from opendp.mod import Domain, Measurement, Metric, Transformation, assert_features
 
 from opendp_tree._interrupts import interrupts_deferred
+from opendp_tree._progress import shows_progress
 from opendp_tree.planning.budget import Budget
-from opendp_tree.planning.methods import Auto, Method, read_method
+from opendp_tree.planning.methods import Auto, Method, Partition, read_method
 from opendp_tree.planning.ranking import planned_candidate
 from opendp_tree.releases.release import TreeRelease
 from opendp_tree.rows.frame_domain import frame_domain
@@ -28,6 +29,7 @@ Space = tuple[Domain, Metric]
 
 
 @interrupts_deferred
+@shows_progress("counting")
 def release_tree(
     data: Any,
     *,
@@ -65,7 +67,8 @@ def release_tree(
         below 1. By default a tenth.
     unit
         Who is protected: `Unit("user", rows=5)` for all rows that share a value of a column, of which at most 5 are
-        counted. By default None: one row.
+        counted; estimates and intervals are then of the rows that are kept, as the statement's `counted` says. By
+        default None: one row.
     method
         How the release is made: "auto" (the default: the first of `plan`, which knows public facts alone), another
         method's name, or a value with its own options, such as `TreeNoise("gaussian", nonnegative=True)`.
@@ -84,8 +87,8 @@ def release_tree(
     >>> release = release_tree(visits, by=["country", "city"], epsilon=1.0, delta=1e-6)
     >>> release.to_frame(other=False).select("level", "country").rows()[:3]
     [(0, None), (1, 'be'), (1, 'lu')]
-    >>> release.statement.unit, release.statement.loss["epsilon"] <= 1.0
-    ('one row', True)
+    >>> release.statement.unit, release.statement.counted, release.statement.loss["epsilon"] <= 1.0
+    ('one row', 'rows', True)
 
     """
     assert_features("contrib")
@@ -94,6 +97,7 @@ def release_tree(
     measurement = make_release(
         count_rows(frame, by=key, unit=unit),
         1,
+        counted=counted_of(unit),
         method=method_for(key, method),
         budget={"epsilon": epsilon, "delta": delta, "rho": rho},
         alpha=alpha,
@@ -110,6 +114,12 @@ def count_rows(data: Any, *, by: Key, unit: Unit | None) -> Transformation:
     return make_leaf_counts(frame_domain(data), metric, by=by, unit=person)
 
 
+def counted_of(unit: Unit | None) -> str:
+    """What a release of all rows of a frame counts, in words."""
+    person = Unit.of(unit)
+    return "rows" if person is None else person.counted()
+
+
 def make_release(
     counts: Transformation | Space,
     d_in: Any,
@@ -119,18 +129,21 @@ def make_release(
     alpha: float,
     confidence: float,
     tree: Tree | None = None,
+    counted: str | None = None,
 ) -> Measurement:
     """From where leaf counts come from to a release within a budget at distance `d_in`, with its whole statement.
 
     `counts` is a transformation to leaf counts, or their space. `d_in` is a distance of what goes into it: how many
-    leaf counts that can change, and what it protects, follows from it here and nowhere else.
+    leaf counts that can change, and what it protects, follows from it here and nowhere else. `counted` says in words
+    what the figures are counts of; None where nobody knows.
     """
     space = counts if isinstance(counts, tuple) else (counts.output_domain, counts.output_metric)
     metric = counts[1] if isinstance(counts, tuple) else counts.input_metric
     most = d_in if isinstance(counts, tuple) else counts.map(d_in)  # type: ignore[no-untyped-call]
     amounts = Budget.of(**{"epsilon": None, "delta": 0.0, "rho": None, **budget}, d_in=most)
     candidate = planned_candidate(tree_of_leaves(space[0], tree), amounts, alpha=alpha, method=method)
-    released = candidate.make(*space, tree=tree, confidence=confidence, unit=protected_unit(metric, d_in, most))
+    unit = protected_unit(metric, d_in, most)
+    released = candidate.make(*space, tree=tree, confidence=confidence, unit=unit, counted=counted)
     return released if isinstance(counts, tuple) else counts >> released
 
 
@@ -140,11 +153,10 @@ def method_for(key: Key, method: Method | str) -> Method:
     shown = key.shown_levels
     if len(shown) == key.hierarchy.depth:
         return chosen
-    if not isinstance(chosen, Auto) or key.tree is None:
-        where = "nodes that are not known in advance" if key.tree is None else f"method ({chosen.name})"
+    if not isinstance(chosen, (Auto, Partition)):
         raise ValueError(
-            f"by: show cannot be honoured for {where}. Hint: leave show out and read those levels of the frame; "
-            "a larger stride, or fewer columns, makes fewer levels"
+            f"by: show cannot be honoured for method ({chosen.name}). Hint: leave show out and read those levels of "
+            "the frame; a larger stride, or fewer columns, makes fewer levels"
         )
     if chosen.levels not in (None, shown):
         raise ValueError(f"method: levels {chosen.levels} must be those that the key shows, {shown}")

@@ -302,3 +302,30 @@ def test_levels_that_are_not_shown_get_no_budget_where_that_can_be_honoured():
     for context in contexts(ROW, PAIR, split_evenly_over=1):
         with pytest.raises(ValueError, match="show cannot be honoured"):
             tree_counts(context.query(), by=Key.columns("country", "city", show=["city"]))
+
+
+def test_a_frame_context_prints_what_is_spent_and_left():
+    rows = pl.DataFrame({"country": ["be"] * 900})
+    settings = {"privacy_unit": dp.unit_of(contributions=1), "privacy_loss": dp.loss_of(epsilon=1.0, delta=1e-6)}
+    context = frame_context(rows, **settings, split_evenly_over=2)
+    context.query().tree_counts(by="country").release()
+    states = [line.split()[-1] for line in repr(context).splitlines()[2:]]
+    assert states == ["state", "spent", "left"]
+    assert "epsilon 0.5" in repr(context)
+    assert "epsilon 0.5" in context._repr_html_()
+    open_ended = frame_context(rows, **settings)
+    assert "spent" in repr(open_ended)
+    assert "left" in open_ended._repr_html_()
+
+
+def test_a_query_says_what_it_counts():
+    rows = pl.DataFrame({"country": ["be"] * 900, "user": list(range(300)) * 3})
+    loss = dp.loss_of(epsilon=1.0, delta=1e-6)
+    plain = frame_context(rows, privacy_unit=dp.unit_of(contributions=1), privacy_loss=loss, split_evenly_over=1)
+    assert plain.query().tree_counts(by="country").release().statement.counted == "rows of the query"
+    people = dp.unit_of(contributions=1, identifier="user")
+    context = frame_context(rows, privacy_unit=people, privacy_loss=loss, split_evenly_over=1)
+    release = context.query().tree_counts(by="country", rows_per_unit=2).release()
+    assert release.statement.counted == (
+        "rows of the query after keeping at most 2 of each privacy unit, and none without a privacy unit"
+    )

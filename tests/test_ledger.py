@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from opendp_tree import Ledger
-from opendp_tree.ledger import BudgetError, LedgerError
+from opendp_tree.ledger import BudgetError, LedgerError, spend
 
 ROOT = Path(__file__).parents[1]
 HERE = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -283,3 +283,69 @@ def test_amounts_that_are_none_are_a_ledger_error(path, total):
     ledger = Ledger.open(path, total=PURE)
     with pytest.raises(LedgerError):
         ledger.reserve(total)
+
+
+def test_a_ledger_prints_what_was_spent_on_what_and_what_is_left(path):
+    ledger = Ledger.open(path, total={"rho": 1}, unit="one row", dataset="<b>flights</b>")
+    assert "Left:  rho 1" in repr(ledger)
+    entry = ledger.reserve({"rho": "0.5"}, {"columns": ["origin", "<script>\x1b[2J"]})
+    ledger.finish(entry, {"mechanism": "tree_gaussian"})
+    shown = repr(ledger)
+    assert shown == str(ledger) == ledger.describe()
+    assert "columns origin <script> [2J, by tree_gaussian  done" in shown
+    assert shown.endswith("Total: rho 1\nSpent: rho 0.5\nLeft:  rho 0.5")
+    page = ledger._repr_html_()
+    assert "<script" not in page
+    assert "<b>" not in page
+    assert "Left:  rho 0.5" in page
+    path.write_text("no ledger any more")
+    for shown in (repr(ledger), ledger._repr_html_()):
+        assert "It cannot be read now." in shown
+    path.unlink()
+    assert "It cannot be read now." in repr(ledger)
+
+
+def test_notes_that_somebody_edited_still_print(path):
+    ledger = Ledger.open(path, total={"rho": 1})
+    ledger.reserve({"rho": "0.5"})
+    record = lines(path)[-1]
+    for note in (None, 3, "text", [1], {"a": {"b": None}}):
+        changed = {**record, "note": note, "time": 5}
+        path.write_text(path.read_text().splitlines()[0] + "\n" + json.dumps(changed) + "\n")
+        assert "Left:  rho 0.5" in repr(Ledger.open(path))
+
+
+class Released:
+    class statement:  # noqa: N801 - stands for a PrivacyStatement
+        @staticmethod
+        def to_dict():
+            return {"mechanism": "laplace"}
+
+
+def test_spending_counts_before_and_finishes_after(path):
+    ledger = Ledger.open(path, total={"epsilon": 1})
+
+    def make():
+        (entry,) = ledger.entries()
+        assert (entry.cost["epsilon"], entry.statement, entry.note) == (Fraction(1, 2), None, {"by": "a"})
+        return Released
+
+    assert spend(ledger, {"epsilon": "0.5"}, make, note={"by": "a"}) is Released
+    (entry,) = ledger.entries()
+    assert entry.statement == {"mechanism": "laplace"}
+    assert spend(None, {"epsilon": 1}, lambda: 3) == 3
+
+
+def test_what_fails_stays_counted_and_what_is_refused_is_not_made(path):
+    ledger = Ledger.open(path, total={"epsilon": 1})
+
+    def fail():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        spend(ledger, {"epsilon": "0.75"}, fail)
+    assert ledger.left()["epsilon"] == Fraction(1, 4)
+    assert ledger.entries()[0].statement is None
+    with pytest.raises(BudgetError):
+        spend(ledger, {"epsilon": "0.5"}, lambda: pytest.fail("made"))
+    assert len(ledger.entries()) == 1

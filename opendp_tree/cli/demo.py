@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from importlib.util import find_spec
 
+from opendp_tree._tables import table
 from opendp_tree.cli.parser import float_below
-from opendp_tree.cli.plan import describe_plan
-from opendp_tree.cli.terminal import Exit, table
+from opendp_tree.cli.terminal import Exit
 from opendp_tree.data.flights import example_flights
 from opendp_tree.pipeline import release_tree
 from opendp_tree.planning.plan import plan
@@ -26,7 +26,7 @@ def run_demo(options: argparse.Namespace) -> Exit:
     flights = example_flights()
     epsilon, delta = float_below(options.epsilon), float_below(options.delta)
     print("The flights that left New York City in 2013, by origin, carrier and destination.\n")
-    print(describe_plan(plan(Key.columns(*BY).open_tree(), epsilon=epsilon, delta=delta)), end="\n\n")
+    print(plan(Key.columns(*BY).open_tree(), epsilon=epsilon, delta=delta), end="\n\n")
 
     release = release_tree(flights, by=list(BY), epsilon=epsilon, delta=delta)
     print(release.describe(), end="\n\n")

@@ -105,9 +105,10 @@ def build_parser(version: str) -> Parser:
         epilog="Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 the ledger refuses, 4 no mechanism can do this.",
     )
     parser.add_argument("--version", action="version", version=f"opendp-tree {version}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="plan | release | demo")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="plan | release | ledger | demo")
     _add_plan(commands.add_parser("plan", help="the error of every mechanism, before anything is spent"))
     _add_release(commands.add_parser("release", help="count the rows of a file, privately"))
+    _add_ledger(commands.add_parser("ledger", help="what was spent, on what, and what is left"))
     _add_demo(commands.add_parser("demo", help="plan and release public data, with the error next to the truth"))
     return parser
 
@@ -145,6 +146,12 @@ def _add_release(parser: argparse.ArgumentParser) -> None:
     book.add_argument("--total-epsilon", type=positive, metavar="E", help="begin the ledger with this total")
     book.add_argument("--total-delta", type=share, metavar="D", help="and this one (0)")
     book.add_argument("--dataset", metavar="NAME", help="the data set that the ledger is for")
+
+
+def _add_ledger(parser: argparse.ArgumentParser) -> None:
+    parser.description = "What a ledger counts: each release, their sum, and what is left. Nothing is written."
+    parser.add_argument("file", metavar="LEDGER", help="the file that releases were counted in")
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _add_demo(parser: argparse.ArgumentParser) -> None:

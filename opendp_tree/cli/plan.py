@@ -8,12 +8,12 @@ import math
 
 from opendp_tree.cli.parser import float_below
 from opendp_tree.cli.source import open_source
-from opendp_tree.cli.terminal import CommandError, Exit, table
+from opendp_tree.cli.terminal import CommandError, Exit
 from opendp_tree.planning.plan import Plan, plan
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.tree import Tree
 
-__all__ = ["describe_plan", "run_plan"]
+__all__ = ["run_plan"]
 
 
 def run_plan(options: argparse.Namespace) -> Exit:
@@ -23,7 +23,7 @@ def run_plan(options: argparse.Namespace) -> Exit:
         records = [{name: _finite(value) for name, value in row.items()} for row in found.to_frame().to_dicts()]
         print(json.dumps({"depth": found.facts.depth, "best": found.best.name, "candidates": records}, indent=1))
     else:
-        print(describe_plan(found))
+        print(found)
     return Exit.OK if found.best.feasible else Exit.INFEASIBLE
 
 
@@ -44,22 +44,6 @@ def _plan(options: argparse.Namespace) -> Plan:
         d_in=options.rows_per_unit or 1,
         nodes=nodes,
     )
-
-
-def describe_plan(found: Plan) -> str:
-    """A sentence, a table, and what it means."""
-    first, *_ = found.describe().splitlines()
-    rows: list[list[object]] = [
-        [each.name, ("<= " if each.bound else "") + f"{each.error:.3g}", _shown(each.shown_from), each.reason]
-        if each.feasible
-        else [each.name, "-", "-", f"not possible: {each.reason}"]
-        for each in found.candidates
-    ]
-    return f"{first}\n\n{table(['mechanism', 'error', 'shows from', ''], rows)}"
-
-
-def _shown(weight: float) -> str:
-    return "all nodes" if weight == 0 else f"{weight:.0f} rows"
 
 
 def _finite(value: object) -> object:

@@ -15,11 +15,12 @@ from opendp.mod import Measurement
 
 from opendp_tree._files import PendingFile
 from opendp_tree._interrupts import interruptible, interrupts_deferred
+from opendp_tree._tables import table
 from opendp_tree.cli.parser import OUTPUTS, float_below
 from opendp_tree.cli.source import Source, open_source
-from opendp_tree.cli.terminal import CommandError, Exit, Progress, print_bytes, silenced, table
+from opendp_tree.cli.terminal import CommandError, Exit, Progress, print_bytes, silenced
 from opendp_tree.ledger import Ledger
-from opendp_tree.pipeline import count_rows, make_release
+from opendp_tree.pipeline import count_rows, counted_of, make_release
 from opendp_tree.releases.release import TreeRelease
 from opendp_tree.rows.unit import Unit, unit_words
 
@@ -86,6 +87,7 @@ def build_measurement(options: argparse.Namespace, source: Source) -> Measuremen
         return make_release(
             counts,
             1,
+            counted=counted_of(_unit(options)),
             budget={"epsilon": float_below(options.epsilon), "delta": float_below(options.delta)},
             alpha=float(options.alpha),
             method=options.method,
@@ -186,7 +188,8 @@ def _encode(release: TreeRelease, form: str, spreadsheet_safe: bool) -> bytes:
         return release.to_json().encode()
     from opendp_tree.releases.writing import frame_bytes
 
-    return frame_bytes(release.to_frame(spreadsheet_safe=spreadsheet_safe), file_format=form)
+    frame = release.to_frame(spreadsheet_safe=spreadsheet_safe)
+    return frame_bytes(frame, file_format=form, statement=release.statement)
 
 
 def _draw(release: TreeRelease, path: str) -> None:

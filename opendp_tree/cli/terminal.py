@@ -1,14 +1,15 @@
-"""What the user sees: errors of one line, progress, tables."""
+"""What the user sees: errors of one line, and progress."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from enum import IntEnum
 
 from opendp_tree._interrupts import interruptible, stop_if_interrupted
+from opendp_tree._progress import StatusLine
 
 __all__ = [
     "CommandError",
@@ -19,7 +20,6 @@ __all__ = [
     "open_streams",
     "print_bytes",
     "silenced",
-    "table",
 ]
 
 
@@ -42,22 +42,13 @@ class CommandError(Exception):
         self.code = code
 
 
-class Progress:
+class Progress(StatusLine):
     """What is being done, on one line of a terminal; nothing at all where nobody watches."""
-
-    def __init__(self, *, quiet: bool) -> None:
-        self.shown = not quiet and sys.stderr.isatty()
 
     def step(self, text: str) -> None:
         """Say what begins now, in place of what was said before; or, if that was interrupted, begin nothing."""
         stop_if_interrupted()
-        if self.shown:
-            print(f"\r\033[K{text} ...", end="", file=sys.stderr, flush=True)
-
-    def end(self, text: str = "") -> None:
-        """Leave this behind instead."""
-        if self.shown:
-            print(f"\r\033[K{text}", end="\n" if text else "", file=sys.stderr, flush=True)
+        self.write(f"{text} ...")
 
 
 def open_streams() -> None:
@@ -120,32 +111,3 @@ def silenced() -> Iterator[None]:
         os.dup2(kept, 2)
         os.close(kept)
         os.close(nowhere)
-
-
-def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Columns side by side: texts to the left, numbers to the right.
-
-    >>> print(table(["level", "nodes"], [["origin", 3], ["dest", 105]]))
-    level   nodes
-    origin      3
-    dest      105
-    """
-    texts = [list(heads), *([_text(cell) for cell in row] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
-    right = [all(not isinstance(row[place], str) for row in rows) and bool(rows) for place in range(len(heads))]
-    lines = []
-    for row in texts:
-        cells = [
-            cell.rjust(width) if numbers else cell.ljust(width)
-            for cell, width, numbers in zip(row, widths, right, strict=True)
-        ]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
-
-
-def _text(cell: object) -> str:
-    if cell is None:
-        return "-"
-    if isinstance(cell, float):
-        return f"{cell:,.0f}" if abs(cell) >= 10 else f"{cell:.3g}"
-    return f"{cell:,}" if isinstance(cell, int) else str(cell)

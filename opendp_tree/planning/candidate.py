@@ -102,6 +102,7 @@ class Candidate:
         tree: Tree | None = None,
         confidence: float = 0.95,
         unit: str | None = None,
+        counted: str | None = None,
     ) -> Measurement:
         """The measurement, from leaf counts to a `TreeRelease`; its loss stays within the budget of the plan.
 
@@ -118,6 +119,8 @@ class Candidate:
             is usual.
         unit
             What the budget protects, in words, for the statement. By default None: nobody says.
+        counted
+            What the figures are counts of, in words. By default None: nobody says.
 
         Examples
         --------
@@ -142,7 +145,7 @@ class Candidate:
         def told(release: TreeRelease) -> TreeRelease:
             """The release with its cost in the terms that were asked for."""
             assert release.statement is not None
-            statement = replace(release.statement, measure=measure, d_in=d_in, loss=loss, unit=unit)
+            statement = replace(release.statement, measure=measure, d_in=d_in, loss=loss, unit=unit, counted=counted)
             return replace(release, statement=statement)
 
         return priced.measurement >> make_function(told)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from functools import cache
 
 from opendp_tree._arguments import check_positive
+from opendp_tree._progress import shows_progress
 from opendp_tree.planning.budget import EPSILONS, Budget
 from opendp_tree.planning.plan import Plan, plan, plan_for
 from opendp_tree.planning.ranking import check_alpha
@@ -20,6 +21,7 @@ __all__ = ["deepest_tree", "smallest_epsilon"]
 _DIGITS = 1e-3
 
 
+@shows_progress("searching")
 def smallest_epsilon(
     tree_or_depth: Tree | OpenTree | int,
     *,
@@ -83,6 +85,7 @@ def _middle(low: float, high: float) -> float:
     return math.sqrt(low * high) if high > low * (1 + _DIGITS) else high
 
 
+@shows_progress("searching")
 def deepest_tree(
     *,
     error: float,

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from opendp_tree._arguments import check_choice
+from opendp_tree._progress import shows_progress
+from opendp_tree._tables import Bar, Cell, html_table, table
 from opendp_tree._types import Floats
 from opendp_tree.bounds.lower_bounds import error_lower_bound
 from opendp_tree.planning.budget import Budget
@@ -73,6 +75,38 @@ class Plan:
             d_in=budget.d_in,
         )
 
+    def __repr__(self) -> str:
+        """What is asked, a table of all candidates, and what ranks them."""
+        rows = [[each.name, _error_text(each), _shown_text(each), _reason(each)] for each in self.candidates]
+        shown = table(["mechanism", "error", "shows from", ""], rows)
+        return f"{self._question()}\n\n{shown}\n\n{self._ranking()}"
+
+    def _repr_html_(self) -> str:
+        top = 20 * self.best.error
+        rows: list[list[Cell]] = [
+            [each.name, _error_text(each), _bar(each, top), _shown_text(each), _reason(each)]
+            for each in self.candidates
+        ]
+        return html_table(
+            ["mechanism", "error", "", "shows from", ""],
+            rows,
+            title=self._question(),
+            below=[self._ranking()],
+            strong=0 if self.best.feasible else None,
+        )
+
+    def _question(self) -> str:
+        known = "public nodes" if self.facts.public else "nodes that nobody has listed"
+        return f"A tree of depth {self.facts.depth} with {known}, {_budget_text(self.budget)}, alpha {self.alpha:g}."
+
+    def _ranking(self) -> str:
+        """What makes one candidate better than another."""
+        by = "the fewest rows from which a node is shown" if self.aim == "keys" else "error"
+        return (
+            f"Ranked by {by}. Error: how far the worst node, of whatever count, is predicted to be off beyond "
+            f"{100 * self.alpha:g} % of its count. For nodes of one count another may be better: plot_plan shows it."
+        )
+
     def to_frame(self) -> pl.DataFrame:
         """One row a candidate: its error, what it guarantees and needs, and why it is possible or not.
 
@@ -131,9 +165,7 @@ class Plan:
 
     def describe(self) -> str:
         """The plan in words."""
-        known = "public nodes" if self.facts.public else "nodes that nobody has listed"
-        spent = _budget_text(self.budget)
-        lines = [f"A tree of depth {self.facts.depth} with {known}, {spent}, alpha {self.alpha:g}.", self._meaning()]
+        lines = [self._question(), self._meaning()]
         best = self.best
         if not best.feasible:
             lines.append("Nothing is possible:")
@@ -152,6 +184,7 @@ class Plan:
         return "\n".join(lines)
 
 
+@shows_progress("planning")
 def plan(
     tree_or_depth: Tree | OpenTree | int,
     *,
@@ -207,6 +240,7 @@ def plan(
     return plan_for(facts, budget, check_alpha(alpha), Auto(aim=aim))
 
 
+@shows_progress("planning")
 def plan_depths(
     depths: Iterable[int],
     *,
@@ -272,6 +306,25 @@ def plan_for(facts: TreeFacts, budget: Budget, alpha: float, auto: Auto = _ANY) 
 
     """
     return Plan(facts, budget, alpha, auto.aim, ranked(auto, facts, budget, alpha))
+
+
+def _bar(candidate: Candidate, top: float) -> Bar:
+    """The error of a candidate; beyond `top` bars are all alike, so that the others can be told apart."""
+    return Bar(min(candidate.error, top) if candidate.feasible else None)
+
+
+def _error_text(candidate: Candidate) -> str:
+    return ("at most " if candidate.bound else "") + f"{candidate.error:.3g}" if candidate.feasible else "-"
+
+
+def _shown_text(candidate: Candidate) -> str:
+    if not candidate.feasible:
+        return "-"
+    return "all nodes" if candidate.shown_from == 0 else f"{candidate.shown_from:,.0f} rows"
+
+
+def _reason(candidate: Candidate) -> str:
+    return candidate.reason if candidate.feasible else f"not possible: {candidate.reason}"
 
 
 def _budget_text(budget: Budget) -> str:

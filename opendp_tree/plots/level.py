@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from opendp_tree.plots.style import (
     as_text,
     axis,
     confidence_text,
+    counted_lines,
     graph_objects,
     layout,
     number,
@@ -21,7 +23,7 @@ from opendp_tree.plots.style import (
     wrap,
 )
 from opendp_tree.releases.release import TreeRelease
-from opendp_tree.releases.words import cost_words
+from opendp_tree.releases.words import footer_words
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -31,7 +33,7 @@ __all__ = ["plot_level"]
 BAR, OTHER = "#78a9d1", "#c3cad1"
 
 
-def plot_level(release: TreeRelease, level: int, *, top: int = 40, title: str | None = None) -> go.Figure:
+def plot_level(release: TreeRelease, level: int | str, *, top: int = 40, title: str | None = None) -> go.Figure:
     """The largest nodes of one level as bars, each with its interval.
 
     What shown nodes leave unexplained, "(other)", is drawn in grey and without an interval unless it is certain.
@@ -43,7 +45,7 @@ def plot_level(release: TreeRelease, level: int, *, top: int = 40, title: str | 
     release
         The release.
     level
-        Which level; the root's is 0.
+        Which level: its number, the root's is 0; or the name of its column, such as "country".
     top
         How many bars at most. By default 40, which can be read on one screen; the subtitle says how many there are.
     title
@@ -61,15 +63,14 @@ def plot_level(release: TreeRelease, level: int, *, top: int = 40, title: str | 
     go = graph_objects()
     frame = release.to_frame()
     deepest = int(frame["level"].to_numpy().max(initial=0))
-    check_integer(level, name="level", least=0)
-    if level > deepest:
-        raise ValueError(f"level ({level}) must be an integer from 0 to {deepest}, the deepest that was released")
+    place = _place(level, release.tree.names, deepest)
     check_integer(top, name="top", least=1)
-    here = frame.filter((frame["level"] == level) & frame["shown"]).sort("estimate", descending=True)
+    here = frame.filter((frame["level"] == place) & frame["shown"]).sort("estimate", descending=True)
     total = int((~here["other"]).sum())
     rows = here.head(top).select("path", "other", "estimate", "lower", "upper").rows()
     paths = [path or "All" for path, *_ in rows]
     interval = confidence_text(release.confidence)
+    counted = counted_lines(None if release.statement is None else release.statement.counted)
     bars = {
         "orientation": "h",
         "x": [estimate for *_, estimate, _, _ in rows],
@@ -80,14 +81,17 @@ def plot_level(release: TreeRelease, level: int, *, top: int = 40, title: str | 
             "arrayminus": [_length(lower, estimate) for *_, estimate, lower, _ in rows],
             **{"type": "data", "symmetric": False, "color": INK, "thickness": 1.5, "width": 4},
         },
-        "hovertext": [_hover(path, *row[2:], interval=interval) for path, row in zip(paths, rows, strict=True)],
+        "hovertext": [
+            "<br>".join([_hover(path, *row[2:], interval=interval), *counted])
+            for path, row in zip(paths, rows, strict=True)
+        ],
         "hoverinfo": "text",
     }
     what = f"The {top:,} largest of {total:,} nodes" if total > top else f"{total:,} node{'s' if total != 1 else ''}"
     look = layout(
-        title=text_or(title, default=f"Private counts at level {level}"),
+        title=text_or(title, default=_title(place, release.tree.names)),
         subtitle=f"{what}. Bars: estimate. Lines: {interval}.",
-        footer=[cost_words(None if release.statement is None else release.statement.to_dict())],
+        footer=footer_words(None if release.statement is None else release.statement.to_dict()),
         below=16,
         height=max(360, 190 + 22 * len(rows)),
     )
@@ -96,10 +100,28 @@ def plot_level(release: TreeRelease, level: int, *, top: int = 40, title: str | 
         "ticktext": [as_text(_tick(path)) for path in paths],
         **{"autorange": "reversed", "showgrid": False, "fixedrange": True, "ticklabelstandoff": 6},
     }
-    look["xaxis"] = axis("estimate", side="top", nticks=5) | {"zeroline": True, "zerolinecolor": "#7d8a96"}
+    look["xaxis"] = axis("", side="top", nticks=5) | {"zeroline": True, "zerolinecolor": "#7d8a96"}
     look["yaxis"] = axis("", **ticks)
     look["bargap"] = 0.35
     return go.Figure(go.Bar(bars), look)
+
+
+def _place(level: int | str, names: Sequence[str], deepest: int) -> int:
+    """The number of a level that is given by its number or by its column's name."""
+    if isinstance(level, str):
+        if level not in names:
+            told = f"one of {', '.join(map(repr, names))}" if names else "a number, because levels have no names here"
+            raise ValueError(f"level ({level[:40]!r}) must be {told}. Hint: a number from 0 to {deepest}")
+        level = names.index(level) + 1
+    check_integer(level, name="level", least=0)
+    if level > deepest:
+        raise ValueError(f"level ({level}) must be an integer from 0 to {deepest}, the deepest that was released")
+    return int(level)
+
+
+def _title(level: int, names: Sequence[str]) -> str:
+    named = names[level - 1] if 0 < level <= len(names) and not names[level - 1].startswith("label_") else ""
+    return f"Private counts by {named}" if named else f"Private counts at level {level}"
 
 
 def _length(low: float | None, high: float | None) -> float | None:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from opendp_tree._arguments import check_type
+from opendp_tree._types import Floats
+from opendp_tree.planning.candidate import Candidate
 from opendp_tree.planning.plan import Plan
 from opendp_tree.plots.style import DASHES, LINES, as_text, axis, graph_objects, layout, text_or
 
@@ -18,8 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_depths", "plot_plan"]
 
-LEAST = 0.01
-"""Errors below a hundredth of a person are all alike."""
+LEAST = 0.1
+"""Errors below a tenth of a person are all alike."""
 TOO_LARGE = 100.0
 """A mechanism that many times worse than the best would flatten all other lines."""
 
@@ -27,8 +29,10 @@ TOO_LARGE = 100.0
 def plot_plan(plan: Plan, *, title: str | None = None) -> go.Figure:
     """The error of each mechanism of a plan against a node's weight, on log axes.
 
-    The best mechanism has the thick line. Named below instead of drawn: those that are not possible, with the reason,
-    and those whose error is everywhere more than 100 times the best one's.
+    The best mechanism has the thick line. Best is whose worst error is least: the highest point of each line, which has
+    a dot and its figure. So for nodes of some counts another line may be lower; the footer says for which. Named below
+    instead of drawn: mechanisms that are not possible, with the reason, and those whose error is everywhere more than
+    100 times the best one's.
 
     Needs Plotly: `pip install plotly`.
 
@@ -52,15 +56,17 @@ def plot_plan(plan: Plan, *, title: str | None = None) -> go.Figure:
     for each in plan.candidates:
         if not each.feasible:
             reasons.setdefault(each.reason, []).append(each.name)
-    footer = [f"Too large to draw: {each.name}, {each.error:.3g}." for each in beyond]
+    footer = _elsewhere(plan, [each for each in possible if each not in beyond])
+    footer += [f"Too large to draw: {each.name}, {each.error:.3g}." for each in beyond]
     footer += [f"Not possible ({reason}): {'; '.join(names)}." for reason, names in reasons.items()]
     return _lines(
         curves,
         "weight",
         bounds={each.name: each.bound for each in possible if each not in beyond},
         best=best.name if best.feasible else None,
+        worst={each.name: each.error for each in possible},
         title=text_or(title, default="Error before any data is touched"),
-        subtitle=f"Best: {best.name}. Lower is better." if best.feasible else "No mechanism is possible.",
+        subtitle=_why(plan) if best.feasible else "No mechanism is possible.",
         axes=("true count of a node", f"predicted α-RMSE, α = {plan.alpha:g}"),
         footer=footer,
     )
@@ -99,6 +105,29 @@ def plot_depths(frame: pl.DataFrame, *, title: str | None = None) -> go.Figure:
     )
 
 
+def _why(plan: Plan) -> str:
+    """What makes the first candidate the best."""
+    if plan.aim == "keys":
+        return f"Best: {plan.best.name}, which shows nodes from {plan.best.shown_from:,.0f} rows on. Dots: worst error."
+    return f"Best: {plan.best.name}, because its worst error (its dot) is the least."
+
+
+def _elsewhere(plan: Plan, drawn: Sequence[Candidate]) -> list[str]:
+    """For which counts a line is clearly lower than that of the best."""
+    said: list[str] = []
+    curve = plan.curves().filter(mechanism=plan.best.name)
+    at, best = (curve[name].to_numpy() for name in ("weight", "error"))
+    for each in drawn:
+        if each.name == plan.best.name:
+            continue
+        lower = (best >= LEAST) & (each.error_at(at) < 0.95 * best)
+        if lower.any():
+            first, last = at[lower][[0, -1]]
+            on = "on" if (best[at > last] < LEAST).all() else f"to {last:,.0f}"
+            said.append(f"{each.name} from {first:,.0f} {on}")
+    return [f"Lower for nodes of some counts: {'; '.join(said)}."] if said else []
+
+
 def _least(frame: pl.DataFrame, name: str) -> float:
     return float(frame.filter(frame["mechanism"] == name)["error"].to_numpy().min(initial=np.inf))
 
@@ -113,25 +142,29 @@ def _lines(
     subtitle: str,
     axes: tuple[str, str],
     footer: Sequence[str],
+    worst: Mapping[str, float] | None = None,
 ) -> go.Figure:
     go = graph_objects()
     traces = []
     at: list[float] = []
     height: list[float] = []
+    told: list[tuple[int, float]] = []
     for place, (name, bound) in enumerate(bounds.items()):
         rows = frame.filter(frame["mechanism"] == name).sort(across)
         x, y = (rows[column].cast(float).to_numpy().copy() for column in (across, "error"))
         y[~(np.isfinite(y) & (y > 0))] = np.nan  # a log axis has no place for these: the line breaks
-        seen = (x > 0) & (y >= LEAST)
+        x, y = x[x > 0], y[x > 0]
+        seen = y >= LEAST
         at += x[seen].tolist()
         height += y[seen].tolist()
+        marks = _marks(y, None if worst is None else worst[name], told)
         says = f"<b>{as_text(str(name))}</b><br>{across} %{{x:,.4~g}}<br>error {'at most ' * bound}%{{y:,.3~g}}"
         traces.append(
             go.Scatter(
-                x=x[x > 0],
-                y=y[x > 0],
+                x=x,
+                y=y,
                 name=as_text(f"{name} (best)" if name == best else str(name)),
-                mode="lines+markers" if across == "depth" else "lines",
+                **marks,
                 line={
                     **{"color": LINES[place % len(LINES)], "dash": DASHES[place % len(DASHES)]},
                     "width": 4 if name == best else 2,
@@ -139,12 +172,38 @@ def _lines(
                 hovertemplate=f"{says}<extra></extra>",
             )
         )
-    look = layout(title=title, subtitle=subtitle, footer=footer, below=100)
+    # The legend is over the lines, where it takes as many rows as it needs; under them it would leave a gap.
+    look = layout(title=title, subtitle=subtitle, footer=footer, below=48, above=22)
     look["xaxis"] = _log_axis(axes[0], at, spare=0.03 if across == "depth" else 0)
-    look["yaxis"] = _log_axis(axes[1], height, spare=0.05)
-    look["legend"] = {"orientation": "h", "x": 0, "xanchor": "left", "y": -0.13, "yanchor": "top"}
+    look["yaxis"] = _log_axis(axes[1], height, spare=0.08)
+    look["legend"] = {"orientation": "h", "x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom"}
     look["showlegend"] = True
     return go.Figure(traces, look)
+
+
+def _marks(heights: Floats, worst: float | None, told: list[tuple[int, float]]) -> dict[str, Any]:
+    """A dot at each point; or, where the worst is known, at the highest point only, with its figure.
+
+    `told` are the places and figures of the lines before: a figure that would lie on one of them is left to the hover.
+    """
+    if worst is None:
+        return {"mode": "lines+markers"}
+    sizes, texts = np.zeros(heights.size), np.full(heights.size, "", dtype=object)
+    if np.isfinite(heights).any():
+        top = int(np.nanargmax(heights))
+        sizes[top] = 11
+        if not any(place == top and abs(figure - worst) < 0.25 * worst for place, figure in told):
+            texts[top] = f"{worst:.3g}"
+            told.append((top, worst))
+    return {
+        "mode": "lines+markers+text",
+        "marker": {"size": sizes.tolist(), "opacity": 1, "line": {"width": 0}},
+        **{
+            "text": texts.tolist(),
+            "textposition": "top left" if sizes.size and not sizes[0] else "top right",
+            "cliponaxis": False,
+        },
+    }
 
 
 def _log_axis(title: str, values: Sequence[float], *, spare: float) -> dict[str, Any]:

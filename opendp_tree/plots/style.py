@@ -22,6 +22,8 @@ DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "solid", "dash", "dot")
 
 HEAD = 64
 """The height of a title and its subtitle in pixels."""
+HEIGHT = 560
+"""The height of a picture in pixels, where a notebook shows it."""
 FOOTER = "opendp-tree-footer"
 """The name of the annotation that holds a picture's footer; `write_html` sets it as text below the picture."""
 SOFT_BREAK = " <br>"
@@ -139,6 +141,20 @@ def confidence_text(confidence: float) -> str:
     return "certain interval" if confidence >= 1 else f"{100 * confidence:.4g} % interval"
 
 
+def counted_lines(counted: str | None) -> list[str]:
+    """What a hover adds where not all rows are counted.
+
+    Parameters
+    ----------
+    counted
+        What the release's statement says is counted; None where nobody said.
+
+    >>> counted_lines("rows"), counted_lines("rows after keeping at most 5 of each user")
+    ([], ['of rows after keeping at most 5 of<br>each user'])
+    """
+    return [] if counted in (None, "rows") else [wrap(f"of {counted}")]
+
+
 def layout(
     *, title: str, subtitle: str, footer: Sequence[str], below: int, above: int = 0, height: int | None = None
 ) -> dict[str, Any]:
@@ -153,7 +169,7 @@ def layout(
     below, above
         How many pixels a legend needs under the picture, and a bar over it; none over it by default.
     height
-        Of the whole, in pixels; by default Plotly's own.
+        Of the whole, in pixels; by default 560: of Plotly's own 450, title and footer would leave half.
     """
     wrapped = [textwrap.wrap(_CONTROLS.sub(" ", text), 110) for text in footer]
     font = {"family": FONT, "size": 13, "color": INK}
@@ -174,8 +190,8 @@ def layout(
             "subtitle": {"text": as_text(subtitle), "font": {**font, "color": QUIET}},
         },
         "annotations": [foot],
-        "margin": {"l": 24, "r": 24, "t": HEAD + 12 + above, "b": below + foot_height(sum(map(len, wrapped)))},
-        "height": height,
+        "margin": {"l": 24, "r": 24, "t": HEAD + 4 + above, "b": below + foot_height(sum(map(len, wrapped)))},
+        "height": height or HEIGHT,
         "hoverlabel": {
             **{"bgcolor": "white", "bordercolor": "#9aa7b3", "align": "left", "namelength": -1},
             "font": {**font, "color": INK},

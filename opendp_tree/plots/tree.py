@@ -15,6 +15,7 @@ from opendp_tree.plots.style import (
     QUIET,
     as_text,
     confidence_text,
+    counted_lines,
     graph_objects,
     layout,
     number,
@@ -24,7 +25,9 @@ from opendp_tree.plots.style import (
     wrap,
 )
 from opendp_tree.releases.release import TreeRelease
-from opendp_tree.releases.words import cost_words
+from opendp_tree.releases.words import footer_words
+from opendp_tree.trees.open_tree import OpenTree
+from opendp_tree.trees.tree import Tree
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -88,7 +91,7 @@ def plot_tree(
         "branchvalues": "remainder",
         "text": _texts(nodes, kind),
         "texttemplate": "%{text}",
-        "hovertext": _hovers(nodes, interval),
+        "hovertext": _hovers(nodes, interval, None if release.statement is None else release.statement.counted),
         "hoverinfo": "text",
         "marker": (marker := _marker(nodes, interval)),
         "textfont": {"size": 12 if kind == "sunburst" else 13, "color": [_ink(colour) for colour in marker["colors"]]},
@@ -102,17 +105,17 @@ def plot_tree(
         trace |= {"pathbar": {"side": "top", "thickness": 24, "textfont": {"size": 12}}}
     else:
         trace |= {"insidetextorientation": "auto", "leaf": {"opacity": 1}}
-    footer = [cost_words(None if release.statement is None else release.statement.to_dict())]
+    footer = footer_words(None if release.statement is None else release.statement.to_dict())
     if nodes.without_area:
         verb = "node has" if nodes.without_area == 1 else "nodes have"
         footer.append(f"{nodes.without_area:,} {verb} an estimate of zero or less and no area.")
     rows = int(np.count_nonzero(nodes.levels == 1))
     look = layout(
-        title=text_or(title, default=_title(frame.columns)),
+        title=text_or(title, default=_title(release.tree)),
         subtitle="Area: estimate. Colour: how sure it is. Click to zoom.",
         footer=footer,
-        above=0 if kind == "sunburst" else 30,  # the path bar, once one has gone into a node
-        below=68,
+        above=0 if kind == "sunburst" else 26,  # the path bar, once one has gone into a node
+        below=60,
         # Rows of the first level that have the height of their text, if there are not too many.
         height=min(1400, 180 + 20 * rows) if kind == "icicle" and rows > 25 else None,
     )
@@ -135,9 +138,8 @@ def relative_error(estimate: Floats, lower: Floats, upper: Floats) -> Floats:
     return error
 
 
-def _title(columns: list[str]) -> str:
-    places = columns[1 : columns.index("path")]
-    named = [name for name in places if not name.startswith("label_") and name not in ("node", "prefix", "bits")]
+def _title(tree: Tree | OpenTree) -> str:
+    named = [name for name in tree.names or () if not name.startswith("label_")]
     return "Private counts by " + ", ".join(named) if named else "Private counts"
 
 
@@ -154,7 +156,7 @@ def _marker(nodes: Nodes, interval: str) -> dict[str, Any]:
         **{"cmin": np.log10(SURE), "cmax": np.log10(UNSURE), "showscale": True},
         "line": {"width": 1, "color": [f"rgba(255, 255, 255, {each})" for each in opacity]},
         "colorbar": {
-            **{"orientation": "h", "x": 0, "xanchor": "left", "y": 0, "yanchor": "top", "ypad": 8, "xpad": 24},
+            **{"orientation": "h", "x": 0, "xanchor": "left", "y": 0, "yanchor": "top", "ypad": 4, "xpad": 24},
             **{"lenmode": "pixels", "len": 340},
             **{"thickness": 12, "outlinewidth": 0, "ticklen": 4, "tickcolor": QUIET},
             "title": {"text": f"Relative error: half the {interval} ÷ estimate", "side": "top", "font": {"size": 12}},
@@ -186,18 +188,19 @@ def _texts(nodes: Nodes, kind: str) -> list[str]:
     return ["".join(parts) for parts in zip(labels, breaks, figures, strict=True)]
 
 
-def _hovers(nodes: Nodes, interval: str) -> list[str]:
+def _hovers(nodes: Nodes, interval: str, counted: str | None) -> list[str]:
     """For each node what was released about it, in words."""
     errors = relative_error(nodes.estimate, nodes.lower, nodes.upper)
-    return [_hover(nodes, row, float(errors[row]), interval) for row in range(len(nodes))]
+    more = counted_lines(counted)
+    return ["<br>".join([*_hover(nodes, row, float(errors[row]), interval), *more]) for row in range(len(nodes))]
 
 
-def _hover(nodes: Nodes, row: int, error: float, interval: str) -> str:
+def _hover(nodes: Nodes, row: int, error: float, interval: str) -> list[str]:
     kind, parent = nodes.kind[row], int(nodes.parents[row])
     estimate = float(nodes.estimate[row])
     lines = [f"<b>{wrap(nodes.paths[row] or nodes.labels[row])}</b>"]
     if kind == "hidden":
-        return "<br>".join([*lines, "not released; nodes below it are"])
+        return [*lines, "not released; nodes below it are"]
     lines.append(f"estimate {number(estimate)}")
     if not np.isnan(error):
         sure = f" (±{percent(error)})" if np.isfinite(error) else ""
@@ -212,4 +215,4 @@ def _hover(nodes: Nodes, row: int, error: float, interval: str) -> str:
         lines.append("what the shown nodes beside it leave")
     if kind == "smaller":
         lines.append("drawn together because they are small")
-    return "<br>".join(lines)
+    return lines

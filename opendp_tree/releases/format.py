@@ -19,6 +19,7 @@ from opendp_tree.trees.paths import tagged_label
 from opendp_tree.trees.shown_nodes import ShownNodes
 from opendp_tree.trees.tree import Label, Tree
 
+_INNER = ("loss", "parameters")
 FORMAT, VERSION = "opendp-tree release", 1
 
 
@@ -31,6 +32,29 @@ def write_text(parts: Mapping[str, Any]) -> str:
         The fields of the release, as plain data.
     """
     return json.dumps({"format": FORMAT, "version": VERSION, **parts}, allow_nan=False, separators=(",", ":"))
+
+
+def write_statement(statement: Mapping[str, Any]) -> dict[str, Any]:
+    """A privacy statement as JSON has room for it.
+
+    Parameters
+    ----------
+    statement
+        What `PrivacyStatement.to_dict` gives.
+
+    >>> write_statement({"unit": None, "loss": {"epsilon": 1.0}, "parameters": {"bound": math.inf}})
+    {'unit': None, 'loss': {'epsilon': 1.0}, 'parameters': {'bound': {'number': 'inf'}}}
+    """
+    inner = {name: {key: _write_value(value) for key, value in statement[name].items()} for name in _INNER}
+    return {**statement, **inner}
+
+
+def _write_value(value: Any) -> Any:
+    """A number, a text or null; what is no finite number is told from a text of that name."""
+    plain = value.item() if isinstance(value, np.generic) else value
+    if isinstance(plain, float) and not math.isfinite(plain):
+        return {"number": str(plain)}
+    return plain
 
 
 def read_text(text: str) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,8 @@ from opendp_tree.trees.tree import Tree
 
 OTHER = "(other)"
 """What stands in the place of a label in rows for what is left unexplained."""
+FIRST = ("path", "estimate", "lower", "upper", "level")
+"""What a reader looks for comes first; then the place in columns, and the rest."""
 _ROUNDING = 2.0**-40  # a difference below this share of what it is the difference of is none
 
 
@@ -36,7 +38,9 @@ def release_frame(nodes: ShownNodes, values: Mapping[str, Array], *, certain: bo
         children, so there is one only where some children are not shown.
     """
     columns = [pl.Series(name, array) for name, array in values.items()]
-    frame = pl.DataFrame([pl.Series("level", nodes.levels), *node_columns(nodes), *columns])
+    *places, path = node_columns(nodes)
+    frame = pl.DataFrame([path, pl.Series("level", nodes.levels), *places, *columns])
+    frame = frame.select(*FIRST, pl.exclude(FIRST))
     parents, public, shown = nodes.parents, isinstance(nodes.tree, Tree), values["shown"]
     if not public and not shown.all():
         parents, frame = contracted_parents(parents, shown), frame.filter(pl.Series(shown))
@@ -48,7 +52,8 @@ def release_frame(nodes: ShownNodes, values: Mapping[str, Array], *, certain: bo
     if not above.size:
         return frame
     separator = "" if isinstance(nodes.tree, Tree) else nodes.tree.separator
-    added = _other_rows(frame, above, rest, certain=certain, separator=separator, public=public)
+    labels = [place.name for place in places]
+    added = _other_rows(frame, labels, above, rest, certain=certain, separator=separator, public=public)
     # Parents never fall, so siblings end where their parent would be inserted.
     spots = np.searchsorted(parents, above, side="right") + np.arange(above.size)
     order = np.empty(frame.height + above.size, dtype=np.int64)
@@ -98,7 +103,14 @@ def _unexplained(parents: Ints, values: Mapping[str, Array], *, public: bool) ->
 
 
 def _other_rows(
-    frame: pl.DataFrame, above: Ints, rest: Mapping[str, Array], *, certain: bool, separator: str, public: bool
+    frame: pl.DataFrame,
+    labels: Sequence[str],
+    above: Ints,
+    rest: Mapping[str, Array],
+    *,
+    certain: bool,
+    separator: str,
+    public: bool,
 ) -> pl.DataFrame:
     """The parents' rows made into rows for the rest. Types stay: where a column holds no texts, it has null there."""
     parents = frame[above]
@@ -115,7 +127,6 @@ def _other_rows(
     ]
     if not certain:
         changed += [pl.lit(None, dtype=pl.Float64).alias(name) for name in ("lower", "upper")]
-    labels = frame.columns[1 : frame.columns.index("path")]
     if separator:
         changed.append(_below("prefix", separator))
     elif labels[0] in ("prefix", "node"):

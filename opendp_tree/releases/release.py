@@ -10,7 +10,7 @@ import numpy as np
 
 from opendp_tree._types import Bools, Floats, Ints
 from opendp_tree.releases import format as form
-from opendp_tree.releases.words import cost_words, error_words, tree_words
+from opendp_tree.releases.words import cost_words, counted_words, error_words, tree_words
 from opendp_tree.trees.least_squares import LeastSquares
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.shown_nodes import ShownNodes
@@ -40,6 +40,9 @@ class PrivacyStatement:
         What the mechanism ran with.
     unit
         In words what that distance protects ("one person with at most 5 rows"); by default None: nobody said.
+    counted
+        In words what estimates and intervals are counts of ("rows after keeping at most 5 of each user"); by default
+        None: nobody said, and they are of whatever the mechanism was given.
     """
 
     mechanism: str
@@ -48,6 +51,7 @@ class PrivacyStatement:
     loss: Mapping[str, float]
     parameters: Mapping[str, int | float | str | None]
     unit: str | None = None
+    counted: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The statement as nested dictionaries of numbers and texts, ready for JSON."""
@@ -88,7 +92,8 @@ class TreeRelease:
     tree
         The tree.
     estimates, lower, upper
-        For each node its estimate, and the interval that holds its true count.
+        For each node its estimate, and the interval that holds its true count, of what the statement says is
+        counted.
     confidence
         The probability, at least, with which a node's interval holds it, node by node; with 1 always.
     statement
@@ -133,6 +138,17 @@ class TreeRelease:
             if array is not None and array.shape != (size,):
                 raise ValueError(f"{name} (of shape {array.shape}) must hold one entry for each of the {size} nodes")
 
+    def __repr__(self) -> str:
+        """The largest nodes as a short table, and the release in words."""
+        from opendp_tree.releases.display import release_text
+
+        return release_text(self)
+
+    def _repr_html_(self) -> str:
+        from opendp_tree.releases.display import release_html
+
+        return release_html(self)
+
     @property
     def levels(self) -> Ints:
         """For each node its level, in the order of the arrays; the root's is 0."""
@@ -146,8 +162,9 @@ class TreeRelease:
     def to_frame(self, *, other: bool = True, spreadsheet_safe: bool = False) -> pl.DataFrame:
         """One row a node, by level and then in the order of the tree, siblings together.
 
-        `level` (the root's is 0); where it is: label columns, `prefix` (and `bits`), or the id `node`; `path`, that in
-        one text; `estimate`, `lower`, `upper`; `cells`, if the mechanism has cells; and whether it is `shown`.
+        `path`, where it is, in one text; `estimate`, `lower`, `upper`; `level` (the root's is 0); the same place in
+        columns: labels, `prefix` (and `bits`), or the id `node`; `cells`, if the mechanism has cells; and whether it is
+        `shown`. What is counted is in the statement.
 
         Parameters
         ----------
@@ -216,10 +233,7 @@ class TreeRelease:
 
     def to_json(self) -> str:
         """The release as a text that `from_json` reads: docs/release_format.md. All but `fit`."""
-        statement = None if self.statement is None else self.statement.to_dict()
-        if statement is not None:
-            for name in ("loss", "parameters"):
-                statement[name] = {key: _write_value(value) for key, value in statement[name].items()}
+        statement = None if self.statement is None else form.write_statement(self.statement.to_dict())
         arrays = {name: form.write_array(getattr(self, name)) for name in ("estimates", "lower", "upper")}
         nodes = None if self.nodes is None else form.write_nodes(self.nodes)
         return form.write_text(
@@ -294,16 +308,10 @@ class TreeRelease:
         mechanism, cost = None, None
         if self.statement is not None:
             mechanism, cost = self.statement.mechanism, self.statement.to_dict()
-        error = error_words(self.confidence, reach, hidden)
-        return "\n".join([*tree_words(self.tree, shown, mechanism), cost_words(cost), *error])
-
-
-def _write_value(value: Any) -> Any:
-    """A number, a text or null; what is no finite number is told from a text of that name."""
-    plain = value.item() if isinstance(value, np.generic) else value
-    if isinstance(plain, float) and not np.isfinite(plain):
-        return {"number": str(plain)}
-    return plain
+        counted = counted_words(cost)
+        error = error_words(self.confidence, reach, hidden, counted=counted)
+        first, *by = tree_words(self.tree, shown, mechanism)
+        return "\n".join([first, *([counted] if counted else []), *by, cost_words(cost), *error])
 
 
 def _read_statement(described: Mapping[str, Any] | None) -> PrivacyStatement | None:
@@ -319,7 +327,9 @@ def _read_statement(described: Mapping[str, Any] | None) -> PrivacyStatement | N
         raise ValueError('"loss" must hold numbers that are not negative')
     if d_in < 0:
         raise ValueError('"d_in" must not be negative')
-    return PrivacyStatement(mechanism, measure, d_in, loss, parameters, unit)
+    # Texts of earlier releases do not say what is counted.
+    counted = form.part({"counted": None, **described}, "counted", str, type(None))
+    return PrivacyStatement(mechanism, measure, d_in, loss, parameters, unit, counted)
 
 
 def _read_value(value: Any, name: str) -> Any:

@@ -71,7 +71,34 @@ def cost_words(statement: Mapping[str, Any] | None) -> str:
     return f"Privacy: {loss} ({measure}) for adding or removing {statement['unit'] or rows}."
 
 
-def error_words(confidence: float, reach: Floats, hidden: float | None) -> list[str]:
+def counted_words(statement: Mapping[str, Any] | None) -> str | None:
+    """What the figures are counts of; None where nobody said.
+
+    Parameters
+    ----------
+    statement
+        That of the release, as a dictionary; None where nobody knows.
+
+    >>> counted_words({"counted": "rows after keeping at most 5 of each user"})
+    'Counted: rows after keeping at most 5 of each user.'
+    """
+    counted = None if statement is None else statement.get("counted")
+    return f"Counted: {counted}." if counted else None
+
+
+def footer_words(statement: Mapping[str, Any] | None) -> list[str]:
+    """What stands under a picture: what is counted, where somebody said it, and the cost.
+
+    Parameters
+    ----------
+    statement
+        That of the release, as a dictionary; None where nobody knows.
+    """
+    counted = counted_words(statement)
+    return [*([counted] if counted else []), cost_words(statement)]
+
+
+def error_words(confidence: float, reach: Floats, hidden: float | None, *, counted: str | None = None) -> list[str]:
     r"""How wrong it can be.
 
     Parameters
@@ -82,6 +109,8 @@ def error_words(confidence: float, reach: Floats, hidden: float | None) -> list[
         How far each shown node's interval goes from its estimate.
     hidden
         What a node that is not shown holds at most; None if all are shown.
+    counted
+        What is counted, if somebody said it: intervals speak of these alone. By default nobody did.
 
     >>> print(*error_words(1.0, np.array([4.0, 4.0, 9.0]), 30.0), sep="\n")
     Error: every true count is in its interval, always.
@@ -90,13 +119,13 @@ def error_words(confidence: float, reach: Floats, hidden: float | None) -> list[
     """
     sure = "always" if confidence == 1 else f"with probability at least {confidence:.10g}"
     whose = "every" if confidence == 1 else "a node's"
-    said = [f"Error: {whose} true count is in its interval, {sure}."]
+    said = [f"Error: {whose} true count{' of these' if counted else ''} is in its interval, {sure}."]
     if reach.size:
         median, widest = (f"{value:.4g}" for value in (np.median(reach), reach.max()))
         said.append(f"Intervals reach {median} from the estimate at the median node, {widest} at the widest.")
     if hidden is not None and np.isfinite(hidden):
         also = "" if confidence == 1 else ", with the same probability"
-        said.append(f"A node that is not shown holds at most {hidden:.4g}{also}.")
+        said.append(f"A node that is not shown holds at most {hidden:.4g}{' of these' if counted else ''}{also}.")
     return said
 
 
@@ -106,4 +135,5 @@ def _prefixes(tree: OpenTree) -> str:
 
 
 def _number(count: int, noun: str) -> str:
-    return f"{count} {noun}" + ("" if count == 1 else "s")
+    plural = {"leaf": "leaves"}.get(noun, f"{noun}s")
+    return f"{count} {noun if count == 1 else plural}"

@@ -4,24 +4,38 @@ from __future__ import annotations
 
 import importlib
 import io
+import json
 from datetime import date
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 from polars import selectors
 
+from opendp_tree.releases.format import write_statement
+
 __all__ = ["arrow_table", "frame_bytes", "label_texts", "pandas_frame", "spreadsheet_safe", "unwritable"]
 
+if TYPE_CHECKING:
+    from opendp_tree.releases.release import PrivacyStatement
+
+__all__ = ["STATEMENT", "frame_bytes", "label_texts", "spreadsheet_safe", "unwritable"]
+
+STATEMENT = "opendp_tree.statement"
+"""The name of the metadata of a Parquet file that hold the privacy statement."""
 _MARK = "^([=+\\-@\\t\\r\\n'＝＋－＠])", "'${1}"
 _TICKS = {"ms": 10**3, "us": 10**6, "ns": 10**9}
 _FIRST_DAY, _LAST_DAY = ((date(year, 1, 1) - date(1970, 1, 1)).days for year in (2, 9999))
 
 
-def frame_bytes(frame: pl.DataFrame, *, file_format: str) -> bytes:
-    """A frame as the content of a file. Labels that Polars cannot write in the format become texts."""
+def frame_bytes(frame: pl.DataFrame, *, file_format: str, statement: PrivacyStatement | None = None) -> bytes:
+    """A frame as the content of a file. Labels that Polars cannot write in the format become texts.
+
+    Parquet has room for what the release says of itself: its statement goes into the metadata, as JSON.
+    """
     buffer = io.BytesIO()
     if file_format == "parquet":
-        frame.write_parquet(buffer)
+        said = {} if statement is None else {STATEMENT: json.dumps(write_statement(statement.to_dict()))}
+        frame.write_parquet(buffer, metadata=said or None)
         return buffer.getvalue()
     plain = frame.with_columns(_plain(column, file_format) for column in frame)
     if file_format == "csv":

@@ -84,6 +84,26 @@ class Unit:
         """The most rows of one person that are counted."""
         return per_person(rows=self.rows, leaves=self.leaves, rows_per_leaf=self.rows_per_leaf)
 
+    def counted(self, *, of: str = "rows") -> str:
+        """What is counted once at most so much of each person is kept, in words.
+
+        Parameters
+        ----------
+        of
+            What is counted where nothing is cut; by default rows.
+
+        Examples
+        --------
+        >>> Unit("user", rows=5).counted()
+        'rows after keeping at most 5 of each user, and none without a user'
+        """
+        who = self.column if self.column.replace(" ", "_").isidentifier() else repr(self.column)
+        leaves = "1 leaf" if self.leaves == 1 else f"{self.leaves} leaves"
+        bounds = [] if self.leaves is None else [f"{self.rows_per_leaf} in each of at most {leaves}"]
+        if self.rows is not None:
+            bounds.append(f"{self.rows} in all" if bounds else f"{self.rows}")
+        return f"{of} after keeping at most {' and '.join(bounds)} of each {who}, and none without a {who}"
+
 
 def _unbounded(column: str) -> str:
     return (

@@ -32,7 +32,7 @@ HOVERS = {
     **dict.fromkeys(HIERARCHIES, r"estimate [\d,]+95 % interval [\d,]+ to [\d,]+ \(±[\d.]+ %\)"),
     **dict.fromkeys(("level", "level of a few"), r"region \d.*estimate [\d,]+95 % interval [\d,]+ to [\d,]+"),
     **dict.fromkeys(("plan", "plan for open nodes"), r"\wweight [\d,.]+error (at most )?[\d.]+"),
-    "depths": r"partitiondepth \d+error [\d.]+",
+    "depths": r"partition_estimatordepth \d+error [\d.]+",
 }
 TEXTS = """() => [...document.querySelectorAll("h1, header p, footer p, #picture text")].map(node => {
     const box = node.getBoundingClientRect();
@@ -53,6 +53,10 @@ OVERHANG = """() => [...document.querySelectorAll("#picture .slice")].map(sector
     if (!words.width) return null;
     return Math.max(box.left - words.left, words.right - box.right, box.top - words.top, words.bottom - box.bottom);
 }).filter(overhang => overhang !== null)"""
+
+
+def selector_of(name):
+    return PICTURES[name][1]
 
 
 def middle(page, selector, number):
@@ -181,3 +185,42 @@ def test_a_click_goes_into_a_node_and_back_out_and_the_window_may_shrink(kind, l
         out = page.locator("#picture .pathbar").first if kind != "sunburst" else page.locator(SECTORS).first
         out.click()
         until(page, f"{level} !== '{largest}'")
+
+
+@SIZES
+@pytest.mark.parametrize("name", ["icicle", "treemap", "level of a few", "plan for open nodes"])
+def test_little_of_a_page_is_blank(name, width, height, look, tmp_path):
+    """What is drawn has most of the window. A plan has a legend, and a footer of three lines or more."""
+    with look(write_html(PICTURES[name][0](), tmp_path / "picture.html"), width, height) as page:
+        layer = f"#picture .{name}layer" if name in HIERARCHIES else "#picture .nsewdrag"
+        left, right, top, bottom = page.evaluate(BOX, layer)
+        assert bottom - top > (0.7 if selector_of(name) == LINES else 0.75) * height * (1 if width > 1000 else 0.73)
+        assert right - left > (0.85 if width > 1000 else 0.6) * width
+
+
+def test_several_pictures_on_one_page_are_all_drawn(look, tmp_path):
+    figures = [PICTURES[name][0]() for name in ("icicle", "level", "plan")]
+    with look(write_html(figures, tmp_path / "pictures.html"), 1280, 800) as page:
+        for place in ("picture", "picture-2", "picture-3"):
+            until(page, f"Boolean(document.querySelector('#{place} .main-svg'))")
+        assert page.locator("h1").all_text_contents() == [figure.layout.title.text for figure in figures]
+        assert_nothing_is_cut(page, 1280)
+
+
+@SIZES
+@pytest.mark.parametrize("dark", [False, True])
+def test_notebooks_show_releases_and_plans_without_cutting_or_running_anything(dark, width, height, browser, tmp_path):
+    hostile = release((8,), label=lambda level, number: HOSTILE[number], hide=False)
+    parts = "".join(each._repr_html_() for each in (release(), hostile, mechanisms("open")))
+    colours = "background: #111; color: #ddd" if dark else "background: #fff; color: #111"
+    path = tmp_path / "notebook.html"
+    path.write_text(f'<!DOCTYPE html><meta charset="utf-8"><body style="{colours}">{parts}', encoding="utf-8")
+    page = browser.new_page(viewport={"width": width, "height": height})
+    page.goto(path.as_uri())
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate("window.hacked") is None
+    assert page.locator(".opendp-tree :is(a, b, i, u, img, script)").count() == 0
+    assert page.locator(".opendp-tree tbody tr").count() > 30
+    assert page.locator(".opendp-tree svg rect").count() > 25
+    assert_not_blank(page, tmp_path / "notebook.png")
+    page.close()

@@ -9,9 +9,10 @@ from tests.cli.helpers import BUDGET, write_rows
 
 def test_the_table_has_every_mechanism_and_says_why_not(capsys):
     assert main(["plan", "--depth", "6", *BUDGET]) == 0
-    first, _, heads, *lines = capsys.readouterr().out.splitlines()
+    first, _, heads, *lines, _, ranking = capsys.readouterr().out.splitlines()
     found = plan(6, epsilon=1.0, delta=1e-6, nodes="open")
     assert first == found.describe().splitlines()[0]
+    assert ranking.startswith("Ranked by error.")
     assert heads.split()[:2] == ["mechanism", "error"]
     assert len(lines) == len(found.candidates)
     for line, candidate in zip(lines, found.candidates, strict=True):

@@ -2,14 +2,7 @@ import os
 
 import pytest
 
-from opendp_tree.cli.terminal import Progress, silenced, table
-
-
-def test_numbers_line_up_to_the_right_and_texts_to_the_left():
-    lines = table(
-        ["node", "estimate", "note"], [["a", 1234.5, "x"], ["bb", 0.123456, ""], ["c", None, "z"]]
-    ).splitlines()
-    assert lines == ["node  estimate  note", "a        1,234  x", "bb       0.123", "c            -  z"]
+from opendp_tree.cli.terminal import Progress, silenced
 
 
 def test_progress_is_silent_where_nobody_watches(capsys):

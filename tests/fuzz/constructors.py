@@ -19,7 +19,7 @@ from tests.fuzz.limits import HANGS, SECONDS, limited
 from tests.fuzz.nonsense import NUMBERS, made, nonsense, sensible
 
 ALLOWED = (TypeError, ValueError, OpenDPException, UnknownTypeException)
-FILES = ("Ledger", "frame_context", "read_source", "release_tree", "write_html")
+FILES = ("Ledger", "frame_context", "read_source", "release_tree", "write_html", "write_image")
 """These read or write a file that they are told, which may not be possible: OSError."""
 SEARCHES = (
     *("choose_level_weights", "deepest_tree", "smallest_epsilon", "plan_depths"),

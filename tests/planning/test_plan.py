@@ -1,3 +1,5 @@
+from xml.etree import ElementTree
+
 import numpy as np
 import pytest
 
@@ -111,3 +113,22 @@ def test_a_plan_is_drawn_with_the_best_first():
     assert {line.name.removesuffix(" (best)") for line in figure.data} == drawn
     for line in figure.data:
         assert max(line.y) <= found.candidate(line.name.removesuffix(" (best)")).error * 1.02
+
+
+def test_a_plan_prints_as_a_table_that_says_what_ranks_it():
+    found = plan(6, epsilon=1.0, delta=1e-6, nodes="open")
+    shown, page = repr(found), ElementTree.fromstring(found._repr_html_())
+    assert shown == str(found)
+    assert len(shown.splitlines()) < 20
+    for each in found.candidates:
+        assert each.name in shown
+        assert each.reason in shown
+    rows = page.findall("./table/tbody/tr")
+    assert [row.find("td").text for row in rows] == [each.name for each in found.candidates]
+    assert [row.get("class") for row in rows] == ["opendp-tree-strong", *[None] * (len(rows) - 1)]
+    assert shown.splitlines()[-1].startswith("Ranked by error. Error: how far the worst node, of whatever count")
+    keys = plan(6, epsilon=1.0, delta=1e-6, nodes="open", aim="keys")
+    assert "Ranked by the fewest rows from which a node is shown." in repr(keys)
+    nothing = plan(6, epsilon=1.0, nodes="open")
+    assert "not possible" in repr(nothing)
+    assert "not possible" in nothing._repr_html_()

@@ -1,4 +1,5 @@
 import html
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -62,3 +63,25 @@ def test_arguments_are_checked():
         plot_level(small(), -1)
     with pytest.raises(ValueError, match=r"top \(0\)"):
         plot_level(small(), 1, top=0)
+
+
+def test_what_is_counted_is_in_the_footer_and_the_hover():
+    given = small()
+    cut = replace(given, statement=replace(given.statement, counted="rows after keeping at most 5 of each <user>"))
+    figure = plot_level(cut, 1)
+    assert figure.data[0].hovertext[0].endswith("<br>of rows after keeping at most 5 of<br>each &lt;user&gt;")
+    assert "Counted: rows after keeping at most 5 of each &lt;user&gt;." in figure.layout.annotations[0].text
+    assert "Counted" not in plot_level(given, 1).layout.annotations[0].text
+
+
+def test_a_level_has_a_name():
+    given = small()
+    assert given.tree.names == ("side", "place")
+    assert plot_level(given, "place").to_json() == plot_level(given, 2).to_json()
+    assert plot_level(given, "side").layout.title.text == "Private counts by side"
+    assert plot_level(given, 0).layout.title.text == "Private counts at level 0"
+    with pytest.raises(ValueError, match=r"level \('city'\) must be one of 'side', 'place'\. Hint: a number from 0"):
+        plot_level(given, "city")
+    tree = Tree.balanced(branching=2, depth=2)
+    with pytest.raises(ValueError, match=r"level \('a'\) must be a number, because levels have no names here"):
+        plot_level(TreeRelease(tree, *np.ones((3, 3)), confidence=1.0, statement=None), "a")

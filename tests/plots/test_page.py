@@ -4,7 +4,7 @@ import re
 import plotly.graph_objects as go
 import pytest
 
-from opendp_tree import plot_level, plot_tree, write_html
+from opendp_tree import plot_level, plot_tree, write_html, write_image
 from tests.plots.test_tree import small
 
 
@@ -73,3 +73,49 @@ def test_a_name_that_somebody_foresaw_is_not_written_to(tmp_path):
         (tmp_path / name).symlink_to(victim)
     write_html(plot_tree(small()), tmp_path / "tree.html")
     assert victim.read_text() == "precious"
+
+
+def test_many_pictures_share_one_copy_of_plotly(tmp_path):
+    one = write_html(plot_tree(small()), tmp_path / "one.html").read_text("utf-8")
+    figures = [plot_tree(small(), title=f"Picture {number}") for number in range(5)]
+    many = write_html(figures, tmp_path / "many.html").read_text("utf-8")
+    assert len(many) < len(one) + 100_000
+    assert re.findall(r"<h1>(Picture \d)</h1>", many) == [f"Picture {number}" for number in range(5)]
+    places = ["picture", "picture-2", "picture-3", "picture-4", "picture-5"]
+    assert re.findall(r'<div class="picture" id="(picture[-\d]*)">', many) == places
+    for place in places:
+        assert f'"{place}":{{' in many
+    with pytest.raises(ValueError, match="figure must hold at least one figure"):
+        write_html([], tmp_path / "none.html")
+    with pytest.raises(TypeError, match="figure"):
+        write_html([figures[0], 3], tmp_path / "none.html")
+    assert not (tmp_path / "none.html").exists()
+
+
+def test_images_need_a_library_and_say_so(tmp_path, monkeypatch):
+    monkeypatch.setattr("opendp_tree.plots.page.find_spec", lambda name: None)
+    with pytest.raises(ImportError, match=r"need Kaleido\. Hint: pip install kaleido"):
+        write_image(plot_tree(small()), tmp_path / "a.svg")
+    with pytest.raises(ValueError, match=r"path \('a.html'\) must end in .svg or .png. Hint: write_html"):
+        write_image(plot_tree(small()), tmp_path / "a.html")
+    with pytest.raises(ValueError, match="width"):
+        write_image(plot_tree(small()), tmp_path / "a.svg", width=0)
+
+
+def test_images_are_whole_or_not_there(tmp_path, monkeypatch):
+    monkeypatch.setattr("opendp_tree.plots.page.find_spec", lambda name: name)
+    asked = []
+    monkeypatch.setattr(go.Figure, "to_image", lambda self, form, **size: asked.append((form, size)) or b"drawn")
+    assert write_image(plot_tree(small()), tmp_path / "a.PNG", height=300).read_bytes() == b"drawn"
+    write_image(plot_level(small(), 1), tmp_path / "a.svg")
+    sizes = {"width": 1000, "height": 300, "scale": 2}, {"width": 1000, "height": None, "scale": 1}
+    assert asked == [("png", sizes[0]), ("svg", sizes[1])]
+
+    def fail(*_, **__):
+        raise RuntimeError("no Chrome")
+
+    monkeypatch.setattr(go.Figure, "to_image", fail)
+    with pytest.raises(RuntimeError, match=r"could not draw the picture .* needs a Chrome or Chromium"):
+        write_image(plot_tree(small()), tmp_path / "a.svg")
+    assert (tmp_path / "a.svg").read_bytes() == b"drawn"
+    assert sorted(os.listdir(tmp_path)) == ["a.PNG", "a.svg"]

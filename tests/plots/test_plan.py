@@ -32,9 +32,9 @@ def test_each_possible_mechanism_has_a_line_and_the_best_stands_out():
 def test_impossible_mechanisms_are_named_with_their_reason():
     given = mechanisms("open")
     lines = footer_of(plot_plan(given))
-    assert "Not possible (noise on every node needs to know every node): " in lines[0]
+    assert "Not possible (noise on every node needs to know every node): " in lines[1]
     for each in given.candidates:
-        assert any(each.name in line and each.reason in line for line in lines) != each.feasible
+        assert any(each.name in line and each.reason in line for line in lines[1:]) != each.feasible
 
 
 def test_reasons_are_text():
@@ -49,7 +49,7 @@ def test_far_worse_mechanisms_are_named_and_the_axes_hold_what_matters():
     figure = plot_plan(given)
     paper = given.candidate("multiplicative_estimator")
     assert paper.error > 100 * given.best.error
-    assert footer_of(figure) == [f"Too large to draw: multiplicative_estimator, {paper.error:.3g}."]
+    assert footer_of(figure)[1:] == [f"Too large to draw: multiplicative_estimator, {paper.error:.3g}."]
     assert "multiplicative_estimator" not in [line.name for line in figure.data]
     low, high = figure.layout.yaxis.range
     assert 10**low > LEAST / 2
@@ -86,3 +86,41 @@ def test_frames_are_checked_and_not_changed():
         plot_depths(frame.drop("error"))
     with pytest.raises(ValueError, match="missing: mechanism"):
         plot_depths(frame.drop("mechanism"))
+
+
+@pytest.mark.parametrize("nodes", ["open", "public"])
+def test_the_picture_shows_what_ranks_and_where_another_is_better(nodes):
+    """A dot marks each line's highest point, and the footer tells for which counts a line is below the best one's."""
+    given = mechanisms(nodes)
+    figure = plot_plan(given)
+    assert figure.layout.title.subtitle.text.endswith(
+        f"{given.best.name}, because its worst error (its dot) is the least."
+    )
+    worst, written = [], []
+    for line in figure.data:
+        (top,) = [place for place, size in enumerate(line.marker.size) if size]
+        assert line.y[top] == max(line.y)
+        error = given.candidate(line.name.removesuffix(" (best)")).error
+        # Figures that would lie on each other are written once.
+        near = [other for place, other in written if place == top and abs(other - error) < 0.25 * error]
+        assert [text for text in line.text if text] == ([] if near else [f"{error:.3g}"])
+        assert line.text[top] == ("" if near else f"{error:.3g}")
+        written += [] if near else [(top, error)]
+        worst.append(error)
+    assert worst[0] == min(worst)
+    told = footer_of(figure)[0].removeprefix("Lower for nodes of some counts: ").rstrip(".")
+    ranges = {part.split(" from ")[0]: part.split(" from ")[1].replace(",", "").split() for part in told.split("; ")}
+    weights = np.array(figure.data[0].x)
+    best = given.best.error_at(weights)
+    for line in figure.data[1:]:
+        lower = (given.candidate(line.name).error_at(weights) < 0.95 * best) & (best >= LEAST)
+        assert (line.name in ranges) == lower.any()
+        if lower.any():
+            first, *to = ranges[line.name]
+            assert float(first) == pytest.approx(weights[lower][0], abs=0.5)
+            assert to == ["on"] or float(to[1]) == pytest.approx(weights[lower][-1], abs=0.5)
+
+
+def test_a_plan_for_keys_says_what_ranks_it():
+    figure = plot_plan(plan(8, epsilon=1.0, delta=1e-6, nodes="open", aim="keys"))
+    assert "which shows nodes from" in figure.layout.title.subtitle.text

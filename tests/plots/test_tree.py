@@ -1,3 +1,4 @@
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -137,3 +138,14 @@ def test_arguments_are_checked():
         plot_tree(small(), kind="pie")
     with pytest.raises(ValueError, match=r"max_nodes \(1\) must be an integer from 2"):
         plot_tree(small(), max_nodes=1)
+
+
+def test_what_is_counted_is_in_the_footer_and_the_hover():
+    given = small()
+    cut = replace(given, statement=replace(given.statement, counted="rows after keeping at most 5 of each <user>"))
+    figure = plot_tree(cut)
+    assert all(
+        text.endswith("of rows after keeping at most 5 of<br>each &lt;user&gt;") for text in figure.data[0].hovertext
+    )
+    assert "Counted: rows after keeping at most 5 of each &lt;user&gt;." in figure.layout.annotations[0].text
+    assert "Counted" not in plot_tree(given).layout.annotations[0].text

@@ -27,7 +27,7 @@ def test_siblings_stay_together_whatever_the_order_of_paths():
     tree = Tree.from_paths([("a", "x"), ("b", "y"), ("a", "z")], names=["one", "two"])
     frame = TreeRelease(tree, *np.ones((3, 6)), confidence=0.9, statement=None).to_frame()
     assert frame["path"].to_list() == ["", "a", "b", "a / x", "a / z", "b / y"]
-    assert frame.columns[:4] == ["level", "one", "two", "path"]
+    assert frame.columns[:7] == ["path", "estimate", "lower", "upper", "level", "one", "two"]
 
 
 def test_open_trees_show_what_tuples_say():

@@ -35,6 +35,7 @@ def test_statements_are_plain_data():
         "loss": {"epsilon": 1.0},
         "parameters": {"scale": 2.0, "people": None},
         "unit": None,
+        "counted": None,
     }
 
 
@@ -42,13 +43,13 @@ def test_frames_of_public_trees():
     labelled = Tree.from_paths([("a", "x"), (2,)])
     three = np.array([3.0, 2.0, 2.0, 1.0])
     frame = TreeRelease(labelled, three, three - 1, three + 1, 0.9, STATEMENT).to_frame()
-    assert frame.columns == ["level", "label_1", "label_2", "path", "estimate", "lower", "upper", "shown", "other"]
-    assert frame.rows()[2] == (1, "2", None, "2", 1.0, 0.0, 2.0, True, False)
+    assert frame.columns == ["path", "estimate", "lower", "upper", "level", "label_1", "label_2", "shown", "other"]
+    assert frame.rows()[2] == ("2", 1.0, 0.0, 2.0, 1, "2", None, True, False)
     plain = Tree.from_parents([1, -1])
     two = np.array([5.0, 7.0])
     frame = TreeRelease(plain, two, two, two, 1.0, STATEMENT, cells=np.array([1, 1])).to_frame(other=False)
-    assert frame.columns == ["level", "node", "path", "estimate", "lower", "upper", "cells", "shown"]
-    assert frame.rows() == [(0, 1, "", 7.0, 7.0, 7.0, 1, True), (1, 0, "0", 5.0, 5.0, 5.0, 1, True)]
+    assert frame.columns == ["path", "estimate", "lower", "upper", "level", "node", "cells", "shown"]
+    assert frame.rows() == [("", 7.0, 7.0, 7.0, 0, 1, 1, True), ("0", 5.0, 5.0, 5.0, 1, 0, 1, True)]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from opendp_tree import OpenTree, Tree
-from opendp_tree.releases.words import cost_words, error_words, tree_words
+from opendp_tree.releases.words import cost_words, counted_words, error_words, tree_words
 
 
 @pytest.mark.parametrize(
@@ -37,3 +37,12 @@ def test_errors_in_words():
         "Error: a node's true count is in its interval, with probability at least 0.95."
     ]
     assert error_words(0.95, np.zeros(0), 12.0)[-1].endswith("holds at most 12, with the same probability.")
+
+
+def test_what_is_counted_is_said_where_somebody_knows_it():
+    assert counted_words(None) is None
+    assert counted_words({"counted": None}) is None
+    assert error_words(0.95, np.zeros(0), 12.0, counted="rows") == [
+        "Error: a node's true count of these is in its interval, with probability at least 0.95.",
+        "A node that is not shown holds at most 12 of these, with the same probability.",
+    ]

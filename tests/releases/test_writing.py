@@ -5,7 +5,8 @@ import polars as pl
 import pytest
 
 from opendp_tree.releases import writing
-from opendp_tree.releases.writing import arrow_table, frame_bytes, pandas_frame, unwritable
+from opendp_tree.releases.release import PrivacyStatement
+from opendp_tree.releases.writing import STATEMENT, arrow_table, frame_bytes, pandas_frame, unwritable
 
 INTEGERS = [pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.Int128, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64, pl.UInt128]
 TIMES = [
@@ -86,3 +87,11 @@ def test_what_is_not_installed_is_named(monkeypatch, missing, write):
     method = "to_arrow" if write is arrow_table else "to_pandas"
     with pytest.raises(ImportError, match=rf"{method} needs {missing}, which .* Hint: pip install {missing}"):
         write(pl.DataFrame({"estimate": [1.0]}))
+
+
+def test_parquet_says_what_is_counted_and_what_it_cost():
+    statement = PrivacyStatement("none", "max_divergence()", 1, {"epsilon": 1.0}, {}, "one row", "rows")
+    content = frame_bytes(pl.DataFrame({"path": ["a"]}), file_format="parquet", statement=statement)
+    assert json.loads(pl.read_parquet_metadata(io.BytesIO(content))[STATEMENT]) == statement.to_dict()
+    plain = frame_bytes(pl.DataFrame({"path": ["a"]}), file_format="parquet")
+    assert STATEMENT not in pl.read_parquet_metadata(io.BytesIO(plain))

@@ -74,3 +74,10 @@ def test_words_say_who_and_how_much():
     assert protected_unit(people, 2, 10) == "2 values of 'user', with at most 10 rows"
     bounds = [dp.polars.Bound(per_group=1)]
     assert protected_unit(dp.frame_distance(people), bounds, 5) == "one value of 'user', with at most 5 rows"
+
+
+def test_words_say_what_is_kept_of_each():
+    assert Unit("user", rows=1).counted() == "rows after keeping at most 1 of each user, and none without a user"
+    assert "1 in each of at most 1 leaf of each user" in Unit("user", leaves=1).counted()
+    assert "3 in each of at most 2 leaves and 5 in all" in Unit("user", rows=5, leaves=2, rows_per_leaf=3).counted()
+    assert "of each 'a\\nb'" in Unit("a\nb", rows=1).counted()

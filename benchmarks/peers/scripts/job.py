@@ -33,7 +33,8 @@ def by_level(frame: object) -> list:
     if "other" in frame.columns:
         frame = frame.filter(other=False)
     count = "estimate" if "estimate" in frame.columns else "count"
-    return [frame.filter(level=level).select(*frame.columns[1 : level + 1], count) for level in (1, 2, 3)]
+    places = frame.columns[frame.columns.index("level") + 1 :]
+    return [frame.filter(level=level).select(*places[:level], count) for level in (1, 2, 3)]
 
 
 def _rows(table: object) -> list:

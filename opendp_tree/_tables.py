@@ -1,0 +1,214 @@
+"""Small tables for people, in terminals and notebooks. What they show is text, whatever a label contains."""
+
+from __future__ import annotations
+
+import html
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_WIDTH, _HEIGHT, _SHORT = 220, 14, 30
+# Colours of the page itself, and one that is seen on white and on black: no notebook's theme has to be known.
+_STYLE = """
+.opendp-tree { max-width: 100%; overflow-x: auto; font-size: 13px; line-height: 1.45; }
+.opendp-tree .opendp-tree-title { font-size: 15px; font-weight: 600; margin: 2px 0 4px; }
+.opendp-tree p { margin: 2px 0; opacity: 0.75; overflow-wrap: anywhere; }
+.opendp-tree table { border-collapse: collapse; margin: 6px 0 8px; border: 0; }
+.opendp-tree th, .opendp-tree td { text-align: left; padding: 3px 16px 3px 0; border: 0; background: none;
+  border-bottom: 1px solid rgba(128, 128, 128, 0.25); vertical-align: middle; }
+.opendp-tree th { font-weight: 600; opacity: 0.75; border-bottom-color: rgba(128, 128, 128, 0.6); }
+.opendp-tree .opendp-tree-number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+.opendp-tree .opendp-tree-short { white-space: nowrap; }
+.opendp-tree .opendp-tree-text { overflow-wrap: anywhere; min-width: 8em; max-width: 34em; }
+.opendp-tree .opendp-tree-strong td { font-weight: 600; }
+.opendp-tree svg { display: block; overflow: visible; }
+"""
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A number as a bar from 0, with its interval as a line, on a scale that all bars of a table share.
+
+    Parameters
+    ----------
+    value
+        The number; None or what is not finite has no bar.
+    lower, upper
+        The ends of its interval; by default None: it has none.
+    """
+
+    value: float | None
+    lower: float | None = None
+    upper: float | None = None
+
+    def ends(self) -> list[float]:
+        """The numbers that the scale must hold."""
+        return [end for end in (self.value, self.lower, self.upper) if end is not None and math.isfinite(end)]
+
+
+Cell = str | float | Bar | None
+
+
+def one_line(text: str, width: int | None = None) -> str:
+    r"""Text that stays on its line in any terminal, with its middle left out where it is too long.
+
+    Parameters
+    ----------
+    text
+        Any text, such as a label of the data.
+    width
+        How many characters fit; by default all.
+
+    >>> one_line("a\x1b[31mred\nline"), one_line("Massachusetts / Cambridge", 16)
+    ('a [31mred line', 'Massac…Cambridge')
+    """
+    clean = _CONTROLS.sub(" ", text)
+    if width is None or len(clean) <= width:
+        return clean
+    head = (width - 1) * 2 // 5
+    return clean[:head] + "…" + clean[head + 1 + len(clean) - width :]
+
+
+def figure_text(value: float | None) -> str:
+    """A number as a table shows it; a dash where there is none.
+
+    Parameters
+    ----------
+    value
+        The number.
+
+    >>> [figure_text(value) for value in (12345.6, 0.12345, 12, None)]
+    ['12,346', '0.123', '12', '-']
+    """
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 10 else f"{value:.3g}"
+    return f"{value:,}"
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Columns side by side: texts to the left, numbers to the right.
+
+    Parameters
+    ----------
+    heads
+        The names of the columns.
+    rows
+        Texts, numbers and None; as many in each row as there are columns.
+
+    >>> print(table(["level", "nodes"], [["origin", 3], ["dest", 105]]))
+    level   nodes
+    origin      3
+    dest      105
+    """
+    texts = [[one_line(head) for head in heads], *([_text(cell) for cell in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    right = [all(not isinstance(row[place], str) for row in rows) and bool(rows) for place in range(len(heads))]
+    lines = []
+    for row in texts:
+        cells = [
+            cell.rjust(width) if numbers else cell.ljust(width)
+            for cell, width, numbers in zip(row, widths, right, strict=True)
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def html_table(
+    heads: Sequence[str],
+    rows: Sequence[Sequence[Cell]],
+    *,
+    title: str = "",
+    above: Sequence[str] = (),
+    below: Sequence[str] = (),
+    strong: int | None = None,
+) -> str:
+    """A table for a notebook, light or dark. Everything in it is escaped.
+
+    Parameters
+    ----------
+    heads
+        The names of the columns.
+    rows
+        Texts, numbers, bars and None; as many in each row as there are columns.
+    title
+        What stands over it. By default nothing.
+    above, below
+        Sentences before and after the table, a line each. By default none.
+    strong
+        Which row stands out. By default none.
+
+    >>> "&lt;b&gt;" in html_table(["node"], [["<b>"]])
+    True
+    """
+    ends = [end for row in rows for cell in row if isinstance(cell, Bar) for end in cell.ends()]
+    scale = min(ends, default=0.0), max(ends, default=0.0)
+    kinds = [_kind([row[place] for row in rows]) for place in range(len(heads))]
+    parts = ['<div class="opendp-tree">', f"<style>{_STYLE}</style>"]
+    parts += [f'<div class="opendp-tree-title">{_escaped(title)}</div>'] if title else []
+    parts += [f"<p>{_escaped(line)}</p>" for line in above]
+    if rows:
+        parts.append("<table><thead><tr>")
+        parts += [_cell("th", _escaped(head), kind) for head, kind in zip(heads, kinds, strict=True)]
+        parts.append("</tr></thead><tbody>")
+        for place, row in enumerate(rows):
+            parts.append('<tr class="opendp-tree-strong">' if place == strong else "<tr>")
+            parts += [_cell("td", _inner(cell, scale), kind) for cell, kind in zip(row, kinds, strict=True)]
+            parts.append("</tr>")
+        parts.append("</tbody></table>")
+    parts += [f"<p>{_escaped(line)}</p>" for line in below]
+    return "".join([*parts, "</div>"])
+
+
+def _text(cell: object) -> str:
+    return one_line(cell) if isinstance(cell, str) else figure_text(cell)  # type: ignore[arg-type]
+
+
+def _escaped(text: str) -> str:
+    # Notebooks typeset what is between dollar signs.
+    return html.escape(one_line(text)).replace("$", "<span>$</span>")
+
+
+def _kind(cells: Sequence[Cell]) -> str:
+    """How a column is set: numbers to the right, short texts on one line, long ones wrapped."""
+    if not any(isinstance(cell, (str, Bar)) for cell in cells):
+        return "number"
+    return "short" if all(not isinstance(cell, str) or len(cell) <= _SHORT for cell in cells) else "text"
+
+
+def _cell(tag: str, inner: str, kind: str) -> str:
+    return f'<{tag} class="opendp-tree-{kind}">{inner}</{tag}>'
+
+
+def _inner(cell: Cell, scale: tuple[float, float]) -> str:
+    if isinstance(cell, Bar):
+        return _drawn(cell, *scale)
+    if cell is None:
+        return "–"
+    return _escaped(cell) if isinstance(cell, str) else figure_text(cell).replace("-", "−", 1)
+
+
+def _drawn(bar: Bar, low: float, high: float) -> str:
+    """The bar as a picture; an end that is not finite lies at the edge."""
+    low, high = min(low, 0.0), max(high, 0.0)
+
+    def at(value: float) -> float:
+        share = (min(max(value, low), high) - low) / (high - low) if high > low else 0.0
+        return round(share * (_WIDTH - 2) + 1, 1)
+
+    middle, marks = _HEIGHT / 2, []
+    if bar.value is not None and math.isfinite(bar.value):
+        left, right = sorted((at(0.0), at(bar.value)))
+        marks.append(
+            f'<rect x="{left}" y="2" width="{round(right - left, 1)}" height="{_HEIGHT - 4}" fill="#4a90d0" '
+            'fill-opacity="0.6"/>'
+        )
+    if bar.lower is not None and bar.upper is not None and not (math.isnan(bar.lower) or math.isnan(bar.upper)):
+        left, right = at(bar.lower), at(bar.upper)
+        path = f"M{left} {middle}H{right}M{left} {middle - 3}v6M{right} {middle - 3}v6"
+        marks.append(f'<path d="{path}" stroke="currentColor" stroke-width="1.3" fill="none"/>')
+    zero = f'<path d="M{at(0.0)} 0v{_HEIGHT}" stroke="currentColor" stroke-opacity="0.35"/>'
+    return f'<svg width="{_WIDTH}" height="{_HEIGHT}" aria-hidden="true">{"".join(marks)}{zero}</svg>'

@@ -1,0 +1,52 @@
+import math
+from xml.etree import ElementTree
+
+import pytest
+
+from opendp_tree._tables import Bar, html_table, one_line, table
+
+
+def test_numbers_line_up_to_the_right_and_texts_to_the_left():
+    lines = table(
+        ["node", "estimate", "note"], [["a", 1234.5, "x"], ["bb", 0.123456, ""], ["c", None, "z"]]
+    ).splitlines()
+    assert lines == ["node  estimate  note", "a        1,234  x", "bb       0.123", "c            -  z"]
+
+
+def test_whatever_a_label_contains_stays_text_on_its_line():
+    hostile = "<script>alert(1)</script> & \x1b[2J\r\n\u202e \"'$x$"
+    shown = table([hostile], [[hostile], [hostile]])
+    assert len(shown.splitlines()) == 3
+    assert not set(shown) & set("\x1b\r\u202e")
+    page = html_table([hostile], [[hostile]], title=hostile, above=[hostile], below=[hostile])
+    assert "<script" not in page
+    assert page.count("&lt;script&gt;alert(1)&lt;/script&gt; &amp;") == 5
+    assert page.count('"') == page.replace("&quot;", "").count('"')  # quotes of labels are escaped
+    assert "$x$" not in page
+    ElementTree.fromstring(page)  # well-formed
+
+
+def test_bars_share_a_scale_that_holds_all_ends():
+    bars = [
+        Bar(100.0, 90.0, 110.0),
+        Bar(-10.0, -20.0, 0.0),
+        Bar(None),
+        Bar(math.inf, math.nan, 3.0),
+        Bar(5.0, -math.inf, 5),
+    ]
+    page = ElementTree.fromstring(html_table(["a"], [[bar] for bar in bars]))
+    drawings = list(page.iter("svg"))
+    width = float(drawings[0].get("width"))
+    starts = [[float(rect.get("x")) for rect in each.iter("rect")] for each in drawings]
+    ends = [[float(rect.get("x")) + float(rect.get("width")) for rect in each.iter("rect")] for each in drawings]
+    assert [len(each) for each in starts] == [1, 1, 0, 0, 1]
+    assert all(0 <= place <= width for each in (*starts, *ends) for place in each)
+    zero = starts[0][0]
+    assert ends[1][0] == pytest.approx(zero, abs=0.2)
+    assert (ends[0][0] - zero) / (zero - starts[1][0]) == pytest.approx(10, rel=0.05)
+    assert html_table(["a"], []).count("<table") == 0
+
+
+def test_long_labels_lose_their_middle():
+    assert one_line("x" * 100, 20) == "x" * 7 + "…" + "x" * 12
+    assert one_line("short", 20) == "short"
