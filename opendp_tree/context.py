@@ -376,7 +376,7 @@ def frame_context(
     ... )
     >>> query = context.query().filter(pl.col("user") >= 100)
     >>> release = query.tree_counts(by="country", unit=Unit("user", rows=1)).release()
-    >>> release.to_frame()["path"].to_list()
+    >>> release.to_frame(other=False)["path"].to_list()
     ['', 'be', 'lu']
 
     """

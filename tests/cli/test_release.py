@@ -464,7 +464,7 @@ def test_labels_of_every_type_are_written_in_every_format(tmp_path, capfd, form)
     assert main(["release", source, "--by", "large,far,long", *BUDGET, "-o", str(out)]) == 0
     assert capfd.readouterr().err == ""
     found = pl.read_csv(out, infer_schema=False) if form == "csv" else read(out)
-    assert found["path"].to_list()[-1] == f"{2**100} / {2**31 - 1} / {-(2**63)}"
+    assert f"{2**100} / {2**31 - 1} / {-(2**63)}" in found["path"].to_list()
 
 
 def test_a_type_that_cannot_be_written_is_refused_before_anything_is_spent(tmp_path, capsys, monkeypatch):
