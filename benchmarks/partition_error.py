@@ -86,7 +86,7 @@ def paper_estimates(counts: SparseCounts, alpha: float) -> list[np.ndarray]:
         eta=0.05,
         mass_bound=PEOPLE,
     )
-    return np.split(estimator(counts.occupied.counts), offsets[1:-1])
+    return np.split(estimator(counts.occupied.counts).estimates, offsets[1:-1])
 
 
 def partition(counts: SparseCounts, alpha: float, minimise: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -251,7 +251,7 @@ def _leaf_space(input_domain: Domain, input_metric: Metric, tree: Tree | None) -
         if tree is not None:
             raise
         return None
-    return (space, space.leaf_tree(tree)) if tree is not None or space.holds_leaves else None
+    return CountSpace.of_leaves(input_domain, tree) if tree is not None or space.holds_leaves else None
 
 
 @dataclass(frozen=True)

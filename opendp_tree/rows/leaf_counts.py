@@ -1,4 +1,4 @@
-"""Rows of a Polars frame to the counts of leaves."""
+"""Rows of a Polars frame, or a vector of records, to the counts of leaves."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from opendp.mod import (
     Metric,
     SymmetricIdDistance,
     Transformation,
+    VectorDomain,
     assert_features,
 )
 
@@ -41,7 +42,7 @@ def make_leaf_counts(
     input_domain: Domain,
     input_metric: Metric,
     *,
-    by: Key | str | Sequence[str],
+    by: Key | str | Sequence[str] | Tree | OpenTree,
     tree: Tree | None = None,
     nulls: Literal["label", "drop"] | None = None,
     other: Path | None = None,
@@ -58,6 +59,13 @@ def make_leaf_counts(
       lead to none count at the leaf with the path `other`, or nowhere. Without it, the nodes are not known in advance.
     - `nulls`: "label" counts null like any other label, "drop" leaves such rows out. The default is "label", except
       for bits and addresses in an open tree, which have no room for it.
+
+    A *vector of records* is counted too: `input_domain` is then OpenDP's `vector_domain` of texts, integers or truth
+    values, with or without a size, and `by` the tree itself. A record is the label of a leaf (its node id, in a tree
+    without labels), or a key of an `OpenTree`: an integer for bits, a text for paths, a label for one column. Records
+    that are no leaf's count at `other` or nowhere. A vector that is not as long as its domain declares is refused. This
+    is what `make_population_amplification` needs: it takes the size of the *records* for the size of the sample. Never
+    amplify a measurement on vectors of leaf counts, whose size is the number of leaves: OpenDP does not notice.
 
     Stability in L1, exact, at distance `d_in`:
 
@@ -80,8 +88,17 @@ def make_leaf_counts(
     >>> counts = space >> then_leaf_counts(by=["region", "city"])
     >>> counts(frame).occupied.counts, counts.map(1)
     (array([2, 1]), 1)
+    >>> records = dp.vector_domain(dp.atom_domain(T=str)), dp.change_one_distance()
+    >>> counts = records >> then_leaf_counts(by=Tree.from_paths([("be", "ghent"), ("lu",)]))
+    >>> counts(["lu", "ghent", "ghent", "nowhere"]), counts.map(1)
+    (array([2, 1]), 2)
     """
     assert_features("contrib")
+    if isinstance(input_domain, VectorDomain):
+        given = (tree, nulls, rows_per_unit, leaves_per_unit)
+        return _count_vectors(input_domain, input_metric, by, other, unused=given, rows_per_leaf=rows_per_leaf)
+    if isinstance(by, (Tree, OpenTree)):
+        raise TypeError("by must be a Key or names of columns where input_domain holds frames. Hint: tree=...")
     counting = LeafCounting.of(
         input_domain,
         input_metric,
@@ -104,6 +121,22 @@ def make_leaf_counts(
 
 
 then_leaf_counts = to_then(make_leaf_counts)
+
+
+def _count_vectors(
+    input_domain: VectorDomain, input_metric: Metric, by: Any, other: Path | None, *, unused: Any, rows_per_leaf: int
+) -> Transformation:
+    from opendp_tree.rows.vectors import VectorCounting
+
+    if any(value is not None for value in unused) or rows_per_leaf != 1:
+        raise ValueError(
+            "a vector of records takes by= and other= alone. Hint: by=tree; a frame knows more of its rows"
+        )
+    counting = VectorCounting.of(input_domain, input_metric, by=by, other=other)
+    output = leaf_domain(counting.tree)
+    return make_transformation(
+        input_domain, input_metric, output, l1_distance(T="i64"), counting.count, counting.stability_map
+    )
 
 
 @dataclass(frozen=True)

@@ -204,7 +204,7 @@ def test_no_count_makes_it_raise(scale, radius):
         (leaf_domain(TREE), L1, {"levels": []}, "levels .* must name at least one level"),
         (leaf_domain(TREE), L1, {"scale": -1.0}, r"scale \(-1.0\) must be finite and non-negative"),
         (leaf_domain(TREE), L1, {"token_scale": 2.0**51}, r"token_scale \(.*\) must be at most 2\*\*50"),
-        (leaf_domain(OpenTree.bits(3)), L1, {"tree": TREE}, r"tree \(.*\) must not be given: input_domain carries"),
+        (leaf_domain(OpenTree.bits(3)), L1, {"tree": TREE}, r"tree \(.*\) must be the tree of input_domain"),
         (dp.vector_domain(dp.atom_domain(T="i64"), 8), L1, {}, "tree must be given"),
     ],
 )

@@ -13,12 +13,13 @@ from opendp.measures import approximate, max_divergence
 from opendp.metrics import l1_distance
 from opendp.mod import Domain, ExtrinsicDomain, Measurement, Metric, assert_features
 
-from opendp_tree._arguments import check_positive, check_probability, check_scale, read_distance
+from opendp_tree._arguments import check_positive, check_probability, check_scale, is_zero, read_distance
 from opendp_tree._opendp import make_measurement, to_then
 from opendp_tree.measurements.partition.parameters import GapParameters, choose_parameters
 from opendp_tree.measurements.partition.prediction import worst_alpha_rmse
 from opendp_tree.measurements.partition.release import FindThenMeasure
 from opendp_tree.measurements.partition.shares import NAMED, LevelWeights, default_measuring
+from opendp_tree.measurements.searches import make_unfunded, with_promised_delta
 from opendp_tree.releases.release import PrivacyStatement
 from opendp_tree.theorems.gap_partition import gap_delta, gap_epsilon
 from opendp_tree.theorems.interval import Interval, exp, round_down, round_up
@@ -59,7 +60,9 @@ def make_partition_estimator(
         `l1_distance`: by how many people inputs differ.
     epsilon, delta
         What one person's presence may reveal: the map at distance 1 is at most this. `delta` may be 0 for a public
-        tree, and the measure is then `max_divergence()`; it is `approximate(max_divergence())` otherwise.
+        tree, and the measure is then `max_divergence()`; it is `approximate(max_divergence())` otherwise. The map
+        reports `delta` itself where a little less is lost, so that OpenDP's searches for `epsilon` can compare; they
+        also try an epsilon of 0, with which there is a map and no release.
     alpha
         The part of a count that the predicted error in the release's statement forgives: the largest alpha-RMSE of a
         node over the worst inputs that are known. 0.1 by default. The mechanism does not depend on it.
@@ -100,8 +103,11 @@ def make_partition_estimator(
     if isinstance(described, SparseLeafCounts):
         found, read = sparse_reader(described, tree)
     else:
-        space = CountSpace.of(input_domain)
-        found, read = space.leaf_tree(tree), space.read  # type: ignore[assignment]
+        space, found = CountSpace.of_leaves(input_domain, tree)
+        read = space.read  # type: ignore[assignment]
+    if is_zero(epsilon):
+        _Setting.of(found, 1.0, delta, alpha, confidence, measuring, weights, parameters)
+        return make_unfunded(input_domain, input_metric, delta=delta)
     setting = _Setting.of(found, epsilon, delta, alpha, confidence, measuring, weights, parameters)
 
     def function(data: Any) -> Any:
@@ -128,7 +134,8 @@ class _Setting:
     tree: Tree | OpenTree
     mechanism: FindThenMeasure
     alpha: float
-    approximate: bool
+    delta: float
+    """What was promised; 0 where the measure is pure."""
 
     @classmethod
     def of(
@@ -164,7 +171,12 @@ class _Setting:
                 "Hint: larger scales, or a larger radius"
             )
         mechanism = FindThenMeasure(parameters, left, levels, float(confidence))
-        return cls(tree, mechanism, float(alpha), not pure)
+        return cls(tree, mechanism, float(alpha), float(lost))
+
+    @property
+    def approximate(self) -> bool:
+        """Whether the measure has a delta."""
+        return self.delta > 0
 
     def privacy_map(self, d_in: int | float) -> float | tuple[float, float]:
         """What cells and layers lose together."""
@@ -176,7 +188,8 @@ class _Setting:
         given = self.mechanism.parameters
         scale, token_scale = Fraction(given.scale), Fraction(given.token_scale)
         epsilon = (gap_epsilon(scale, token_scale, given.shape) + Interval.of(self.mechanism.epsilon)) * people
-        return round_up(epsilon), min(1.0, round_up(gap_delta(exp(-1 / scale), given.shape, k=people)))
+        lost = min(1.0, round_up(gap_delta(exp(-1 / scale), given.shape, k=people)))
+        return with_promised_delta((round_up(epsilon), lost), self.delta)
 
     def _predicted(self) -> float | None:
         given = self.mechanism.parameters
