@@ -72,9 +72,7 @@ def epoch_chance(mechanism, epoch):
     if not mechanism.threshold_noise:
         return answers_chance(mechanism, epoch, 0)
     q = mechanism.threshold_ratio
-    reach = 1 + max(
-        (abs(value) + abs(getattr(answer, "by", 0)) for value, answer in epoch), default=0
-    )
+    reach = 1 + max((abs(value) + abs(getattr(answer, "by", 0)) for value, answer in epoch), default=0)
     total = sum(
         (q ** abs(r) * answers_chance(mechanism, epoch, r) for r in range(-reach + 1, reach)),
         Fraction(0),
