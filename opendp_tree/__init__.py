@@ -61,6 +61,7 @@ from opendp_tree.plots.tree import plot_tree
 from opendp_tree.postprocess.consistent import make_consistent, then_consistent
 from opendp_tree.postprocess.linear import LinearCounts, linear_counts
 from opendp_tree.postprocess.ranges import RangeCounts, prefix_counts, range_counts
+from opendp_tree.recipe import Recipe
 from opendp_tree.releases.release import PrivacyStatement, TreeRelease
 from opendp_tree.rows.frame_domain import frame_domain
 from opendp_tree.rows.key import Key
@@ -97,6 +98,7 @@ __all__ = [
     "PrivacyStatement",
     "PrunedDescent",
     "RangeCounts",
+    "Recipe",
     "Round",
     "Tree",
     "TreeNoise",
