@@ -1,8 +1,8 @@
 """Chains as plain data: which parts, with which arguments, on which tree; to JSON and back.
 
 OpenDP's own `serialize` writes down the calls that made an object, and its `deserialize` imports from `opendp.*` alone:
-it cannot bring back what another package made. A `Recipe` can, for the parts of this package. It holds names from a fixed
-table and plain arguments, so that reading one runs nothing but the constructors of that table.
+it cannot bring back what another package made. A `Recipe` can, for the parts of this package. It holds names from a
+fixed table and plain arguments, so that reading one runs nothing but the constructors of that table.
 """
 
 from __future__ import annotations
@@ -89,7 +89,8 @@ class Recipe:
         its arguments are those that are planned for. Parts that take other measurements or ladders are not among these.
     start
         What the chain starts from: "leaf_counts", the default, for `leaf_domain(tree)`; or OpenDP's type of the
-        elements of a vector ("String", "i64", ...), of records under a metric of records, of counts under `l1_distance`.
+        elements of a vector ("String", "i64", ...), of records under a metric of records, of counts under
+        `l1_distance`.
     size
         How long such a vector is; None, the default, for any length.
     metric
@@ -146,7 +147,7 @@ class Recipe:
         return made
 
     def _space(self) -> tuple[Domain, Metric]:
-        metric = _METRICS[self.metric]()  # type: ignore[no-untyped-call]
+        metric = _METRICS[self.metric]()
         if self.start == "leaf_counts":
             return leaf_domain(self.tree), metric
         return vector_domain(atom_domain(T=self.start), size=self.size), metric
