@@ -49,3 +49,16 @@ def test_sums_saturate():
     words = np.array([3, 4], dtype=np.uint64)
     counts = SparseCounts.of_words(tree, np.zeros_like(words), words, np.array([LIMIT, LIMIT]))
     assert people_at(counts, (0, 0)) == LIMIT
+
+
+@pytest.mark.parametrize("dtype", [pl.Categorical, pl.Enum(["x", "y"]), pl.String])
+def test_categories_are_texts(dtype):
+    counts = OpenTree.columns(1).count(pl.DataFrame({"c": pl.Series(["x", "x", "y"], dtype=dtype)}))
+    assert [people_at(counts, (label,)) for label in ("x", "y", "z", 1, None)] == [2, 1, 0, 0, 0]
+
+
+@pytest.mark.parametrize("label", [2**100, -1, 300, True, "7", date(1, 1, 1), None])
+def test_labels_that_a_column_cannot_hold_are_nowhere(label):
+    counts = OpenTree.columns(1).count(pl.DataFrame({"c": pl.Series([7, 7], dtype=pl.UInt8)}))
+    assert people_at(counts, (label,)) == 0
+    assert people_at(counts, (7,)) == 2

@@ -95,6 +95,15 @@ def make_partition_estimator(
     >>> release = counts(tree.count([("be", "ghent")] * 500 + [("be", "liege")] * 400 + [("lu", "lux")]))
     >>> release.to_frame(other=False).select("level", "label_1", "label_2").rows()
     [(0, None, None), (1, 'be', None), (2, 'be', 'ghent'), (2, 'be', 'liege')]
+
+    OpenDP's searches find the epsilon for a budget:
+
+    >>> space = leaf_domain(tree), dp.l1_distance(T="i64")
+    >>> found = dp.binary_search_chain(
+    ...     lambda epsilon: make_partition_estimator(*space, epsilon=epsilon, delta=1e-6), d_in=1, d_out=(0.5, 1e-6)
+    ... )
+    >>> round(found.map(1)[0], 9), found.map(1)[1]
+    (0.5, 1e-06)
     """
     assert_features("contrib")
     check_metric(input_metric, l1_distance)
