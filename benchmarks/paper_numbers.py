@@ -124,7 +124,7 @@ def check_the_paper() -> None:
     for alpha in ALPHAS:
         budget = {"alpha": alpha, "epsilon": EPSILON, "delta": DELTA, "eta": ETA}
         estimator = make_multiplicative_estimator(leaf_domain(tree), dp.l1_distance(T="i64"), **budget)
-        estimates = estimator(np.zeros(tree.leaf_count, dtype=np.int64))
+        estimates = estimator(np.zeros(tree.leaf_count, dtype=np.int64)).estimates
         assert (estimates == math.floor(paper_error(tree.depth, alpha))).all()
 
 

@@ -38,6 +38,7 @@ from opendp_tree.plots.page import write_html, write_image
 from opendp_tree.plots.plan import plot_depths, plot_plan
 from opendp_tree.plots.tree import plot_tree
 from opendp_tree.postprocess.consistent import make_consistent, then_consistent
+from opendp_tree.recipe import Recipe
 from opendp_tree.releases.release import TreeRelease
 from opendp_tree.rows.frame_domain import frame_domain
 from opendp_tree.rows.key import Key
@@ -58,6 +59,7 @@ __all__ = [
     "OpenTree",
     "Partition",
     "PrunedDescent",
+    "Recipe",
     "Tree",
     "TreeNoise",
     "TreeRelease",

@@ -224,7 +224,7 @@ def test_an_empty_tree_has_an_estimate():
     estimator = make_multiplicative_estimator(
         leaf_domain(TWO_LEAVES), dp.l1_distance(T="i64"), alpha=0.5, epsilon=1.0, delta=1e-6, eta=0.1
     )
-    assert np.unique(estimator(np.zeros(2, dtype=np.int64))).size == 1
+    assert np.unique(estimator(np.zeros(2, dtype=np.int64)).estimates).size == 1
 
 
 def test_the_slack_of_the_ladder_is_small_enough():

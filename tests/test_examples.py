@@ -1,22 +1,32 @@
-"""The examples run."""
+"""The examples run, all of them, and print what the docs show but for the noise."""
 
-import runpy
-from pathlib import Path
+import pytest
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+from tests.repo.example_page import EXAMPLES, HEAD, PAGE, masked, run, section
+
+SHORT = [each for each in EXAMPLES if each.name != "demo.py"]
+"""The demo prints frames of many noisy rows: it is run, and not shown."""
 
 
-def test_the_demo_plans_releases_and_compares(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    runpy.run_path(str(EXAMPLES / "demo.py"), run_name="__main__")
-    shown = capsys.readouterr().out
+def test_the_page_has_a_section_for_each_example_and_nothing_else():
+    text = PAGE.read_text()
+    assert text.startswith(HEAD)
+    assert text.count("\n## ") == len(SHORT)
+    assert {"chain.py", "polars_context.py", "accounted_system.py"} <= {each.name for each in SHORT}
+
+
+@pytest.mark.parametrize("example", SHORT, ids=lambda path: path.stem)
+def test_an_example_is_short_and_prints_what_the_docs_show(example):
+    assert len(example.read_text().splitlines()) < 60
+    assert masked(section(example, run(example))) in masked(PAGE.read_text())
+
+
+def test_the_demo_plans_releases_and_compares():
+    shown = run(EXAMPLES[0].parent / "demo.py")
     assert "Best: " in shown
     assert "336776" in shown
     assert "rmse" in shown
 
 
-def test_chains_print_their_maps_and_a_release(capsys):
-    runpy.run_path(str(EXAMPLES / "chain.py"), run_name="__main__")
-    shown = capsys.readouterr().out
-    assert "if 1 row(s) may change: epsilon = 0.5" in shown
-    assert shown.count("above\n") >= 1
+def test_what_an_example_says_wrong_would_be_seen():
+    assert masked("epsilon = 0.5 in all") == masked("epsilon = 1.25 in all") != masked("epsilon = 0.5, all")

@@ -10,7 +10,7 @@ from opendp.mod import Domain, Measurement, Metric, assert_features
 
 from opendp_tree._arguments import read_distance
 from opendp_tree._opendp import make_measurement, to_then
-from opendp_tree.measurements.sparse_vector import Calibration, SparseVector
+from opendp_tree.measurements.running_sparse_vector import BELOW, Calibration, SparseVector
 from opendp_tree.trees.domains import CountSpace, check_metric, is_metric
 
 __all__ = ["make_above_threshold", "then_above_threshold"]
@@ -74,7 +74,7 @@ def make_above_threshold(
     )
 
     def function(data: Any) -> Any:
-        answers = SparseVector(calibration).answer(space.read(data))
+        answers = SparseVector(calibration).answer(space.read(data)) != BELOW
         return answers if space.carries_arrays else answers.tolist()
 
     return make_measurement(

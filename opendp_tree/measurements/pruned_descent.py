@@ -259,8 +259,7 @@ def _reader(
     """The tree of a domain of leaf counts, and how to read its sparse counts or its node counts."""
     if isinstance(input_domain, ExtrinsicDomain) and isinstance(input_domain.descriptor, SparseLeafCounts):
         return sparse_reader(input_domain.descriptor, tree)
-    space = CountSpace.of(input_domain)
-    found = space.leaf_tree(tree)
+    space, found = CountSpace.of_leaves(input_domain, tree)
     return found, lambda data: found.sum(space.read(data))
 
 

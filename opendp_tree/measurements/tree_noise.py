@@ -77,7 +77,8 @@ def make_tree_laplace(
     Parameters
     ----------
     input_domain
-        `leaf_domain(tree)`, or a vector of i64 with the tree as an argument.
+        `leaf_domain(tree)`, or a vector of integers with the tree as an argument. Without a declared size, vectors are
+        cut to the number of leaves, or filled up with zeros.
     input_metric
         `l1_distance`, of an integer type or f64.
     scale
@@ -138,7 +139,8 @@ def make_tree_gaussian(
     Parameters
     ----------
     input_domain
-        `leaf_domain(tree)`, or a vector of i64 with the tree as an argument.
+        `leaf_domain(tree)`, or a vector of integers with the tree as an argument. Without a declared size, vectors are
+        cut to the number of leaves, or filled up with zeros.
     input_metric
         `l1_distance`, of an integer type or f64.
     scale
@@ -243,8 +245,7 @@ class NoisyTree:
         options: dict[str, Any],
     ) -> NoisyTree:
         """Checks all arguments. A level of weight w gets w parts of the privacy loss."""
-        space = CountSpace.of(input_domain)
-        public = space.leaf_tree(tree)
+        space, public = CountSpace.of_leaves(input_domain, tree)
         check_scale(scale)
         shares = check_weights(weights, public.depth)
         if not isinstance(consistent, bool):

@@ -42,8 +42,9 @@ def make_tree_sum(
     Parameters
     ----------
     input_domain
-        `leaf_domain(tree)`, or `vector_domain(atom_domain(T="i64"), size=tree.leaf_count)` with the tree
-        as an argument.
+        `leaf_domain(tree)`, or `vector_domain(atom_domain(T="i64"), size=tree.leaf_count)` with the tree as an
+        argument. The integers may be i32, u32 or u64 too. Without a size (OpenDP's `count_by_categories` declares
+        none), vectors are cut to the number of leaves, or filled up with zeros: no error depends on the data.
     input_metric
         `l1_distance`, of an integer type or f64.
     tree
@@ -72,8 +73,7 @@ def make_tree_sum(
     1.0
     """
     assert_features("contrib")
-    space = CountSpace.of(input_domain)
-    tree = space.leaf_tree(tree)
+    space, tree = CountSpace.of_leaves(input_domain, tree)
     check_metric(input_metric, l1_distance)
     if carrier is None:
         carrier = "array" if space.carries_arrays else "vector"

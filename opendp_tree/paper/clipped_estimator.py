@@ -14,7 +14,9 @@ from opendp.mod import Domain, Measurement, Metric, assert_features
 from opendp_tree import noise, saturate
 from opendp_tree._arguments import check_integer, check_probability, check_scale, computable, read_distance
 from opendp_tree._opendp import make_measurement, to_then
-from opendp_tree._types import Array, Ints
+from opendp_tree._types import Array, Floats, Ints
+from opendp_tree.paper.rung_release import paper_statement
+from opendp_tree.releases.release import TreeRelease
 from opendp_tree.theorems.bisection import least_whole
 from opendp_tree.theorems.clipping import clipping_delta, clipping_epsilon
 from opendp_tree.theorems.interval import Interval, exp, round_up
@@ -39,8 +41,9 @@ def make_clipped_estimator(
     Truncated Laplace noise of `scale` on every node gives an interval of 2 * `radius` + 1 integers that holds the
     node's count whatever happens. An estimate outside of it is moved to its nearer end. So no estimate is further
     from the truth than before, and none by more than 2 * `radius`: an estimator that is right with high probability
-    gets a bounded mean squared error. This is the conversion of the paper's lemma on the multiplicative RMSE. Counts
-    are of people: a leaf count below 0 is taken as 0, and the truth is the sum of those.
+    gets a bounded mean squared error. The release is a `TreeRelease` with these intervals, which hold always. This is
+    the conversion of the paper's lemma on the multiplicative RMSE. Counts are of people: a leaf count below
+    0 is taken as 0, and the truth is the sum of those.
 
     `approximate(max_divergence())`: at distance k the estimator's own loss, plus depth * k/scale, plus the exact chance
     that some level shows noise that only one input can show. Proof: docs/proofs/clipping.md.
@@ -48,19 +51,21 @@ def make_clipped_estimator(
     Parameters
     ----------
     input_domain
-        `leaf_domain(tree)`, or a vector of i64 with the tree as an argument.
+        `leaf_domain(tree)`, or a vector of integers with the tree as an argument. Without a declared size, vectors are
+        cut to the number of leaves, or filled up with zeros.
     input_metric
         `l1_distance`, of an integer type or f64.
     scale
-        Of the truncated noise that gives the intervals.
+        Of the truncated noise that gives the intervals. A scale of 0 adds no noise and promises nothing.
     estimator
         A measurement on the same input space and of the same output measure which releases one number for each
-        node, by node id. OpenDP's `make_approximate` turns a pure one into that. Numbers are rounded to
-        integers.
+        node, by node id, or a `TreeRelease`. OpenDP's `make_approximate` turns a pure one into that. Numbers are
+        rounded to integers.
     radius
         What that noise never exceeds. Give this or `delta`.
     delta
-        Takes the smallest radius whose own delta at distance 1 is at most this.
+        Takes the smallest radius whose own delta at distance 1 is at most this. The map then reports exactly this
+        beside the estimator's, so that OpenDP's searches for `scale` can compare.
     tree
         The tree, where `input_domain` does not carry it.
 
@@ -74,40 +79,40 @@ def make_clipped_estimator(
     >>> noisy = dp.c.make_approximate(space >> then_tree_sum(carrier="vector") >> dp.m.then_laplace(3.0))
     >>> clipped = space >> then_clipped_estimator(3.0, estimator=noisy, delta=1e-6)
     >>> clipped.map(1)
-    (2.0, 8.023835194870559e-07)
-    >>> len(clipped(tree.count([3] * 100)))
-    7
+    (2.0, 1e-06)
+    >>> release = clipped(tree.count([3] * 100))
+    >>> bool((release.lower <= tree.sum(tree.count([3] * 100))).all()), release.confidence
+    (True, 1.0)
     """
     assert_features("contrib")
-    space = CountSpace.of(input_domain)
-    tree = space.leaf_tree(tree)
+    space, tree = CountSpace.of_leaves(input_domain, tree)
     check_metric(input_metric, l1_distance)
     _check_estimator(estimator, input_domain, input_metric)
     exact_scale = check_scale(scale)
-    if exact_scale == 0:
-        raise ValueError(f"scale ({scale}) must be positive")
-    q = exp(-1 / exact_scale)
-    radius = _radius(q, tree.depth, radius=radius, delta=delta)
+    q = exp(-1 / exact_scale) if exact_scale else Interval.of(0)
+    reach = _radius(q, tree.depth, radius=radius, delta=delta)
+    promised = 0.0 if delta is None else delta
 
-    def function(data: Any) -> Any:
+    def function(data: Any) -> TreeRelease:
         counts = tree.sum(space.read_people(data))
-        centres = saturate.add(counts, noise.truncated_laplace(float(scale), radius, counts.size))
-        return space.write(_clip(_numbers(estimator(data), tree.node_count), centres, radius))
+        centres = saturate.add(counts, noise.truncated_laplace(float(scale), reach, counts.size))
+        clipped = _clip(_numbers(estimator(data), tree.node_count), centres, reach)
+        lower, upper = _ends(centres, reach)
+        statement = paper_statement("clipped_estimator", privacy_map(1), {"scale": float(scale), "radius": reach})
+        return TreeRelease(tree, clipped.astype(np.float64), lower, upper, 1.0, statement)
 
     def privacy_map(distance: int | float) -> tuple[float, float]:
         exact = math.floor(read_distance(distance))
         if exact == 0:
             return 0.0, 0.0
-        epsilon, delta = estimator.map(distance)  # type: ignore[no-untyped-call]
-        more = clipping_epsilon(exact, scale=exact_scale, depth=tree.depth)
-        if not math.isfinite(epsilon):
+        epsilon, lost = estimator.map(distance)  # type: ignore[no-untyped-call]
+        if not (exact_scale and math.isfinite(epsilon)):
             return math.inf, 1.0
-        total = Interval.of(Fraction(delta)) + clipping_delta(q, radius=radius, d_in=exact, depth=tree.depth)
-        return round_up(Fraction(epsilon) + more), min(1.0, round_up(total))
+        more = clipping_epsilon(exact, scale=exact_scale, depth=tree.depth)
+        own = max(Fraction(clipping_delta(q, radius=reach, d_in=exact, depth=tree.depth).hi), Fraction(promised))
+        return round_up(Fraction(epsilon) + more), min(1.0, round_up(Fraction(lost) + own))
 
-    return make_measurement(
-        input_domain, input_metric, approximate(max_divergence()), function, privacy_map, space.output_type
-    )
+    return make_measurement(input_domain, input_metric, approximate(max_divergence()), function, privacy_map)
 
 
 then_clipped_estimator = to_then(make_clipped_estimator)
@@ -121,6 +126,8 @@ def _radius(q: Interval, depth: int, *, radius: int | None, delta: float | None)
         return check_integer(radius, name="radius", least=0)
     assert delta is not None
     promised = check_probability(delta, name="delta")
+    if q.hi == 0:
+        return 0
     with computable("scale and delta"):
         least = least_whole(lambda reach: clipping_delta(q, radius=reach, d_in=1, depth=depth).hi <= promised)
     return check_integer(least, name="radius")
@@ -139,10 +146,19 @@ def _check_estimator(estimator: Measurement, input_domain: Domain, input_metric:
 
 
 def _numbers(release: Any, nodes: int) -> Array:
-    numbers = np.asarray(release)
+    numbers = np.asarray(release.estimates if isinstance(release, TreeRelease) else release)
     if numbers.shape != (nodes,) or numbers.dtype.kind not in "iuf":
         raise TypeError(f"estimator must release one number for each of the {nodes} nodes")
     return numbers
+
+
+def _ends(centres: Ints, radius: int) -> tuple[Floats, Floats]:
+    """Intervals around noisy counts of people that hold the counts themselves, always."""
+    middle = centres.astype(np.float64)
+    # Floats do not hold all integers beyond 2**53: outward by more than all roundings.
+    largest = np.abs(middle) + radius
+    reach = radius + np.where(largest > 2**51, largest * 2.0**-50, 0.0)
+    return np.maximum(middle - reach, 0), np.maximum(middle + reach, 0)
 
 
 def _clip(estimates: Array, centres: Ints, radius: int) -> Ints:

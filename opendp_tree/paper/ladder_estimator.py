@@ -17,8 +17,9 @@ from opendp_tree._arguments import check_positive, check_probability, check_scal
 from opendp_tree._opendp import make_measurement, to_then
 from opendp_tree._types import Ints
 from opendp_tree.paper.forest import Forest, remove, whole
+from opendp_tree.paper.rung_release import Rungs, paper_statement
 from opendp_tree.paper.tree_classifier import AccuracyWarning, classify, fitting, shortfall
-from opendp_tree.saturate import LIMIT
+from opendp_tree.releases.release import TreeRelease
 from opendp_tree.theorems.classification import Classifier, Round
 from opendp_tree.theorems.group_privacy import group_loss
 from opendp_tree.theorems.reduction import Ladder, reduction_loss
@@ -42,12 +43,15 @@ def make_ladder_estimator(
     Accuracy: if the root weighs at most the highest mass, then with probability at least 1 - `ladder.eta` a node's
     estimate is at most `ladder.alpha` times its count above its count, or its count is at most `ladder.base`. This
     takes a connected ladder and rounds whose accuracy is guaranteed, or else there is an `AccuracyWarning`. Leaf counts
-    below 0 are taken as 0, and a node's count is the sum of those.
+    below 0 are taken as 0, and a node's count is the sum of those. The release is a `TreeRelease` whose intervals are
+    what that guarantee implies: a round's nodes weigh from (1 - alpha) * threshold to its mass, the rest from 0 to the
+    base; where nothing is guaranteed, from 0 to infinity.
 
     Parameters
     ----------
     input_domain
-        `leaf_domain(tree)`, or a vector of i64 with the tree as an argument.
+        `leaf_domain(tree)`, or a vector of integers with the tree as an argument. Without a declared size, vectors are
+        cut to the number of leaves, or filled up with zeros.
     input_metric
         `l1_distance`, of an integer type or f64.
     ladder
@@ -68,12 +72,14 @@ def make_ladder_estimator(
     >>> estimator = (leaf_domain(tree), dp.l1_distance(T="i64")) >> then_ladder_estimator(ladder=ladder)
     >>> estimator.map(1)
     (1.0, 1.6106090981102968e-07)
-    >>> estimator(tree.count([3] * 3300 + [5] * 100))
-    array([3400, 3400, 2500, 3400, 2500, 2500, 2500])
+    >>> release = estimator(tree.count([3] * 3300 + [5] * 100))
+    >>> release.estimates
+    array([3400., 3400., 2500., 3400., 2500., 2500., 2500.])
+    >>> release.lower
+    array([1725., 1725.,    0., 1725.,    0.,    0.,    0.])
     """
     assert_features("contrib")
-    space = CountSpace.of(input_domain)
-    tree = space.leaf_tree(tree)
+    space, tree = CountSpace.of_leaves(input_domain, tree)
     check_metric(input_metric, l1_distance)
     ladder = _check_ladder(ladder)
     classifiers = run_by(ladder, depth=tree.depth)
@@ -84,20 +90,21 @@ def make_ladder_estimator(
             stacklevel=2,
         )
     order = tree.level_order
-    estimates = rungs(ladder)
+    found, places, loss = Rungs.of(ladder, classifiers), range(len(classifiers) + 1), reduction_loss(classifiers)
+    parameters = {"alpha": float(ladder.alpha), "eta": float(ladder.eta), "rounds": len(classifiers)}
 
-    def function(data: Any) -> Any:
+    def function(data: Any) -> TreeRelease:
         weights = tree.sum(space.read_people(data))[order.nodes]
-        return space.write(reduce_to_classes(order, whole(order), weights, classifiers, estimates))
+        by_node = reduce_to_classes(order, whole(order), weights, classifiers, places)
+        statement = paper_statement("ladder_estimator", group_loss(*loss, k=1), parameters)
+        return found.release(tree, by_node, statement)
 
-    loss = reduction_loss(classifiers)
     return make_measurement(
         input_domain,
         input_metric,
         approximate(max_divergence()),
         function,
         lambda d_in: group_loss(*loss, k=math.floor(read_distance(d_in))),
-        space.output_type,
     )
 
 
@@ -136,11 +143,6 @@ def run_by(ladder: Ladder, *, depth: int) -> tuple[Classifier, ...]:
             warnings.warn(f"round {place} of {len(classifiers)}: {missing}", AccuracyWarning, stacklevel=3)
             break
     return classifiers
-
-
-def rungs(ladder: Ladder) -> list[int]:
-    """The ladder's estimates from the lowest up. Counts are whole, so rounding a mass down keeps it a bound."""
-    return [min(LIMIT, math.floor(mass)) for mass in ladder.masses]
 
 
 def reduce_to_classes(

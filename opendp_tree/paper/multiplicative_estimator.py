@@ -14,11 +14,14 @@ from opendp.metrics import l1_distance
 from opendp.mod import Domain, Measurement, Metric, assert_features
 
 from opendp_tree import noise
-from opendp_tree._arguments import check_integer, check_positive, check_probability, computable, read_distance
+from opendp_tree._arguments import check_integer, check_positive, check_probability, computable, is_zero, read_distance
 from opendp_tree._opendp import make_measurement, to_then
+from opendp_tree.measurements.searches import make_unfunded, with_promised_delta
 from opendp_tree.paper.forest import whole
-from opendp_tree.paper.ladder_estimator import reduce_to_classes, run_by, rungs
+from opendp_tree.paper.ladder_estimator import reduce_to_classes, run_by
+from opendp_tree.paper.rung_release import Rungs, paper_statement
 from opendp_tree.paper.tree_classifier import AccuracyWarning
+from opendp_tree.releases.release import TreeRelease
 from opendp_tree.saturate import LIMIT
 from opendp_tree.theorems.classification import least_radius
 from opendp_tree.theorems.estimation import estimation_threshold, geometric_ladder
@@ -47,7 +50,8 @@ def make_multiplicative_estimator(
     """An estimate of every node's count with a relative error of alpha: the paper's Algorithm Estimation, corrected.
 
     `approximate(max_divergence())`: at distance 1, at most (`epsilon`, `delta`), as the sum of what the rounds that
-    are configured spend; at distance k by group privacy. Proof: docs/proofs/estimation.md. Where the printed paper
+    are configured spend; at distance k by group privacy. The map reports `delta` itself where a little less is lost, so
+    that OpenDP's searches for `epsilon` can compare. Proof: docs/proofs/estimation.md. Where the printed paper
     differs: docs/errata.md.
 
     Accuracy: for each node of count w, with probability at least 1 - `eta`, the estimate is between w and
@@ -59,20 +63,23 @@ def make_multiplicative_estimator(
     or `mass_bound` is a public number that it is known not to exceed, and nothing is spent on it. If it is exceeded
     after all, accuracy is lost and privacy is not.
 
-    A leaf count below 0 is taken as 0, and w is the sum of the leaf counts so taken. The release is an int64 array by
-    node id (a list from vector domains). A million nodes take seconds; a small `alpha` means many rounds of some
+    A leaf count below 0 is taken as 0, and w is the sum of the leaf counts so taken. The release is a `TreeRelease`.
+    Its intervals are what the promise implies, with a confidence of 1 - `eta`: from (1 - the round's alpha) times its
+    threshold to the estimate, from 0 for what no round finds; where an `AccuracyWarning` says that nothing is promised,
+    from 0 to infinity. A million nodes take seconds; a small `alpha` means many rounds of some
     milliseconds.
 
     Parameters
     ----------
     input_domain
-        `leaf_domain(tree)`, or a vector of i64 with the tree as an argument.
+        `leaf_domain(tree)`, or a vector of integers with the tree as an argument. Without a declared size, vectors are
+        cut to the number of leaves, or filled up with zeros.
     input_metric
         `l1_distance`, of an integer type or f64.
     alpha
         The relative error that is promised.
     epsilon
-        What may be spent at distance 1.
+        What may be spent at distance 1. With 0, which OpenDP's searches try, there is a map and no release.
     delta
         What may be lost at distance 1.
     eta
@@ -98,41 +105,46 @@ def make_multiplicative_estimator(
     ...     alpha=0.5, epsilon=1.0, delta=1e-6, eta=0.01, mass_bound=4_000_000
     ... )
     >>> estimator.map(1)
-    (1.0, 9.699715983287332e-07)
+    (1.0, 1e-06)
     >>> counts = np.array([3_000_000, 0, 40, 0])
-    >>> bool((tree.sum(counts) <= estimator(counts)).all()), int(estimator(counts).max()) <= 4_500_000
+    >>> release, truth = estimator(counts), tree.sum(counts)
+    >>> bool((release.lower <= truth).all()), bool((truth <= release.upper).all())
     (True, True)
     """
     assert_features("contrib")
-    space = CountSpace.of(input_domain)
-    tree = space.leaf_tree(tree)
+    space, tree = CountSpace.of_leaves(input_domain, tree)
     check_metric(input_metric, l1_distance)
+    if is_zero(epsilon):
+        _Request.of(alpha=alpha, epsilon=1.0, delta=delta, eta=eta, mass_bound=mass_bound)
+        return make_unfunded(input_domain, input_metric, delta=delta)
     exact = _Request.of(alpha=alpha, epsilon=epsilon, delta=delta, eta=eta, mass_bound=mass_bound)
-    ladder = exact.ladder(exact.tau_min(tree.depth) if tau_min is None else _check_tau_min(tau_min))
+    tau = exact.tau_min(tree.depth) if tau_min is None else _check_tau_min(tau_min)
+    ladder = exact.ladder(tau)
     classifiers = run_by(ladder, depth=tree.depth)
     root = _RootCount.of(exact)
     order = tree.level_order
-    masses, estimates = ladder.masses, rungs(ladder)
+    masses, places = ladder.masses, range(len(classifiers) + 1)
+    found = Rungs.of(ladder, classifiers, accurate=masses[-1] >= exact.mass)
+    parameters = {"alpha": float(alpha), "tau_min": round_up(tau), "eta": float(eta), "rounds": len(classifiers)}
 
-    def function(data: Any) -> Any:
+    def function(data: Any) -> TreeRelease:
         weights = tree.sum(space.read_people(data))[order.nodes]
         rounds = len(classifiers)
         if root is not None:
             rounds = min(rounds, bisect.bisect_left(masses, root.upper_bound(int(weights[0]))))
-        return space.write(reduce_to_classes(order, whole(order), weights, classifiers[:rounds], estimates))
+        by_node = reduce_to_classes(order, whole(order), weights, classifiers[:rounds], places)
+        statement = paper_statement("multiplicative_estimator", privacy_map(1), parameters)
+        return found.release(tree, by_node, statement)
 
     # With the root's count released, fewer rounds may be run than are paid for; which, is read off that release.
     epsilon_1, delta_1 = reduction_loss(classifiers)
     if root is not None:
         epsilon_1, delta_1 = epsilon_1 + root.epsilon, delta_1 + root.delta
-    return make_measurement(
-        input_domain,
-        input_metric,
-        approximate(max_divergence()),
-        function,
-        lambda d_in: group_loss(epsilon_1, delta_1, k=math.floor(read_distance(d_in))),
-        space.output_type,
-    )
+
+    def privacy_map(d_in: int | float) -> tuple[float, float]:
+        return with_promised_delta(group_loss(epsilon_1, delta_1, k=math.floor(read_distance(d_in))), delta)
+
+    return make_measurement(input_domain, input_metric, approximate(max_divergence()), function, privacy_map)
 
 
 then_multiplicative_estimator = to_then(make_multiplicative_estimator)
@@ -199,6 +211,11 @@ class _Request:
         """How much of the budget the ladder gets; the root's count gets the rest."""
         return Fraction(1, 2) if self.mass_bound is None else Fraction(1)
 
+    @property
+    def mass(self) -> int:
+        """What the root weighs at most."""
+        return LIMIT if self.mass_bound is None else self.mass_bound
+
     def tau_min(self, depth: int) -> Fraction:
         with computable("alpha, epsilon, delta and eta"):
             found = estimation_threshold(
@@ -214,7 +231,7 @@ class _Request:
 
     def ladder(self, tau_min: Fraction) -> Ladder:
         """The rounds that reach the mass bound, or every count there can be."""
-        mass = LIMIT if self.mass_bound is None else self.mass_bound
+        mass = self.mass
         found = geometric_ladder(
             alpha=self.alpha,
             tau_min=tau_min,

@@ -14,9 +14,10 @@ from opendp.metrics import l1_distance
 from opendp.mod import Domain, Measurement, Metric, assert_features
 
 from opendp_tree import noise, saturate
-from opendp_tree._arguments import check_positive, check_probability, check_scale, read_distance
+from opendp_tree._arguments import check_positive, check_probability, check_scale, is_zero, read_distance
 from opendp_tree._opendp import make_measurement, to_then
 from opendp_tree._types import Bools, Ints
+from opendp_tree.measurements.searches import make_unfunded, with_promised_delta
 from opendp_tree.paper.forest import Forest, are_above, lowest, rooted_at, runs, whole
 from opendp_tree.theorems.classification import Classifier, Round, classification_threshold, classifier
 from opendp_tree.theorems.group_privacy import group_loss
@@ -57,7 +58,8 @@ def make_tree_classifier(
     """For every node, whether its count is above a threshold: the paper's Algorithm Classification.
 
     `approximate(max_divergence())`: at distance 1, at most (`epsilon`, `delta`), computed from the noise that is
-    really drawn; at distance k by group privacy. Proof: docs/proofs/classification.md.
+    really drawn; at distance k by group privacy. The map reports `delta` itself where a little less is lost, so that
+    OpenDP's searches for `epsilon` can compare. Proof: docs/proofs/classification.md.
 
     Accuracy: if no tree weighs more than `mass`, then in each tree, with probability at least 1 - `eta`, all nodes of
     at least (1 + alpha) * threshold are found above and all of less than (1 - alpha) * threshold are not. This takes
@@ -74,7 +76,8 @@ def make_tree_classifier(
     Parameters
     ----------
     input_domain
-        `leaf_domain(tree)`, or a vector of i64 with the tree as an argument.
+        `leaf_domain(tree)`, or a vector of integers with the tree as an argument. Without a declared size, vectors are
+        cut to the number of leaves, or filled up with zeros.
     input_metric
         `l1_distance`, of an integer type or f64.
     threshold
@@ -85,7 +88,7 @@ def make_tree_classifier(
     alpha
         The relative distance from the threshold at which the answer is right.
     epsilon
-        What may be spent at distance 1.
+        What may be spent at distance 1. With 0, which OpenDP's searches try, there is a map and no release.
     delta
         What may be lost at distance 1.
     eta
@@ -106,23 +109,25 @@ def make_tree_classifier(
     ...     threshold=2000, mass=5000, alpha=0.5, epsilon=1.0, delta=1e-6, eta=0.01
     ... )
     >>> found.map(1)
-    (1.0, 9.308909783402234e-07)
+    (1.0, 1e-06)
     >>> classes = found(tree.count([3] * 4000))
     >>> classes.above, classes.transitions
     (array([ True,  True, False,  True, False, False, False]), array([3]))
     """
     assert_features("contrib")
-    space = CountSpace.of(input_domain)
-    tree = space.leaf_tree(tree)
+    space, tree = CountSpace.of_leaves(input_domain, tree)
     check_metric(input_metric, l1_distance)
+    unfunded = is_zero(epsilon)
     wanted = Round(
         mass=check_scale(mass, name="mass"),
         eta=check_probability(eta, name="eta"),
         alpha=check_probability(alpha, name="alpha"),
         threshold=check_positive(threshold, name="threshold"),
-        epsilon=check_positive(epsilon, name="epsilon"),
+        epsilon=check_positive(1.0 if unfunded else epsilon, name="epsilon"),
         delta=check_probability(delta, name="delta"),
     )
+    if unfunded:
+        return make_unfunded(input_domain, input_metric, delta=delta)
     run = fitting(wanted, depth=tree.depth)
     if (missing := shortfall(wanted, run, depth=tree.depth)) is not None:
         warnings.warn(missing, AccuracyWarning, stacklevel=2)
@@ -139,7 +144,9 @@ def make_tree_classifier(
     loss = run.loss()
 
     def privacy_map(d_in: int | float) -> tuple[float, float]:
-        return group_loss(*loss, k=math.floor(read_distance(d_in)))
+        lost = group_loss(*loss, k=math.floor(read_distance(d_in)))
+        # Nothing above: nothing is drawn, and nothing promised for free.
+        return with_promised_delta(lost, delta)
 
     return make_measurement(input_domain, input_metric, approximate(max_divergence()), function, privacy_map)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 
@@ -18,7 +19,6 @@ from opendp_tree.planning.methods import MultiplicativeEstimator
 from opendp_tree.planning.tree_facts import TreeFacts
 from opendp_tree.releases.release import PrivacyStatement, TreeRelease
 from opendp_tree.theorems.clipping import clipped_mrmse
-from opendp_tree.trees.domains import CountSpace
 
 NEEDS = "public nodes, delta above 0, alpha above 0"
 _CLIPPING = 0.5  # the share of epsilon and delta for the intervals that bound the error
@@ -65,16 +65,10 @@ def paper_candidate(method: MultiplicativeEstimator, facts: TreeFacts, budget: B
             )
 
         clipped = budget.fit(made, scale)
-        tree = CountSpace.of(space.domain).leaf_tree(space.tree)
         statement = PrivacyStatement(method.name, "", budget.d_in, {}, parameters)  # the cost is told by `make`
 
-        def release(estimates: object) -> TreeRelease:
-            # An estimate is within two radii of the truth, always. Floats do not hold all integers beyond 2**53:
-            # outward by more than all roundings.
-            counts = np.asarray(estimates, dtype=np.float64)
-            largest = np.abs(counts) + radius
-            reach = 2.0 * radius + np.where(largest > 2**51, largest * 2.0**-50, 0.0)
-            return TreeRelease(tree, counts, np.maximum(counts - reach, 0), counts + reach, 1.0, statement)
+        def release(found: TreeRelease) -> TreeRelease:
+            return replace(found, statement=statement)
 
         return Priced(clipped.measurement >> make_function(release), clipped.loss)
 

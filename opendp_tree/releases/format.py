@@ -23,15 +23,17 @@ _INNER = ("loss", "parameters")
 FORMAT, VERSION = "opendp-tree release", 1
 
 
-def write_text(parts: Mapping[str, Any]) -> str:
+def write_text(parts: Mapping[str, Any], *, kind: str = FORMAT) -> str:
     """The parts as one JSON text.
 
     Parameters
     ----------
     parts
         The fields of the release, as plain data.
+    kind
+        What the text says it is; a release, unless told otherwise.
     """
-    return json.dumps({"format": FORMAT, "version": VERSION, **parts}, allow_nan=False, separators=(",", ":"))
+    return json.dumps({"format": kind, "version": VERSION, **parts}, allow_nan=False, separators=(",", ":"))
 
 
 def write_statement(statement: Mapping[str, Any]) -> dict[str, Any]:
@@ -57,13 +59,15 @@ def _write_value(value: Any) -> Any:
     return plain
 
 
-def read_text(text: str) -> dict[str, Any]:
+def read_text(text: str, *, kind: str = FORMAT) -> dict[str, Any]:
     """The parts of a JSON text, once it is sure to be a release of this version.
 
     Parameters
     ----------
     text
         What `write_text` gives.
+    kind
+        What the text must say it is.
     """
     if not isinstance(text, (str, bytes, bytearray)):
         raise TypeError(f"text ({type(text).__name__}) must be a JSON text")
@@ -71,8 +75,8 @@ def read_text(text: str) -> dict[str, Any]:
         parts = json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"text must be JSON: {error}") from None
-    if not isinstance(parts, dict) or parts.get("format") != FORMAT:
-        raise ValueError(f'text must be an object whose "format" is {FORMAT!r}')
+    if not isinstance(parts, dict) or parts.get("format") != kind:
+        raise ValueError(f'text must be an object whose "format" is {kind!r}')
     if parts.get("version") != VERSION or isinstance(parts["version"], bool):
         raise ValueError(f'text is of "version" {parts.get("version")!r}; this package reads version {VERSION}')
     return parts

@@ -20,6 +20,8 @@ _MECHANISMS = {
     "raw_laplace": "Laplace noise on every node",
     "raw_gaussian": "Gaussian noise on every node",
     "multiplicative_estimator": "the paper's rounds of sparse vectors",
+    "ladder_estimator": "a ladder of sparse vectors",
+    "clipped_estimator": "estimates clipped into intervals that always hold",
 }
 """What each method's name stands for."""
 

@@ -1,4 +1,4 @@
-"""Rows of a Polars frame to the counts of leaves."""
+"""Rows of a Polars frame, or a vector of records, to the counts of leaves."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from opendp.mod import (
     FrameDistance,
     Metric,
     Transformation,
+    VectorDomain,
     assert_features,
 )
 
@@ -39,10 +40,17 @@ def make_leaf_counts(
     input_domain: Domain,
     input_metric: Metric,
     *,
-    by: Key | str | Sequence[str],
+    by: Key | str | Sequence[str] | Tree | OpenTree,
     unit: Unit | None = None,
 ) -> Transformation:
     """How many rows of a frame belong to each leaf: `leaf_domain` of a public tree, or of the key's open tree.
+
+    A *vector of records* is counted too: `input_domain` is then OpenDP's `vector_domain` of texts, integers or truth
+    values, with or without a size, and `by` the tree itself. A record is the label of a leaf (its node id, in a tree
+    without labels), or a key of an `OpenTree`: an integer for bits, a text for paths, a label for one column. Records
+    that are no leaf's count nowhere. A vector that is not as long as its domain declares is refused. This
+    is what `make_population_amplification` needs: it takes the size of the *records* for the size of the sample. Never
+    amplify a measurement on vectors of leaf counts, whose size is the number of leaves: OpenDP does not notice.
 
     Stability in L1, exact, at distance `d_in`:
 
@@ -78,9 +86,21 @@ def make_leaf_counts(
     >>> counts = space >> then_leaf_counts(by=["region", "city"])
     >>> counts(frame).occupied.counts, counts.map(1)
     (array([2, 1]), 1)
+    >>> records = dp.vector_domain(dp.atom_domain(T=str)), dp.change_one_distance()
+    >>> counts = records >> then_leaf_counts(by=Tree.from_paths([("be", "ghent"), ("lu",)]))
+    >>> counts(["lu", "ghent", "ghent", "nowhere"]), counts.map(1)
+    (array([2, 1]), 2)
 
     """
     assert_features("contrib")
+    if isinstance(input_domain, VectorDomain):
+        if unit is not None:
+            raise ValueError("unit must not be given for a vector of records, which tells no people apart")
+        return _count_vectors(input_domain, input_metric, by)
+    if isinstance(by, (Tree, OpenTree)):
+        raise TypeError(
+            "by must be a Key or names of columns where input_domain holds frames. Hint: Key.columns(..., tree=...)"
+        )
     counting = LeafCounting.of(input_domain, input_metric, by=by, unit=unit)
     return make_transformation(
         input_domain,
@@ -93,6 +113,16 @@ def make_leaf_counts(
 
 
 then_leaf_counts = to_then(make_leaf_counts)
+
+
+def _count_vectors(input_domain: VectorDomain, input_metric: Metric, by: Any) -> Transformation:
+    from opendp_tree.rows.vectors import VectorCounting
+
+    counting = VectorCounting.of(input_domain, input_metric, by=by)
+    output = leaf_domain(counting.tree)
+    return make_transformation(
+        input_domain, input_metric, output, l1_distance(T="i64"), counting.count, counting.stability_map
+    )
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ def sparse_vector_epsilon(
     monotonic: bool,
     refreshed: bool,
 ) -> Fraction:
-    """The epsilon at which up to `cutoff` answers are "above".
+    """The epsilon at which up to `cutoff` answers are "above", whether or not they tell their gaps.
 
     Every draw of the threshold's noise pays once; every answer "above" pays for its query's noise, once if all
     queries move in one direction (`monotonic`) and twice if not. Answers "below" are free, however many.

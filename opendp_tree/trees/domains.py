@@ -149,8 +149,7 @@ def read_occupied(
     described = input_domain.descriptor if isinstance(input_domain, ExtrinsicDomain) else None
     if isinstance(described, SparseLeafCounts):
         return sparse_reader(described, tree)
-    space = CountSpace.of(input_domain)
-    public = space.leaf_tree(tree)
+    space, public = CountSpace.of_leaves(input_domain, tree)
     return public, lambda data: public.occupied(space.read_people(data))
 
 
@@ -181,6 +180,32 @@ class CountSpace:
     size: int | None
     tree: Tree | None
     """The tree, where the domain knows it."""
+    fitted: int | None = None
+    """To how many counts vectors of undeclared length are cut, or filled up with zeros; None: they stay as they are."""
+
+    @classmethod
+    def of_leaves(cls, input_domain: Domain, tree: Tree | OpenTree | None) -> tuple[CountSpace, Tree]:
+        """How leaf counts are read, and their tree, once the domain is sure to fit it.
+
+        Parameters
+        ----------
+        input_domain
+            `leaf_domain(tree)`; or OpenDP's vectors of integers, one for each leaf. Vectors whose domain declares no
+            size are cut to the number of leaves or filled up with zeros, so that nothing raised depends on the data;
+            no two inputs get further apart by that (docs/proofs/tree_sum.md).
+        tree
+            As for `tree_of`.
+        """
+        space = cls.of(input_domain)
+        known = space.tree_of(tree)
+        fits = space.size in (None, known.leaf_count) and not space.scalar
+        if not fits or (space.tree is not None and not space.holds_leaves):
+            raise ValueError(
+                f"input_domain ({input_domain}) must be leaf_domain(tree) or "
+                f'vector_domain(atom_domain(T="i64"), size={known.leaf_count}), one count for each leaf. '
+                "Hint: the size may be left out"
+            )
+        return (replace(space, fitted=known.leaf_count) if space.size is None else space), known
 
     @classmethod
     def of(cls, input_domain: Domain) -> CountSpace:
@@ -238,7 +263,8 @@ class CountSpace:
             data = [data]
         elif self.size is not None and len(data) != self.size:
             raise ValueError(f"the data must have exactly {self.size} counts, as input_domain says")
-        return saturate.clamp(np.array(data, dtype=_numpy_type(self.dtype)))
+        values = saturate.clamp(np.array(data, dtype=_numpy_type(self.dtype)))
+        return values if self.fitted is None else _fit(values, self.fitted)
 
     def read_people(self, data: Any) -> Ints:
         """The same for counts of people: what is below 0 is taken as 0, which moves no two inputs further apart."""
@@ -274,21 +300,10 @@ class CountSpace:
             raise ValueError(f"tree ({tree}) must be the tree of input_domain ({self.tree})")
         return known
 
-    def leaf_tree(self, tree: Tree | OpenTree | None) -> Tree:
-        """The tree of a domain of leaf counts, once the domain is sure to fit it.
 
-        Parameters
-        ----------
-        tree
-            As for `tree_of`.
-        """
-        known = self.tree_of(tree)
-        if self.scalar or self.dtype != "i64" or self.size != known.leaf_count or (self.tree and not self.holds_leaves):
-            raise ValueError(
-                f"input_domain ({self.domain}) must be leaf_domain(tree) or "
-                f'vector_domain(atom_domain(T="i64"), size={known.leaf_count}), one count for each leaf'
-            )
-        return known
+def _fit(values: Ints, size: int) -> Ints:
+    """Cut to a size, or filled up with zeros."""
+    return values[:size] if values.size >= size else np.pad(values, (0, size - values.size))
 
 
 def _numpy_type(name: str) -> str:

@@ -18,6 +18,7 @@ from opendp_tree.trees.drawing import draw_tree
 from opendp_tree.trees.leaf_index import LeafIndex
 from opendp_tree.trees.level_names import check_names
 from opendp_tree.trees.level_order import LevelOrder
+from opendp_tree.trees.node_index import NodeIndex
 from opendp_tree.trees.occupied import Occupied, meets_between
 from opendp_tree.trees.paths import Label, Path, read_paths
 
@@ -329,6 +330,26 @@ class Tree:
             steps.append(int(node) if self.labels is None else self.labels[node])
             node = parent
         return tuple(reversed(steps))
+
+    def node(self, path: Path) -> int:
+        """The id of the node that a path leads to: `path` undone.
+
+        Parameters
+        ----------
+        path
+            The labels (node ids, in a tree without labels) from below the root down to the node; () for the root.
+
+        >>> Tree.from_paths([("a", "x"), ("b",)]).node(("a",))
+        1
+        """
+        found = self._node_index.find(path) if isinstance(path, tuple) else -1
+        if found < 0:
+            raise ValueError(f"path ({path!r}) must lead to a node of the tree. Hint: a tuple of labels")
+        return found
+
+    @cached_property
+    def _node_index(self) -> NodeIndex:
+        return NodeIndex(self)
 
     def paths(self) -> list[Path]:
         """The path of every leaf, in the order of leaf counts."""

@@ -1,18 +1,101 @@
-"""Each measurement goes through every combinator of OpenDP that can take it; where OpenDP cannot, so do its errors."""
+"""Each measurement goes through every combinator of OpenDP that can take its measure: docs/combinators.md."""
 
 import numpy as np
 import opendp.prelude as dp
 import pytest
-from opendp._internal import _make_transformation, _new_pure_function
 from opendp.mod import OpenDPException
 
 import opendp_tree as ot
+from opendp_tree.measurements.partition.estimator import make_partition_estimator
+from opendp_tree.measurements.partition.tree_partition import make_tree_partition
+from tests.measurements import combinators
+from tests.measurements.combinators import COMBINATORS, MEASUREMENTS, TAKES, measure, use, works
 
 TREE = ot.Tree.balanced(branching=2, depth=3)
 LEAVES = ot.leaf_domain(TREE), dp.l1_distance(T="i64")
 VECTOR = dp.vector_domain(dp.atom_domain(T="i64"), size=4), dp.l1_distance(T="i64")
 LINF = dp.linf_distance(T="i64")
-APPROXIMATE, PURE = dp.approximate(dp.max_divergence()), dp.max_divergence()
+APPROXIMATE = dp.approximate(dp.max_divergence())
+
+pytestmark = pytest.mark.filterwarnings("ignore:rho should be less")
+
+
+@pytest.fixture(autouse=True)
+def _some_combinators_need_the_feature():
+    dp.enable_features("honest-but-curious")
+    yield
+    dp.disable_features("honest-but-curious")
+
+
+@pytest.mark.parametrize("combinator", COMBINATORS)
+@pytest.mark.parametrize("name", MEASUREMENTS)
+def test_a_measurement_goes_through_what_takes_its_measure_and_nothing_else(name, combinator):
+    assert works(name, combinator) == (measure(name) in TAKES[combinator])
+
+
+def test_the_page_is_what_was_run():
+    """`python -m tests.measurements.combinators` writes it anew."""
+    assert combinators.PAGE.read_text() == combinators.page()
+
+
+def test_every_measurement_is_in_the_table():
+    transformations = {"make_leaf_counts", "make_tree_sum", "make_consistent"}
+    makers = {name for name in ot.__all__ if name.startswith("make_")} - transformations
+    assert {name.split(",")[0] for name in MEASUREMENTS} >= makers
+
+
+def test_what_opendp_takes_does_not_depend_on_whose_measurement_it_is():
+    """The dashes of the table are OpenDP's own: its noise of the same measures is refused by the same combinators."""
+    space = combinators.RECORDS[0], combinators.RECORDS[1]
+    counts = space >> dp.t.then_count_by_categories([1, 3, 4], null_category=False, TOA="i64")
+    laplace, gaussian = counts >> dp.m.then_laplace(4.0), None
+    for combinator, run in COMBINATORS.items():
+        if "pure" in TAKES[combinator]:
+            run(laplace)
+    squares = dp.t.make_count_by_categories(*space, [1, 3], False, MO="L2Distance<f64>", TOA="i64")
+    gaussian = squares >> dp.m.then_gaussian(4.0)
+    for combinator, run in COMBINATORS.items():
+        if "zCDP" in TAKES[combinator]:
+            run(gaussian)
+        else:
+            with pytest.raises((OpenDPException, dp.UnknownTypeException, TypeError)):
+                run(gaussian)
+
+
+ON_VECTORS = {
+    "tree_sum": lambda space: ot.make_tree_sum(*space, tree=TREE),
+    "tree_laplace": lambda space: ot.make_tree_laplace(*space, 4.0, tree=TREE),
+    "tree_gaussian": lambda space: ot.make_tree_gaussian(*space, 4.0, tree=TREE),
+    "pruned_descent": lambda space: ot.make_pruned_descent(*space, 4.0, delta=1e-7, tree=TREE),
+    "tree_partition": lambda space: make_tree_partition(*space, 4.0, delta=1e-7, tree=TREE),
+    "partition_estimator": lambda space: make_partition_estimator(*space, epsilon=1.0, delta=1e-7, tree=TREE),
+    "tree_counts": lambda space: ot.make_tree_counts(*space, epsilon=1.0, delta=1e-7, tree=TREE),
+    "sparse_vector": lambda space: ot.make_sparse_vector(*space, 4.0, threshold=20, tree=TREE),
+    "tree_classifier": lambda space: ot.make_tree_classifier(
+        *space, **combinators.BUDGET, threshold=10**5, mass=2 * 10**5, tree=TREE
+    ),
+    "ladder_estimator": lambda space: ot.make_ladder_estimator(
+        *space, ladder=ot.Ladder(2900, (combinators.STEP,)), tree=TREE
+    ),
+    "multiplicative_estimator": lambda space: ot.make_multiplicative_estimator(
+        *space, **combinators.BUDGET, mass_bound=10**8, tree=TREE
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ON_VECTORS)
+def test_counts_by_categories_lead_into_every_part_whatever_their_length(name):
+    """OpenDP's `count_by_categories` declares no size and has `L1Distance(i32)`; no length of data is an error."""
+    records = dp.vector_domain(dp.atom_domain(T=str)), dp.symmetric_distance()
+    for categories in (["a"], ["a", "b", "c", "d"], ["a", "b", "c", "d", "e", "f"]):
+        counts = records >> dp.t.then_count_by_categories(categories, null_category=True)
+        part = ON_VECTORS[name]((counts.output_domain, counts.output_metric))
+        chain = counts >> part
+        exact = ON_VECTORS[name](LEAVES)
+        assert chain.map(1) == exact.map(1)
+        use(chain(["a"] * 9 + ["f", "x"]))
+    for length in (0, 1, 4, 9):
+        use(part([5] * length))
 
 
 def truncated_laplace(space, scale):
@@ -35,106 +118,11 @@ def above_threshold(space, scale):
     )
 
 
-def tree_partition(space, scale):
-    return space >> ot.then_tree_partition(
-        scale / 4, token_scale=scale / 4, threshold=300, radius=200, margin=40, tree=TREE
-    )
-
-
-def partition_estimator(space, scale):
-    return space >> ot.then_partition_estimator(epsilon=1 / max(scale, 1e-9), delta=1e-7, tree=TREE)
-
-
-SEARCHABLE = [truncated_laplace, noisy_tree, sparse_vector, above_threshold]
-MEASUREMENTS = [*SEARCHABLE, tree_partition, partition_estimator]
 SPACES = {"vector": (VECTOR, [40, 2, 1, 0]), "array": (LEAVES, np.array([40, 2, 1, 0]))}
 
-each = pytest.mark.parametrize("make", MEASUREMENTS)
-both = pytest.mark.parametrize("carrier", SPACES)
 
-
-def use(release):
-    """Look at a release; a queryable is asked."""
-    if isinstance(release, dp.Queryable):
-        assert release(0) in (True, False)
-    elif isinstance(release, ot.TreeRelease):
-        assert release.estimates.size == 7
-    elif hasattr(release, "gaps"):
-        assert len(release.nodes) == len(release.gaps) <= 7
-    else:
-        assert len(release) <= 7
-
-
-def total(losses):
-    """Losses of one measure, added up."""
-    if isinstance(losses[0], tuple):
-        return tuple(map(sum, zip(*losses, strict=True)))
-    return sum(losses)
-
-
-@each
-@both
-def test_chain(make, carrier):
-    space, data = SPACES[carrier]
-    measurement = make(space, 4.0)
-    assert measurement.output_measure in (APPROXIMATE, PURE)
-    use(measurement(data))
-    if not isinstance(measurement(data), dp.Queryable):
-        assert (measurement >> _new_pure_function(lambda release: 7, "i32"))(data) == 7
-
-
-@each
-@both
-def test_composition(make, carrier):
-    space, data = SPACES[carrier]
-    parts = [make(space, 4.0), make(space, 8.0)]
-    composed = dp.c.make_composition(parts)
-    assert composed.map(1) == pytest.approx(total([part.map(1) for part in parts]), rel=1e-14)
-    for release in composed(data):
-        use(release)
-
-
-@each
-@both
-def test_adaptive_composition(make, carrier):
-    space, data = SPACES[carrier]
-    measurement = make(space, 4.0)
-    loss = measurement.map(1)
-    asked = dp.c.make_adaptive_composition(*space, measurement.output_measure, d_in=1, d_mids=[loss, loss])(data)
-    use(asked(measurement))
-    use(asked(measurement))
-    with pytest.raises(OpenDPException):
-        asked(measurement)
-
-
-@each
-@both
-def test_odometer(make, carrier):
-    space, data = SPACES[carrier]
-    measurement = make(space, 4.0)
-    odometer = dp.c.make_fully_adaptive_composition(*space, measurement.output_measure)(data)
-    use(odometer(measurement))
-    use(odometer(measurement))
-    assert odometer.privacy_loss(1) == pytest.approx(total([measurement.map(1)] * 2), rel=1e-14)
-
-
-@each
-@both
-def test_privacy_filter(make, carrier):
-    space, data = SPACES[carrier]
-    measurement = make(space, 4.0)
-    loss = measurement.map(1)
-    budget = tuple(2.5 * part for part in loss) if isinstance(loss, tuple) else 2.5 * loss
-    odometer = dp.c.make_fully_adaptive_composition(*space, measurement.output_measure)
-    guarded = dp.c.make_privacy_filter(odometer, d_in=1, d_out=budget)(data)
-    use(guarded(measurement))
-    use(guarded(measurement))
-    with pytest.raises(OpenDPException):
-        guarded(measurement)
-
-
-@pytest.mark.parametrize("make", SEARCHABLE)
-@both
+@pytest.mark.parametrize("make", [truncated_laplace, noisy_tree, sparse_vector, above_threshold])
+@pytest.mark.parametrize("carrier", SPACES)
 def test_searches_for_the_scale(make, carrier):
     """`delta=` lets OpenDP compare pairs, so that its searches for a scale work as for its own noise."""
     space, data = SPACES[carrier]
@@ -160,79 +148,14 @@ def test_a_fixed_radius_cannot_be_searched_for_as_a_pair():
         )
 
 
-def records():
-    """Eight records, each a leaf's place: sized and at row level, as amplification needs them."""
-    space = dp.vector_domain(dp.atom_domain(T="i64", bounds=(0, 3)), size=8), dp.symmetric_distance()
-    return _make_transformation(
-        *space, *LEAVES, lambda rows: np.bincount(np.array(rows, dtype=np.int64), minlength=4), lambda d_in: d_in
-    )
-
-
-@each
-def test_amplification_of_a_record_level_chain(make):
-    measurement = records() >> make(LEAVES, 4.0)
-    amplified = dp.c.make_population_amplification(measurement, 800)
-    plain, less = measurement.map(2), amplified.map(2)
-    if isinstance(plain, tuple):
-        assert less[0] < plain[0]
-        assert less[1] < plain[1]
-    else:
-        assert less < plain
-    use(amplified([0, 1, 2, 3, 0, 1, 2, 3]))
-
-
-@pytest.fixture(autouse=True)
-def _amplification_needs_the_feature():
-    dp.enable_features("honest-but-curious")
-    yield
-    dp.disable_features("honest-but-curious")
-
-
-@each
-@both
-def test_context_takes_a_measurement(make, carrier):
-    space, data = SPACES[carrier]
-    context = dp.Context.compositor(
-        data=data,
-        domain=space[0],
-        privacy_unit=dp.unit_of(l1=1, U="i64"),
-        privacy_loss=dp.loss_of(epsilon=1.0, delta=1e-6),
-        split_evenly_over=2,
-    )
-    measurement = make(space, 40.0)
-    if measurement.output_measure == PURE:
-        measurement = dp.c.make_approximate(measurement)
-    use(context(measurement))
-    use(context(measurement))
-
-
-def profile(scale=4.0):
-    return ot.measurements.make_truncated_laplace_profile(*VECTOR, scale, radius=40)
-
-
 def test_a_profile_becomes_a_pair_by_fixing_delta():
-    fixed = dp.c.make_fix_delta(profile(), 1e-3)
+    fixed = dp.c.make_fix_delta(ot.make_truncated_laplace_profile(*VECTOR, 4.0, radius=40), 1e-3)
     assert fixed.output_measure == APPROXIMATE
     assert fixed.map(1)[1] == 1e-3
     assert fixed.map(1)[0] < 0.25
     use(fixed([40, 2, 1, 0]))
     composed = dp.c.make_composition([fixed, ot.make_truncated_laplace(*VECTOR, 4.0, radius=40)])
     assert composed.map(1)[0] == pytest.approx(fixed.map(1)[0] + 0.25, rel=1e-14)
-
-
-@pytest.mark.parametrize(
-    "combine",
-    [
-        lambda m: dp.c.make_composition([m, m]),
-        lambda m: dp.c.make_adaptive_composition(*VECTOR, m.output_measure, d_in=1, d_mids=[m.map(1)]),
-        lambda m: dp.c.make_fully_adaptive_composition(*VECTOR, m.output_measure),
-        lambda m: dp.c.make_population_amplification(m, 100).map(1),
-    ],
-)
-def test_opendp_cannot_combine_profiles(combine):
-    """OpenDP 0.16 composes and amplifies no `smoothed_max_divergence`, its own included: fix delta first."""
-    with pytest.raises((OpenDPException, dp.UnknownTypeException, AttributeError, TypeError)):
-        combine(profile())
 
 
 def test_measures_do_not_mix_without_a_cast():

@@ -5,10 +5,12 @@ import opendp.prelude as dp
 import pytest
 from opendp.mod import OpenDPException
 
+import opendp_tree as ot
 from opendp_tree import Tree, leaf_domain, make_sparse_vector, make_tree_sum
-from opendp_tree.measurements.sparse_vector import Calibration, SparseVector
+from opendp_tree.measurements.running_sparse_vector import BELOW, Calibration, SparseVector
+from opendp_tree.saturate import LIMIT
 from tests.goodness_of_fit import FALSE_ALARM
-from tests.privacy.sparse_vector_law import Mechanism, law
+from tests.privacy.sparse_vector_law import Gap, Mechanism, law, probability
 
 TREE = Tree.balanced(branching=2, depth=3)
 L1 = dp.l1_distance(T="i64")
@@ -119,7 +121,7 @@ def test_queries_from_elsewhere_are_refused():
     with pytest.raises(OpenDPException, match=r"output domain \(.*\) must be one integer"):
         leaves(make_tree_sum(*LEAVES))
     rows = make_sparse_vector(*ROWS, 2.0, threshold=500)([1])
-    with pytest.raises(OpenDPException, match="a query by node id needs a tree"):
+    with pytest.raises(OpenDPException, match="a query by node needs a tree"):
         rows(0)
     monotonic = make_sparse_vector(*LEAVES, 2.0, threshold=500, monotonic=True)(HEAVY)
     with pytest.raises(OpenDPException, match="that a transformation is monotonic cannot be checked"):
@@ -151,7 +153,7 @@ def test_data_of_the_wrong_shape_is_found_before_any_query():
 
 def test_an_empty_array_of_queries_needs_a_tree_too():
     rows = make_sparse_vector(*ROWS, 2.0, threshold=500)([1])
-    with pytest.raises(OpenDPException, match="a query by node id needs a tree"):
+    with pytest.raises(OpenDPException, match="a query by node needs a tree"):
         rows(np.array([], dtype=np.int64))
 
 
@@ -181,9 +183,9 @@ def test_answers_follow_the_exact_law(refreshed, batched):
     for _ in range(runs):
         running = SparseVector(calibration)
         if batched:
-            answers = running.answer(np.array(values))
+            answers = running.answer(np.array(values)) != BELOW
         else:
-            answers = [running.answer(np.array([value]))[0] for value in values]
+            answers = [running.answer(np.array([value]))[0] != BELOW for value in values]
         seen[tuple(map(bool, answers))] += 1
     expected = np.array([float(mass) for mass in exact.values()]) * runs
     observed = np.array(list(seen.values()))
@@ -227,3 +229,113 @@ def test_thresholds_are_integers_and_monotonic_is_a_truth_value():
         make_sparse_vector(*LEAVES, 1.0, threshold=5, monotonic="no")
     with pytest.raises(TypeError, match=r"threshold \(5.0\) must be an integer"):
         make_sparse_vector(*LEAVES, 1.0, threshold=5.0)
+
+
+# Gaps, paths, and trees whose nodes nobody knows.
+
+
+@pytest.mark.parametrize("refreshed", [False, True])
+def test_gaps_follow_the_exact_law(refreshed):
+    """Chi-square of the first query's gap against the enumerated law; a false alarm in 1e9 runs, and with power."""
+    from scipy import stats
+
+    runs, scale = 6000, 1 / math.log(2)
+    calibration = Calibration(0, scale, 2 * scale, cutoff=2, monotonic=False, refreshed=refreshed)
+    told = [SparseVector(calibration).answer(np.array([1, -1]))[0] for _ in range(runs)]
+    outcomes = [False, *map(Gap, range(8))]
+    observed = [told.count(BELOW), *(told.count(gap) for gap in range(8))]
+
+    def surprise(query_ratio):
+        running = Mechanism(_rational(0.5), _rational(query_ratio), 2, refreshed)
+        expected = np.array([float(probability(running, (1,), (each,))) for each in outcomes])
+        seen, wanted = np.append(observed, runs - sum(observed)), np.append(expected, 1 - expected.sum()) * runs
+        return stats.chi2.sf(((seen - wanted) ** 2 / wanted).sum(), len(seen) - 1)
+
+    assert surprise(math.sqrt(0.5)) > FALSE_ALARM
+    assert surprise(0.5) < FALSE_ALARM
+
+
+def test_gaps_are_whole_and_exact_at_the_largest_counts():
+    tree = ot.Tree.from_parents([-1])
+    space = ot.leaf_domain(tree), dp.l1_distance(T="i64")
+    told = ot.make_sparse_vector(*space, 0.0, threshold=-LIMIT, query_scale=0.0, gaps=True)(np.array([LIMIT]))(0)
+    assert told == LIMIT
+    exact = ot.make_sparse_vector(*space, 0.0, threshold=7, query_scale=0.0, gaps=True, cutoff=9)
+    assert [exact(np.array([count]))(0) for count in (6, 7, 12, LIMIT)] == [BELOW, 0, 5, LIMIT - 7]
+    assert ot.make_sparse_vector(*space, 4.0, threshold=7, gaps=True).map(1) == ot.make_sparse_vector(
+        *space, 4.0, threshold=7
+    ).map(1)
+
+
+LABELLED = ot.Tree.from_paths([("be", "ghent"), ("be", "liege"), ("lu",)])
+
+
+def exact_answers(domain, data, queries, **options):
+    """Answers without noise at a threshold of 5."""
+    asked = ot.make_sparse_vector(
+        domain, dp.l1_distance(T="i64"), 0.0, threshold=5, query_scale=0.0, cutoff=99, **options
+    )(data)
+    return [asked(query) for query in queries]
+
+
+def test_a_public_tree_is_asked_by_path_or_id():
+    counts = LABELLED.count(["ghent"] * 3 + ["liege"] * 4)
+    domain = ot.leaf_domain(LABELLED)
+    assert exact_answers(domain, counts, [(), ("be",), ("be", "liege"), ("lu",), 1]) == [True, True, False, False, True]
+    batch = exact_answers(domain, counts, [[("be",), ("lu",), LABELLED.node(("be", "ghent"))]], gaps=True)[0]
+    assert batch.tolist() == [2, BELOW, BELOW]
+    for nowhere in (("fr",), ("be", "ghent", "x"), (["be"],)):
+        with pytest.raises(OpenDPException, match="must lead to a node of the tree"):
+            exact_answers(domain, counts, [nowhere])
+
+
+@pytest.mark.parametrize(
+    ("tree", "keys", "queries", "expected"),
+    [
+        (
+            ot.OpenTree.columns(2),
+            [("be", "ghent")] * 4 + [("be", None)] * 2 + [("lu",)] * 6 + [(1, True)] * 5,
+            [(), ("be",), ("be", "ghent"), ("be", None), ("lu",), ("lu", None), (1,), (True,), ("1",), ("fr", "x")],
+            [12, 1, BELOW, BELOW, 1, BELOW, 0, BELOW, BELOW, BELOW],
+        ),
+        (ot.OpenTree.paths("/", depth=3), ["a/b"] * 4 + ["a/c"] * 2, [("a",), ("a", "b"), ("b",)], [1, BELOW, BELOW]),
+        (ot.OpenTree.bits(8, stride=4), [17] * 4 + [18] * 2, [(0, 0), (16, 4), (17, 8), (32, 4)], [1, 1, BELOW, BELOW]),
+        (ot.OpenTree.bits(128, stride=64), [[3, 2**64 - 1]] * 6, [(3 << 64, 64), ((3 << 64) + 2**64 - 1, 128)], [1, 1]),
+    ],
+)
+def test_an_open_tree_is_asked_by_path(tree, keys, queries, expected):
+    if tree.width > 64:
+        keys = np.array(keys, dtype=np.uint64)
+    assert exact_answers(ot.leaf_domain(tree), tree.count(keys), queries, gaps=True) == expected
+
+
+@pytest.mark.parametrize(
+    ("tree", "query", "words"),
+    [
+        (ot.OpenTree.columns(2), ("a", "b", "c"), "at most 2 labels"),
+        (ot.OpenTree.columns(2), (1.5,), "at most 2 labels"),
+        (ot.OpenTree.paths("/", depth=3), (1,), "each a text"),
+        (ot.OpenTree.columns(2), "a", "must be a tuple"),
+        (ot.OpenTree.columns(2), 0, "must be a tuple"),
+        (ot.OpenTree.bits(8), (3,), "two integers"),
+        (ot.OpenTree.bits(8), (3, True), "two integers"),
+        (ot.OpenTree.bits(8, stride=4), (16, 5), "bits a level of the tree"),
+        (ot.OpenTree.bits(8, stride=4), (17, 4), "the least integer that begins so"),
+        (ot.OpenTree.bits(8), (256, 8), "the least integer that begins so"),
+    ],
+)
+def test_paths_that_a_tree_cannot_hold_are_refused_whatever_the_data(tree, query, words):
+    for keys in ([], [("a", "b")] if tree.kind == "columns" else ["a"] if tree.kind == "paths" else [3]):
+        with pytest.raises(OpenDPException, match=words):
+            exact_answers(ot.leaf_domain(tree), tree.count(keys), [query])
+
+
+def test_an_open_tree_is_asked_adaptively_down_to_its_heaviest_node():
+    """A threshold of 500 and a count of 2,000: noise of scale 20 errs by 1,000 with a chance below 1e-20."""
+    tree = ot.OpenTree.bits(8)
+    above = ot.make_sparse_vector(ot.leaf_domain(tree), dp.l1_distance(T="i64"), 20.0, threshold=500, cutoff=8)
+    ask, prefix = above(tree.count([181] * 2000)), 0
+    for bits in range(1, 9):
+        right = prefix + 2 ** (8 - bits)
+        prefix = right if ask((right, bits)) else prefix
+    assert prefix == 181

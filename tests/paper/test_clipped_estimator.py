@@ -31,7 +31,7 @@ def test_estimates_are_never_further_off_and_never_by_more_than_two_radii():
         estimates = TRUTH + offset
         clipped = make_clipped_estimator(*LEAVES, 6.0, estimator=releasing(estimates), radius=40)
         for _ in range(50):
-            error = np.abs(clipped(COUNTS) - TRUTH)
+            error = np.abs(clipped(COUNTS).estimates - TRUTH)
             assert (error <= abs(offset)).all()
             assert (error <= 80).all()
 
@@ -40,8 +40,8 @@ def test_estimates_may_be_floats_and_anything_else_is_brought_inside():
     estimates = np.array([math.nan, math.inf, -math.inf, 500.4, 19.6, 1e300, 0.0])
     clipped = make_clipped_estimator(*LEAVES, 2.0, estimator=releasing(estimates), radius=30)
     for _ in range(50):
-        released = clipped(COUNTS)
-        assert released.dtype == np.int64
+        released = clipped(COUNTS).estimates
+        assert (released == np.rint(released)).all()
         assert (np.abs(released - TRUTH) <= 60).all()
         assert abs(released[3] - 500) <= 1
 
@@ -49,7 +49,7 @@ def test_estimates_may_be_floats_and_anything_else_is_brought_inside():
 def test_counts_at_the_limit():
     counts = np.array([LIMIT, 0, 0, -LIMIT])
     clipped = make_clipped_estimator(*LEAVES, 2.0, estimator=releasing(np.zeros(7, dtype=np.int64)), radius=30)
-    assert (np.abs(clipped(counts) - TREE.sum(counts.clip(0))) <= 60).all()
+    assert (np.abs(clipped(counts).estimates - TREE.sum(counts.clip(0))) <= 60).all()
 
 
 def test_the_map_adds_the_levels_to_the_estimators_own():
@@ -72,7 +72,7 @@ def test_delta_names_the_smallest_radius():
     clipped = make_clipped_estimator(*LEAVES, 6.0, estimator=releasing(TRUTH), delta=1e-6)
     assert clipped.map(1)[1] <= 1.1e-6 * (1 + 1e-12)
     far = make_clipped_estimator(*LEAVES, 6.0, estimator=releasing(TRUTH + 10**9), delta=1e-6)
-    errors = np.array([np.abs(far(COUNTS) - TRUTH).max() for _ in range(300)])
+    errors = np.array([np.abs(far(COUNTS).estimates - TRUTH).max() for _ in range(300)])
     assert 80 < errors.max() <= 2 * 83
 
 
@@ -82,10 +82,10 @@ def test_it_turns_the_papers_estimator_into_one_of_bounded_error():
     assert clipped.map(1)[0] <= 2.0
     assert clipped.map(1)[1] <= 2e-6
     counts = np.array([10**6, 0, 50, 10**5])
-    assert (np.abs(clipped(counts) - TREE.sum(counts)) <= 100).all()
+    assert (np.abs(clipped(counts).estimates - TREE.sum(counts)) <= 100).all()
     space = dp.vector_domain(dp.atom_domain(T="i64"), size=4), L1
     lists = make_clipped_estimator(*space, 3.0, estimator=releasing(TRUTH.tolist(), space), radius=9, tree=TREE)
-    assert len(lists(COUNTS.tolist())) == 7
+    assert lists(COUNTS.tolist()).estimates.size == 7
 
 
 def test_the_bound_on_the_mean_square_holds_for_the_worst_estimator():
@@ -100,7 +100,9 @@ def test_the_bound_on_the_mean_square_holds_for_the_worst_estimator():
 
     wild = make_measurement(*LEAVES, PAIR, estimate, lambda _: (1.0, 0.0))
     clipped = make_clipped_estimator(*LEAVES, 6.0, estimator=wild, radius=radius)
-    errors = np.array([np.maximum(np.abs(clipped(COUNTS) - TRUTH) - float(alpha) * TRUTH, 0) for _ in range(400)])
+    errors = np.array(
+        [np.maximum(np.abs(clipped(COUNTS).estimates - TRUTH) - float(alpha) * TRUTH, 0) for _ in range(400)]
+    )
     # Squares are at most (2 * radius)**2, so their mean over 400 runs exceeds its bound by 1600 with chance 1e-9.
     assert (errors**2).mean(axis=0).max() <= bound**2 + (2 * radius) ** 2 * math.sqrt(math.log(1e9) / 800)
 
@@ -115,13 +117,12 @@ def test_it_lives_in_a_context():
         split_evenly_over=1,
     )
     query = context.query().clipped_estimator(4.0, estimator=releasing(TRUTH), delta=5e-7)
-    assert query.release().shape == (7,)
+    assert query.release().estimates.shape == (7,)
 
 
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"scale": 0.0}, ValueError, r"scale \(0.0\) must be positive"),
         ({"scale": -1.0}, ValueError, r"scale \(-1.0\) must be finite and non-negative"),
         ({"radius": -1}, ValueError, r"radius \(-1\) must be an integer from 0"),
         ({"radius": None}, ValueError, "exactly one of radius and delta must be given"),
@@ -164,4 +165,33 @@ def test_leaf_counts_below_zero_are_taken_as_zero():
     clipped = make_clipped_estimator(*LEAVES, 3.0, estimator=exact, radius=50)
     truth = TREE.sum(counts.clip(0))
     for _ in range(20):
-        assert np.abs(np.asarray(clipped(counts)) - truth).max() <= 100
+        assert np.abs(clipped(counts).estimates - truth).max() <= 100
+
+
+def test_intervals_hold_always_and_reach_two_radii():
+    clipped = make_clipped_estimator(*LEAVES, 6.0, estimator=releasing(TRUTH + 7), radius=40)
+    for counts in (COUNTS, np.array([LIMIT, 0, 1, 0]), np.zeros(4, dtype=np.int64)):
+        truth = TREE.sum(counts)
+        for _ in range(50):
+            release = clipped(counts)
+            assert (release.lower <= truth).all()
+            assert (truth <= release.upper).all()
+            assert release.confidence == 1
+    release = clipped(COUNTS)
+    assert (release.upper - release.lower <= 80).all()
+    assert release.statement.mechanism == "clipped_estimator"
+    assert release.statement.loss == dict(zip(("epsilon", "delta"), clipped.map(1), strict=True))
+
+
+def test_a_scale_of_zero_promises_nothing_and_a_given_delta_is_reported():
+    """As OpenDP's searches for a scale need it."""
+    none = make_clipped_estimator(*LEAVES, 0.0, estimator=releasing(TRUTH), delta=1e-7)
+    assert none.map(1) == (math.inf, 1.0)
+    assert none.map(0) == (0.0, 0.0)
+    assert none(COUNTS).estimates.tolist() == TRUTH.tolist()
+    found = dp.binary_search_chain(
+        lambda scale: make_clipped_estimator(*LEAVES, scale, estimator=releasing(TRUTH), delta=1e-7),
+        d_in=1,
+        d_out=(1.0, 2e-7),
+    )
+    assert found.map(1) == (1.0, 2e-7)

@@ -46,7 +46,10 @@ def test_map_is_at_most_what_was_asked_for(alpha, epsilon, delta, mass_bound, ta
 
 def test_group_privacy_at_every_distance():
     estimator = make_multiplicative_estimator(*LEAVES, **USUAL)
-    epsilon, delta = estimator.map(1)
+    epsilon, promised = estimator.map(1)
+    assert promised == USUAL["delta"]
+    delta = estimator.map(2)[1] / (1 + math.exp(epsilon))  # what is lost, a little less than is promised
+    assert 0.5 * promised < delta <= promised
     for k in (2, 3, 7):
         expected = delta * math.fsum(math.exp(j * epsilon) for j in range(k))
         assert estimator.map(k) == pytest.approx((k * epsilon, expected), rel=1e-9)
@@ -68,19 +71,19 @@ def test_a_bound_below_the_lowest_rung_costs_nothing():
     estimator = make_multiplicative_estimator(*LEAVES, **USUAL, mass_bound=1000)
     assert estimator.map(1) == (0.0, 0.0)
     low = math.floor(0.5 * multiplicative_threshold(**USUAL, depth=3, mass_bound=1000))
-    assert estimator(np.array([900, 0, 0, 0])).tolist() == [low] * 7
+    assert estimator(np.array([900, 0, 0, 0])).estimates.tolist() == [low] * 7
 
 
 @pytest.mark.parametrize("counts", [[0, 0, 0, 0], [-5, -(10**9), 3, 0], [-(2**62), 0, 0, 0], [2**62 - 1] * 4])
 @pytest.mark.parametrize("mass_bound", [None, 10**9])
 def test_any_counts_can_be_released(counts, mass_bound):
-    released = make_multiplicative_estimator(*LEAVES, **USUAL, mass_bound=mass_bound)(np.array(counts))
+    released = make_multiplicative_estimator(*LEAVES, **USUAL, mass_bound=mass_bound)(np.array(counts)).estimates
     assert released.shape == (7,)
     assert released.min() > 0
 
 
 def test_the_largest_counts_are_reached():
-    released = make_multiplicative_estimator(*LEAVES, **USUAL)(np.array([2**61, 0, 2**50, 0]))
+    released = make_multiplicative_estimator(*LEAVES, **USUAL)(np.array([2**61, 0, 2**50, 0])).estimates
     truth = TREE.sum(np.array([2**61, 0, 2**50, 0]))
     heavy = truth >= 2**50
     assert (released[heavy] >= truth[heavy]).all()
@@ -88,7 +91,7 @@ def test_the_largest_counts_are_reached():
 
 
 def failures(tree, counts, runs, **options):
-    """For each node, in how many runs its estimate was off by more than alpha * max(count, tau_min)."""
+    """For each node, in how many runs it was off by more than alpha * max(count, tau_min), or its interval was."""
     estimator = make_multiplicative_estimator(leaf_domain(tree), L1, **options)
     tau_min = options.get("tau_min") or multiplicative_threshold(
         **{name: options[name] for name in ("alpha", "epsilon", "delta", "eta")},
@@ -99,8 +102,9 @@ def failures(tree, counts, runs, **options):
     allowed = options["alpha"] * np.maximum(truth, tau_min)
     wrong, upper = np.zeros(tree.node_count, dtype=int), 0
     for _ in range(runs):
-        released = estimator(counts)
-        wrong += np.abs(released - truth) > allowed
+        release = estimator(counts)
+        released = release.estimates
+        wrong += (np.abs(released - truth) > allowed) | (release.lower > truth) | (truth > release.upper)
         # Truncation, always: what a round finds above is never estimated too high.
         assert (
             (released <= (1 + options["alpha"]) * truth) | (released == math.floor(options["alpha"] * tau_min))
@@ -147,7 +151,7 @@ def test_the_accuracy_test_has_power():
     estimator = make_multiplicative_estimator(leaf_domain(tree), L1, **USUAL, tau_min=100, mass_bound=10**7)
     truth = tree.sum(counts)
     runs = 30
-    wrong = sum(np.abs(estimator(counts) - truth) > 0.5 * np.maximum(truth, 100) for _ in range(runs))
+    wrong = sum(np.abs(estimator(counts).estimates - truth) > 0.5 * np.maximum(truth, 100) for _ in range(runs))
     assert stats.binom.sf(wrong - 1, runs, USUAL["eta"]).min() < FALSE_ALARM / tree.node_count
 
 
@@ -191,7 +195,7 @@ def test_it_composes_with_a_gaussian_baseline():
     expected = [a + b for a, b in zip(estimator.map(1), baseline.map(1), strict=True)]
     assert both.map(1) == pytest.approx(expected, rel=1e-12)
     first, second = both(np.array([3 * 10**6, 0, 0, 0]))
-    assert len(first) == len(second) == 7
+    assert first.estimates.size == len(second) == 7
 
 
 def test_it_composes_adaptively():
@@ -200,7 +204,7 @@ def test_it_composes_adaptively():
         *LEAVES, dp.approximate(dp.max_divergence()), d_in=1, d_mids=[(1.0, 1e-6), (1.0, 1e-6)]
     )
     ask = adaptive(np.array([3 * 10**7, 0, 0, 0]))
-    assert ask(estimator).max() >= 3 * 10**7
+    assert ask(estimator).estimates.max() >= 3 * 10**7
     assert len(ask(baseline)) == 7
     assert adaptive.map(1) == (2.0, 2e-6)
 
@@ -210,21 +214,21 @@ def test_it_composes_adaptively():
 def test_extreme_budgets(mass_bound):
     huge = make_multiplicative_estimator(*LEAVES, **{**USUAL, "epsilon": 1e300}, tau_min=10, mass_bound=mass_bound)
     released = huge(np.array([1000, 0, 0, 7]))
-    assert released[3] >= 1000
+    assert released.estimates[3] >= 1000
     if mass_bound is None:
         with pytest.raises(ValueError, match=r"epsilon \(1e-20\) must be larger: the noise on the root's count"):
             make_multiplicative_estimator(*LEAVES, **{**USUAL, "epsilon": 1e-20, "delta": 1e-30})
         # Nearly uniform noise: delta alone decides its radius.
         tiny = make_multiplicative_estimator(*LEAVES, **{**USUAL, "epsilon": 1e-20})
         assert tiny.map(1)[0] <= 1e-20
-        assert np.unique(tiny(np.array([1000, 0, 0, 7]))).size == 1
+        assert np.unique(tiny(np.array([1000, 0, 0, 7])).estimates).size == 1
     else:
         tiny = make_multiplicative_estimator(*LEAVES, **{**USUAL, "epsilon": 1e-20}, tau_min=5, mass_bound=mass_bound)
         assert tiny.map(1) == (0.0, 0.0)
-        assert tiny(np.array([1000, 0, 0, 7])).tolist() == [2] * 7
+        assert tiny(np.array([1000, 0, 0, 7])).estimates.tolist() == [2] * 7
     faint = make_multiplicative_estimator(*LEAVES, **{**USUAL, "delta": 1e-300}, mass_bound=mass_bound)
     assert faint.map(1)[1] <= 1e-300
-    assert faint(np.array([1000, 0, 0, 7])).size == 7
+    assert faint(np.array([1000, 0, 0, 7])).estimates.size == 7
 
 
 def test_it_lives_in_a_context():
@@ -236,21 +240,20 @@ def test_it_lives_in_a_context():
         privacy_loss=dp.loss_of(epsilon=2.0, delta=2e-6),
         split_evenly_over=2,
     )
-    assert context.query().multiplicative_estimator(**USUAL).release().shape == (7,)
+    assert context.query().multiplicative_estimator(**USUAL).release().estimates.shape == (7,)
     classes = context.query().tree_classifier(threshold=3000, mass=5000, alpha=0.5, epsilon=1.0, delta=1e-6, eta=0.01)
     assert classes.release().above.shape == (7,)
 
 
-def test_vectors_are_lists():
+def test_vectors_are_read():
     space = dp.vector_domain(dp.atom_domain(T="i64"), size=4), L1
-    released = make_multiplicative_estimator(*space, **USUAL, tree=TREE)([0, 0, 0, 10**8])
-    assert isinstance(released, list)
+    released = make_multiplicative_estimator(*space, **USUAL, tree=TREE)([0, 0, 0, 10**8]).estimates
     assert 10**8 <= released[6] <= 1.5 * 10**8
 
 
 def test_deep_chains_are_quick():
     chain = Tree.from_parents(np.arange(100_000) - 1)
-    released = make_multiplicative_estimator(leaf_domain(chain), L1, **USUAL)(np.array([10**9]))
+    released = make_multiplicative_estimator(leaf_domain(chain), L1, **USUAL)(np.array([10**9])).estimates
     assert np.unique(released).size <= 3
 
 
@@ -264,7 +267,7 @@ def test_a_million_nodes_take_seconds():
     start = time.perf_counter()
     released = estimator(counts)
     assert time.perf_counter() - start < 60
-    assert released.size == tree.node_count
+    assert released.estimates.size == tree.node_count
 
 
 @pytest.mark.parametrize(
@@ -299,5 +302,24 @@ def test_the_promise_holds_for_leaf_counts_below_zero_taken_as_zero(mass_bound):
     truth = TREE.sum(BELOW_ZERO.clip(0))
     wrong, runs = np.zeros(TREE.node_count, dtype=int), 60
     for _ in range(runs):
-        wrong += np.abs(estimator(BELOW_ZERO) - truth) > USUAL["alpha"] * np.maximum(truth, tau_min)
+        wrong += np.abs(estimator(BELOW_ZERO).estimates - truth) > USUAL["alpha"] * np.maximum(truth, tau_min)
     assert stats.binom.sf(wrong - 1, runs, USUAL["eta"]).min() > FALSE_ALARM / TREE.node_count
+
+
+def test_a_release_says_what_it_is_and_survives_json():
+    estimator = make_multiplicative_estimator(*LEAVES, **USUAL, mass_bound=10**8)
+    release = estimator(np.array([3 * 10**7, 0, 0, 5]))
+    assert release.statement.loss == {"epsilon": estimator.map(1)[0], "delta": USUAL["delta"]}
+    assert release.confidence == pytest.approx(1 - USUAL["eta"])
+    assert (release.estimates == release.upper).all()
+    assert "multiplicative_estimator" in release.describe()
+    assert release.to_frame(other=False).height == TREE.node_count
+    assert ot.TreeRelease.from_json(release.to_json()).estimates.tolist() == release.estimates.tolist()
+
+
+@NOT_GUARANTEED
+def test_where_nothing_is_promised_intervals_are_endless():
+    release = make_multiplicative_estimator(*LEAVES, **USUAL, tau_min=1000, mass_bound=10**9)(np.array([9, 0, 0, 0]))
+    assert (release.lower == 0).all()
+    assert np.isinf(release.upper).all()
+    assert np.isinf(ot.TreeRelease.from_json(release.to_json()).upper).all()

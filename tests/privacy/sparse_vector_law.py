@@ -4,6 +4,8 @@ Both noises are untruncated, so the sum over the threshold's noise is infinite. 
 factor changes its form, every factor is linear in y = q**|r|, the product is a polynomial in y, and each power sums
 as a geometric series. So the infinite sum is exact too.
 
+An answer is False, True, or the `Gap` of an answer "above", which says by how much.
+
 The queries behind an answer pattern may be chosen adaptively: given the pattern they are fixed, so checking every
 pattern for every vector of values covers adaptive choice.
 """
@@ -12,6 +14,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from itertools import product
+
+
+@dataclass(frozen=True)
+class Gap:
+    """By how much an answer is above. A plain number would be equal to True or False, where results are kept."""
+
+    by: int
 
 
 @dataclass(frozen=True)
@@ -50,8 +59,8 @@ def probability(mechanism, values, answers):
         if mechanism.stops and tops == mechanism.cutoff:
             break
         epoch.append((value, answer))
-        tops += answer
-        if answer and mechanism.refreshed:
+        tops += answer is not False
+        if answer is not False and mechanism.refreshed:
             chance *= epoch_chance(mechanism, tuple(epoch))
             epoch = []
     return chance * epoch_chance(mechanism, tuple(epoch))
@@ -63,7 +72,7 @@ def epoch_chance(mechanism, epoch):
     if not mechanism.threshold_noise:
         return answers_chance(mechanism, epoch, 0)
     q = mechanism.threshold_ratio
-    reach = 1 + max((abs(value) for value, _ in epoch), default=0)
+    reach = 1 + max((abs(value) + abs(getattr(answer, "by", 0)) for value, answer in epoch), default=0)
     total = sum(
         (q ** abs(r) * answers_chance(mechanism, epoch, r) for r in range(-reach + 1, reach)),
         Fraction(0),
@@ -76,9 +85,18 @@ def answers_chance(mechanism, epoch, r):
     """The chance of the answers given the threshold's noise."""
     chance = Fraction(1)
     for value, answer in epoch:
-        above = at_least(mechanism, r - value)
-        chance *= above if answer else 1 - above
+        if isinstance(answer, Gap):
+            chance *= exactly(mechanism, r - value + answer.by)
+        else:
+            above = at_least(mechanism, r - value)
+            chance *= above if answer else 1 - above
     return chance
+
+
+def exactly(mechanism, noise):
+    """The chance that a query's noise is exactly this."""
+    q = mechanism.query_ratio
+    return (1 - q) / (1 + q) * q ** abs(noise) if mechanism.query_noise else Fraction(noise == 0)
 
 
 def at_least(mechanism, least):
@@ -100,7 +118,10 @@ def tail(mechanism, epoch, reach, side):
             above = [Fraction(0), p**-value / (1 + p)]
         else:  # 1 - p**(1 + |r| + value) / (1 + p)
             above = [Fraction(1), -(p ** (1 + value)) / (1 + p)]
-        factor = above if answer else [(i == 0) - a for i, a in enumerate(above)]
+        factor = above if answer is True else [(i == 0) - a for i, a in enumerate(above)]
+        if isinstance(answer, Gap):  # p**|r - value + gap|, on either side without the bars
+            assert mechanism.query_noise
+            factor = [Fraction(0), (1 - p) / (1 + p) * p ** (side * (answer.by - value))]
         product_ = [Fraction(0)] * (len(polynomial) + len(factor) - 1)
         for i, a in enumerate(polynomial):
             for j, b in enumerate(factor):

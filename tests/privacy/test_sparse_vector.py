@@ -12,7 +12,7 @@ from opendp_tree import Tree, leaf_domain, make_sparse_vector
 from opendp_tree.saturate import LIMIT
 from opendp_tree.theorems.sparse_vector import sparse_vector_epsilon
 from tests.privacy.divergence import largest_ratio
-from tests.privacy.sparse_vector_law import Mechanism, at_least, law, probability
+from tests.privacy.sparse_vector_law import Gap, Mechanism, at_least, law, probability
 
 BASE = Fraction(1, 2)
 
@@ -109,6 +109,85 @@ def test_at_the_largest_counts_answers_below_stay_free():
 
 def _rational(exponent):
     return Fraction(math.exp(exponent)).limit_denominator(10**4)
+
+
+# Gaps: an answer "above" tells by how much. The same claim, for outcomes that say more.
+
+GAPS = tuple(map(Gap, (0, 1, 2, 5)))
+
+
+def gap_outcomes(length, cutoff):
+    """Answer patterns with the gap of each "above". The ratio of two chances no longer changes with larger gaps."""
+    for answers in product((False, *GAPS), repeat=length):
+        if sum(answer is not False for answer in answers) <= cutoff:
+            yield answers
+
+
+def worst_gap_ratio(running, *, length, monotonic, sensitivity=1, values=range(-1, 2)):
+    """The largest likelihood ratio of any outcome with gaps."""
+    worst = Fraction(0)
+    for vector in product(values, repeat=length):
+        for other in neighbours(vector, sensitivity, monotonic):
+            for answers in gap_outcomes(length, running.cutoff):
+                worst = max(worst, probability(running, vector, answers) / probability(running, other, answers))
+    return worst
+
+
+@pytest.mark.parametrize("monotonic", [False, True])
+@pytest.mark.parametrize("refreshed", [False, True])
+@pytest.mark.parametrize("inverse_scales", [(1, 1), (2, 1), (1, 2)])
+@pytest.mark.parametrize(("length", "cutoff", "sensitivity"), [(1, 1, 1), (2, 1, 1), (2, 2, 1), (2, 1, 2), (3, 1, 1)])
+def test_gaps_cost_nothing(length, cutoff, sensitivity, inverse_scales, refreshed, monotonic):
+    running = mechanism(*inverse_scales, cutoff=cutoff, refreshed=refreshed)
+    claim = claimed_ratio(
+        *inverse_scales, sensitivity=sensitivity, cutoff=cutoff, monotonic=monotonic, refreshed=refreshed
+    )
+    values = range(-1, 2) if length < 3 else range(2)
+    worst = worst_gap_ratio(running, length=length, monotonic=monotonic, sensitivity=sensitivity, values=values)
+    assert worst <= claim
+
+
+@pytest.mark.parametrize("refreshed", [False, True])
+def test_gaps_come_near_the_map(refreshed):
+    """Counts that rise where they must stay below, and one gap: nearly all of a monotonic calibration is lost."""
+    running = mechanism(1, 1, cutoff=1, refreshed=refreshed)
+    claim = claimed_ratio(1, 1, sensitivity=1, cutoff=1, monotonic=True, refreshed=refreshed)
+    here, there, answers = (0,) * 6 + (-6,), (1,) * 6 + (-6,), (False,) * 6 + (Gap(3),)
+    assert claim / 2 < probability(running, here, answers) / probability(running, there, answers) <= claim
+
+
+@pytest.mark.parametrize("values", [(0,), (2, -1), (-2, 1)])
+def test_the_chances_of_all_gaps_add_up_to_that_of_the_answer(values):
+    """But for gaps beyond 60, of which a noise of at least 30 is needed."""
+    running = mechanism(1, 1, cutoff=1, refreshed=False)
+    below = (False,) * (len(values) - 1)
+    total = sum(probability(running, values, (*below, Gap(gap))) for gap in range(60))
+    exact = probability(running, values, (*below, True))
+    assert exact - 4 * BASE**28 <= total < exact
+
+
+def test_mutant_gaps_of_answers_below_are_rejected():
+    """Telling how far below an answer is shows a noisy difference for every query: no cutoff pays for that."""
+    running = mechanism(1, 1, cutoff=1, refreshed=False, stops=False)
+    claim = claimed_ratio(1, 1, sensitivity=1, cutoff=1, monotonic=False, refreshed=False)
+    here, there, told = (0,) * 6, (1, -1) * 3, (Gap(-3), Gap(3)) * 3
+    assert probability(running, here, told) > claim * probability(running, there, told) or probability(
+        running, there, told
+    ) > claim * probability(running, here, told)
+
+
+def test_mutant_gaps_at_a_monotonic_price_for_other_queries_are_rejected():
+    running = mechanism(1, 2, cutoff=1, refreshed=False)
+    claim = claimed_ratio(1, 2, sensitivity=1, cutoff=1, monotonic=True, refreshed=False)
+    here, there, answers = (0,) * 5 + (-5,), (1,) * 5 + (-6,), (False,) * 5 + (Gap(4),)
+    assert probability(running, here, answers) > claim * probability(running, there, answers)
+
+
+def test_mutant_gaps_above_the_cutoff_are_rejected():
+    running = mechanism(1, 1, cutoff=5, refreshed=False)
+    claim = claimed_ratio(1, 1, sensitivity=1, cutoff=1, monotonic=True, refreshed=False)
+    here, there, answers = (3,) * 8 + (-3,) * 5, (4,) * 8 + (-3,) * 5, (False,) * 8 + (Gap(3),) * 5
+    assert probability(running, here, answers) > claim * probability(running, there, answers)
 
 
 # Mutants: the known wrong variants of sparse vector, and wrong maps of the right one.

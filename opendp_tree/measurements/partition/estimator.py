@@ -12,7 +12,14 @@ from opendp.measures import approximate, max_divergence
 from opendp.metrics import l1_distance
 from opendp.mod import Domain, ExtrinsicDomain, Measurement, Metric, assert_features
 
-from opendp_tree._arguments import check_integer, check_positive, check_probability, check_scale, read_distance
+from opendp_tree._arguments import (
+    check_integer,
+    check_positive,
+    check_probability,
+    check_scale,
+    is_zero,
+    read_distance,
+)
 from opendp_tree._opendp import make_measurement, to_then
 from opendp_tree.measurements.partition.layers import SHARES
 from opendp_tree.measurements.partition.parameters import GapParameters, choose_parameters, shown_levels
@@ -20,6 +27,7 @@ from opendp_tree.measurements.partition.prediction import worst_alpha_rmse
 from opendp_tree.measurements.partition.release import FindThenMeasure
 from opendp_tree.measurements.partition.shares import NAMED, LevelWeights, default_measuring
 from opendp_tree.measurements.partition.walk import hides_empty_nodes
+from opendp_tree.measurements.searches import make_unfunded, with_promised_delta
 from opendp_tree.noise import LARGEST_SCALE
 from opendp_tree.releases.release import PrivacyStatement
 from opendp_tree.theorems.interval import Interval, exp, round_down, round_up
@@ -63,7 +71,9 @@ def make_partition_estimator(
         `l1_distance`: by how many people inputs differ.
     epsilon, delta
         What one person's presence may reveal: the map at distance `d_in` is at most this. `delta` may be 0 for a public
-        tree, and the measure is then `max_divergence()`; it is `approximate(max_divergence())` otherwise.
+        tree, and the measure is then `max_divergence()`; it is `approximate(max_divergence())` otherwise. The map
+        reports `delta` itself where a little less is lost, so that OpenDP's searches for `epsilon` can compare; they
+        also try an epsilon of 0, with which there is a map and no release.
     alpha
         The part of a count that the predicted error in the release's statement forgives: the largest alpha-RMSE of a
         node over the worst inputs that are known. 0.1 by default. The mechanism does not depend on it.
@@ -104,6 +114,15 @@ def make_partition_estimator(
     >>> release = counts(tree.count([("be", "ghent")] * 500 + [("be", "liege")] * 400 + [("lu", "lux")]))
     >>> release.to_frame(other=False).select("level", "label_1", "label_2").rows()
     [(0, None, None), (1, 'be', None), (2, 'be', 'ghent'), (2, 'be', 'liege')]
+
+    OpenDP's searches find the epsilon for a budget:
+
+    >>> space = leaf_domain(tree), dp.l1_distance(T="i64")
+    >>> found = dp.binary_search_chain(
+    ...     lambda epsilon: make_partition_estimator(*space, epsilon=epsilon, delta=1e-6), d_in=1, d_out=(0.5, 1e-6)
+    ... )
+    >>> round(found.map(1)[0], 9), found.map(1)[1]
+    (0.5, 1e-06)
     """
     assert_features("contrib")
     check_metric(input_metric, l1_distance)
@@ -112,9 +131,10 @@ def make_partition_estimator(
     if isinstance(described, SparseLeafCounts):
         found, read = sparse_reader(described, tree)
     else:
-        space = CountSpace.of(input_domain)
-        found, read = space.leaf_tree(tree), space.read  # type: ignore[assignment]
-    budget = _Budget.of(found, epsilon, delta, d_in)
+        space, found = CountSpace.of_leaves(input_domain, tree)
+        read = space.read  # type: ignore[assignment]
+    unfunded = is_zero(epsilon)
+    budget = _Budget.of(found, 1.0 if unfunded else epsilon, delta, d_in)
     if parameters is None:
         parameters = _best_parameters(found, budget, measuring, _check_levels(found.depth, levels))
     elif levels is not None:
@@ -129,6 +149,8 @@ def make_partition_estimator(
     if not 0 <= alpha < 1:
         raise ValueError(f"alpha ({alpha}) must be at least 0 and below 1")
     setting = _Setting(found, mechanism, used, float(alpha), budget)
+    if unfunded:
+        return make_unfunded(input_domain, input_metric, delta=delta)
 
     def function(data: Any) -> Any:
         if isinstance(found, OpenTree):
@@ -223,8 +245,9 @@ class _Setting:
     def _spent(self, people: int) -> tuple[float, float]:
         given = self.mechanism.parameters
         epsilon = (self.used + Interval.of(self.mechanism.epsilon)) * people
-        lost = gap_delta(exp(-1 / Fraction(given.scale)), given.shape, k=people)
-        return round_up(epsilon), min(1.0, round_up(lost))
+        lost = min(1.0, round_up(gap_delta(exp(-1 / Fraction(given.scale)), given.shape, k=people)))
+        promised = float(self.budget.delta) if people <= self.budget.d_in else 0.0
+        return with_promised_delta((round_up(epsilon), lost), promised)
 
     def statement(self) -> PrivacyStatement:
         """What a release cost, and the parameters that it was made with."""

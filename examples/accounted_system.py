@@ -1,0 +1,54 @@
+"""A larger system that accounts for what it releases: a ledger, people with many rows, JSON, and a refusal handled."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import opendp.prelude as dp
+
+from opendp_tree import BudgetError, Ledger, OpenTree, TreeRelease, example_flights, plan, release_tree
+
+PERSON = {"unit": "tailnum", "rows_per_unit": 10}
+"""Whose privacy it is: an airplane, of which at most ten flights are counted."""
+JOBS = [
+    (["origin", "carrier"], {"epsilon": 0.5, "delta": 1e-7}),
+    (["carrier", "dest"], {"epsilon": 0.4, "delta": 1e-7}),
+    (["dest", "month"], {"epsilon": 0.4, "delta": 1e-7}),
+]
+
+
+def run(job: list[str], cost: dict[str, float], ledger: Ledger, folder: Path) -> Path | None:
+    """One release: counted before it is made, written whole, entered with its statement. None if it is refused."""
+    try:
+        entry = ledger.reserve(cost, note={"by": job})
+    except BudgetError:
+        print(f"  {' / '.join(job)}: refused, {float(ledger.left()['epsilon']):g} of epsilon is left")
+        return None
+    release = release_tree(example_flights(), by=job, **cost, **PERSON)
+    file = folder / f"{'_'.join(job)}.json"
+    file.write_text(release.to_json())
+    assert release.statement is not None
+    ledger.finish(entry, release.statement.to_dict())
+    print(f"  {' / '.join(job)}: released for {release.statement.unit}")
+    return file
+
+
+def main() -> None:
+    dp.enable_features("contrib")
+    expected = plan(OpenTree.columns(2), epsilon=0.5, delta=1e-7, d_in=10)
+    print(f"Before anything is spent: {expected.best.name}, an error of at most about {expected.best.error:.0f}.")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        total = {"epsilon": "1.0", "delta": "1e-6"}
+        ledger = Ledger.open(folder / "ledger.jsonl", total=total, unit="tailnum", dataset="flights 2013")
+        files = [file for job, cost in JOBS if (file := run(job, cost, ledger, folder))]
+        print("What readers get, from JSON alone:")
+        for file in files:
+            read = TreeRelease.from_json(file.read_text())
+            print(f"  {file.name}: {read.statement.loss}, about {read.estimates[0]:.0f} flights counted")  # type: ignore[union-attr]
+        print(f"Left: epsilon {float(ledger.left()['epsilon']):g}, delta {float(ledger.left()['delta']):g}.")
+
+
+if __name__ == "__main__":
+    main()
