@@ -7,9 +7,10 @@ from pathlib import Path
 
 import opendp.prelude as dp
 
-from opendp_tree import BudgetError, Ledger, OpenTree, TreeRelease, example_flights, plan, release_tree
+from opendp_tree import Ledger, OpenTree, TreeRelease, Unit, example_flights, plan, release_tree
+from opendp_tree.ledger import BudgetError
 
-PERSON = {"unit": "tailnum", "rows_per_unit": 10}
+PERSON = Unit("tailnum", rows=10)
 """Whose privacy it is: an airplane, of which at most ten flights are counted."""
 JOBS = [
     (["origin", "carrier"], {"epsilon": 0.5, "delta": 1e-7}),
@@ -25,7 +26,7 @@ def run(job: list[str], cost: dict[str, float], ledger: Ledger, folder: Path) ->
     except BudgetError:
         print(f"  {' / '.join(job)}: refused, {float(ledger.left()['epsilon']):g} of epsilon is left")
         return None
-    release = release_tree(example_flights(), by=job, **cost, **PERSON)
+    release = release_tree(example_flights(), by=job, **cost, unit=PERSON)
     file = folder / f"{'_'.join(job)}.json"
     file.write_text(release.to_json())
     assert release.statement is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import opendp.prelude as dp
 import polars as pl
 
-from opendp_tree import Tree, example_flights, tree_counts
+from opendp_tree import Key, Tree, example_flights, tree_counts
 
 DAYS = Tree.from_paths([(month, day) for month in range(1, 13) for day in range(1, 32)], names=["month", "day"])
 
@@ -30,7 +30,7 @@ def main() -> None:
         print(f"  {path:12} {estimate:.0f}")
 
     # Two parts: the days of the year, which are public, so that every one of them gets a count.
-    days = tree_counts(context.query(), by=["month", "day"], tree=DAYS).release()
+    days = tree_counts(context.query(), by=Key.columns("month", "day", tree=DAYS)).release()
     print("Flights by month and day:", days.statement.mechanism)
     for month in (1, 7):
         place = days.tree.node((month,))

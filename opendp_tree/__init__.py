@@ -34,8 +34,8 @@ from opendp_tree.planning.methods import Auto, MultiplicativeEstimator, Partitio
 from opendp_tree.planning.plan import plan
 from opendp_tree.planning.tree_counts import make_tree_counts, then_tree_counts
 from opendp_tree.plots.level import plot_level
-from opendp_tree.plots.page import write_html, write_image
-from opendp_tree.plots.plan import plot_depths, plot_plan
+from opendp_tree.plots.page import write_html
+from opendp_tree.plots.plan import plot_plan
 from opendp_tree.plots.tree import plot_tree
 from opendp_tree.postprocess.consistent import make_consistent, then_consistent
 from opendp_tree.recipe import Recipe
@@ -81,7 +81,6 @@ __all__ = [
     "make_tree_sum",
     "make_truncated_laplace",
     "plan",
-    "plot_depths",
     "plot_level",
     "plot_plan",
     "plot_tree",
@@ -102,7 +101,6 @@ __all__ = [
     "then_truncated_laplace",
     "tree_counts",
     "write_html",
-    "write_image",
 ]
 
 _ROOMS = (
@@ -113,6 +111,7 @@ _ROOMS = (
     "measurements",
     "paper",
     "planning",
+    "plots",
     "postprocess",
     "releases",
     "trees",

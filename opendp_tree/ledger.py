@@ -15,6 +15,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeVar
 
+from opendp_tree._arguments import check_type
 from opendp_tree._files import sync_folder
 from opendp_tree._ledger_file import (
     FORMAT,
@@ -275,6 +276,9 @@ def spend(
     'a release'
     Fraction(1, 2)
     """
+    check_type(ledger, Ledger, name="ledger", hint="Ledger.open(...)")
+    if not callable(make):
+        raise TypeError(f"make ({type(make).__name__}) must be callable: it makes the release")
     if ledger is None:
         return make()
     entry = ledger.reserve(cost, note)

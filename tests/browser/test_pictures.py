@@ -7,7 +7,8 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from opendp_tree import plot_depths, plot_level, plot_plan, plot_tree, write_html
+from opendp_tree import plot_level, plot_plan, plot_tree, write_html
+from opendp_tree.plots import plot_depths
 from tests.browser.conftest import until
 from tests.pictures import HOSTILE, depths, mechanisms, release
 

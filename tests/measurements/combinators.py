@@ -33,7 +33,7 @@ MEASURES = {
 }
 BUDGET = {"alpha": 0.5, "epsilon": 1.0, "delta": 1e-7, "eta": 0.01}
 PROMISED = {"epsilon": 1.0, "delta": 1e-7}
-STEP = ot.Round(mass=2900, eta=0.05, alpha=0.25, threshold=2000, epsilon=0.5, delta=1e-7)
+STEP = ot.paper.Round(mass=2900, eta=0.05, alpha=0.25, threshold=2000, epsilon=0.5, delta=1e-7)
 
 
 def estimator():
@@ -42,7 +42,7 @@ def estimator():
 
 def above_threshold():
     summed = ot.make_tree_sum(*LEAVES, output_metric=dp.linf_distance(T="i64"))
-    return summed >> ot.then_above_threshold(4.0, threshold=20)
+    return summed >> ot.measurements.then_above_threshold(4.0, threshold=20)
 
 
 MEASUREMENTS = {
@@ -58,11 +58,11 @@ MEASUREMENTS = {
     "make_sparse_vector, gaps, open tree": lambda: ot.make_sparse_vector(*KEYS, 4.0, threshold=20, gaps=True),
     "make_above_threshold": above_threshold,
     "make_truncated_laplace": lambda: ot.make_truncated_laplace(*LEAVES, 4.0, delta=1e-7),
-    "make_truncated_laplace_profile": lambda: ot.make_truncated_laplace_profile(*LEAVES, 4.0, radius=40),
-    "make_tree_classifier": lambda: ot.make_tree_classifier(*LEAVES, **BUDGET, threshold=10**5, mass=2 * 10**5),
-    "make_ladder_estimator": lambda: ot.make_ladder_estimator(*LEAVES, ladder=ot.Ladder(2900, (STEP,))),
+    "make_truncated_laplace_profile": lambda: ot.measurements.make_truncated_laplace_profile(*LEAVES, 4.0, radius=40),
+    "make_tree_classifier": lambda: ot.paper.make_tree_classifier(*LEAVES, **BUDGET, threshold=10**5, mass=2 * 10**5),
+    "make_ladder_estimator": lambda: ot.paper.make_ladder_estimator(*LEAVES, ladder=ot.paper.Ladder(2900, (STEP,))),
     "make_multiplicative_estimator": estimator,
-    "make_clipped_estimator": lambda: ot.make_clipped_estimator(*LEAVES, 4.0, estimator=estimator(), delta=1e-7),
+    "make_clipped_estimator": lambda: ot.paper.make_clipped_estimator(*LEAVES, 4.0, estimator=estimator(), delta=1e-7),
 }
 
 

@@ -71,11 +71,11 @@ ON_VECTORS = {
     "partition_estimator": lambda space: make_partition_estimator(*space, epsilon=1.0, delta=1e-7, tree=TREE),
     "tree_counts": lambda space: ot.make_tree_counts(*space, epsilon=1.0, delta=1e-7, tree=TREE),
     "sparse_vector": lambda space: ot.make_sparse_vector(*space, 4.0, threshold=20, tree=TREE),
-    "tree_classifier": lambda space: ot.make_tree_classifier(
+    "tree_classifier": lambda space: ot.paper.make_tree_classifier(
         *space, **combinators.BUDGET, threshold=10**5, mass=2 * 10**5, tree=TREE
     ),
-    "ladder_estimator": lambda space: ot.make_ladder_estimator(
-        *space, ladder=ot.Ladder(2900, (combinators.STEP,)), tree=TREE
+    "ladder_estimator": lambda space: ot.paper.make_ladder_estimator(
+        *space, ladder=ot.paper.Ladder(2900, (combinators.STEP,)), tree=TREE
     ),
     "multiplicative_estimator": lambda space: ot.make_multiplicative_estimator(
         *space, **combinators.BUDGET, mass_bound=10**8, tree=TREE
@@ -149,7 +149,7 @@ def test_a_fixed_radius_cannot_be_searched_for_as_a_pair():
 
 
 def test_a_profile_becomes_a_pair_by_fixing_delta():
-    fixed = dp.c.make_fix_delta(ot.make_truncated_laplace_profile(*VECTOR, 4.0, radius=40), 1e-3)
+    fixed = dp.c.make_fix_delta(ot.measurements.make_truncated_laplace_profile(*VECTOR, 4.0, radius=40), 1e-3)
     assert fixed.output_measure == APPROXIMATE
     assert fixed.map(1)[1] == 1e-3
     assert fixed.map(1)[0] < 0.25

@@ -26,7 +26,7 @@ BY_EPSILON = {
         COUNTS,
     ),
     "tree_classifier": (
-        lambda epsilon: ot.make_tree_classifier(
+        lambda epsilon: ot.paper.make_tree_classifier(
             *LEAVES, threshold=10**5, mass=2 * 10**5, alpha=0.5, epsilon=epsilon, delta=1e-7, eta=0.01
         ),
         COUNTS,
@@ -39,7 +39,7 @@ BY_SCALE = {
 SEARCHED = {**BY_EPSILON, **BY_SCALE}
 
 
-@pytest.mark.filterwarnings("ignore::opendp_tree.AccuracyWarning")
+@pytest.mark.filterwarnings("ignore::opendp_tree.paper.AccuracyWarning")
 @pytest.mark.parametrize("name", SEARCHED)
 def test_searches_spend_the_budget(name):
     make, data = SEARCHED[name]
@@ -67,7 +67,7 @@ def test_without_noise_nothing_is_promised(name):
     assert BY_SCALE[name][0](0.0).map(1)[1] == 1.0
 
 
-@pytest.mark.filterwarnings("ignore::opendp_tree.AccuracyWarning")
+@pytest.mark.filterwarnings("ignore::opendp_tree.paper.AccuracyWarning")
 @pytest.mark.parametrize("name", BY_EPSILON)
 def test_the_promise_is_no_less_than_what_is_lost(name):
     losses = [BY_EPSILON[name][0](1.0).map(k) for k in range(5)]

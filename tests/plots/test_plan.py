@@ -4,8 +4,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from opendp_tree import plan, plot_depths, plot_plan
+from opendp_tree import plan, plot_plan
 from opendp_tree.planning import Candidate
+from opendp_tree.plots import plot_depths
 from opendp_tree.plots.plan import LEAST
 from opendp_tree.plots.style import FOOTER
 from tests.pictures import depths, mechanisms
