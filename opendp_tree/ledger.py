@@ -276,7 +276,8 @@ def spend(
     'a release'
     Fraction(1, 2)
     """
-    check_type(ledger, Ledger, name="ledger", hint="Ledger.open(...)")
+    if ledger is not None:
+        check_type(ledger, Ledger, name="ledger", hint="Ledger.open(...)")
     if not callable(make):
         raise TypeError(f"make ({type(make).__name__}) must be callable: it makes the release")
     if ledger is None:

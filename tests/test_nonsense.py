@@ -98,8 +98,8 @@ HUGE = 10**400
         (lambda: ot.plot_level(3, 1), "release"),
         (lambda: ot.plot_plan(3), "plan"),
         (lambda: ot.plot_tree(release(), title=NotImplemented), "title"),
-        (lambda: ot.plot_depths(3), "frame"),
-        (lambda: ot.plot_depths(pl.DataFrame({"depth": ["a"], "mechanism": ["a"], "error": [1.0]})), "depth"),
+        (lambda: ot.plots.plot_depths(3), "frame"),
+        (lambda: ot.plots.plot_depths(pl.DataFrame({"depth": ["a"], "mechanism": ["a"], "error": [1.0]})), "depth"),
         (lambda: ot.write_html(3, "a.html"), "figure"),
         (
             lambda: ot.frame_context(

@@ -85,7 +85,7 @@ def plot_depths(frame: pl.DataFrame, *, title: str | None = None) -> go.Figure:
         By default "Error against depth".
 
     >>> import polars as pl
-    >>> from opendp_tree import plot_depths
+    >>> from opendp_tree.plots import plot_depths
     >>> errors = pl.DataFrame({"depth": [4, 8, 4, 8], "mechanism": ["a", "a", "b", "b"], "error": [3.0, 4.0, 2.0, 8.0]})
     >>> [line.name for line in plot_depths(errors).data]
     ['a', 'b']

@@ -6,7 +6,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from opendp_tree import Ladder, Round, Tree
+from opendp_tree import Tree
+from opendp_tree.paper import Ladder, Round
 from opendp_tree.paper.rung_release import Rungs, paper_statement
 from opendp_tree.theorems.classification import classifier
 

@@ -233,7 +233,8 @@ def test_map_charges_shown_levels_alone(tree, levels):
     parameters = choose_parameters(count, 0.6, 1e-6)
     for people in (1, 2, 7):
         assert release.map(people)[0] == pytest.approx(people, rel=1e-12)
-        assert release.map(people)[1] == parameters.loss(people)[1]
+        promised = 1e-6 if people == 1 else 0.0
+        assert release.map(people)[1] == max(promised, parameters.loss(people)[1])
 
 
 def test_a_release_of_some_levels_has_the_law_of_the_tree_of_these():
