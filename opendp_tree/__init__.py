@@ -15,6 +15,7 @@ from opendp_tree.error_measures import (
 )
 from opendp_tree.ledger import BudgetError, Ledger, LedgerError
 from opendp_tree.measurements.above_threshold import make_above_threshold, then_above_threshold
+from opendp_tree.measurements.bound_report import make_bound_report, then_bound_report
 from opendp_tree.measurements.partition_estimator import make_partition_estimator, then_partition_estimator
 from opendp_tree.measurements.partition_plan import PartitionPlan, best_partition, plan_partition
 from opendp_tree.measurements.pruned_descent import make_pruned_descent, then_pruned_descent
@@ -54,6 +55,7 @@ from opendp_tree.planning.methods import Auto, MultiplicativeEstimator, Partitio
 from opendp_tree.planning.noise_errors import NoiseErrors, noise_errors
 from opendp_tree.planning.plan import Plan, plan, plan_depths
 from opendp_tree.planning.tree_counts import make_tree_counts, then_tree_counts
+from opendp_tree.plots.bounds import plot_bounds
 from opendp_tree.plots.level import plot_level
 from opendp_tree.plots.page import write_html
 from opendp_tree.plots.plan import plot_depths, plot_plan
@@ -71,6 +73,7 @@ from opendp_tree.trees.domains import leaf_domain, node_domain
 from opendp_tree.trees.level_weights import choose_level_weights
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.tree import Tree
+from opendp_tree.which_bound import bound_report
 
 __version__ = "0.1.0"
 
@@ -103,6 +106,7 @@ __all__ = [
     "TreeRelease",
     "accuracy",
     "best_partition",
+    "bound_report",
     "choose_level_weights",
     "deepest_tree",
     "error_lower_bound",
@@ -116,6 +120,7 @@ __all__ = [
     "linear_counts",
     "linf_error",
     "make_above_threshold",
+    "make_bound_report",
     "make_clipped_estimator",
     "make_consistent",
     "make_ladder_estimator",
@@ -140,6 +145,7 @@ __all__ = [
     "plan",
     "plan_depths",
     "plan_partition",
+    "plot_bounds",
     "plot_depths",
     "plot_level",
     "plot_plan",
@@ -152,6 +158,7 @@ __all__ = [
     "smallest_epsilon",
     "smoothed_relative_error",
     "then_above_threshold",
+    "then_bound_report",
     "then_clipped_estimator",
     "then_consistent",
     "then_ladder_estimator",
