@@ -133,12 +133,8 @@ def _words(report: BoundReport) -> str:
     """Sentences and a table."""
     parts = (report.shares, report.lower, report.upper)
     rows: list[list[object]] = [
-        [
-            int(bound),
-            *(f"{100 * share:.1f} %" for share in shares),
-            "recommended" if bound == report.recommended else "",
-        ]
-        for bound, *shares in zip(report.bounds, *parts, strict=True)
+        [bound, *(f"{100 * share:.1f} %" for share in shares), "recommended" * (bound == report.recommended)]
+        for bound, *shares in zip(report.bounds.tolist(), *parts, strict=True)
     ]
     return f"{report.describe()}\n\n{table(['bound', 'keeps', 'at least', 'at most', ''], rows)}"
 

@@ -124,10 +124,8 @@ def _ratios(noisy: Ints, firsts: Ints, ends: Ints) -> Floats:
     """Rows kept over all rows, with everybody in the middle of their bin."""
     middles, people = (firsts + ends) / 2, noisy.astype(np.float64)
     total = float(middles @ people)
-    if total <= 0:
-        return ends / ends[-1]
-    found: Floats = np.minimum(middles, ends[:, None]) @ people / total
-    return found
+    kept: Floats = np.minimum(middles, ends[:, None]) @ people / total if total > 0 else ends / ends[-1]
+    return kept
 
 
 def estimated_rows(noisy: Ints, ends: Ints) -> float:

@@ -127,7 +127,7 @@ class BoundReport:
         return "\n".join(
             [
                 *told,
-                f"Shares are of the first {self.most} rows of each: what somebody has beyond is not seen.",
+                f"Shares are of at most {self.most} rows of each: what somebody has beyond is not seen.",
                 f"All intervals hold together with probability at least {self.confidence:.10g}.",
                 f"Privacy: {loss} for all rows of {self.statement.unit}.",
             ]

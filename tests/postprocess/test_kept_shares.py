@@ -1,0 +1,134 @@
+"""Intervals hold the true shares as often as they say: exactly on tiny histograms, by simulation on larger ones."""
+
+import math
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from opendp_tree import noise
+from opendp_tree.postprocess.kept_shares import _log_moment, estimated_rows, kept_shares
+from opendp_tree.theorems.bound_report import bin_ends, laplace_moment
+from opendp_tree.theorems.interval import Interval, digits, exp
+
+FALSE_ALARM = 1e-7
+"""A right interval fails a test of coverage once in ten million runs."""
+HALF = Fraction(1, 2)
+
+
+def true_shares(rows, ends):
+    return np.minimum(rows, ends[:, None]).sum(axis=1) / rows.sum()
+
+
+def held(found, truth):
+    return bool(((found.lower <= truth) & (truth <= found.upper)).all())
+
+
+@pytest.mark.parametrize("people", [(0, 3), (5, 5), (40, 2), (1, 0)])
+def test_the_chance_of_a_miss_is_exactly_below_what_is_said(people):
+    """All outcomes of a window of noise with masses 2**-|z|, everything outside taken for a miss; no tolerance."""
+    scale = math.nextafter(1 / math.log(2), 2)
+    assert exp(-1 / Fraction(scale)).lo >= Fraction(1, 2)  # the noise that is assumed is no smaller than this
+    truth = true_shares(np.repeat([1, 2], people), np.array([1, 2]))
+    reach, unit = 10, (1 - HALF) / (1 + HALF)
+    outside = 2 * 2 * unit * HALF ** (reach + 1) / (1 - HALF)
+    missed = Fraction(0)
+    for outcome in product(range(-reach, reach + 1), repeat=2):
+        found = kept_shares(np.array(people) + outcome, ends=np.array([1, 2]), scale=scale, confidence=0.9)
+        if not held(found, truth):
+            missed += unit**2 * HALF ** sum(map(abs, outcome))
+    assert missed + outside <= Fraction(1, 10)
+
+
+ENDS = np.array(bin_ends(60))
+GENERATOR = np.random.default_rng(3)
+TAILS = np.minimum(np.floor(GENERATOR.pareto(1.1, 20_000) + 1).astype(int), 60)
+LOW_IN_BINS = np.concatenate(([1], ENDS[:-1] + 1))[np.searchsorted(ENDS, TAILS)]
+"""As many people in each bin, but all at its first number."""
+PEOPLE = {"tails": TAILS, "first of bins": LOW_IN_BINS, "last of bins": ENDS[np.searchsorted(ENDS, TAILS)]}
+
+
+def plug_in(noisy, ends, scale):
+    """The mutant: the estimate, and two standard deviations of the noise in it."""
+    estimates = kept_shares(noisy, ends=ends, scale=scale, confidence=0.95).estimates
+    middles = (np.concatenate(([1], ends[:-1] + 1)) + ends) / 2
+    weights = np.minimum(middles, ends[:, None]) - estimates[:, None] * middles
+    reach = 2 * math.sqrt(2) * scale * np.sqrt((weights**2).sum(axis=1)) / (middles @ noisy)
+    return type("Plug", (), {"lower": estimates - reach, "upper": estimates + reach})
+
+
+def misses(rows, interval, runs, scale=4.0):
+    people, truth = np.bincount(np.searchsorted(ENDS, rows), minlength=ENDS.size), true_shares(rows, ENDS)
+    return sum(not held(interval(people + noise.laplace(scale, ENDS.size)), truth) for _ in range(runs))
+
+
+@pytest.mark.parametrize("name", PEOPLE)
+def test_intervals_hold_together_as_often_as_they_say(name):
+    runs, chance = 60, 0.3
+    found = misses(PEOPLE[name], lambda noisy: kept_shares(noisy, ends=ENDS, scale=4.0, confidence=1 - chance), runs)
+    assert found <= stats.binom.isf(FALSE_ALARM, runs, chance)
+
+
+@pytest.mark.parametrize("name", ["first of bins", "last of bins"])
+def test_mutant_the_plug_in_ratio_is_rejected(name):
+    runs, chance = 60, 0.3
+    found = misses(PEOPLE[name], lambda noisy: plug_in(noisy, ENDS, 4.0), runs)
+    assert found > stats.binom.isf(FALSE_ALARM, runs, chance)
+
+
+def test_mutant_noise_taken_for_a_hundredth_is_rejected():
+    runs, chance = 60, 0.3
+    small = np.repeat(np.arange(1, 9), 10)  # every number has its bin: nothing is wide but for the noise
+
+    def too_sure(noisy):
+        return kept_shares(noisy, ends=ENDS, scale=0.04, confidence=1 - chance)
+
+    assert misses(small, too_sure, runs) > stats.binom.isf(FALSE_ALARM, runs, chance)
+
+
+def test_shares_rise_and_lie_in_their_intervals():
+    for people in (np.zeros(ENDS.size), -50 * np.ones(ENDS.size), 2.0**61 * np.ones(ENDS.size), np.arange(ENDS.size)):
+        for scale, confidence in product((2.0**-50, 0.1, 20.0, 2.0**50), (1e-9, 0.95, 1 - 2.0**-50)):
+            found = kept_shares(people.astype(np.int64), ends=ENDS, scale=scale, confidence=confidence)
+            for part in (found.estimates, found.lower, found.upper):
+                assert (np.diff(part) >= 0).all()
+                assert ((part > 0) & (part <= 1)).all()
+                assert part[-1] == 1
+            assert ((found.lower <= found.estimates) & (found.estimates <= found.upper)).all()
+
+
+def test_without_noise_and_with_a_bin_for_every_number_shares_are_exact():
+    rows = np.array([1, 1, 1, 2, 5, 5, 8])
+    ends = np.array(bin_ends(8))
+    people = np.bincount(np.searchsorted(ends, rows), minlength=8)
+    found = kept_shares(people, ends=ends, scale=2.0**-50, confidence=0.95)
+    truth = true_shares(rows, ends)
+    assert found.estimates == pytest.approx(truth, abs=1e-9)
+    assert found.lower == pytest.approx(truth, abs=1e-6)
+    assert found.upper == pytest.approx(truth, abs=1e-6)
+    assert estimated_rows(people, ends) == rows.sum()
+
+
+def test_intervals_are_wider_for_more_noise_and_more_confidence():
+    people = np.bincount(np.searchsorted(ENDS, TAILS), minlength=ENDS.size)
+    widths = [
+        (found.upper - found.lower).sum()
+        for found in (
+            kept_shares(people, ends=ENDS, scale=scale, confidence=confidence)
+            for scale, confidence in ((1.0, 0.5), (1.0, 0.99), (8.0, 0.99), (64.0, 0.99))
+        )
+    ]
+    assert widths == sorted(widths)
+    assert widths[0] < widths[-1]
+
+
+@pytest.mark.parametrize("scale", [0.01, 0.7, 20.0, 1e9])
+def test_floats_give_the_moment_of_the_theorem(scale):
+    for tilt in (0.0, 0.1, 0.5, 0.98):
+        with digits(120):
+            rate = 1 / Fraction(scale)
+            moment = laplace_moment(exp(-rate), exp(Fraction(tilt) * rate))
+            exact = Interval.ln(moment)
+        assert float(_log_moment(np.array(tilt), scale)) == pytest.approx(float(exact.lo), rel=1e-12, abs=1e-14)
