@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 
 from benchmarks import (
+    bound_report,
     consistent,
     crossovers,
     leaf_counts,
@@ -40,6 +41,7 @@ BENCHMARKS = (
     multiplicative_estimator,
     partition_error,
     open_categories,
+    bound_report,
     crossovers,
     paper_numbers,
     predicted,

@@ -34,7 +34,7 @@ def plot_bounds(report: BoundReport, *, title: str | None = None) -> go.Figure:
     >>> dp.enable_features("contrib")
     >>> figure = plot_bounds(bound_report(pl.DataFrame({"user": list(range(20_000)) * 2}), most=4))
     >>> figure.layout.title.text, [line.name for line in figure.data]
-    ('What a bound keeps', ['95 % interval', 'estimate', 'recommended'])
+    ('What a bound keeps', ['estimate', '95 % interval', 'recommended'])
     """
     check_type(report, BoundReport, name="report", hint="opendp_tree.bound_report(...)")
     go = graph_objects()
@@ -56,7 +56,7 @@ def plot_bounds(report: BoundReport, *, title: str | None = None) -> go.Figure:
         hovertemplate="<b>at most %{x:,} rows</b><br>keeps %{y:.3~g} %<br>"
         + f"{interval} %{{customdata[0]:.3~g}} % to %{{customdata[1]:.3~g}} %<extra></extra>",
     )
-    traces, found = [band, line], report.recommended
+    traces, found = [line, band], report.recommended
     if found is not None:
         mark = {"color": QUIET, "dash": "dot", "width": 2}
         traces.append(go.Scatter(x=[found, found], y=[0, 100], name="recommended", mode="lines", line=mark))

@@ -8,7 +8,7 @@ from tests.releases.test_bound_report import REPORT
 
 
 def test_the_line_is_the_estimate_and_the_band_its_intervals():
-    band, line, mark = plot_bounds(REPORT).data
+    line, band, mark = plot_bounds(REPORT).data
     assert list(line.x) == REPORT.bounds.tolist()
     assert list(line.y) == pytest.approx(100 * REPORT.shares)
     assert list(band.x) == [1, 2, 3, 4, 4, 3, 2, 1]
@@ -19,7 +19,7 @@ def test_the_line_is_the_estimate_and_the_band_its_intervals():
 
 def test_a_useless_report_is_drawn_without_a_recommendation_and_says_why():
     figure = plot_bounds(replace(REPORT, rows=1.0))
-    assert [trace.name for trace in figure.data] == ["95 % interval", "estimate"]
+    assert [trace.name for trace in figure.data] == ["estimate", "95 % interval"]
     assert figure.layout.title.subtitle.text.startswith("Not useful")
 
 
