@@ -9,8 +9,8 @@ import pytest
 from scipy import stats
 
 from opendp_tree import noise
-from opendp_tree.postprocess.kept_shares import _log_moment, estimated_rows, kept_shares
-from opendp_tree.theorems.bound_report import bin_ends, laplace_moment
+from opendp_tree.postprocess.kept_shares import _TILTS, _log_moment, _Margins, estimated_rows, kept_shares
+from opendp_tree.theorems.bound_report import bin_ends, laplace_moment, margin_ends, tail_chance
 from opendp_tree.theorems.interval import Interval, digits, exp
 
 FALSE_ALARM = 1e-7
@@ -26,20 +26,32 @@ def held(found, truth):
     return bool(((found.lower <= truth) & (truth <= found.upper)).all())
 
 
-@pytest.mark.parametrize("people", [(0, 3), (5, 5), (40, 2), (1, 0)])
-def test_the_chance_of_a_miss_is_exactly_below_what_is_said(people):
-    """All outcomes of a window of noise with masses 2**-|z|, everything outside taken for a miss; no tolerance."""
-    scale = math.nextafter(1 / math.log(2), 2)
-    assert exp(-1 / Fraction(scale)).lo >= Fraction(1, 2)  # the noise that is assumed is no smaller than this
+UNIT = (1 - HALF) / (1 + HALF)
+"""The mass of 0, where that of z is proportional to 2**-|z|."""
+
+
+def missed(people, scale, reach):
+    """The chance of a miss, exactly, over a window of noise with masses 2**-|z|, at a confidence of 0.9."""
     truth = true_shares(np.repeat([1, 2], people), np.array([1, 2]))
-    reach, unit = 10, (1 - HALF) / (1 + HALF)
-    outside = 2 * 2 * unit * HALF ** (reach + 1) / (1 - HALF)
-    missed = Fraction(0)
+    chance = Fraction(0)
     for outcome in product(range(-reach, reach + 1), repeat=2):
         found = kept_shares(np.array(people) + outcome, ends=np.array([1, 2]), scale=scale, confidence=0.9)
         if not held(found, truth):
-            missed += unit**2 * HALF ** sum(map(abs, outcome))
-    assert missed + outside <= Fraction(1, 10)
+            chance += UNIT**2 * HALF ** sum(map(abs, outcome))
+    return chance
+
+
+@pytest.mark.parametrize("people", [(0, 3), (5, 5), (40, 2), (1, 0)])
+def test_the_chance_of_a_miss_is_exactly_below_what_is_said(people):
+    """Everything outside the window is taken for a miss; no tolerance."""
+    scale = math.nextafter(1 / math.log(2), 2)
+    assert exp(-1 / Fraction(scale)).lo >= HALF  # the noise that is assumed is no smaller than this
+    outside = 2 * 2 * UNIT * HALF**11 / (1 - HALF)
+    assert missed(people, scale, reach=10) + outside <= Fraction(1, 10)
+
+
+def test_mutant_noise_taken_for_a_tenth_is_rejected_exactly():
+    assert missed((5, 5), 0.1 / math.log(2), reach=4) > Fraction(1, 10)
 
 
 ENDS = np.array(bin_ends(60))
@@ -122,6 +134,37 @@ def test_intervals_are_wider_for_more_noise_and_more_confidence():
     ]
     assert widths == sorted(widths)
     assert widths[0] < widths[-1]
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_margins_are_those_of_the_theorem(side):
+    """The share is a power of 2, so that floats are exact."""
+    ends, share = np.array(bin_ends(40)), Fraction(1, 4)
+    firsts = np.concatenate(([1], ends[:-1] + 1))
+    found = _Margins.of(np.ones(ends.size, dtype=np.int64), ends[:-1], *((firsts, ends), (ends, firsts))[side])
+    for row, bound in zip(found.kept - float(share) * found.all, ends[:-1], strict=True):
+        pairs = zip(firsts.tolist(), ends.tolist(), strict=True)
+        assert row.tolist() == [margin_ends(share, bound=int(bound), first=a, last=b)[side] for a, b in pairs]
+        assert found.totals(np.array([0.25]))[ends[:-1] == bound] == row.sum()
+
+
+@pytest.mark.parametrize("scale", [0.5, 20.0])
+@pytest.mark.parametrize("budget", [1.0, 7.0, 30.0])
+def test_what_the_noise_reaches_is_proved_by_the_theorem(scale, budget):
+    """At one of its tilts the theorem bounds the chance, in enclosed arithmetic."""
+    ends = np.array(bin_ends(20))
+    found = _Margins.of(np.zeros(ends.size, dtype=np.int64), ends[:-1], ends, ends)
+    reaches = found.reach(np.zeros(ends.size - 1), scale, budget)
+    rate = 1 / Fraction(scale)
+    for reach, row in zip(reaches, found.kept, strict=True):
+        weights = [int(weight) for weight in row]
+        chances = (
+            tail_chance(
+                exp(-rate), exp(Fraction(tilt) * rate / max(weights)), weights=weights, reach=math.floor(reach) + 1
+            )
+            for tilt in _TILTS.tolist()
+        )
+        assert min(chance.hi for chance in chances) <= exp(-Fraction(budget)).lo
 
 
 @pytest.mark.parametrize("scale", [0.01, 0.7, 20.0, 1e9])
