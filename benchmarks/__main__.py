@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 
 from benchmarks import (
+    bound_report,
     consistent,
     crossovers,
     find_then_measure,
@@ -40,6 +41,7 @@ BENCHMARKS = (
     multiplicative_estimator,
     find_then_measure,
     open_categories,
+    bound_report,
     crossovers,
     paper_numbers,
     predicted,

@@ -48,6 +48,7 @@ from opendp_tree.rows.unit import Unit
 from opendp_tree.trees.domains import leaf_domain
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.tree import Tree
+from opendp_tree.which_bound import bound_report
 
 __version__ = "0.1.0"
 
@@ -64,6 +65,7 @@ __all__ = [
     "TreeNoise",
     "TreeRelease",
     "Unit",
+    "bound_report",
     "example_flights",
     "frame_context",
     "frame_domain",

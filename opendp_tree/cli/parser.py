@@ -105,9 +105,10 @@ def build_parser(version: str) -> Parser:
         epilog="Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 the ledger refuses, 4 no mechanism can do this.",
     )
     parser.add_argument("--version", action="version", version=f"opendp-tree {version}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="plan | release | ledger | demo")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="plan | release | bounds | ledger | demo")
     _add_plan(commands.add_parser("plan", help="the error of every mechanism, before anything is spent"))
     _add_release(commands.add_parser("release", help="count the rows of a file, privately"))
+    _add_bounds(commands.add_parser("bounds", help="what bounds on the rows of each person keep, privately"))
     _add_ledger(commands.add_parser("ledger", help="what was spent, on what, and what is left"))
     _add_demo(commands.add_parser("demo", help="plan and release public data, with the error next to the truth"))
     return parser
@@ -141,6 +142,10 @@ def _add_release(parser: argparse.ArgumentParser) -> None:
     )
     out.add_argument("--plot", metavar="HTML", help="draw the release, too")
     out.add_argument("--quiet", action="store_true", help="show no progress and no summary")
+    _add_ledger_options(parser)
+
+
+def _add_ledger_options(parser: argparse.ArgumentParser) -> None:
     book = parser.add_argument_group("ledger")
     book.add_argument("--ledger", metavar="LEDGER", help="count this release there, or refuse it")
     book.add_argument("--total-epsilon", type=positive, metavar="E", help="begin the ledger with this total")
@@ -152,6 +157,26 @@ def _add_ledger(parser: argparse.ArgumentParser) -> None:
     parser.description = "What a ledger counts: each release, their sum, and what is left. Nothing is written."
     parser.add_argument("file", metavar="LEDGER", help="the file that releases were counted in")
     parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _add_bounds(parser: argparse.ArgumentParser) -> None:
+    parser.description = "What each bound on the rows of a person would keep of a file, for a small budget."
+    parser.add_argument("file", metavar="FILE", help="a Parquet or CSV file, one row a record")
+    parser.add_argument("--format", choices=INPUTS, help="of FILE, whatever its ending says")
+    parser.add_argument("--unit", required=True, metavar="COLUMN", help="the column that tells people apart")
+    parser.add_argument(
+        "--most", type=count, required=True, metavar="K", help="the largest bound of interest, from 2; a public number"
+    )
+    parser.add_argument(
+        "--epsilon", type=positive, default=Fraction("0.05"), metavar="E", help="what the report costs (0.05)"
+    )
+    parser.add_argument("--confidence", type=share, default=Fraction("0.95"), metavar="C", help="of intervals (0.95)")
+    out = parser.add_argument_group("output")
+    out.add_argument("-o", "--output", metavar="OUT", help=".parquet, .csv, .json or .ndjson; words on the terminal")
+    out.add_argument("--output-format", choices=OUTPUTS, help="whatever the ending of OUT says")
+    out.add_argument("--plot", metavar="HTML", help="draw the report, too")
+    out.add_argument("--quiet", action="store_true", help="show no progress")
+    _add_ledger_options(parser)
 
 
 def _add_demo(parser: argparse.ArgumentParser) -> None:

@@ -1,6 +1,7 @@
 """Measurements: one private mechanism a file."""
 
 from opendp_tree.measurements.above_threshold import make_above_threshold, then_above_threshold
+from opendp_tree.measurements.bound_report import make_bound_report, then_bound_report
 from opendp_tree.measurements.truncated_laplace import (
     make_truncated_laplace_profile,
     then_truncated_laplace_profile,
@@ -9,8 +10,10 @@ from opendp_tree.measurements.truncated_laplace import (
 
 __all__ = [
     "make_above_threshold",
+    "make_bound_report",
     "make_truncated_laplace_profile",
     "then_above_threshold",
+    "then_bound_report",
     "then_truncated_laplace_profile",
     "truncated_laplace_radius",
 ]

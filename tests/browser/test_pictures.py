@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from opendp_tree import plot_level, plot_plan, plot_tree, write_html
-from opendp_tree.plots import plot_depths
+from opendp_tree.plots import plot_bounds, plot_depths
 from tests.browser.conftest import until
 from tests.pictures import HOSTILE, depths, mechanisms, release
+from tests.releases.test_bound_report import REPORT
 
 pytestmark = pytest.mark.browser
 SIZES = pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
@@ -28,11 +29,13 @@ PICTURES = {
     "plan": (lambda: plot_plan(mechanisms()), LINES),
     "plan for open nodes": (lambda: plot_plan(mechanisms("open")), LINES),
     "depths": (lambda: plot_depths(depths()), LINES),
+    "bounds": (lambda: plot_bounds(REPORT), LINES),
 }
 HOVERS = {
     **dict.fromkeys(HIERARCHIES, r"estimate [\d,]+95 % interval [\d,]+ to [\d,]+ \(±[\d.]+ %\)"),
     **dict.fromkeys(("level", "level of a few"), r"region \d.*estimate [\d,]+95 % interval [\d,]+ to [\d,]+"),
     **dict.fromkeys(("plan", "plan for open nodes"), r"\wweight [\d,.]+error (at most )?[\d.]+"),
+    "bounds": r"at most 1 rowskeeps 70 %95 % interval 60 % to 80 %",
     "depths": r"partition_estimatordepth \d+error [\d.]+",
 }
 TEXTS = """() => [...document.querySelectorAll("h1, header p, footer p, #picture text")].map(node => {

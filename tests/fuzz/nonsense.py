@@ -165,6 +165,7 @@ def made():
     return (
         *(release, open_release, statement, estimator, step, ot.paper.Ladder(base=third, rounds=(step,))),
         *(ot.plan(3, epsilon=1.0, delta=1e-6, nodes="open"), ot.plan(trees()[0], rho=0.1), release.to_json()),
+        ot.bound_report(pl.DataFrame({"user": list(range(900)) * 2}), most=3, epsilon=1.0),
         *(ot.plot_tree(release), ot.paper.NodeClasses(np.array([True]), np.array([1])), ot.example_flights),
         *(dp.unit_of(contributions=1), dp.loss_of(epsilon=1.0), dp.loss_of(rho=0.1, delta=1e-6)),
     )
@@ -194,6 +195,8 @@ def sensible(name, random):
         "input_metric": metrics,
         "output_metric": metrics,
         "release": releases,
+        "report": [value for value in made() if type(value).__name__ == "BoundReport"],
+        "most": (2, 5, 200),
         "estimator": [value for value in made() if isinstance(value, dp.Measurement)],
         "ladder": [value for value in made() if isinstance(value, ot.paper.Ladder)],
         "plan": [value for value in made() if isinstance(value, ot.planning.Plan)],

@@ -22,7 +22,7 @@ def test_every_command_shown_runs_and_ends_as_said(tmp_path, monkeypatch):
         assert main(arguments) == int(code or 0), words
         if "-o" in arguments:
             assert (tmp_path / arguments[arguments.index("-o") + 1]).exists() == (not code)
-    assert {words.split()[0] for words, _ in COMMANDS} == {"plan", "release", "ledger", "demo"}
+    assert {words.split()[0] for words, _ in COMMANDS} == {"plan", "release", "bounds", "ledger", "demo"}
 
 
 def test_every_exit_code_is_explained():

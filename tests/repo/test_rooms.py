@@ -13,7 +13,16 @@ ROOT = Path(__file__).parents[2]
 MODULES = sorted(PACKAGE.rglob("*.py"))
 POLARS_ROOMS = ("rows", "releases")
 POLARS_ELSEWHERE = ("trees/label_keys.py",)
-TYPES_ONLY = ("context.py", "flights.py", "nodes.py", "pipeline.py", "plan.py", "source.py")
+TYPES_ONLY = (
+    "bounds.py",
+    "context.py",
+    "flights.py",
+    "nodes.py",
+    "pipeline.py",
+    "plan.py",
+    "source.py",
+    "which_bound.py",
+)
 """These name Polars in annotations."""
 
 

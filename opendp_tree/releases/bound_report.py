@@ -1,0 +1,137 @@
+"""What each bound on the rows of a person would keep, as a value that was paid for."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from opendp_tree._types import Floats, Ints
+from opendp_tree.releases.release import PrivacyStatement
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["BoundReport"]
+
+ENOUGH = 0.95
+"""The share of rows that the recommended bound keeps."""
+_NOISE, _WORTH = 3, 10
+"""The noise of all rows is about this many times most * scale; of the rows it must be at most a tenth."""
+
+
+@dataclass(frozen=True)
+class BoundReport:
+    """For each bound on the rows of a person, the share of rows that it keeps.
+
+    Shares are of what is left when nobody has more than `most` rows: what lies beyond, no report can see.
+
+    Parameters
+    ----------
+    bounds
+        The bounds, which are public. The last one is `most`, and keeps everything.
+    people
+        A noisy number of people for each of them: those who have that many rows, or more than the bound before allows.
+        The last one counts everybody with `most` rows or more. Negative numbers are noise.
+    shares, lower, upper
+        For each bound an estimate of the share that it keeps, and an interval.
+    rows
+        About how many rows there are, counting at most `most` of each person.
+    confidence
+        The probability, at least, with which all intervals hold at once.
+    statement
+        What it cost.
+    """
+
+    bounds: Ints
+    people: Ints
+    shares: Floats
+    lower: Floats
+    upper: Floats
+    rows: float
+    confidence: float
+    statement: PrivacyStatement
+
+    @property
+    def most(self) -> int:
+        """The largest bound."""
+        return int(self.bounds[-1])
+
+    @property
+    def useful(self) -> bool:
+        """Whether there are enough rows to say anything: the noise is at most about a tenth of them.
+
+        Otherwise nothing is recommended. The budget is spent either way; the intervals hold either way.
+        """
+        return self._needed <= self.rows
+
+    @property
+    def recommended(self) -> int | None:
+        """The smallest bound that surely keeps 95 % of the rows; None if the report is not useful."""
+        return self.smallest_bound(ENOUGH) if self.useful else None
+
+    def smallest_bound(self, share: float) -> int:
+        """The smallest bound that keeps a share of the rows, with the probability that the report says.
+
+        Parameters
+        ----------
+        share
+            From 0 to 1. The lower end of the interval must reach it, so that `most`, which keeps all, always does.
+
+        """
+        if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share <= 1:
+            raise ValueError(f"share ({share!r}) must be a number from 0 to 1. Hint: 0.95")
+        return int(self.bounds[np.argmax(self.lower >= share)])
+
+    @property
+    def _needed(self) -> Fraction:
+        return _WORTH * _NOISE * self.most * Fraction(float(self.statement.parameters["scale"] or 0))
+
+    def to_frame(self) -> pl.DataFrame:
+        """One row for each bound: `bound`, `share`, `lower`, `upper`, `people`."""
+        import polars as pl
+
+        columns = {"bound": self.bounds, "share": self.shares, "lower": self.lower, "upper": self.upper}
+        return pl.DataFrame({**columns, "people": self.people})
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as nested dictionaries, lists, numbers and texts, ready for JSON."""
+        arrays = {name: getattr(self, name).tolist() for name in ("bounds", "people", "shares", "lower", "upper")}
+        found = {"recommended": self.recommended, "useful": self.useful, "rows": self.rows}
+        return {**found, **arrays, "confidence": self.confidence, "statement": self.statement.to_dict()}
+
+    def to_json(self) -> str:
+        """The same as a text."""
+        return json.dumps(self.to_dict(), indent=1)
+
+    def describe(self) -> str:
+        """The report in sentences."""
+        told = [f"What bounds on the rows of {self.statement.unit} keep, from 1 row to {self.most}."]
+        found = self.recommended
+        if found is None:
+            told.append(
+                f"Not useful: there are about {max(self.rows, 0):,.0f} rows, and noise of this budget needs "
+                f"{float(self._needed):,.0f} to be a tenth of them. The budget is spent. Hint: look at fewer rows of "
+                "each (most), or spend more (epsilon)."
+            )
+        else:
+            place = int(np.argmax(self.bounds == found))
+            low, middle, high = (f"{100 * part[place]:.1f} %" for part in (self.lower, self.shares, self.upper))
+            told.append(
+                f"Recommended: {found}. It keeps {low} to {high} of about {self.rows:,.0f} rows, probably {middle}."
+            )
+        loss = ", ".join(f"{name} {value:.10g}" for name, value in self.statement.loss.items())
+        return "\n".join(
+            [
+                *told,
+                f"Shares are of at most {self.most} rows of each: what somebody has beyond is not seen.",
+                f"All intervals hold together with probability at least {self.confidence:.10g}.",
+                f"Privacy: {loss} for all rows of {self.statement.unit}.",
+            ]
+        )
+
+    def __repr__(self) -> str:
+        return f"BoundReport(most={self.most}, recommended={self.recommended}, useful={self.useful})"

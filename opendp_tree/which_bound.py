@@ -1,0 +1,90 @@
+"""Which bound on the rows of a person? A private report on rows, in one call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from opendp.metrics import symmetric_id_distance
+from opendp.mod import assert_features
+
+from opendp_tree._arguments import check_positive, check_type
+from opendp_tree._interrupts import interrupts_deferred
+from opendp_tree.measurements.bound_report import make_bound_report
+from opendp_tree.planning.budget import EPSILONS
+from opendp_tree.releases.bound_report import BoundReport
+from opendp_tree.rows.frame_domain import frame_domain
+from opendp_tree.theorems.interval import round_up
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["bound_report", "report_scale"]
+
+
+@interrupts_deferred
+def bound_report(
+    data: pl.DataFrame | pl.LazyFrame,
+    *,
+    unit: str = "user",
+    most: int,
+    epsilon: float = 0.05,
+    confidence: float = 0.95,
+) -> BoundReport:
+    """What each bound on the rows of a person would keep, privately, before a release is made with one of them.
+
+    A release for people counts at most so many rows of each. Too small a bound cuts data off, too large a one costs
+    noise, and the data's own percentile is private. This report costs `epsilon`, which the release then lacks. One call
+    is one release: it knows nothing of others. Everything is checked before a row is read.
+
+    It is useful from about 30 * most / epsilon rows on: 120,000 for 200 rows a person and 0.05. Below, it comes all the
+    same, with `useful` False and no recommendation. That is a result and no error: only the noisy histogram can tell
+    that there are too few rows, so the budget is spent.
+
+    Parameters
+    ----------
+    data
+        A Polars frame with a row for each record. It is passed by reference, never copied.
+    unit
+        The column that tells people apart; "user" by default. Rows where it is null are left out.
+    most
+        The largest bound of interest, from 2 to 2**20: a public number, which nobody has read off the data. Shares are
+        of at most so many rows of each person.
+    epsilon
+        What the report costs for all rows of one person, from 1e-9 to 1000; 0.05 by default, a twentieth of what a
+        release often has.
+    confidence
+        The probability, at least, with which all intervals hold at once; 0.95, as people expect.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import opendp.prelude as dp
+    >>> dp.enable_features("contrib")
+    >>> visits = pl.DataFrame({"user": [*range(40_000), *range(5_000), *range(5_000)]})
+    >>> report = bound_report(visits, most=5)
+    >>> report.useful, report.recommended, report.statement.loss["epsilon"] <= 0.05
+    (True, 3, True)
+    >>> bool(abs(report.shares[0] - 0.8) < 0.03)
+    True
+
+    """
+    assert_features("contrib")
+    check_type(unit, str, name="unit", hint="the name of the column that tells people apart")
+    domain = frame_domain(data)
+    measurement = make_bound_report(
+        domain, symmetric_id_distance(identifier=unit), report_scale(epsilon), most=most, confidence=confidence
+    )
+    found: BoundReport = measurement(data)
+    return found
+
+
+def report_scale(epsilon: float) -> float:
+    """The least scale, as a float, whose noise costs no more than this for one person.
+
+    >>> report_scale(0.05), report_scale(0.5)
+    (20.0, 2.0)
+    """
+    exact, (low, high) = check_positive(epsilon, name="epsilon"), EPSILONS
+    if not low <= exact <= high:
+        raise ValueError(f"epsilon ({epsilon}) must be from {low:g} to {high:g}. Hint: 0.05")
+    return round_up(1 / exact)
