@@ -73,23 +73,32 @@ def at_call(number, act, *, torn=False):
 def fork(job, errors, *, output=None):
     """Start `job`, which gives an exit code, in a process of its own; its number."""
     Path(errors).write_text("")
+    # An interrupt between the fork and the child's `try` would unwind the parent's stack in the child, folders and all.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     child = os.fork()
     if child:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         return child
     code = 70
     try:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        os.dup2(os.open(errors, os.O_WRONLY), 2)
-        os.dup2(os.open(os.devnull, os.O_WRONLY) if output is None else output, 1)
-        code = job()
-    except KeyboardInterrupt:
-        code = INTERRUPTED
-    except BaseException:
-        traceback.print_exc()
+        try:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+            os.dup2(os.open(errors, os.O_WRONLY), 2)
+            os.dup2(os.open(os.devnull, os.O_WRONLY) if output is None else output, 1)
+            code = job()
+        except KeyboardInterrupt:
+            code = INTERRUPTED
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # the job has ended
+            sys.settrace(None)
+            with suppress(OSError):
+                sys.stderr.flush()
+    except KeyboardInterrupt:  # in the lines between
+        pass
     finally:
-        sys.settrace(None)
-        with suppress(OSError):
-            sys.stderr.flush()
         os._exit(code)
 
 
