@@ -3,10 +3,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 SHOW := $(VENV)/show
+SITE := $(VENV)/site
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
 SEED ?= 1
 
-.PHONY: help test fuzz faults test-slow test-browser lint demo bench bench-full peers bench-peers dist clean
+.PHONY: help test docs fuzz faults test-slow test-browser lint demo bench bench-full peers bench-peers dist clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -37,6 +38,13 @@ test-slow: $(READY) ## Run the large statistical and scale tests
 test-browser: $(READY) ## Look at the pictures in a real browser; installs Chromium if there is none
 	$(INSTALL) '.[browser]'
 	CHROMIUM="$$(.ci/chromium)" && export CHROMIUM && $(BIN)/python -m pytest -q -m browser tests/browser
+
+$(SITE): $(READY)
+	$(INSTALL) '.[docs]'
+	@touch $@
+
+docs: $(SITE) ## Build the site, strictly: broken links and undocumented names fail; build/docs/index.html
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet -b html docs build/docs
 
 lint: $(READY) ## Check style and types
 	$(BIN)/ruff check .

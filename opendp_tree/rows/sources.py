@@ -23,7 +23,7 @@ def read_source(data: Any, *, schema: Mapping[str, Any] | None = None) -> pl.Dat
         A Polars frame, lazy or not, which is passed on; a pandas frame, whose index is ignored; anything with Arrow's
         stream protocol (PyArrow tables and readers, DuckDB relations); else with the `__dataframe__` protocol, or
         known to Narwhals if that is installed; a list of rows that are mappings; or the path of a Parquet, Arrow IPC
-        or CSV file, or a pattern such as "visits/*.csv" for many. A stream of batches is read once and can then not be
+        or CSV file, or a pattern such as `"visits/*.csv"` for many. A stream of batches is read once and can then not be
         given again.
     schema
         For columns whose type is not as the data have it, the data type. By default None: all are as they are, which
