@@ -93,7 +93,8 @@ def put_tree(drawing, labels, *, marked=(), colour=ORANGE, dy=0):
         if parent is not None:
             px, py, _ = PLACES[parent]
             both = name in marked and parent in marked
-            drawing.line((px, py + 22 + dy), (x, y - 22 + dy), colour=colour if both else LINE, width=3 if both else 1.5)
+            look = {"colour": colour, "width": 3} if both else {}
+            drawing.line((px, py + 22 + dy), (x, y - 22 + dy), **look)
     for name, (x, y, _) in PLACES.items():
         edge = colour if name in marked else LINE
         drawing.box(x - 46, y - 22 + dy, 92, 44, edge=edge, thick=2.5 if name in marked else 1.5)
@@ -113,8 +114,8 @@ def neighbours():
     """One row more changes one count a level."""
     drawing = Drawing(680, 290, "One row more, in Liège, changes one count on each level: the root, be and liege")
     before, after = counts_of(PEOPLE), counts_of({**PEOPLE, "liege": PEOPLE["liege"] + 1})
-    labels = {name: before[name] if before[name] == after[name] else f"{before[name]} → {after[name]}" for name in PLACES}
-    put_tree(drawing, labels, marked=[name for name in PLACES if before[name] != after[name]])
+    moved = [name for name in PLACES if before[name] != after[name]]
+    put_tree(drawing, before | {name: f"{before[name]} → {after[name]}" for name in moved}, marked=moved)
     drawing.text(340, 270, "one more row: one count on each level, three in all, moves by one", colour=SOFT)
     return drawing
 
@@ -125,7 +126,7 @@ class Walk:
 
     threshold: int = 6
     level: int = 4
-    noise: tuple = (("ghent", 1), ("liege", 0), ("spa", 2), ("lux", 2), ("wiltz", 0), ("be", 1), ("lu", 0), ("world", 3))
+    noise: tuple = tuple(zip(PLACES, (3, 1, 0, 1, 0, 2, 2, 0), strict=True))
     tokens: tuple = (("ghent", 1), ("liege", 0), ("lux", 0), ("be", 1))
 
     def steps(self):
@@ -162,7 +163,7 @@ def walk():
             if level < depth:
                 labels[name] = "·"
                 continue
-            x, kept, noise, gap = results[name]
+            _, kept, noise, gap = results[name]
             if gap is not None:
                 marked.append(name)
             new = level == depth
@@ -181,10 +182,7 @@ def put_walk(drawing, labels, results, marked, *, depth, dy):
         level = (50, 130, 210).index(y) + 1
         edge = GREEN if name in marked else LINE
         drawing.box(x - 52, y - 24 + dy, 104, 48, edge=edge, thick=3 if name in marked else 1.5)
-        if level == depth:
-            head = f"{name}: x = {results[name][0]}"
-        else:
-            head = name
+        head = f"{name}: x = {results[name][0]}" if level == depth else name
         drawing.text(x, y - 6 + dy, head, size=12, colour=SOFT)
         drawing.text(x, y + 14 + dy, labels[name], size=14, weight="600", colour=edge if name in marked else INK)
 
@@ -200,7 +198,8 @@ def layers():
     labels["world"], labels["be"], labels["lu"] = "measured", "measured", "measured"
     put_tree(drawing, labels, marked=[name for name in PEOPLE if results[name][3] is not None], colour=GREEN)
     drawing.text(340, 280, "find gives cells and gaps; then each layer is counted with noise of its own.", colour=SOFT)
-    drawing.text(340, 302, "A row is in one count of each layer, so a layer costs the same however wide it is.", colour=SOFT)
+    last = "A row is in one count of each layer, so a layer costs the same however wide it is."
+    drawing.text(340, 302, last, colour=SOFT)
     return drawing
 
 

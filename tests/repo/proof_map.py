@@ -10,8 +10,8 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "proof_map.md"
 HEAD = """# Which theorem backs which constructor
 
-Every constructor names its proof in its docstring; every proof page ends in the theorem functions that compute its maps. This page is
-made from both by `python -m tests.repo.proof_map`.
+Every constructor names its proof in its docstring; every proof page ends in the theorem functions that compute its
+maps. This page is made from both by `python -m tests.repo.proof_map`.
 
 | constructor | where | proof | theorem functions |
 |---|---|---|---|
