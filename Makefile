@@ -35,7 +35,7 @@ faults: $(READY) ## Kill and interrupt releases at all stages, fill disks, close
 test-slow: $(READY) ## Run the large statistical and scale tests
 	$(BIN)/python -m pytest -q -n 2 -m slow tests
 
-test-browser: $(READY) ## Look at the pictures in a real browser; installs Chromium if there is none
+test-browser: docs ## Look at pictures and at the site in a real browser; installs Chromium if there is none
 	$(INSTALL) '.[browser]'
 	CHROMIUM="$$(.ci/chromium)" && export CHROMIUM && $(BIN)/python -m pytest -q -m browser tests/browser
 
