@@ -7,7 +7,7 @@ SITE := $(VENV)/site
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
 SEED ?= 1
 
-.PHONY: help test docs fuzz faults test-slow test-browser lint demo bench bench-full peers bench-peers dist clean
+.PHONY: help test docs fuzz faults test-slow test-browser test-newest lint demo bench bench-full peers bench-peers dist clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -66,8 +66,11 @@ bench-peers: $(READY) ## Do the same job with all of them, and write docs/benchm
 	-$(MAKE) peers
 	$(BIN)/python -m benchmarks.peers
 
+test-newest: ## Try the newest OpenDP, whatever is pinned; what fails is told and fails nothing
+	PYTHON=$(PYTHON) .ci/newest
+
 dist: ## Build sdist and wheel, install the wheel in a fresh environment, and test it there
 	PYTHON=$(PYTHON) .ci/dist
 
 clean: ## Remove the virtual environments and caches
-	rm -rf $(VENV) .peers .mypy_cache .pytest_cache .ruff_cache .hypothesis dist
+	rm -rf $(VENV) .peers .newest build .mypy_cache .pytest_cache .ruff_cache .hypothesis dist
