@@ -29,10 +29,10 @@ from opendp_tree import (
     noise,
     plan,
 )
+from opendp_tree.measurements.partition.layers import CellNoise
 from opendp_tree.measurements.partition.parameters import GapParameters, choose_parameters
 from opendp_tree.measurements.partition.prediction import predict_levels, worst_alpha_rmse, worst_caterpillar
 from opendp_tree.measurements.partition.release import people_at
-from opendp_tree.measurements.partition.shares import CellNoise
 from opendp_tree.measurements.partition.walk import find_cells
 from opendp_tree.trees.occupied import Occupied
 from opendp_tree.trees.sparse_counts import SparseCounts

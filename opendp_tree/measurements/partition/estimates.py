@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from opendp_tree._types import Bools, Floats
-from opendp_tree.measurements.partition.layers import Measured, ShownTree
-from opendp_tree.measurements.partition.shares import LEAST_VARIANCE, CellNoise
+from opendp_tree.measurements.partition.layers import LEAST_VARIANCE, CellNoise, Measured, ShownTree
 
 FLOW_MEAN, FLOW_DEVIATION = 0.35, 0.25
 """What flows out of a shown node that is no cell: guessed, in thresholds."""

@@ -15,10 +15,17 @@ from functools import lru_cache
 import numpy as np
 
 from opendp_tree._types import Floats, Ints
-from opendp_tree.measurements.excess import normal_excess
-from opendp_tree.measurements.partition.layers import ShownTree, ladder_of
+from opendp_tree.measurements.alpha_errors import normal_excess
+from opendp_tree.measurements.partition.layers import (
+    NAMED,
+    RATIO,
+    CellNoise,
+    LevelWeights,
+    ShownTree,
+    ladder_of,
+    level_shares,
+)
 from opendp_tree.measurements.partition.parameters import GapParameters
-from opendp_tree.measurements.partition.shares import NAMED, RATIO, CellNoise, LevelWeights, level_shares
 
 FINEST = 64
 """Steps up to the threshold at which laws are summed: exact up to this, and then in steps of several people."""

@@ -10,13 +10,20 @@ import numpy as np
 
 from opendp_tree import saturate
 from opendp_tree._types import Bools, Floats, Ints
-from opendp_tree.measurements.partition.dense import find_cells_of_tree
 from opendp_tree.measurements.partition.estimates import estimate_nodes
 from opendp_tree.measurements.partition.intervals import Bounds, hidden_bound, least_people, node_bounds
-from opendp_tree.measurements.partition.layers import Layers, Measured, ShownTree, measure
+from opendp_tree.measurements.partition.layers import (
+    NAMED,
+    CellNoise,
+    Layers,
+    LevelWeights,
+    Measured,
+    ShownTree,
+    choose_layers,
+    measure,
+)
 from opendp_tree.measurements.partition.parameters import GapParameters, shown_levels
-from opendp_tree.measurements.partition.shares import NAMED, CellNoise, LevelWeights, choose_layers
-from opendp_tree.measurements.partition.walk import find_cells
+from opendp_tree.measurements.partition.walk import find_cells, find_cells_of_tree
 from opendp_tree.releases.release import PrivacyStatement, TreeRelease
 from opendp_tree.trees.occupied import Occupied
 from opendp_tree.trees.shown_nodes import ShownCells, contracted_parents

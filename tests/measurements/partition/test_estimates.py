@@ -3,8 +3,7 @@ import pytest
 
 from opendp_tree.measurements.partition import estimates
 from opendp_tree.measurements.partition.estimates import FLOW_DEVIATION, FLOW_MEAN, estimate_nodes, gap_variance
-from opendp_tree.measurements.partition.layers import Layer, Measured, ShownTree
-from opendp_tree.measurements.partition.shares import CellNoise
+from opendp_tree.measurements.partition.layers import CellNoise, Layer, Measured, ShownTree
 from tests.measurements.partition.shown_trees import shown_tree
 
 MODEL = CellNoise(1.2, 3.0, 1.4, 3.5, 20.0)

@@ -6,9 +6,9 @@ import pytest
 
 from opendp_tree import OpenTree, leaf_domain
 from opendp_tree.measurements.partition.estimator import make_partition_estimator
+from opendp_tree.measurements.partition.layers import CellNoise
 from opendp_tree.measurements.partition.parameters import choose_parameters
 from opendp_tree.measurements.partition.prediction import one_test, predict_levels, worst_alpha_rmse, worst_caterpillar
-from opendp_tree.measurements.partition.shares import CellNoise
 from opendp_tree.measurements.partition.walk import find_cells
 from opendp_tree.trees.occupied import Occupied
 
