@@ -1,8 +1,8 @@
 """What find, then measure errs by, before any data is touched.
 
 The law of one node that is tested once is summed exactly, in floats, whatever its count; so is that of a caterpillar,
-whose arrivals tokens may take off one by one. These are the worst inputs that are known. For a stated shape of data,
-the errors of its levels come from the same law at the leaves and from the variances of layers and cells above them.
+whose arrivals tokens may take off a few at a time. These are the worst inputs that are known. For a stated shape of
+data, the errors of its levels come from the same law at the leaves and from variances of layers and cells above them.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ FINEST = 64
 """Steps up to the threshold at which laws are summed: exact up to this, and then in steps of several people."""
 _SURE = 4
 """A node of so many thresholds is a cell, as good as surely."""
+_STARTS = 4
+"""From so many lengths of even caterpillars the search for the worst one starts."""
 _TAIL = 1e-12
 """Chances of noise that are less than this, and what lies beyond, are left out of sums."""
 
@@ -90,13 +92,13 @@ def _geometric(scale: float, radius: int | None) -> Floats:
 
 @lru_cache(maxsize=256)
 def worst_alpha_rmse(parameters: GapParameters, alpha: float) -> float:
-    """The largest alpha-RMSE of a node, over nodes that are tested once and over caterpillars with one arrival a level.
+    """The largest alpha-RMSE of a node, over nodes that are tested once and the worst caterpillar that is found.
 
     Laws of thresholds beyond `FINEST` are summed in steps of several people, which changes it by about a hundredth.
 
     >>> from opendp_tree.measurements.partition.parameters import choose_parameters
     >>> round(worst_alpha_rmse(choose_parameters(3, 1.0, 1e-6), 0.1), 1)
-    12.0
+    12.1
     """
     parameters, step = coarse(parameters)
     threshold = parameters.shape.thresholds[-1]
@@ -106,9 +108,7 @@ def worst_alpha_rmse(parameters: GapParameters, alpha: float) -> float:
         for is_leaf in (True, False)
         for people in counts
     )
-    starts = range(1, threshold)
-    longest = (worst_caterpillar(parameters, start, alpha)[0] for start in starts)
-    return step * math.sqrt(max(*once, *longest))
+    return step * math.sqrt(max(*once, worst_caterpillar(parameters, alpha).mean_square))
 
 
 def coarse(parameters: GapParameters) -> tuple[GapParameters, float]:
@@ -135,29 +135,79 @@ def coarse(parameters: GapParameters) -> tuple[GapParameters, float]:
     return GapParameters(parameters.scale / step, parameters.token_scale / step, rough), step
 
 
-def worst_caterpillar(parameters: GapParameters, start: int, alpha: float) -> tuple[float, int]:
-    """One person joins `start` others at each level: the largest mean squared alpha-error of not being shown.
+@dataclass(frozen=True)
+class Caterpillar:
+    """How many people join at each level of a path, the deepest first, and the top node's error of not being shown."""
 
-    Also the count of the node where that is.
+    arrivals: tuple[int, ...]
+    mean_square: float
+
+
+@lru_cache(maxsize=256)
+def worst_caterpillar(parameters: GapParameters, alpha: float) -> Caterpillar:
+    """The path whose top errs most by not being shown: the best of even ones, changed level by level while that helps.
+
+    Every level has a token of its own, so people who join a few at a time are taken off more easily than all at once.
+    No level without arrivals helps, so a path has no more levels than people. The search is local: on small trees it
+    finds what trying everything finds, but it proves nothing.
+
+    Parameters
+    ----------
+    parameters
+        Those of the cells.
+    alpha
+        The part of the count that the error forgives.
+
+    >>> from opendp_tree.measurements.partition.parameters import choose_parameters
+    >>> worst_caterpillar(choose_parameters(5, 0.5, 1e-2), 0.0).arrivals
+    (4, 1, 2, 2, 4)
     """
+    steps = _hidden_steps(parameters)
+    most, threshold, _ = steps.shape
+    sizes, depth, found = np.arange(most), parameters.shape.depth, []
+    for each in range(1, 4):  # start with any number, and as many at each further level
+        held, even = steps[:, 0, :], []
+        for length in range(1, min(depth, 4 * threshold) + 1):
+            squares = held.sum(axis=1) * (sizes + each * (length - 1)) ** 2
+            even.append((float(squares.max()), int(squares.argmax()), length))
+            held = held @ steps[each]
+        for _, start, length in sorted(even)[-_STARTS:]:
+            found.append(_ascend(steps, [0] * min(2, depth - length) + [start] + [each] * (length - 1)))
+    square, arrivals = max(found)
+    return Caterpillar(arrivals, (1 - alpha) ** 2 * square)
+
+
+def _hidden_steps(parameters: GapParameters) -> Floats:
+    """By arrivals, count before and count after: the chance that a node that so many join is no cell and passes it."""
     shape = parameters.shape
     threshold, level = shape.thresholds[0], shape.thresholds[0] - shape.margins[0]
     t = math.exp(-1 / parameters.token_scale)
     tests = _geometric(parameters.scale, shape.radii[0])
     stays = np.cumsum(np.append(tests, np.zeros(threshold)))[:threshold][::-1]  # P(noise < threshold - y), y ascending
-    counts = np.arange(threshold)
-    held, worst = np.zeros(threshold), (0.0, start)
-    held[start] = stays[start] if start < level else 0.0
-    most = ((1 - alpha) * (start + shape.depth)) ** 2
-    for people in range(start + 1, start + shape.depth):
-        grown = np.append(0.0, held[:-1])  # one more, who may be taken off by a token
-        kept = np.where(counts >= level, (1 - t) * grown, grown)
-        held = (kept + np.where(counts + 1 >= level, t * held, 0.0)) * stays
-        chance = float(held.sum())
-        worst = max(worst, (chance * ((1 - alpha) * people) ** 2, people))
-        if chance * most <= worst[0]:  # it only falls
-            break
-    return worst
+    joined, before, after = np.ogrid[: threshold + 3, :threshold, :threshold]
+    held = joined + before
+    least = np.maximum(level - 1, before)
+    chance = np.where(after > least, 1 - t, 1.0) * t ** np.maximum(held - after, 0)
+    blurred = np.where((after >= least) & (after <= held), chance, 0.0)
+    found: Floats = np.where(held < level, after == held, blurred) * stays
+    return found
+
+
+def _ascend(steps: Floats, arrivals: list[int]) -> tuple[float, tuple[int, ...]]:
+    """Change the arrivals of one level after the other, each to what is best given the others, until nothing helps."""
+    sizes, best, last = np.arange(steps.shape[0]), 0.0, -1.0
+    while best > last * (1 + 1e-9):
+        last, after = best, [np.ones(steps.shape[1])]  # chances to stay hidden from each level on, by count
+        for size in reversed(arrivals):
+            after.append(steps[size] @ after[-1])
+        held = np.zeros(steps.shape[1])
+        held[0] = 1.0
+        for place in range(len(arrivals)):
+            chances = (steps @ after[-2 - place]) @ held
+            squares = chances * (sum(arrivals) - arrivals[place] + sizes) ** 2
+            arrivals[place], best = int(squares.argmax()), float(squares.max())
+            held = held @ steps[arrivals[place]]
+    return best, tuple(arrivals[next((at for at, size in enumerate(arrivals) if size), 0) :])
 
 
 def totals_alpha_rmse(parameters: GapParameters, epsilon: float, alpha: float, cells: Floats) -> Floats:
