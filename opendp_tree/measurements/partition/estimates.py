@@ -17,7 +17,7 @@ from opendp_tree.measurements.partition.layers import LEAST_VARIANCE, CellNoise,
 
 FLOW_MEAN, FLOW_DEVIATION = 0.35, 0.25
 """What flows out of a shown node that is no cell: guessed, in thresholds."""
-SURPRISE = 2.0
+SURPRISE = 4.0
 """A count further than this from what the nodes below let expect, in deviations, says that they err more than was told.
 
 Gaps of cells that were hardly shown, and guesses of what no cell holds, err all to one side, and such errors add up.

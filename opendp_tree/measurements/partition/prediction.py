@@ -98,7 +98,7 @@ def worst_alpha_rmse(parameters: GapParameters, alpha: float) -> float:
 
     >>> from opendp_tree.measurements.partition.parameters import choose_parameters
     >>> round(worst_alpha_rmse(choose_parameters(3, 1.0, 1e-6), 0.1), 1)
-    12.1
+    12.0
     """
     parameters, step = coarse(parameters)
     threshold = parameters.shape.thresholds[-1]
