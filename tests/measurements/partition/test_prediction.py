@@ -115,7 +115,7 @@ def test_worst_errors_are_those_of_the_design():
 
 
 def test_predicted_levels_are_measured():
-    """Leaves within 5 %; states and counties, whose variance is that of a mean level, within a quarter."""
+    """Leaves within 3 %, counties within 8 %, the few states within 30 %: each more than five standard errors."""
     dp.enable_features("contrib")
     sizes = (20, 10, 10)
     rng = np.random.default_rng(20)
@@ -129,7 +129,7 @@ def test_predicted_levels_are_measured():
     release = make_partition_estimator(leaf_domain(tree), dp.l1_distance(T="i64"), epsilon=1.0, delta=1e-6)
     truth = [leaves.reshape(math.prod(sizes[:level]), -1).sum(axis=1) for level in range(4)]
     squares, shown = np.zeros(4), np.zeros(4)
-    for _ in range(12):
+    for _ in range(30):
         found = release(counts)
         codes = np.zeros(found.levels.size, dtype=np.int64)
         for level in range(1, 4):
@@ -138,10 +138,12 @@ def test_predicted_levels_are_measured():
             codes[here] = codes[found.parents[here]] * sizes[level - 1] + own
             values = np.zeros(truth[level].size)
             values[codes[here]] = found.estimates[here]
-            squares[level] += np.mean((values - truth[level])[truth[level] > 0] ** 2) / 12
-            shown[level] += here.size / 12
+            squares[level] += np.mean((values - truth[level])[truth[level] > 0] ** 2) / 30
+            shown[level] += here.size / 30
     measuring = float(found.statement.parameters["measuring_epsilon"])
     expected = predict_levels(choose_parameters(4, 1 - measuring, 1e-6), measuring, leaves, sizes)
-    assert np.sqrt(squares[3]) == pytest.approx(expected.rmse[3], rel=0.05)
+    assert np.sqrt(squares[3]) == pytest.approx(expected.rmse[3], rel=0.03)
     assert shown[3] == pytest.approx(expected.shown[3], rel=0.03)
-    assert np.sqrt(squares[1:3]) == pytest.approx(expected.rmse[1:3], rel=0.25)
+    assert np.sqrt(squares[2]) == pytest.approx(expected.rmse[2], rel=0.08)
+    assert np.sqrt(squares[1]) == pytest.approx(expected.rmse[1], rel=0.3)
+    assert shown[1:3] == pytest.approx(expected.shown[1:3], rel=0.03)
