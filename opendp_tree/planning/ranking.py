@@ -11,6 +11,7 @@ import numpy as np
 from opendp_tree._arguments import check_scale, shortened
 from opendp_tree.planning.budget import Budget
 from opendp_tree.planning.candidate import Candidate
+from opendp_tree.planning.finding_candidates import partition_candidate, pruned_candidate
 from opendp_tree.planning.methods import (
     MECHANISMS,
     REFERENCES,
@@ -22,10 +23,7 @@ from opendp_tree.planning.methods import (
     TreeNoise,
     read_method,
 )
-from opendp_tree.planning.noise_candidates import noise_candidate
-from opendp_tree.planning.paper_candidate import paper_candidate
-from opendp_tree.planning.partition_candidate import partition_candidate
-from opendp_tree.planning.pruned_candidates import pruned_candidate
+from opendp_tree.planning.public_candidates import noise_candidate, paper_candidate
 from opendp_tree.planning.tree_facts import TreeFacts
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.tree import Tree

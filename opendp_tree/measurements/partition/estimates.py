@@ -13,11 +13,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from opendp_tree._types import Bools, Floats
-from opendp_tree.measurements.partition.layers import Measured, ShownTree
-from opendp_tree.measurements.partition.shares import LEAST_VARIANCE, CellNoise
+from opendp_tree.measurements.partition.layers import LEAST_VARIANCE, CellNoise, Measured, ShownTree
 
 FLOW_MEAN, FLOW_DEVIATION = 0.35, 0.25
 """What flows out of a shown node that is no cell: guessed, in thresholds."""
+SURPRISE = 4.0
+"""A count further than this from what the nodes below let expect, in deviations, says that they err more than was told.
+
+Gaps of cells that were hardly shown, and guesses of what no cell holds, err all to one side, and such errors add up.
+"""
 _WIDE = 1e12
 
 
@@ -39,7 +43,16 @@ class _State:
             getattr(self, name)[here] = values
 
     def see_people(self, value: Floats, precision: Floats) -> None:
-        """Take in a measurement of the people; a precision of 0 is none."""
+        """Take in a measurement of the people; a precision of 0 is none.
+
+        One that surprises makes all that was known as much less sure.
+        """
+        needed = ((value - self.people) / SURPRISE) ** 2 * precision - 1  # of the variance, over that of the noise
+        doubt = np.maximum(1.0, needed / np.where(precision > 0, precision * self.pp, 1.0))
+        self.pp, self.pf, self.ff = doubt * self.pp, doubt * self.pf, doubt * self.ff
+        self._take_in(value, precision)
+
+    def _take_in(self, value: Floats, precision: Floats) -> None:
         gain = precision / (1 + precision * self.pp)
         step = gain * (value - self.people)
         self.people, self.flow = self.people + self.pp * step, self.flow + self.pf * step
@@ -49,7 +62,7 @@ class _State:
     def see_flow(self, value: Floats, precision: Floats) -> None:
         """Take in a measurement of the flow."""
         self.people, self.flow, self.pp, self.ff = self.flow, self.people, self.ff, self.pp
-        self.see_people(value, precision)
+        self._take_in(value, precision)
         self.people, self.flow, self.pp, self.ff = self.flow, self.people, self.ff, self.pp
 
 

@@ -21,11 +21,10 @@ from opendp_tree._arguments import (
     read_distance,
 )
 from opendp_tree._opendp import make_measurement, to_then
-from opendp_tree.measurements.partition.layers import SHARES
+from opendp_tree.measurements.partition.layers import NAMED, SHARES, LevelWeights, default_measuring
 from opendp_tree.measurements.partition.parameters import GapParameters, choose_parameters, shown_levels
 from opendp_tree.measurements.partition.prediction import worst_alpha_rmse
 from opendp_tree.measurements.partition.release import FindThenMeasure
-from opendp_tree.measurements.partition.shares import NAMED, LevelWeights, default_measuring
 from opendp_tree.measurements.partition.walk import hides_empty_nodes
 from opendp_tree.measurements.searches import make_unfunded, with_promised_delta
 from opendp_tree.noise import LARGEST_SCALE
