@@ -15,7 +15,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeVar
 
-from opendp_tree._arguments import check_type
+from opendp_tree._arguments import check_type, float_below
 from opendp_tree._files import sync_folder
 from opendp_tree._ledger_file import (
     FORMAT,
@@ -72,6 +72,22 @@ class Ledger:
     total: Mapping[str, Fraction]
     unit: str | None
     dataset: str | None
+
+    @classmethod
+    def of(cls, ledger: Ledger | str | Path | None) -> Ledger | None:
+        """A ledger as it is, that of a file which is there, or None for none.
+
+        Parameters
+        ----------
+        ledger
+            What was given.
+
+        """
+        if isinstance(ledger, (str, os.PathLike)):
+            return cls.open(ledger)
+        if ledger is not None:
+            check_type(ledger, Ledger, name="ledger", hint="Ledger.open('ledger.jsonl', total={'epsilon': '1'})")
+        return ledger
 
     @classmethod
     def open(
@@ -132,18 +148,10 @@ class Ledger:
             What is worth remembering of it, as JSON can hold it. By default nothing.
 
         """
-        asked = amounts_of(cost, name="cost")
-        if asked.keys() != self.total.keys():
-            raise LedgerError(f"{self.path} counts {' and '.join(self.total)}, not {' and '.join(asked)}")
+        asked = self._asked(cost)
         with locked(self.path) as descriptor:
             content = parse(self.path, read(descriptor))
-            left = self.left_after(content.entries)
-            over = [name for name, amount in asked.items() if amount > left[name]]
-            if over:
-                raise BudgetError(
-                    f"the release would cost {show(asked)}, but of {self.path}'s total {show(self.total)} "
-                    f"only {show(left)} are left. Hint: ask for less {' and '.join(over)}"
-                )
+            self._refuse_more_than_is_left(asked, content.entries)
             entry = len(content.entries) + 1
             line = {
                 "entry": entry,
@@ -154,6 +162,43 @@ class Ledger:
             }
             write_line(descriptor, content, line)
         return entry
+
+    def check(self, cost: Mapping[str, Amount], *, unit: str | None = None) -> None:
+        """Refuse now what `reserve` would refuse, before anything is read or computed. Nothing is written.
+
+        Parameters
+        ----------
+        cost
+            What a release may cost, as in `reserve`.
+        unit
+            Whose privacy it costs, in words. By default nobody says; if given, it must be the ledger's own, if that
+            has one.
+
+        """
+        if unit is not None and self.unit not in (None, unit):
+            raise LedgerError(
+                f"{self.path} is for unit {self.unit!r}, not {unit!r}. Hint: keep one ledger for each, or protect the "
+                "same unit"
+            )
+        asked = self._asked(cost)
+        self._refuse_more_than_is_left(asked, self.entries())
+
+    def _asked(self, cost: Mapping[str, Amount]) -> dict[str, Fraction]:
+        """A cost in this ledger's terms."""
+        asked = amounts_of(cost, name="cost")
+        if asked.keys() != self.total.keys():
+            terms = " and ".join(self.total)
+            raise LedgerError(f"{self.path} counts {terms}, not {' and '.join(asked)}. Hint: ask for {terms}")
+        return asked
+
+    def _refuse_more_than_is_left(self, asked: Mapping[str, Fraction], entries: Sequence[LedgerEntry]) -> None:
+        left = self.left_after(entries)
+        over = [name for name, amount in asked.items() if amount > left[name]]
+        if over:
+            raise BudgetError(
+                f"the release would cost {show(asked)}, but of {self.path}'s total {show(self.total)} "
+                f"only {show(left)} are left. Hint: {_what_is_possible(left)}"
+            )
 
     def finish(self, entry: int, statement: Mapping[str, Any]) -> None:
         """Record that a reserved release came out.
@@ -245,8 +290,35 @@ class Ledger:
         }
 
 
+def _what_is_possible(left: Mapping[str, Fraction]) -> str:
+    """What may still be asked for, once a release was refused."""
+    first = next(iter(left))
+    if left[first] == 0:
+        return "the ledger is spent: no further release of these data is within its total"
+    if left.get("delta") == 0:
+        return f"no delta is left: ask for delta 0, as public trees allow, and at most {show({first: left[first]})}"
+    return f"ask for at most {show(left)}"
+
+
+def as_written(amounts: Mapping[str, float]) -> tuple[dict[str, Fraction], dict[str, float]]:
+    """Amounts as exact as people write them, for a ledger, and the nearest floats below, for mechanisms.
+
+    The float 0.1 is more than a tenth: ten releases of it would not fit a total of 1.
+
+    Parameters
+    ----------
+    amounts
+        Checked numbers by their names.
+
+    >>> as_written({"epsilon": 0.1, "delta": 0})
+    ({'epsilon': Fraction(1, 10), 'delta': Fraction(0, 1)}, {'epsilon': 0.09999999999999999, 'delta': 0.0})
+    """
+    exact = {name: Fraction(repr(float(amount))) for name, amount in amounts.items()}
+    return exact, {name: float_below(amount) for name, amount in exact.items()}
+
+
 def spend(
-    ledger: Ledger | None,
+    ledger: Ledger | str | Path | None,
     cost: Mapping[str, Amount],
     make: Callable[[], Made],
     *,
@@ -260,7 +332,7 @@ def spend(
     Parameters
     ----------
     ledger
-        The ledger; None counts nowhere.
+        The ledger, or the path of one that is there; None counts nowhere.
     cost
         What the release may cost, in the ledger's terms.
     make
@@ -276,8 +348,7 @@ def spend(
     'a release'
     Fraction(1, 2)
     """
-    if ledger is not None:
-        check_type(ledger, Ledger, name="ledger", hint="Ledger.open(...)")
+    ledger = Ledger.of(ledger)
     if not callable(make):
         raise TypeError(f"make ({type(make).__name__}) must be callable: it makes the release")
     if ledger is None:

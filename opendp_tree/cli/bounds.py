@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 from opendp.metrics import symmetric_id_distance
 from opendp.mod import Measurement
 
+from opendp_tree._arguments import float_below
 from opendp_tree._files import PendingFile
 from opendp_tree._interrupts import interruptible, interrupts_deferred
 from opendp_tree._tables import table
-from opendp_tree.cli.parser import OUTPUTS, float_below
+from opendp_tree.cli.parser import OUTPUTS
 from opendp_tree.cli.release import _check_readable, _kind, _open_ledger, _sentence
 from opendp_tree.cli.source import Source, _scan
 from opendp_tree.cli.terminal import CommandError, Exit, Progress, print_bytes, silenced

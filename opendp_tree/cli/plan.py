@@ -6,7 +6,7 @@ import argparse
 import json
 import math
 
-from opendp_tree.cli.parser import float_below
+from opendp_tree._arguments import float_below
 from opendp_tree.cli.source import open_source
 from opendp_tree.cli.terminal import CommandError, Exit
 from opendp_tree.planning.plan import Plan, plan

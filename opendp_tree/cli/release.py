@@ -13,10 +13,11 @@ from typing import Any
 
 from opendp.mod import Measurement
 
+from opendp_tree._arguments import float_below
 from opendp_tree._files import PendingFile
 from opendp_tree._interrupts import interruptible, interrupts_deferred
 from opendp_tree._tables import table
-from opendp_tree.cli.parser import OUTPUTS, float_below
+from opendp_tree.cli.parser import OUTPUTS
 from opendp_tree.cli.source import Source, open_source
 from opendp_tree.cli.terminal import CommandError, Exit, Progress, print_bytes, silenced
 from opendp_tree.ledger import Ledger

@@ -201,6 +201,7 @@ def sensible(name, random):
         "ladder": [value for value in made() if isinstance(value, ot.paper.Ladder)],
         "plan": [value for value in made() if isinstance(value, ot.planning.Plan)],
         "rho": (0.1, 1.0),
+        "ledger": (None,),
         "schema": (None, {"a": pl.String}, {"a": int, "b": pl.Date}),
         "nodes": ("public", "open", 10),
         "noise": ("laplace", "gaussian"),
