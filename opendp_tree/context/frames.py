@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -132,6 +133,7 @@ def frame_context(
     privacy_loss: tuple[Measure, Any],
     split_evenly_over: int | None = None,
     split_by_weights: list[float] | None = None,
+    margins: Sequence[Any] = (),
     ledger: Ledger | str | Path | None = None,
 ) -> FrameContext:
     """OpenDP's `Context.compositor` for a frame in memory, which is never copied.
@@ -139,6 +141,10 @@ def frame_context(
     OpenDP copies frames in memory each time that they cross into it, some microseconds for every row. Here it accounts
     for a reference. Polars steps are judged on an empty frame of the same schema and then taken on the data, with the
     answers that OpenDP's own Context gives; all values are taken to be nullable.
+
+    OpenDP's own queries run on the same budget: `context.query().select(dp.len()).release().collect()`. OpenDP makes
+    them and proves their maps; what they do row by row must be on the list that `tree_counts` has for its steps. These
+    do copy a frame that is in memory.
 
     Parameters
     ----------
@@ -153,6 +159,9 @@ def frame_context(
     split_by_weights
         A weight for each query's share. By default None; with neither split, each query says what it costs, and the
         Context is a privacy filter.
+    margins
+        What is publicly known of groups of rows, as `dp.polars.Margin`, for OpenDP's own queries; taken on trust. By
+        default nothing.
     ledger
         A `Ledger`, or the path of one that is there, in which each query is counted before the data are read: its
         share of a split, else its own loss. By default None: the Context alone counts.
@@ -191,7 +200,7 @@ def frame_context(
     data = read_source(data)
     context = Context.compositor(
         data=data,
-        domain=frame_domain(data),
+        domain=frame_domain(data, margins=margins),
         privacy_unit=privacy_unit,
         privacy_loss=privacy_loss,
         split_evenly_over=split_evenly_over,

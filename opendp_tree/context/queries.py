@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from opendp.measures import approximate, max_divergence, zero_concentrated_divergence
-from opendp.mod import Measure, Transformation, assert_features
+from opendp.mod import Measure, Measurement, Transformation, assert_features
 
 from opendp_tree._interrupts import interrupts_deferred
 from opendp_tree.pipeline import make_release, method_for
 from opendp_tree.planning.methods import Method
 from opendp_tree.rows.key import Key
-from opendp_tree.rows.steps import STEPS, FrameSteps, stable_leaf_counts
+from opendp_tree.rows.steps import CALLS, STEPS, FrameSteps, stable_leaf_counts
 from opendp_tree.rows.unit import Unit, identifier_of
 from opendp_tree.trees.domains import tree_of_leaves
 from opendp_tree.trees.tree import Tree
@@ -181,15 +181,20 @@ def _counted_words(query: Any, unit: Unit | None) -> str:
 
 
 class FrameQuery:
-    """A query of a frame that is passed by reference: stable Polars steps, then `tree_counts` or `leaf_counts`."""
+    """A query of a frame that is passed by reference.
+
+    Stable Polars steps, and then `tree_counts` or `leaf_counts`, or any query of OpenDP's own, such as
+    `select(dp.len())` or `group_by("city").agg(dp.len())`, and `release()`.
+    """
 
     def __init__(self, query: Any, steps: FrameSteps) -> None:
         self.query = query
         self.steps = steps
 
     def __getattr__(self, name: str) -> Any:
-        if name not in STEPS:
-            raise AttributeError(f"{name!r} must be tree_counts, leaf_counts, or a step: {', '.join(STEPS)}")
+        if name not in (*STEPS, *CALLS):
+            known = ", ".join(sorted((*STEPS, *CALLS)))
+            raise AttributeError(f"{name!r} must be tree_counts, leaf_counts, release, or one of {known}")
 
         def step(*args: Any, **kwargs: Any) -> FrameQuery:
             return FrameQuery(self.query, self.steps.then(name)(*args, **kwargs))
@@ -219,3 +224,25 @@ class FrameQuery:
 
         """
         return leaf_counts(self, by=by, unit=unit)
+
+    def resolve(self) -> Measurement:
+        """The measurement that OpenDP makes of a query of its own, within this query's share of the budget."""
+        share_of(self.query)
+        return self.steps.private_query(self.query._chain[0], self.query)
+
+    def release(self) -> Any:
+        """What OpenDP releases of a query of its own: a frame, by `collect()`, once."""
+        return self.query._context(self.resolve())
+
+    def summarize(self, alpha: float | None = None) -> Any:
+        """The noise of each column that a query of OpenDP's own would release.
+
+        Parameters
+        ----------
+        alpha
+            One minus the confidence of the accuracy that is told. By default None: none is told.
+
+        """
+        share_of(self.query)
+        made, _ = self.steps.opendp_query(self.query._chain[0], self.query)
+        return made.summarize(alpha)
