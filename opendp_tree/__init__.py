@@ -45,6 +45,7 @@ from opendp_tree.rows.key import Key
 from opendp_tree.rows.leaf_counts import make_leaf_counts, then_leaf_counts
 from opendp_tree.rows.sources import read_source
 from opendp_tree.rows.unit import Unit
+from opendp_tree.several import release_trees
 from opendp_tree.trees.domains import leaf_domain
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.tree import Tree
@@ -89,6 +90,7 @@ __all__ = [
     "read_source",
     "register",
     "release_tree",
+    "release_trees",
     "then_consistent",
     "then_leaf_counts",
     "then_multiplicative_estimator",
