@@ -4,13 +4,16 @@ from opendp_tree.planning.candidate import Candidate
 from opendp_tree.planning.inverse import deepest_tree, smallest_epsilon
 from opendp_tree.planning.plan import Plan, plan_depths
 from opendp_tree.planning.predicted_errors import NoiseErrors, noise_errors
+from opendp_tree.planning.tree_counts import make_tree_counts, then_tree_counts
 
 __all__ = [
     "Candidate",
     "NoiseErrors",
     "Plan",
     "deepest_tree",
+    "make_tree_counts",
     "noise_errors",
     "plan_depths",
     "smallest_epsilon",
+    "then_tree_counts",
 ]

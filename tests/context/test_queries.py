@@ -2,17 +2,8 @@ import opendp.prelude as dp
 import polars as pl
 import pytest
 
-from opendp_tree import (
-    Key,
-    Tree,
-    Unit,
-    frame_context,
-    frame_domain,
-    register,
-    then_leaf_counts,
-    then_tree_counts,
-    tree_counts,
-)
+from opendp_tree import Key, Tree, Unit, frame_context, frame_domain, register, then_leaf_counts, tree_counts
+from opendp_tree.planning import then_tree_counts
 from tests.context.shared import PAIR, PERSON, PUBLIC, ROW, SURE, VISITS, contexts
 
 

@@ -12,10 +12,11 @@ import polars as pl
 from opendp.mod import enable_features
 from opendp.prelude import loss_of, unit_of
 
-from opendp_tree import Key, Ledger, frame_context, make_leaf_counts, make_tree_counts, release_tree
+from opendp_tree import Key, Ledger, frame_context, make_leaf_counts, release_tree
 from opendp_tree._files import PendingFile
 from opendp_tree._interrupts import deferred_interrupts
 from opendp_tree.cli import main
+from opendp_tree.planning import make_tree_counts
 from opendp_tree.rows.frame_domain import frame_domain
 from tests.faults.processes import INTERRUPTED, at_call, at_line, run
 

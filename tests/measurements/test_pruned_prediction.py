@@ -3,7 +3,8 @@ import opendp.prelude as dp
 import pytest
 
 from benchmarks.worst_case import battery, measured_error
-from opendp_tree import leaf_domain, make_pruned_descent, noise
+from opendp_tree import leaf_domain, noise
+from opendp_tree.measurements import make_pruned_descent
 from opendp_tree.measurements.pruned_prediction import pruned_rmse, shown_chance, worst_pruned_rmse
 
 DRAWS = {"laplace": noise.laplace, "gaussian": noise.gaussian}

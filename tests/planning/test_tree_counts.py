@@ -2,18 +2,8 @@ import numpy as np
 import opendp.prelude as dp
 import pytest
 
-from opendp_tree import (
-    Auto,
-    OpenTree,
-    Partition,
-    PrunedDescent,
-    Tree,
-    TreeNoise,
-    leaf_domain,
-    make_tree_counts,
-    plan,
-    then_tree_counts,
-)
+from opendp_tree import Auto, OpenTree, Partition, PrunedDescent, Tree, TreeNoise, leaf_domain, plan
+from opendp_tree.planning import make_tree_counts, then_tree_counts
 from opendp_tree.planning.methods import METHODS
 
 L1 = dp.l1_distance(T="i64")
