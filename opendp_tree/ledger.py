@@ -15,7 +15,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeVar
 
-from opendp_tree._arguments import check_type, float_below
+from opendp_tree._arguments import check_type
 from opendp_tree._files import sync_folder
 from opendp_tree._ledger_file import (
     FORMAT,
@@ -197,7 +197,7 @@ class Ledger:
         if over:
             raise BudgetError(
                 f"the release would cost {show(asked)}, but of {self.path}'s total {show(self.total)} "
-                f"only {show(left)} are left. Hint: {_what_is_possible(left)}"
+                f"only {show(left)} are left. Hint: {_what_is_possible(left, over)}"
             )
 
     def finish(self, entry: int, statement: Mapping[str, Any]) -> None:
@@ -290,31 +290,14 @@ class Ledger:
         }
 
 
-def _what_is_possible(left: Mapping[str, Fraction]) -> str:
+def _what_is_possible(left: Mapping[str, Fraction], over: Sequence[str]) -> str:
     """What may still be asked for, once a release was refused."""
     first = next(iter(left))
     if left[first] == 0:
         return "the ledger is spent: no further release of these data is within its total"
-    if left.get("delta") == 0:
+    if "delta" in over and left["delta"] == 0:
         return f"no delta is left: ask for delta 0, as public trees allow, and at most {show({first: left[first]})}"
     return f"ask for at most {show(left)}"
-
-
-def as_written(amounts: Mapping[str, float]) -> tuple[dict[str, Fraction], dict[str, float]]:
-    """Amounts as exact as people write them, for a ledger, and the nearest floats below, for mechanisms.
-
-    The float 0.1 is more than a tenth: ten releases of it would not fit a total of 1.
-
-    Parameters
-    ----------
-    amounts
-        Checked numbers by their names.
-
-    >>> as_written({"epsilon": 0.1, "delta": 0})
-    ({'epsilon': Fraction(1, 10), 'delta': Fraction(0, 1)}, {'epsilon': 0.09999999999999999, 'delta': 0.0})
-    """
-    exact = {name: Fraction(repr(float(amount))) for name, amount in amounts.items()}
-    return exact, {name: float_below(amount) for name, amount in exact.items()}
 
 
 def spend(

@@ -12,8 +12,9 @@ from opendp.metrics import symmetric_distance, symmetric_id_distance
 from opendp.mod import Domain, Measurement, Metric, Transformation, assert_features
 
 from opendp_tree._interrupts import interrupts_deferred
+from opendp_tree._ledger_file import as_written
 from opendp_tree._progress import shows_progress
-from opendp_tree.ledger import Ledger, as_written, spend
+from opendp_tree.ledger import Ledger, spend
 from opendp_tree.planning.budget import Budget
 from opendp_tree.planning.methods import Auto, Method, Partition, read_method
 from opendp_tree.planning.ranking import planned_candidate

@@ -56,6 +56,25 @@ def test_a_refusal_writes_nothing_and_delta_is_counted_too(path):
     assert path.read_bytes() == before
 
 
+def test_a_refusal_says_what_is_still_possible(path):
+    ledger = Ledger.open(path, total={"epsilon": 1, "delta": "1e-6"}, unit="one row")
+    ledger.check({"epsilon": 1, "delta": "1e-6"}, unit="one row")
+    ledger.reserve({"epsilon": "0.25", "delta": "1e-6"})
+    for cost, words in (
+        ({"epsilon": "0.5", "delta": "1e-7"}, r"no delta is left: ask for delta 0, .* and at most epsilon 0\.75$"),
+        ({"epsilon": 1}, r"ask for at most epsilon 0\.75, delta 0$"),
+    ):
+        for refuse in (ledger.check, ledger.reserve):
+            with pytest.raises(BudgetError, match=words):
+                refuse(cost)
+    with pytest.raises(LedgerError, match=r"is for unit 'one row', not 'two'\. Hint"):
+        ledger.check({"epsilon": "0.1"}, unit="two")
+    ledger.reserve({"epsilon": "0.75"})
+    with pytest.raises(BudgetError, match="the ledger is spent"):
+        ledger.check({"epsilon": "0.1"})
+    assert len(ledger.entries()) == 2
+
+
 def test_statements_follow_reservations(path):
     ledger = Ledger.open(path, total={"rho": 1}, unit="row", dataset="flights")
     entry = ledger.reserve({"rho": "0.5"}, {"by": ["origin"]})

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 from opendp.mod import FrameDistance, Measure, Measurement, Metric, assert_features
 
 from opendp_tree._interrupts import interrupts_deferred
+from opendp_tree._ledger_file import as_written
 from opendp_tree._opendp import total_bound
 from opendp_tree._tables import html_table, table
 from opendp_tree.context.queries import FrameQuery, amounts_of_loss
-from opendp_tree.ledger import Ledger, as_written, spend
+from opendp_tree.ledger import Ledger, spend
 from opendp_tree.rows.frame_domain import frame_domain
 from opendp_tree.rows.sources import read_source
 from opendp_tree.rows.steps import FrameSteps

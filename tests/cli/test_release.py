@@ -275,7 +275,7 @@ def test_a_picture_goes_with_the_release_or_nothing_is_released(tmp_path, capsys
     assert main([*words, str(tmp_path / "no" / "out.html")]) == 1
     assert "No such file or directory" in capsys.readouterr().err
     with monkeypatch.context() as patch:
-        patch.setattr("opendp_tree.cli.release.find_spec", lambda name: None)
+        patch.setattr("opendp_tree.cli.spending.find_spec", lambda name: None)
         assert main([*words, str(picture)]) == 1
     assert "Hint: pip install plotly" in capsys.readouterr().err
     assert sorted(os.listdir(tmp_path)) == ["rows.parquet"]
