@@ -108,7 +108,8 @@ class Ledger:
             What all releases together may cost: `epsilon` and `delta`, or `rho`. By default that of the ledger, which
             must then be there; if one is given, it must be the ledger's own.
         unit
-            Whose privacy is counted, in words. By default whatever the ledger says; if given, it must be its own.
+            Whose privacy is counted, in words: "one row". By default whatever the ledger says; if given, it must be
+            its own, if that has one.
         dataset
             The name of the data that are counted. By default whatever the ledger says; if given, it must be its own.
 
@@ -119,7 +120,9 @@ class Ledger:
                 raise TypeError(f"{name} ({type(given).__name__}) must be a text. Hint: leave it out if there is none")
         stated = None if total is None else amounts_of(total, name="total", rounding=ROUND_FLOOR)
         if stated is None and not (place.is_file() and place.stat().st_size):
-            raise LedgerError(f"there is no ledger at {place} yet. Hint: state a total to begin one")
+            raise LedgerError(
+                f"there is no ledger at {place} yet. Hint: total={{'epsilon': '1', 'delta': '1e-6'}} begins one"
+            )
         with locked(place, create=stated is not None, write=stated is not None) as descriptor:
             content = read(descriptor)
             if stated is not None and is_unbegun(content):
@@ -133,7 +136,7 @@ class Ledger:
         if stated is not None and stated != ledger.total:
             raise LedgerError(f"{place} has another total: {show(ledger.total)}. Hint: leave the total out to use it")
         for name, given, own in (("unit", unit, ledger.unit), ("dataset", dataset, ledger.dataset)):
-            if given is not None and given != own:
+            if given is not None and given != own and not (name == "unit" and own is None):
                 raise LedgerError(f"{place} is for {name} {own!r}, not {given!r}. Hint: keep one ledger for each")
         return ledger
 

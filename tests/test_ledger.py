@@ -90,7 +90,7 @@ def test_statements_follow_reservations(path):
 
 
 def test_a_ledger_is_for_one_total_unit_and_data_set(path):
-    with pytest.raises(LedgerError, match=r"no ledger at .* yet\. Hint: state a total"):
+    with pytest.raises(LedgerError, match=r"no ledger at .* yet\. Hint: total="):
         Ledger.open(path)
     Ledger.open(path, total=PURE, unit="row", dataset="flights")
     assert Ledger.open(path, unit="row").dataset == "flights"
@@ -98,6 +98,8 @@ def test_a_ledger_is_for_one_total_unit_and_data_set(path):
         Ledger.open(path, total={"epsilon": 2})
     with pytest.raises(LedgerError, match=r"is for unit 'row', not 'tailnum'\. Hint"):
         Ledger.open(path, unit="tailnum")
+    Ledger.open(path.with_suffix(".any"), total=PURE)
+    assert Ledger.open(path.with_suffix(".any"), unit="row").unit is None  # which nobody said, so that any will do
     with pytest.raises(LedgerError, match=r"is for dataset 'flights', not 'taxis'\. Hint"):
         Ledger.open(path, dataset="taxis")
     with pytest.raises(LedgerError, match="counts epsilon and delta, not rho"):

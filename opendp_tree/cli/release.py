@@ -62,9 +62,15 @@ def build_measurement(options: argparse.Namespace, source: Source) -> Measuremen
             confidence=float(options.confidence),
         )
     except ValueError as error:
-        raise CommandError(
-            Exit.INFEASIBLE, f"{first_sentence(error)} Hint: opendp-tree plan shows what is possible"
-        ) from None
+        open_nodes = source.key.tree is None
+        if open_nodes and options.delta == 0:
+            words = "unknown nodes need a delta above 0: without one, none can be found"
+            raise CommandError(
+                Exit.INFEASIBLE, f"{words}. Hint: --delta 1e-6, or --tree FILE for public ones"
+            ) from None
+        known = open_nodes and options.method.startswith(("tree_", "raw_", "multiplicative"))
+        hint = "--tree FILE lists public nodes" if known else "opendp-tree plan shows what is possible"
+        raise CommandError(Exit.INFEASIBLE, f"{first_sentence(error)} Hint: {hint}") from None
 
 
 def _unit(options: argparse.Namespace) -> Unit | None:

@@ -139,6 +139,10 @@ def _open_ledger(options: argparse.Namespace) -> Ledger:
     total = None
     if options.total_epsilon is not None:
         total = {"epsilon": options.total_epsilon, "delta": options.total_delta or Fraction(0)}
+    elif not Path(options.ledger).exists():
+        raise CommandError(
+            Exit.FAILURE, f"there is no ledger at {options.ledger} yet. Hint: --total-epsilon begins one"
+        )
     return Ledger.open(options.ledger, total=total, unit=unit_words(options.unit), dataset=options.dataset)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from opendp.measures import approximate, max_divergence, zero_concentrated_divergence
@@ -83,6 +83,7 @@ def tree_counts(
         key = Key.of(by)
         plain, counts = _counted(query, by=key, unit=unit)
         method = method_for(key, method)
+        _check_delta(key, share_of(plain))
     else:
         plain, counts = at_leaf_counts(query), query._chain
         if unit is not None or not isinstance(by, (Tree, type(None))):
@@ -127,8 +128,26 @@ def _is_of_frame(query: Any) -> bool:
     return isinstance(query, (FrameQuery, LazyFrameQuery))
 
 
+def _check_delta(key: Key, share: Mapping[str, Any]) -> None:
+    if key.tree is None and not share.get("delta"):
+        raise ValueError(
+            "the query must have a delta above 0 where nodes are unknown: without one, none can be found. Hint: "
+            "dp.loss_of(epsilon=1.0, delta=1e-6), or a public tree: Key.columns(..., tree=Tree.from_paths(...))"
+        )
+
+
+def _check_unit(query: Any, unit: Unit | None) -> None:
+    metric = query._chain[1]
+    if Unit.of(unit) is not None and identifier_of(metric) is None:
+        raise ValueError(
+            "unit must be left out, because the Context protects rows. "
+            f"Hint: privacy_unit=dp.unit_of(contributions=1, identifier={unit.column!r})"  # type: ignore[union-attr]
+        )
+
+
 def _counted(query: Any, *, by: Key, unit: Unit | None) -> tuple[Any, Transformation]:
     """A query of a frame as OpenDP has it, and the leaf counts after its steps."""
+    _check_unit(query.query if isinstance(query, FrameQuery) else object.__getattribute__(query, "_query"), unit)
     if isinstance(query, FrameQuery):
         return query.query, query.steps.leaf_counts(*query.query._chain, by=by, unit=unit)
     plain = object.__getattribute__(query, "_query")

@@ -14,6 +14,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 POLARS_ROOMS = ("rows", "releases")
 POLARS_ELSEWHERE = ("trees/label_keys.py",)
 TYPES_ONLY = (
+    "spending.py",
     "bounds.py",
     "context.py",
     "flights.py",
