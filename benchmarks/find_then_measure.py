@@ -19,16 +19,8 @@ from benchmarks.cascade import cascade, counted, gaussian_deviation
 from benchmarks.open_categories import opendp_threshold
 from benchmarks.planner_grid import measure_partition
 from benchmarks.timing import print_table
-from opendp_tree import (
-    OpenTree,
-    Tree,
-    TreeRelease,
-    leaf_domain,
-    make_partition_estimator,
-    make_pruned_descent,
-    noise,
-    plan,
-)
+from opendp_tree import OpenTree, Tree, TreeRelease, leaf_domain, make_partition_estimator, noise, plan
+from opendp_tree.measurements import make_pruned_descent
 from opendp_tree.measurements.partition.layers import CellNoise
 from opendp_tree.measurements.partition.parameters import GapParameters, choose_parameters
 from opendp_tree.measurements.partition.prediction import predict_levels, worst_alpha_rmse, worst_caterpillar

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import opendp.prelude as dp
 
-from opendp_tree import Ledger, OpenTree, TreeRelease, Unit, example_flights, plan, release_tree
+from opendp_tree import Ledger, OpenTree, TreeRelease, Unit, plan, release_tree
+from opendp_tree.data import example_flights
 from opendp_tree.ledger import BudgetError
 
 PERSON = Unit("tailnum", rows=10)

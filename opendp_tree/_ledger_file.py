@@ -14,6 +14,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from opendp_tree._arguments import float_below
 from opendp_tree._files import append
 from opendp_tree._interrupts import interruptible
 
@@ -193,6 +194,23 @@ def _amount(value: Amount, *, name: str) -> Fraction:
     if not fits:
         raise LedgerError(f"{name} ({value}) must be a finite number, not negative")
     return Fraction(exact)
+
+
+def as_written(amounts: Mapping[str, float]) -> tuple[dict[str, Fraction], dict[str, float]]:
+    """Amounts as exact as people write them, for a ledger, and the nearest floats below, for mechanisms.
+
+    The float 0.1 is more than a tenth: ten releases of it would not fit a total of 1.
+
+    Parameters
+    ----------
+    amounts
+        Checked numbers by their names.
+
+    >>> as_written({"epsilon": 0.1, "delta": 0})
+    ({'epsilon': Fraction(1, 10), 'delta': Fraction(0, 1)}, {'epsilon': 0.09999999999999999, 'delta': 0.0})
+    """
+    exact = {name: Fraction(repr(float(amount))) for name, amount in amounts.items()}
+    return exact, {name: float_below(amount) for name, amount in exact.items()}
 
 
 def decimal_texts(amounts: Mapping[str, Fraction]) -> dict[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import NoReturn
@@ -13,7 +12,7 @@ from opendp_tree.planning.budget import EPSILONS
 from opendp_tree.planning.methods import METHODS
 from opendp_tree.planning.tree_facts import DEEPEST
 
-__all__ = ["build_parser", "float_below"]
+__all__ = ["build_parser"]
 
 INPUTS = ("parquet", "csv")
 OUTPUTS = (*INPUTS, "ndjson", "json")
@@ -27,16 +26,6 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """An error in the arguments."""
         raise CommandError(Exit.USAGE, f"{message}. Hint: {self.prog} --help")
-
-
-def float_below(amount: Fraction) -> float:
-    """The nearest float that is no larger: a budget of 0.1 is a tenth, and the float 0.1 is more.
-
-    >>> float_below(Fraction("0.1")), float_below(Fraction("0.5"))
-    (0.09999999999999999, 0.5)
-    """
-    near = float(amount)
-    return near if Fraction(near) <= amount else math.nextafter(near, -math.inf)
 
 
 def positive(text: str) -> Fraction:

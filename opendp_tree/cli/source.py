@@ -14,7 +14,7 @@ from opendp_tree.trees.tree import Tree
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Source", "open_source", "read_key"]
+__all__ = ["Source", "open_source", "read_key", "scan_columns"]
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def read_key(options: argparse.Namespace) -> Key:
 def open_source(options: argparse.Namespace, *, unit: str | None = None) -> Source:
     """The file, with all that can be checked before its rows are read."""
     key = read_key(options)
-    frame = _scan(options.file, options.format, (*key.columns_used, *([unit] if unit else [])))
+    frame = scan_columns(options.file, options.format, (*key.columns_used, *([unit] if unit else [])))
     if key.kind == "date":
         from opendp_tree.rows.files import with_times
 
@@ -74,7 +74,7 @@ def _read_tree(options: argparse.Namespace, key: Key, frame: pl.LazyFrame) -> Tr
 
     if key.kind not in ("columns", "path"):
         raise CommandError(Exit.USAGE, "--tree goes with --by or --path. Hint: leave it out")
-    listed = _scan(options.tree, None, key.columns_used)
+    listed = scan_columns(options.tree, None, key.columns_used)
     try:
         with silenced():
             paths = read_paths(listed, key.columns_used, like=frame, separator=key.separator, depth=key.depth)
@@ -88,7 +88,7 @@ def _read_tree(options: argparse.Namespace, key: Key, frame: pl.LazyFrame) -> Tr
         raise CommandError(Exit.FAILURE, f"{options.tree} lists no tree. Hint: one leaf a row, each once") from None
 
 
-def _scan(name: str, given: str | None, columns: tuple[str, ...]) -> pl.LazyFrame:
+def scan_columns(name: str, given: str | None, columns: tuple[str, ...]) -> pl.LazyFrame:
     """A file with the columns, or a failure that says what is wrong."""
     from opendp_tree.rows.files import FORMATS, FRAME_ERRORS, file_format, scan_file
 

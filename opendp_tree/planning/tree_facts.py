@@ -70,6 +70,11 @@ class TreeFacts:
         return cls(depth, public, tree if public else None, _check_levels(levels, depth))
 
     @property
+    def leaves_out(self) -> bool:
+        """Whether some level is not wanted. The root's always is."""
+        return self.levels is not None and not set(range(1, self.depth)) <= set(self.levels)
+
+    @property
     def base_weights(self) -> Weights:
         """The weights of levels by whether they count: equal ones, little for the others, and the depth in all.
 

@@ -80,7 +80,7 @@ def write_html(figure: go.Figure | Sequence[go.Figure], path: str | os.PathLike[
 
     >>> import tempfile
     >>> import plotly.graph_objects as go
-    >>> from opendp_tree import write_html
+    >>> from opendp_tree.plots import write_html
     >>> figure = go.Figure(go.Bar(x=[1, 2], y=[3, 4]), {"title": {"text": "Two bars"}})
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     page = write_html([figure, figure], f"{folder}/bars.html").read_text(encoding="utf-8")

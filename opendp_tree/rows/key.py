@@ -423,7 +423,7 @@ class Key:
         """
         for name in self.columns_used:
             if name not in kinds:
-                raise ValueError(f"by: there is no column {name!r}")
+                raise ValueError(f"by: there is no column {name!r}. Hint: check the name")
             takes = ("datetime",) if "hour" in self.parts else _TAKES[self.kind]
             if kinds[name] not in takes:
                 raise ValueError(f"by: column {name!r} ({kinds[name]}) must hold one of: {', '.join(takes)}")

@@ -7,8 +7,8 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from opendp_tree import plot_level, plot_plan, plot_tree, write_html
-from opendp_tree.plots import plot_bounds, plot_depths
+from opendp_tree import plot_level, plot_plan, plot_tree
+from opendp_tree.plots import plot_bounds, plot_depths, write_html
 from tests.browser.conftest import until
 from tests.pictures import HOSTILE, depths, mechanisms, release
 from tests.releases.test_bound_report import REPORT

@@ -5,7 +5,8 @@ import opendp.prelude as dp
 import pytest
 
 from benchmarks.worst_case import battery, measured_error
-from opendp_tree import leaf_domain, make_pruned_descent, noise
+from opendp_tree import leaf_domain, noise
+from opendp_tree.measurements import make_pruned_descent
 from opendp_tree.measurements.alpha_errors import (
     WIDEST_SUM,
     gaussian_above,

@@ -4,8 +4,8 @@ import re
 import plotly.graph_objects as go
 import pytest
 
-from opendp_tree import plot_level, plot_tree, write_html
-from opendp_tree.plots import write_image
+from opendp_tree import plot_level, plot_tree
+from opendp_tree.plots import write_html, write_image
 from tests.plots.test_tree import small
 
 
