@@ -206,8 +206,13 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
 
 def _add_hierarchy(parser: argparse.ArgumentParser, *, depth: str) -> None:
     group = parser.add_argument_group("hierarchy")
+    group.add_argument(
+        "--by",
+        type=names,
+        metavar="A,B,C",
+        help="one column a level, from the coarsest; above one of the next, if given",
+    )
     kinds = group.add_mutually_exclusive_group()
-    kinds.add_argument("--by", type=names, metavar="A,B,C", help="one column a level, from the coarsest")
     kinds.add_argument("--path", metavar="COLUMN", help="a column of paths, such as a/b/c")
     kinds.add_argument("--url", metavar="COLUMN", help="a column of web addresses: hosts, then paths")
     kinds.add_argument("--ip", metavar="COLUMN", help="a column of IP addresses")

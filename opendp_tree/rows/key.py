@@ -291,8 +291,8 @@ class Key(KeyLevels):
         if outside == "drop" and nulls == "label":
             raise ValueError("nulls ('label') must be 'drop' where outside is: null is outside of all ranges")
         has_leaf = outside == "leaf" or (outside == "ends" and nulls != "drop")
-        tree = ranges.tree(branching=branching, outside=has_leaf)
         used = (_check_name(column),)
+        tree = ranges.tree(branching=branching, outside=has_leaf, name=column)
         return cls("number", used, tree.depth, tree=tree, nulls=nulls, outside=outside, show=show)
 
     @classmethod

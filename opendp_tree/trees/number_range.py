@@ -138,7 +138,7 @@ class NumberRange:
         """
         return f"[{self._texts[first]}, {self._texts[last]}{']' if last == self.bins else ')'}"
 
-    def tree(self, *, branching: int, outside: bool) -> Tree:
+    def tree(self, *, branching: int, outside: bool, name: str | None = None) -> Tree:
         """The public tree of these ranges: `bins` leaves in order of value, and above them ranges of `branching` each.
 
         Parameters
@@ -147,6 +147,8 @@ class NumberRange:
             How many children a node has, from 2; the last of a level may have fewer.
         outside
             Whether the root has one more child, a leaf "(outside)", last among the leaves.
+        name
+            What levels are called, with their numbers; by default as those of any tree.
 
         >>> print(NumberRange(0, 3, 3).tree(branching=2, outside=True).draw())
         (root)
@@ -174,7 +176,8 @@ class NumberRange:
             parents.append(np.array([0]))
             own.append(OUTSIDE)
         every: Ints = np.concatenate(parents).astype(np.int64)
-        return Tree(every, tuple(own), ranges=self)
+        names = None if name is None else [f"{name}_{level}" for level in range(1, len(sizes))]
+        return Tree(every, tuple(own), names, ranges=self)
 
 
 def _exact(bound: Any, name: str) -> Fraction:
@@ -189,8 +192,9 @@ def _exact(bound: Any, name: str) -> Fraction:
     if isinstance(plain, bool) or not isinstance(plain, (int, float, Decimal, Fraction)):
         raise TypeError(f"{name} ({type(bound).__name__}) must be a number, a date or a time")
     number: Any = plain
-    tiny = isinstance(number, Decimal) and number.is_finite() and int(number.as_tuple().exponent) < -400
-    if tiny or not -_MOST <= number <= _MOST:  # also what is not a number
+    # Decimals that are no numbers cannot be compared, and those of a million places take long to.
+    odd = isinstance(number, Decimal) and not (number.is_finite() and int(number.as_tuple().exponent) >= -400)
+    if odd or not -_MOST <= number <= _MOST:
         raise ValueError(f"{name} ({shortened(number)}) must be a number from -2**127 to 2**127")
     return Fraction(repr(number)) if isinstance(number, float) else Fraction(number)
 
