@@ -4,8 +4,6 @@ import copy
 import json
 import math
 from datetime import date, datetime, timedelta, timezone
-from decimal import Decimal
-from fractions import Fraction
 
 import numpy as np
 import polars as pl
@@ -15,7 +13,6 @@ from hypothesis import strategies as st
 
 from opendp_tree import OpenTree, Tree, TreeRelease
 from opendp_tree.releases import PrivacyStatement
-from opendp_tree.trees.number_range import NumberRange
 from tests.releases.test_frame import release_of
 
 STATEMENT = PrivacyStatement("m", "d", 1, {"epsilon": math.inf}, {"a": -math.inf, "b": "inf", "c": None, "d": 2})
@@ -92,52 +89,6 @@ def test_how_prefixes_are_shown_comes_back():
     assert again(release).to_frame()["prefix"].to_list()[1] == "10.0.0.0/8"
     paths = release_of(OpenTree.paths("/", depth=3), ["a/b"])
     assert again(paths).to_frame().equals(paths.to_frame())
-
-
-RANGES = [
-    NumberRange(0, 10, 5),
-    NumberRange(-(2**100), 2**101, 1),
-    NumberRange(0.1, 0.7, 33),
-    NumberRange(Decimal("0.25"), Fraction(1, 3), 7),
-    NumberRange(date(2024, 1, 1), date(2025, 1, 1), 12),
-    NumberRange(datetime(2024, 1, 1, 5), datetime(2024, 1, 1, 6), 4),
-]
-
-
-@pytest.mark.parametrize("ranges", RANGES, ids=str)
-@pytest.mark.parametrize("branching", [2, 3, 16])
-@pytest.mark.parametrize("outside", [True, False])
-def test_ranges_come_back_with_their_ends(ranges, branching, outside):
-    tree = ranges.tree(branching=branching, outside=outside, name="value")
-    release = TreeRelease(tree, *np.ones((3, tree.node_count)), confidence=0.5, statement=None)
-    back = again(release)
-    assert back.tree == tree
-    assert back.tree.ordered
-    assert back.tree.ranges.exact_edges == ranges.exact_edges
-    assert back.to_frame().equals(release.to_frame())
-    assert back.to_json() == release.to_json()
-
-
-@pytest.mark.parametrize(
-    "ranges",
-    [
-        5,
-        {"low": 0, "high": 10},
-        {"low": 0, "high": 11, "bins": 5},
-        {"low": 0, "high": 10, "bins": 4},
-        {"low": 0, "high": 10, "bins": 2**19},
-        {"low": "0", "high": 10, "bins": 5},
-        {"low": {"number": "1e999999999"}, "high": 10, "bins": 5},
-        {"low": {"number": "1/0"}, "high": 10, "bins": 5},
-        {"low": {"date": "2024-01-01"}, "high": 10, "bins": 5},
-    ],
-)
-def test_ranges_of_another_tree_are_refused(ranges):
-    tree = NumberRange(0, 10, 5).tree(branching=2, outside=True)
-    parts = json.loads(TreeRelease(tree, *np.ones((3, tree.node_count)), confidence=0.5, statement=None).to_json())
-    parts["tree"]["ranges"] = ranges
-    with pytest.raises(ValueError, match=r"ranges|low|bins"):
-        TreeRelease.from_json(json.dumps(parts))
 
 
 def test_what_is_outside_of_bits_comes_back():
