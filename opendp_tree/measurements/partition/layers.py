@@ -33,7 +33,7 @@ ROOT = 1.5
 """Unless told, the root may err by as much as a sum of the level below it, over this."""
 FALL = 0.92
 """Unless told, each further level down has so much of the weight of the one above it, as it gains more from others."""
-WIDEST = 1.0
+WIDEST = 0.5
 """A level's noise has at most this times the number of levels the variance of what is known without it."""
 LEAST_VARIANCE = 1e-6
 """A variance of a gap that is less, at a very large epsilon, is taken as this."""
@@ -272,10 +272,10 @@ def default_measuring(depth: int) -> float:
     """The share of epsilon that measures, unless told: enough to keep every level near a release of that level alone.
 
     >>> [default_measuring(depth) for depth in (3, 4, 5, 33)]
-    [0.4, 0.48, 0.52, 0.34]
+    [0.4, 0.48, 0.52, 0.4]
     """
     if depth > NAMED:
-        return 0.34 if depth <= 64 else 0.32
+        return 0.4 if depth <= 64 else 0.32
     return {4: 0.48, 5: 0.52, 6: 0.55, 7: 0.55, 8: 0.48, 9: 0.42}.get(depth, 0.4)
 
 

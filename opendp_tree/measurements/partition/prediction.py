@@ -163,7 +163,7 @@ def worst_caterpillar(parameters: GapParameters, alpha: float) -> Caterpillar:
         The part of the count that the error forgives.
 
     >>> from opendp_tree.measurements.partition.parameters import choose_parameters
-    >>> worst_caterpillar(choose_parameters(5, 0.5, 1e-2), 0.0).arrivals
+    >>> worst_caterpillar(choose_parameters(5, 0.5, 1e-2, exact_share=0.05), 0.0).arrivals
     (4, 1, 2, 2, 4)
     """
     steps = _hidden_steps(parameters)

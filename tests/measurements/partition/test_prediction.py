@@ -105,13 +105,14 @@ def test_the_worst_caterpillar_is_the_worst_of_all(depth, epsilon, delta, alpha)
 
 def test_uneven_arrivals_are_found():
     """One person a level would say 6.7, one test 9.2."""
-    found = worst_alpha_rmse(choose_parameters(5, 0.5, 1e-2), 0.0)
+    found = worst_alpha_rmse(choose_parameters(5, 0.5, 1e-2, exact_share=0.05), 0.0)
     assert found == pytest.approx(10.71, abs=0.01)
 
 
 def test_worst_errors_are_those_of_the_design():
-    predicted = [worst_alpha_rmse(choose_parameters(depth, 0.8, 1e-6), 0.1) for depth in (3, 6)]
-    assert predicted == pytest.approx([14.2, 15.4], abs=0.1)
+    aims = {3: 14.5, 6: 15.5, 33: 17.5, 129: 20.5}
+    for depth, aim in aims.items():
+        assert 0.97 * aim < round(worst_alpha_rmse(choose_parameters(depth, 0.8, 1e-6), 0.1), 1) <= aim
 
 
 def test_predicted_levels_are_measured():
