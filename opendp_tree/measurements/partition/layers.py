@@ -33,8 +33,9 @@ ROOT = 1.5
 """Unless told, the root may err by as much as a sum of the level below it, over this."""
 FALL = 0.92
 """Unless told, each further level down has so much of the weight of the one above it, as it gains more from others."""
-WIDEST = 1.0
-"""A level's noise has at most this times the number of levels the variance of what is known without it."""
+WIDEST, FORCED = 0.5, 0.5
+"""A level's noise has at most this times the number of levels the variance of what is known without it, for intervals;
+or as little more as keeps what all levels need for that at this part of epsilon."""
 LEAST_VARIANCE = 1e-6
 """A variance of a gap that is less, at a very large epsilon, is taken as this."""
 RATIO = 14.0
@@ -272,10 +273,10 @@ def default_measuring(depth: int) -> float:
     """The share of epsilon that measures, unless told: enough to keep every level near a release of that level alone.
 
     >>> [default_measuring(depth) for depth in (3, 4, 5, 33)]
-    [0.4, 0.48, 0.52, 0.34]
+    [0.4, 0.48, 0.52, 0.4]
     """
     if depth > NAMED:
-        return 0.34 if depth <= 64 else 0.32
+        return 0.4 if depth <= 64 else 0.32
     return {4: 0.48, 5: 0.52, 6: 0.55, 7: 0.55, 8: 0.48, 9: 0.42}.get(depth, 0.4)
 
 
@@ -293,23 +294,25 @@ def level_shares(shown: ShownTree, model: CellNoise, epsilon: float, weights: Le
     unheld = np.where(shown.is_cell, model.variance(shown.levels == shown.depth - 1), (model.threshold / 4) ** 2)
     own = [float(unheld[shown.at(level)].mean()) if sizes[level] else 0.0 for level in range(shown.depth)]
 
-    def needed(bound: float) -> Floats:
+    def needed(bound: float, widest: float) -> Floats:
         shares, variance = np.zeros(last + 1), own[last + 1] if last + 1 < shown.depth else 0.0
         for level in reversed(range(last + 1)):
             if sizes[level] == 0:
                 continue
             below = own[level] + variance * (sizes[level + 1] / sizes[level] if level + 1 < shown.depth else 0.0)
-            aim, widest = bound / weight[level] ** 2, WIDEST * last * below if level else math.inf
-            layer = min(aim * below / (below - aim) if below > aim * (1 + 1e-12) else math.inf, widest)
+            aim, most = bound / weight[level] ** 2, widest * last * below if level else math.inf
+            layer = min(aim * below / (below - aim) if below > aim * (1 + 1e-12) else math.inf, most)
             shares[level] = math.sqrt(2 / layer)
             variance = 1 / (1 / below + 1 / layer)
         return shares
 
-    low, high = 1e-6, 1e12
+    low, high, widest = 1e-6, 1e12, WIDEST
+    while needed(high, widest).sum() > FORCED * epsilon and widest < high:
+        widest *= 1.25
     for _ in range(80):
         middle = math.sqrt(low * high)
-        low, high = (low, middle) if needed(middle).sum() <= epsilon else (middle, high)
-    shares = needed(high)
+        low, high = (low, middle) if needed(middle, widest).sum() <= epsilon else (middle, high)
+    shares = needed(high, widest)
     # A level that needs nothing still gets a little, so that every one is measured whatever the cells.
     found: Floats = np.maximum(shares, 0.02 * max(shares.sum(), 1e-9))
     return found

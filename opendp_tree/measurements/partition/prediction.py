@@ -2,7 +2,7 @@
 
 The law of one node that is tested once is summed exactly, in floats, whatever its count; so is that of a caterpillar,
 whose arrivals tokens may take off a few at a time. These are the worst inputs that are known. For a stated shape of
-data, the errors of its levels come from the same law at the leaves and from runs of the mechanism above them.
+data, the errors of its levels come from the same law at the leaves and from variances of layers and cells above them.
 """
 
 from __future__ import annotations
@@ -10,31 +10,29 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
 
-from opendp_tree import saturate
 from opendp_tree._types import Floats, Ints
 from opendp_tree.measurements.alpha_errors import normal_excess
 from opendp_tree.measurements.partition.layers import (
-    LEAST_VARIANCE,
     NAMED,
     RATIO,
     CellNoise,
     LevelWeights,
     ShownTree,
     ladder_of,
-    measure,
+    level_shares,
 )
 from opendp_tree.measurements.partition.parameters import GapParameters
-from opendp_tree.measurements.partition.release import FindThenMeasure
-from opendp_tree.measurements.partition.walk import find_cells
-from opendp_tree.trees.occupied import Occupied
 
 FINEST = 64
 """Steps up to the threshold at which laws are summed: exact up to this, and then in steps of several people."""
+_SURE = 4
+"""A node of so many thresholds is a cell, as good as surely."""
+_FLOW = 0.2
+"""The deviation of what no cell holds of a shown node, in thresholds: it is less than one, and rarely none."""
 _STARTS = 4
 """From so many lengths of even caterpillars the search for the worst one starts."""
 _TAIL = 1e-12
@@ -163,7 +161,7 @@ def worst_caterpillar(parameters: GapParameters, alpha: float) -> Caterpillar:
         The part of the count that the error forgives.
 
     >>> from opendp_tree.measurements.partition.parameters import choose_parameters
-    >>> worst_caterpillar(choose_parameters(5, 0.5, 1e-2), 0.0).arrivals
+    >>> worst_caterpillar(choose_parameters(5, 0.5, 1e-2, exact_share=0.05), 0.0).arrivals
     (4, 1, 2, 2, 4)
     """
     steps = _hidden_steps(parameters)
@@ -258,18 +256,16 @@ def predict_levels(
     sizes: Sequence[int],
     *,
     weights: LevelWeights = None,
-    runs: int = 30,
 ) -> LevelPrediction:
     """Errors by level for a shape that is stated or taken to be typical: leaf counts of a tree of few levels.
 
-    Leaves by the exact law; levels above them by running the mechanism on that shape, which is no data; the root, of
-    which there is but one, by the variance of its own count and of the sum of the level below it, which is up to a
-    third too little where hardly anything measures. Nodes that are not shown count as 0.
+    Leaves by the exact law; levels above them by the variances of their layers, of the cells below them, and of what
+    flows past them, after least squares. Nodes that are not shown count as 0.
 
     Parameters
     ----------
     parameters
-        Those of the cells, which test all levels.
+        Those of the cells.
     epsilon
         What the layers cost together.
     leaf_counts
@@ -278,54 +274,70 @@ def predict_levels(
         The numbers of children, from the root down.
     weights
         Which levels matter, as for the estimator.
-    runs
-        How often the mechanism is run. 30 by default, for a level of fifty nodes to be known within a few percent.
     """
-    widths = [math.prod(sizes[level:]) for level in range(len(sizes) + 1)]
-    counts = [leaf_counts.reshape(-1, width).sum(axis=1) for width in widths]
-    mechanism = FindThenMeasure(parameters, Fraction(epsilon), weights, 0.95)
-    squares, numbers, root_precision, summed = np.zeros(len(counts)), np.zeros(len(counts)), 0.0, 0.0
-    for _ in range(runs):
-        shown, nodes = _found(parameters, leaf_counts, widths)
-        layers = mechanism.layers(shown)
-        root_precision += sum(0.5 / layer.scale**2 for layer in layers.layers[:1]) / runs
-        people = np.concatenate([own[here] for own, here in zip(counts, nodes, strict=True)])
-        measured = measure(layers, *saturate.split(people))
-        estimates = mechanism.estimates(shown, measured, shown.levels == shown.depth - 1)
-        for level, (own, here) in enumerate(zip(counts, nodes, strict=True)):
-            values = np.zeros(own.size)
-            values[here] = estimates[shown.at(level)]
-            squares[level] += float(((values - own)[own > 0] ** 2).mean()) / runs
-            numbers[level] += here.size / runs
-            summed += float((values - own).sum()) ** 2 / runs if level == 1 else 0.0
-    if len(sizes) > 1:  # errors of the level below may be alike, and then they add up
-        below = max(squares[1] * np.count_nonzero(counts[1]), summed, LEAST_VARIANCE)
-        squares[0] = 1 / (root_precision + 1 / below)
-    distinct, times = np.unique(leaf_counts[leaf_counts > 0], return_counts=True)
-    laws = [one_test(parameters, people) for people in distinct.tolist()]
-    squares[-1] = times @ np.array([law.mean_square for law in laws]) / times.sum()
-    numbers[-1] = times @ np.array([law.shown for law in laws])
-    return LevelPrediction(np.sqrt(squares), numbers)
+    depth = len(sizes) + 1
+    counts = [leaf_counts.reshape(math.prod(sizes[:level]), -1).sum(axis=1) for level in range(depth)]
+    distinct, inverse = np.unique(leaf_counts, return_inverse=True)
+    laws = [one_test(parameters, int(people)) for people in distinct]
+    seen = np.array([law.shown for law in laws])[inverse]
+    squares = np.array([law.mean_square for law in laws])[inverse]
+    shown_chance, cell_chance, passed = [seen], [seen], [leaf_counts * (1 - seen)]
+    once = np.array([one_test(parameters, people).shown for people in range(_SURE * parameters.shape.thresholds[0])])
+    for level in reversed(range(depth - 1)):
+        flow = passed[0].reshape(counts[level].size, -1).sum(axis=1)
+        cell = np.where(flow < once.size - 1, np.interp(flow, np.arange(once.size), once), 1.0)
+        below = 1 - np.prod((1 - shown_chance[0]).reshape(counts[level].size, -1), axis=1)
+        passed.insert(0, flow * (1 - cell))
+        cell_chance.insert(0, cell)
+        shown_chance.insert(0, 1 - (1 - cell) * (1 - below))
+    model, typical = CellNoise.of(parameters), _typical(shown_chance, cell_chance, sizes)
+    shares = level_shares(typical, model, epsilon, weights)
+    variances = _variances(typical, model, shares * epsilon / shares.sum())
+    rmse = np.zeros(depth)
+    for level in range(depth):
+        real = counts[level] > 0
+        if level == depth - 1:
+            rmse[level] = math.sqrt(squares[real].mean())
+        else:
+            part = shown_chance[level][real]
+            missed = (1 - part) * counts[level][real].astype(float) ** 2
+            rmse[level] = math.sqrt(float((part * variances[level] + missed).mean()))
+    return LevelPrediction(rmse, np.array([part.sum() for part in shown_chance]))
 
 
-def _found(parameters: GapParameters, leaf_counts: Ints, widths: Sequence[int]) -> tuple[ShownTree, list[Ints]]:
-    """The nodes that one run shows, as a tree and by their numbers in each level; `widths` are leaves below a node."""
-    depth, places = len(widths), np.flatnonzero(leaf_counts)
-    same = [places[1:] // width == places[:-1] // width for width in widths]
-    occupied = Occupied(np.full(places.size, depth - 1), np.sum(same, axis=0) - 1, leaf_counts[places], places)
-    cells = find_cells(occupied, parameters)
-    nodes: list[Ints] = []
-    parents, gaps = [], []
-    for level, width in enumerate(widths):
-        below = cells.levels >= level
-        here = np.unique(places[cells.places[below]] // width)
-        own, at = np.zeros(here.size, dtype=np.int64), cells.levels == level
-        own[np.searchsorted(here, places[cells.places[at]] // width)] = cells.gaps[at]
-        start = sum(part.size for part in nodes[:-1])
-        above = np.searchsorted(nodes[-1], here // (widths[level - 1] // width)) + start if level else here - 1
-        nodes.append(here)
-        parents.append(above)
-        gaps.append(own)
-    levels = np.concatenate([np.full(part.size, level) for level, part in enumerate(nodes)])
-    known = np.concatenate(gaps)
-    return ShownTree(levels, np.concatenate(parents), known, known > 0, depth), nodes
+def _typical(shown: list[Floats], cells: list[Floats], sizes: Sequence[int]) -> ShownTree:
+    """The tree of the nodes that are rather shown than not, with those as cells that rather are."""
+    depth = len(sizes) + 1
+    kept = [np.flatnonzero(part > 0.5) for part in shown]
+    levels = np.concatenate([np.full(part.size, level) for level, part in enumerate(kept)])
+    starts = np.append(0, np.cumsum([part.size for part in kept]))
+    parents = np.full(levels.size, -1)
+    for level in range(1, depth):
+        above = np.searchsorted(kept[level - 1], kept[level] // sizes[level - 1])
+        parents[starts[level] : starts[level + 1]] = starts[level - 1] + above.clip(0, max(kept[level - 1].size - 1, 0))
+    is_cell = np.concatenate([chance[here] > 0.5 for chance, here in zip(cells, kept, strict=True)])
+    return ShownTree(levels, parents, np.zeros(levels.size, dtype=np.int64), is_cell, depth)
+
+
+def _variances(shown: ShownTree, model: CellNoise, shares: Floats) -> Floats:
+    """The mean variance of the nodes of each level above the deepest, after least squares up and down the tree.
+
+    What no shown child holds is known from the gap of a cell, or guessed, and from the rests that lower layers count.
+    """
+    precisions = np.append(shares**2 / 2, 0.0)
+    lower = np.append(np.cumsum(precisions[::-1])[::-1], 0.0)[1:]
+    own = np.where(shown.is_cell, model.variance(shown.levels == shown.depth - 1), (_FLOW * model.threshold) ** 2)
+    before = np.where(shown.levels == shown.depth - 1, own, 1 / (1 / own + lower[shown.levels]))
+    after = before.copy()
+    for level in reversed(range(shown.depth - 1)):
+        here = shown.at(level)
+        before[here] += shown.sum_children(after, level)
+        after[here] = 1 / (1 / before[here] + precisions[level])
+    for level in range(1, shown.depth):
+        here = shown.at(level)
+        above = shown.parents[here]  # whose variances are final by now
+        known = after[above] / before[above]
+        after[here] -= after[here] ** 2 / before[above] * (1 - known)
+    return np.array(
+        [after[shown.at(level)].mean() if shown.at(level).stop else 0.0 for level in range(shown.depth - 1)]
+    )

@@ -105,17 +105,18 @@ def test_the_worst_caterpillar_is_the_worst_of_all(depth, epsilon, delta, alpha)
 
 def test_uneven_arrivals_are_found():
     """One person a level would say 6.7, one test 9.2."""
-    found = worst_alpha_rmse(choose_parameters(5, 0.5, 1e-2), 0.0)
+    found = worst_alpha_rmse(choose_parameters(5, 0.5, 1e-2, exact_share=0.05), 0.0)
     assert found == pytest.approx(10.71, abs=0.01)
 
 
 def test_worst_errors_are_those_of_the_design():
-    predicted = [worst_alpha_rmse(choose_parameters(depth, 0.8, 1e-6), 0.1) for depth in (3, 6)]
-    assert predicted == pytest.approx([14.2, 15.4], abs=0.1)
+    aims = {3: 14.5, 6: 15.5, 33: 17.5, 129: 20.5}
+    for depth, aim in aims.items():
+        assert 0.97 * aim < round(worst_alpha_rmse(choose_parameters(depth, 0.8, 1e-6), 0.1), 1) <= aim
 
 
 def test_predicted_levels_are_measured():
-    """Leaves within 3 %, counties within 8 %, the few states within 30 %: each more than five standard errors."""
+    """Leaves within 3 %, counties within 12 %, the few states within 30 %: each more than five standard errors."""
     dp.enable_features("contrib")
     sizes = (20, 10, 10)
     rng = np.random.default_rng(20)
@@ -144,6 +145,6 @@ def test_predicted_levels_are_measured():
     expected = predict_levels(choose_parameters(4, 1 - measuring, 1e-6), measuring, leaves, sizes)
     assert np.sqrt(squares[3]) == pytest.approx(expected.rmse[3], rel=0.03)
     assert shown[3] == pytest.approx(expected.shown[3], rel=0.03)
-    assert np.sqrt(squares[2]) == pytest.approx(expected.rmse[2], rel=0.08)
+    assert np.sqrt(squares[2]) == pytest.approx(expected.rmse[2], rel=0.12)
     assert np.sqrt(squares[1]) == pytest.approx(expected.rmse[1], rel=0.3)
     assert shown[1:3] == pytest.approx(expected.shown[1:3], rel=0.03)
