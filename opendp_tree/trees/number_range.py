@@ -24,6 +24,7 @@ _MOST = 2**127
 _EPOCH = datetime(1970, 1, 1)
 _DAY = timedelta(days=1)
 _MICROSECONDS = 86_400 * 10**6
+_WIDE = 16
 
 
 @dataclass(frozen=True)
@@ -138,13 +139,14 @@ class NumberRange:
         """
         return f"[{self._texts[first]}, {self._texts[last]}{']' if last == self.bins else ')'}"
 
-    def tree(self, *, branching: int, outside: bool, name: str | None = None) -> Tree:
+    def tree(self, *, branching: int | None, outside: bool, name: str | None = None) -> Tree:
         """The public tree of these ranges: `bins` leaves in order of value, and above them ranges of `branching` each.
 
         Parameters
         ----------
         branching
-            How many children a node has, from 2; the last of a level may have fewer.
+            How many children a node has, from 2; the last of a level may have fewer. None for as few as make no more
+            levels than 16 would.
         outside
             Whether the root has one more child, a leaf "(outside)", last among the leaves.
         name
@@ -159,7 +161,7 @@ class NumberRange:
         │   └── [2, 3]
         └── (outside)
         """
-        branching = check_integer(branching, name="branching", least=2)
+        branching = _fewest(self.bins) if branching is None else check_integer(branching, name="branching", least=2)
         if len(set(self._texts)) <= self.bins:
             raise ValueError(f"bins ({self.bins}) must be fewer: floats cannot tell the ends of ranges apart")
         sizes = [self.bins]
@@ -197,6 +199,14 @@ def _exact(bound: Any, name: str) -> Fraction:
     if odd or not -_MOST <= number <= _MOST:
         raise ValueError(f"{name} ({shortened(number)}) must be a number from -2**127 to 2**127")
     return Fraction(repr(number)) if isinstance(number, float) else Fraction(number)
+
+
+def _fewest(bins: int) -> int:
+    """How many children make no more levels than `_WIDE` would, and fill them most evenly."""
+    levels = 1
+    while _WIDE**levels < bins:
+        levels += 1
+    return next(branching for branching in range(2, _WIDE + 1) if branching**levels >= bins)
 
 
 def _decimal_places(under: int) -> int | None:

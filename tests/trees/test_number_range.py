@@ -51,6 +51,16 @@ def test_the_tree_is_the_ranges_in_order_and_what_holds_them(bins, branching, ou
     assert tree.depth - 2 < np.emath.logn(branching, max(bins, 2)) + 1
 
 
+@given(st.integers(1, 5000))
+def test_by_default_levels_are_as_few_as_of_sixteen_and_children_as_few_as_these_allow(bins):
+    ranges = NumberRange(0, bins, bins)
+    tree = ranges.tree(branching=None, outside=False)
+    assert tree.depth == ranges.tree(branching=16, outside=False).depth
+    widest = int(np.bincount(tree.parents[1:]).max())
+    if widest > 2:
+        assert ranges.tree(branching=widest - 1, outside=False).depth > tree.depth
+
+
 def test_labels_are_read_by_people():
     tree = NumberRange(-1, 1, 4).tree(branching=2, outside=False)
     assert [path[-1] for path in tree.paths()] == ["[-1, -0.5)", "[-0.5, 0)", "[0, 0.5)", "[0.5, 1]"]
