@@ -42,7 +42,7 @@ class NumberRange:
 
     >>> ages = NumberRange(0, 100, 4)
     >>> ages.edges, ages.label(0, 1), ages.label(2, 4)
-    ([0, 25, 50, 75, 100], '[0, 25)', '[50, 100]')
+    ((0, 25, 50, 75, 100), '[0, 25)', '[50, 100]')
     """
 
     low: Any
@@ -105,15 +105,15 @@ class NumberRange:
         return range(first, first + each * self.bins + 1, each), under
 
     @cached_property
-    def edges(self) -> list[Any]:
+    def edges(self) -> tuple[Any, ...]:
         """The ends of all ranges in order, one more than there are ranges: integers, floats, dates or times."""
         numerators, under = self.exact_edges
         if not self.has_dates:
-            whole = under == 1
-            return list(numerators) if whole else [number / under for number in numerators]
+            return tuple(numerators if under == 1 else (number / under for number in numerators))
         if under == 1:
-            return [date(1970, 1, 1) + number * _DAY for number in numerators]
-        return [_EPOCH + timedelta(microseconds=round(Fraction(each * _MICROSECONDS, under))) for each in numerators]
+            return tuple(date(1970, 1, 1) + number * _DAY for number in numerators)
+        ticks = (round(Fraction(number * _MICROSECONDS, under)) for number in numerators)
+        return tuple(_EPOCH + timedelta(microseconds=tick) for tick in ticks)
 
     @cached_property
     def _texts(self) -> list[str]:

@@ -25,7 +25,7 @@ def test_edges_divide_the_span_exactly(low, high, bins):
 
 
 def test_floats_are_the_decimals_that_people_write():
-    assert NumberRange(0, 1, 10).edges == [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
+    assert NumberRange(0, 1, 10).edges == (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
     assert NumberRange.of_width(0.0, 0.3, 0.1) == NumberRange(0, 0.3, 3)
     assert NumberRange.of_width(Decimal("0.5"), 2, Fraction(1, 4)).bins == 6
     assert NumberRange(np.int64(0), np.float64(0.3), 3) == NumberRange(0, 0.3, 3)
@@ -72,7 +72,7 @@ def test_labels_are_read_by_people():
         "[2024-02-29, 2024-03-01]",
     ]
     noon = NumberRange(date(2024, 1, 1), datetime(2024, 1, 2), 2)
-    assert noon.edges == [datetime(2024, 1, 1), datetime(2024, 1, 1, 12), datetime(2024, 1, 2)]
+    assert noon.edges == (datetime(2024, 1, 1), datetime(2024, 1, 1, 12), datetime(2024, 1, 2))
     assert noon.label(0, 1) == "[2024-01-01 00:00:00, 2024-01-01 12:00:00)"
 
 
