@@ -218,7 +218,7 @@ def _add_hierarchy(parser: argparse.ArgumentParser, *, depth: str) -> None:
     group.add_argument("--high", type=bound, metavar="Y", help="for --number: where they end")
     group.add_argument("--bins", type=count, metavar="N", help="for --number: how many ranges")
     group.add_argument("--width", type=width, metavar="W", help="for --number: how wide they are (10, 0.5, 7d, 6h)")
-    group.add_argument("--branching", type=count, metavar="B", help="for --number: ranges in a range (16)")
+    group.add_argument("--branching", type=count, metavar="B", help="for --number: ranges in a range (up to 16)")
     group.add_argument(
         "--outside",
         choices=("leaf", "drop", "ends"),

@@ -71,7 +71,7 @@ def _key_of(kind: str, options: argparse.Namespace) -> Key:
         high=options.high,
         bins=options.bins,
         width=options.width,
-        branching=options.branching or 16,
+        branching=options.branching,
         outside=options.outside or "leaf",
     )
 

@@ -65,12 +65,11 @@ def plot_level(release: TreeRelease, level: int | str, *, top: int = 40, title: 
     deepest = int(frame["level"].to_numpy().max(initial=0))
     place = _place(level, release.tree.names, deepest)
     check_integer(top, name="top", least=1)
-    here = frame.with_row_index("row").filter((frame["level"] == place) & frame["shown"])
-    largest = here.sort("estimate", descending=True)
-    total = int((~largest["other"]).sum())
-    largest = largest.head(top)
-    bars_of = largest.sort("row") if release.tree.ordered else largest
-    rows = bars_of.select("path", "other", "estimate", "lower", "upper").rows()
+    here = frame.filter((frame["level"] == place) & frame["shown"])
+    total = int((~here["other"]).sum())
+    largest = here["estimate"].arg_sort(descending=True).head(top)
+    places = largest.sort() if release.tree.ordered else largest
+    rows = here[places].select("path", "other", "estimate", "lower", "upper").rows()
     paths = [path or "All" for path, *_ in rows]
     interval = confidence_text(release.confidence)
     counted = counted_lines(None if release.statement is None else release.statement.counted)

@@ -1,3 +1,5 @@
+from functools import partial
+
 import opendp.prelude as dp
 import polars as pl
 import pytest
@@ -131,3 +133,20 @@ def test_a_query_says_what_it_counts():
     assert release.statement.counted == (
         "rows of the query after keeping at most 2 of each user, and none without a user"
     )
+
+
+def test_numbers_and_what_is_outside_are_counted_in_both_contexts():
+    people = pl.DataFrame(
+        {"age": [34.0] * 900 + [float("nan"), None, -1.0] * 100, "ip": ["10.0.0.1"] * 700 + ["::1"] * 500}
+    )
+    loss = dp.loss_of(epsilon=4.0, delta=1e-6)
+    for make in (frame_context, partial(dp.Context.compositor, margins=[])):
+        context = make(people.lazy(), privacy_unit=ROW, privacy_loss=loss, split_evenly_over=2)
+        ages = tree_counts(
+            context.query(), by=Key.number("age", low=0, high=120, width=40), confidence=1 - 1e-9
+        ).release()
+        assert ages.to_frame()["path"].to_list() == ["", "[0, 40)", "[40, 80)", "[80, 120]", "(outside)"]
+        assert ((ages.lower <= [1200, 900, 0, 0, 300]) & (ages.upper >= [1200, 900, 0, 0, 300])).all()
+        addresses = tree_counts(context.query(), by=Key.ip("ip", stride=32), confidence=1 - 1e-9).release()
+        (outside,) = addresses.to_frame(other=False).filter(path="(outside)").select("lower", "upper").rows()
+        assert outside[0] <= 500 <= outside[1]

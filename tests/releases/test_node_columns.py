@@ -94,6 +94,9 @@ def test_ranges_have_their_ends_and_are_called_by_them_in_order_of_value():
         ("[10, 20)", 10, 20),
         ("[20, 30]", 20, 30),
     ]
+    wide = NumberRange(-(2**127), 2**127, 2).tree(branching=2, outside=False)
+    frame = TreeRelease(wide, *np.ones((3, 3)), confidence=0.9, statement=None).to_frame()
+    assert frame["high"].to_list() == [2.0**127, 0.0, 2.0**127]
     days = NumberRange(date(2024, 1, 1), date(2024, 1, 3), 2).tree(branching=2, outside=False)
     frame = TreeRelease(days, *np.ones((3, days.node_count)), confidence=0.9, statement=None).to_frame()
     assert frame["low"].to_list() == [date(2024, 1, 1), date(2024, 1, 1), date(2024, 1, 2)]

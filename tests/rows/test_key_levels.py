@@ -111,6 +111,9 @@ def test_calendars_and_ranges_keep_their_order():
     ):
         assert key.hierarchy.ordered
     assert not Key.columns("a").hierarchy.ordered
+    months = Tree.from_paths([(2,), (1,)])
+    assert Key.calendar("a", levels="month", tree=months, outside="leaf").hierarchy.ordered
+    assert Key.calendar("a", levels="month", tree=months).hierarchy == months
 
 
 def test_labels_have_the_kinds_of_columns():

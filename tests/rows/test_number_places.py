@@ -59,6 +59,14 @@ def test_floats_are_at_the_edge_that_they_are_written_as(values):
             assert place == (-1 if value < 0 else 10)
 
 
+def test_ranges_that_python_takes_for_equal_have_their_own_edges():
+    written, exact = NumberRange(0, 0.3, 3), NumberRange(0, Decimal.from_float(0.3), 3)
+    assert written == exact
+    tenth = pl.Series(["0.1"]).cast(pl.Decimal(38, 37))
+    assert places_of(tenth, written).tolist() == [1]
+    assert places_of(tenth, exact).tolist() == [true_place(Fraction(1, 10), exact)]
+
+
 @pytest.mark.parametrize("dtype", [pl.Float16, pl.Float32, pl.Float64])
 def test_floats_of_every_width_are_ordered(dtype):
     values = pl.Series([-float("inf"), -1.0, -0.0, 0.0, 0.25, 0.5, 0.75, 1.0, 2.0, float("inf")]).cast(dtype)

@@ -25,7 +25,7 @@ def test_edges_divide_the_span_exactly(low, high, bins):
 
 
 def test_floats_are_the_decimals_that_people_write():
-    assert NumberRange(0, 1, 10).edges == [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
+    assert NumberRange(0, 1, 10).edges == (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
     assert NumberRange.of_width(0.0, 0.3, 0.1) == NumberRange(0, 0.3, 3)
     assert NumberRange.of_width(Decimal("0.5"), 2, Fraction(1, 4)).bins == 6
     assert NumberRange(np.int64(0), np.float64(0.3), 3) == NumberRange(0, 0.3, 3)
@@ -51,6 +51,16 @@ def test_the_tree_is_the_ranges_in_order_and_what_holds_them(bins, branching, ou
     assert tree.depth - 2 < np.emath.logn(branching, max(bins, 2)) + 1
 
 
+@given(st.integers(1, 5000))
+def test_by_default_levels_are_as_few_as_of_sixteen_and_children_as_few_as_these_allow(bins):
+    ranges = NumberRange(0, bins, bins)
+    tree = ranges.tree(branching=None, outside=False)
+    assert tree.depth == ranges.tree(branching=16, outside=False).depth
+    widest = int(np.bincount(tree.parents[1:]).max())
+    if widest > 2:
+        assert ranges.tree(branching=widest - 1, outside=False).depth > tree.depth
+
+
 def test_labels_are_read_by_people():
     tree = NumberRange(-1, 1, 4).tree(branching=2, outside=False)
     assert [path[-1] for path in tree.paths()] == ["[-1, -0.5)", "[-0.5, 0)", "[0, 0.5)", "[0.5, 1]"]
@@ -62,7 +72,7 @@ def test_labels_are_read_by_people():
         "[2024-02-29, 2024-03-01]",
     ]
     noon = NumberRange(date(2024, 1, 1), datetime(2024, 1, 2), 2)
-    assert noon.edges == [datetime(2024, 1, 1), datetime(2024, 1, 1, 12), datetime(2024, 1, 2)]
+    assert noon.edges == (datetime(2024, 1, 1), datetime(2024, 1, 1, 12), datetime(2024, 1, 2))
     assert noon.label(0, 1) == "[2024-01-01 00:00:00, 2024-01-01 12:00:00)"
 
 
