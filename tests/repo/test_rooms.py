@@ -17,6 +17,7 @@ TYPES_ONLY = (
     "spending.py",
     "bounds.py",
     "context.py",
+    "dial.py",
     "flights.py",
     "nodes.py",
     "pipeline.py",
