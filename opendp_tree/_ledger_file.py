@@ -213,6 +213,19 @@ def as_written(amounts: Mapping[str, float]) -> tuple[dict[str, Fraction], dict[
     return exact, {name: float_below(amount) for name, amount in exact.items()}
 
 
+def short_above(amount: float) -> Fraction:
+    """A loss exactly, or the decimal of a few digits that it is only a rounding error below.
+
+    Shares of a budget are rounded down to floats. Summed as what they were meant to be, they make up the budget.
+
+    >>> short_above(0.49999999999999994), short_above(1 / 3) == Fraction(1 / 3)
+    (Fraction(1, 2), True)
+    """
+    exact = Fraction(amount)
+    few = Fraction(Context(prec=6, rounding=ROUND_CEILING).create_decimal(Decimal(amount)))
+    return few if few - exact <= exact / 10**12 else exact
+
+
 def decimal_texts(amounts: Mapping[str, Fraction]) -> dict[str, str]:
     """Amounts as decimal texts; what was rounded to 20 digits is written exactly."""
     return {name: _decimal(amount) for name, amount in amounts.items()}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from opendp.mod import FrameDistance, Measure, Measurement, Metric, assert_features
 
 from opendp_tree._interrupts import interrupts_deferred
-from opendp_tree._ledger_file import as_written
+from opendp_tree._ledger_file import as_written, short_above
 from opendp_tree._opendp import total_bound
 from opendp_tree._tables import html_table, table
 from opendp_tree.context.queries import FrameQuery, amounts_of_loss
@@ -49,6 +49,8 @@ class FrameContext:
                 f"the Context's budget is spent: all {len(self.context.d_mids_consumed)} of its queries were released. "
                 "Hint: a larger split_evenly_over, before the first query"
             )
+        if self.ledger is not None and all(isinstance(amount, (int, float)) for amount in share.values()):
+            share = as_written(share)[1]
         query: Any = self.context.query(**share)
         query._context = self
         return FrameQuery(query, FrameSteps())
@@ -64,7 +66,7 @@ class FrameContext:
         cost = _payable(self.context, measurement)
         if self.ledger is None:
             return self.context(measurement)
-        exact = {name: Fraction(amount) for name, amount in cost.items()}
+        exact = {name: short_above(amount) for name, amount in cost.items()}
         return spend(self.ledger, exact, lambda: self.context(measurement), note={"by": "a query of a Context"})
 
     def __repr__(self) -> str:

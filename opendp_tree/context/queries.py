@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from opendp.measures import approximate, max_divergence, zero_concentrated_divergence
-from opendp.mod import Measure, Measurement, Transformation, assert_features
+from opendp.mod import Measure, Measurement, OpenDPException, Transformation, assert_features
 
 from opendp_tree._interrupts import interrupts_deferred
 from opendp_tree.pipeline import make_release, method_for
@@ -247,7 +247,15 @@ class FrameQuery:
     def resolve(self) -> Measurement:
         """The measurement that OpenDP makes of a query of its own, within this query's share of the budget."""
         share_of(self.query)
-        return self.steps.private_query(self.query._chain[0], self.query)
+        try:
+            return self.steps.private_query(self.query._chain[0], self.query)
+        except OpenDPException as error:
+            if "'max_length'" not in str(error):
+                raise
+        raise ValueError(
+            "the query must know how many rows there are at most, a public fact, for OpenDP to bound its sums. "
+            "Hint: frame_context(..., margins=[dp.polars.Margin(max_length=1_000_000)])"
+        )
 
     def release(self) -> Any:
         """What OpenDP releases of a query of its own: a frame, by `collect()`, once."""

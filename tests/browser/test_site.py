@@ -48,8 +48,8 @@ def contrast(page):
                 }
                 return 'rgb(255, 255, 255)';
             };
-            const colours = [getComputedStyle(text).color, solid(text)];
-            return colours.map(each => each.match(/[\\d.]+/g).slice(0, 3).map(Number));
+            const numbers = each => each.match(/[\\d.]+/g).slice(0, 3).map(Number);
+            return [getComputedStyle(text).color, solid(text)].map(numbers);
         }"""
     )
     light, dark = sorted(map(luminance, colours), reverse=True)

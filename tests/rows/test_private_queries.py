@@ -171,3 +171,10 @@ def test_a_threshold_of_opendps_is_warned_about():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         query.with_keys(KEYS).resolve()
+
+
+def test_a_sum_without_a_public_length_is_told_how_to_state_one():
+    context = frame_context(ROWS, privacy_unit=ROW, privacy_loss=dp.loss_of(epsilon=1.0), split_evenly_over=1)
+    with pytest.raises(ValueError, match=r"how many rows there are at most.*Hint: frame_context\(\.\.\., margins="):
+        context.query().select(X.dp.sum((0, 10))).release()
+    assert context.current_privacy_loss() == []
