@@ -44,6 +44,8 @@ def visits() -> pl.DataFrame:
             "city": [None if row % 10 == 0 else ("ghent", "liege")[row % 2] if row % 3 else "lux" for row in rows],
             "page": [f"/shop/{('shoes', 'hats')[row % 2]}/{row % 4}" for row in rows],
             "address": [f"10.{row % 3}.{row % 7}.{row % 200}" for row in rows],
+            "url": [f"https://www.shop.example/{('shoes', 'hats')[row % 2]}" for row in rows],
+            "mixed": [f"10.0.0.{row % 9}" if row % 2 else f"2001:db8::{row % 9}" for row in rows],
             "day": [dt.date(2026, 1 + row % 3, 1 + row % 28) for row in rows],
             "age": [18 + 10 * (row % 4) for row in rows],
         }
@@ -86,7 +88,11 @@ def keys(rows: pl.DataFrame) -> None:
         "paths": Key.path("page", depth=4),
         "addresses": Key.ip("address", stride=8),
         "bits": Key.bits("age", width=7),
-        "dates": Key.date("day", parts=["year", "month"]),
+        "dates": Key.calendar("day", levels=["year", "month"]),
+        "web addresses": Key.url("url"),
+        "both IP versions": Key.ip("mixed", version="both"),
+        "numbers in ranges": Key.number("age", low=0, high=120, width=20),
+        "one below another": Key.nested(Key.columns("country"), Key.path("page", depth=3)),
     }
     for name, key in kinds.items():
         release = release_tree(rows, by=key, **BUDGET)
@@ -97,10 +103,9 @@ def keys(rows: pl.DataFrame) -> None:
 def outside(rows: pl.DataFrame) -> None:
     """Rows that belong nowhere are counted where the key says so: the total stays the total."""
     section("Rows that belong nowhere")
-    tree = Tree.from_paths([*CITIES, ("elsewhere",)])
-    key = Key.columns("country", "city", tree=tree, other=("elsewhere",))
+    key = Key.columns("country", "city", tree=Tree.from_paths(CITIES), outside="leaf")
     release = release_tree(rows, by=key, epsilon=1.0)
-    nowhere = release.estimates[release.tree.node(("elsewhere",))]
+    nowhere = release.estimates[release.tree.node(("(outside)",))]
     print(f"of {release.estimates[0]:,.0f} rows, {nowhere:,.0f} are of no city that is listed")
 
 

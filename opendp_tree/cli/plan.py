@@ -7,7 +7,7 @@ import json
 import math
 
 from opendp_tree._arguments import float_below
-from opendp_tree.cli.source import open_source
+from opendp_tree.cli.source import KEY_KINDS, open_source
 from opendp_tree.cli.terminal import CommandError, Exit
 from opendp_tree.planning.plan import Plan, plan
 from opendp_tree.trees.open_tree import OpenTree
@@ -31,7 +31,7 @@ def _plan(options: argparse.Namespace) -> Plan:
     subject: Tree | OpenTree | int
     nodes = None
     if options.file is None:
-        for name in ("by", "path", "ip", "date", "tree", "format"):
+        for name in ("by", *KEY_KINDS, "tree", "format"):
             if getattr(options, name) is not None:
                 raise CommandError(Exit.USAGE, f"--{name} needs a file. Hint: FILE --{name} ..., or --depth N alone")
         if options.depth is None:

@@ -25,7 +25,7 @@ class Source:
     key: Key
 
 
-_KINDS = ("path", "url", "ip", "calendar", "number")
+KEY_KINDS = ("path", "url", "ip", "calendar", "number")
 _BELONGS = {
     "separator": ("path",),
     "depth": ("path", "url"),
@@ -38,9 +38,9 @@ _BELONGS = {
 
 def read_key(options: argparse.Namespace) -> Key:
     """The hierarchy that the arguments describe."""
-    kind = next((kind for kind in _KINDS if getattr(options, kind) is not None), None)
+    kind = next((kind for kind in KEY_KINDS if getattr(options, kind) is not None), None)
     if kind is None and options.by is None:
-        others = ", ".join(f"--{each}" for each in _KINDS)
+        others = ", ".join(f"--{each}" for each in KEY_KINDS)
         raise CommandError(Exit.USAGE, f"a hierarchy is missing. Hint: --by A,B,C or {others} COLUMN")
     for name, owners in _BELONGS.items():
         if getattr(options, name) is not None and kind not in owners:

@@ -136,7 +136,7 @@ def told(call):
     try:
         eval(call, names)
     except (TypeError, ValueError) as error:
-        return f">>> {call}\n{type(error).__name__}: {error}"
+        return f"> {call}\n{type(error).__name__}: {error}"
     raise AssertionError(f"nothing is wrong with {call}")
 
 
