@@ -146,7 +146,7 @@ def accounts(rows: pl.DataFrame, folder: Path) -> None:
 def several(rows: pl.DataFrame) -> None:
     """Two hierarchies of one frame under one budget."""
     section("Several hierarchies under one budget")
-    by = {"place": ["country", "city"], "time": Key.date("day", parts=["year", "month"])}
+    by = {"place": ["country", "city"], "time": Key.calendar("day", levels=["year", "month"])}
     print(release_trees(rows, by=by, weights={"place": 2, "time": 1}, **BUDGET))
 
 
