@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from opendp_tree._types import Bools, Floats, Ints
 from opendp_tree.releases import format as form
+from opendp_tree.releases.curve import MeasuredCurve
 from opendp_tree.releases.words import cost_words, counted_words, error_words, tree_words
 from opendp_tree.trees.least_squares import LeastSquares
 from opendp_tree.trees.open_tree import OpenTree
@@ -109,6 +110,8 @@ class TreeRelease:
         wants: they say where others are, and have no row in a frame.
     hidden
         For an open tree, what a node that is not shown holds at most; by default None: nothing is said.
+    curve
+        For a tree whose leaves are the bins of a line, how many lie below each value; by default None: it is no line.
     """
 
     tree: Tree | OpenTree
@@ -122,6 +125,7 @@ class TreeRelease:
     fit: Fit | None = None
     shown: Bools | None = None
     hidden: float | None = None
+    curve: MeasuredCurve | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.tree, (Tree, OpenTree)):
@@ -206,6 +210,48 @@ class TreeRelease:
         values = {name: array[order] for name, array in columns.items()}
         frame = release_frame(nodes, values, certain=self.confidence == 1, other=other)
         return safe(frame) if spreadsheet_safe else frame
+
+    def quantiles(self, at: Sequence[float]) -> pl.DataFrame:
+        """The values that given shares lie below: `quantile`, `estimate`, `lower`, `upper`. Costs nothing more.
+
+        An interval holds every value with at most that share strictly below it and at least that share at or below
+        it, with the release's confidence, each for itself. Needs a release over a line, as of `Key.number`.
+
+        Parameters
+        ----------
+        at
+            Shares from 0 to 1: [0.25, 0.5, 0.75] for the quartiles.
+        """
+        return self._line("quantiles").quantile_frame(at)
+
+    def cdf(self, at: Any = None) -> pl.DataFrame:
+        """The share that lies below each value: `value`, `estimate`, `lower`, `upper`. Costs nothing more.
+
+        Each interval holds with the release's confidence, for itself. Needs a release over a line, as of `Key.number`.
+
+        Parameters
+        ----------
+        at
+            The values. By default None: those at which the line was cut, which say all that is known.
+        """
+        return self._line("cdf").share_frame(at)
+
+    def between(self, low: Any, high: Any) -> pl.DataFrame:
+        """How many lie from one value up to another: `low`, `high`, `estimate`, `lower`, `upper`. Costs nothing more.
+
+        Needs a release over a line, as of `Key.number`.
+
+        Parameters
+        ----------
+        low, high
+            The two values; what is at `high` itself is not counted. Beyond the ends of the line, its ends.
+        """
+        return self._line("between").count_frame(low, high)
+
+    def _line(self, name: str) -> MeasuredCurve:
+        if self.curve is None:
+            raise ValueError(f"{name} needs a release over the bins of a line. Hint: by=Key.number('age', ...)")
+        return self.curve
 
     def to_arrow(self, *, other: bool = True) -> Any:
         """The frame of `to_frame` as a PyArrow table; integers of 128 bits are texts. Needs PyArrow.
