@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 from collections.abc import Mapping
 from datetime import date, datetime
+from fractions import Fraction
 from typing import Any, NoReturn
 
 import numpy as np
@@ -14,6 +16,7 @@ import numpy as np
 from opendp_tree._types import Array, Ints
 from opendp_tree.trees.arrays import node_levels
 from opendp_tree.trees.bit_keys import BitKeys, words_of
+from opendp_tree.trees.number_range import NumberRange
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.paths import tagged_label
 from opendp_tree.trees.shown_nodes import ShownNodes
@@ -199,8 +202,13 @@ def write_tree(tree: Tree | OpenTree) -> dict[str, Any]:
     """
     if isinstance(tree, Tree):
         labels = None if tree.labels is None else [_write_label(label) for label in tree.labels]
-        return {"kind": "public", "names": list(tree.names), "parents": tree.parents.tolist(), "labels": labels}
-    fields = ("kind", "depth", "width", "stride", "separator", "shown_as")
+        ranges = None
+        if tree.ranges is not None:
+            ends = [_write_bound(end) for end in (tree.ranges.low, tree.ranges.high)]
+            ranges = {"low": ends[0], "high": ends[1], "bins": tree.ranges.bins}
+        drawn = {"names": list(tree.names), "ordered": tree.ordered, "ranges": ranges}
+        return {"kind": "public", **drawn, "parents": tree.parents.tolist(), "labels": labels}
+    fields = ("kind", "depth", "width", "stride", "separator", "shown_as", "outside", "ordered")
     return {**{name: getattr(tree, name) for name in fields}, "names": list(tree.names)}
 
 
@@ -223,7 +231,8 @@ def read_tree(described: Mapping[str, Any]) -> Tree | OpenTree:
         fits = kind != "columns" or len(names) == depth - 1  # or default names for a made-up depth would fill memory
         if not fits or stride < 1 or not 0 <= width <= 128 or (kind == "paths") != bool(separator):
             raise ValueError('"tree" must be a tree that OpenTree can make')
-        return OpenTree(kind, depth, width, stride, separator, names, shown_as)
+        outside, ordered = (_flag(described, name) for name in ("outside", "ordered"))
+        return OpenTree(kind, depth, width, stride, separator, outside, names, shown_as, ordered)
     parents = read_array(part(described, "parents", list), "parents", int)
     labels = part(described, "labels", list, type(None))
     plain = Tree.from_parents(parents)
@@ -235,7 +244,49 @@ def read_tree(described: Mapping[str, Any]) -> Tree | OpenTree:
     distinct = {(parent, tagged_label(label)) for parent, label in zip(parents.tolist(), own, strict=True)}
     if len(distinct) < len(own):
         raise ValueError('"labels" of the children of a node must be distinct')
-    return Tree(parents, own, names)
+    ranges = described.get("ranges")
+    if ranges is None:
+        return Tree(parents, own, names, ordered=_flag(described, "ordered"))
+    return _read_ranges(ranges, Tree(parents, own, names))
+
+
+def _flag(described: Mapping[str, Any], name: str) -> bool:
+    """A field that texts of earlier releases lack."""
+    return bool(part({name: False, **described}, name, bool))
+
+
+def _write_bound(bound: Any) -> Any:
+    """An end of ranges: a number, exactly, or a date or a time."""
+    if isinstance(bound, date):
+        return _write_label(bound)
+    return bound if type(bound) in (int, float) else {"number": str(Fraction(bound))}
+
+
+def _read_ranges(described: Any, tree: Tree) -> Tree:
+    """The tree of ranges, once it is sure to be that of these ranges."""
+    if not isinstance(described, dict):
+        raise ValueError('"ranges" must be an object or null')
+    ends = [_read_bound(part(described, name, int, float, dict)) for name in ("low", "high")]
+    try:
+        ranges = NumberRange(ends[0], ends[1], part(described, "bins", int))
+    except TypeError as error:
+        raise ValueError(f'"ranges": {error}') from None
+    if tree.leaf_count < ranges.bins:
+        raise ValueError('"ranges" must be the first leaves of the tree')
+    branching = int(np.bincount(tree.parents[tree.parents >= 0]).max())
+    for width, outside in ((branching, False), (branching - 1, True), (branching, True)):
+        if ranges.tree(branching=max(width, 2), outside=outside) == tree:
+            return Tree(tree.parents, tree.labels, tree.names, ranges=ranges)
+    raise ValueError('"ranges" must be those of the tree')
+
+
+def _read_bound(written: Any) -> Any:
+    if isinstance(written, dict) and "number" in written:
+        text = written["number"]
+        if not (isinstance(text, str) and re.fullmatch(r"-?[0-9]{1,400}(/[1-9][0-9]{0,400})?", text, re.ASCII)):
+            raise ValueError('"ranges": {"number": …} must be a fraction')
+        return Fraction(text)
+    return _read_label(written) if isinstance(written, dict) else written
 
 
 def _write_label(label: Label) -> Any:
@@ -273,7 +324,10 @@ def write_nodes(nodes: ShownNodes) -> dict[str, Any]:
         return {**parents, "labels": [write_labels(labels) for labels in nodes.labels]}
     assert isinstance(nodes.tree, OpenTree)
     high, low = (word.tolist() for word in nodes.words.to_the_right(nodes.tree.width))
-    return {**parents, "prefixes": [f"{(upper << 64) | lower:x}" for upper, lower in zip(high, low, strict=True)]}
+    prefixes: list[str | None] = [f"{(upper << 64) | lower:x}" for upper, lower in zip(high, low, strict=True)]
+    if nodes.outside >= 0:
+        prefixes[nodes.outside] = None
+    return {**parents, "prefixes": prefixes}
 
 
 def read_nodes(tree: OpenTree, described: Mapping[str, Any]) -> ShownNodes:
@@ -294,8 +348,15 @@ def read_nodes(tree: OpenTree, described: Mapping[str, Any]) -> ShownNodes:
     if levels.size and levels[-1] >= tree.depth:
         raise ValueError(f'"parents" must not go deeper than the tree, whose depth is {tree.depth}')
     if tree.kind == "bits":
-        words = _read_prefixes(tree, part(described, "prefixes", list), levels, parents)
-        return ShownNodes(tree, levels, parents, words=words)
+        prefixes = part(described, "prefixes", list)
+        outside = prefixes.index(None) if None in prefixes else -1
+        if outside >= 0:
+            alone = outside < levels.size and levels[outside] == 1 and not (parents == outside).any()
+            if not (tree.outside and alone and (outside + 1 == levels.size or levels[outside + 1] > 1)):
+                raise ValueError('"prefixes" must be null for the last node below the root alone, if "outside" is true')
+            prefixes = [*prefixes[:outside], "0", *prefixes[outside + 1 :]]
+        words = _read_prefixes(tree, prefixes, levels, parents)
+        return ShownNodes(tree, levels, parents, words=words, outside=outside)
     from opendp_tree.releases.labels import read_labels
 
     columns = part(described, "labels", list)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["frame_domain"]
 
-_KINDS = {"String": "text", "bool": "truth", "NaiveDate": "date", "NaiveTime": "time"}
+_KINDS = {"String": "text", "bool": "truth", "NaiveDate": "date", "NaiveTime": "time", "f32": "float", "f64": "float"}
 _ELEMENTS = {"DatetimeDomain": "datetime", "CategoricalDomain": "text", "EnumDomain": "text"}
 
 

@@ -20,7 +20,7 @@ def options(file, *words):
         (["--path", "url", "--separator", ".", "--depth", "3"], Key.path("url", separator=".", depth=3)),
         (["--ip", "address"], Key.ip("address")),
         (["--ip", "address6", "--ip-version", "6"], Key.ip("address6", version=6, stride=16)),
-        (["--date", "day", "--parts", "year,month"], Key.date("day", parts=("year", "month"))),
+        (["--date", "day", "--parts", "year,month"], Key.calendar("day", levels=("year", "month"))),
     ],
 )
 def test_arguments_describe_a_key(words, key):

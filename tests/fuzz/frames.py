@@ -106,7 +106,7 @@ def random_key(random):
         dtypes, key = [random.choice((*texts, *INTEGERS))], Key.ip("k0", version=random.choice((4, 6)))
     else:
         dtypes = [random.choice((pl.Date, *TIMES))]
-        key = Key.date("k0", parts=random.choice((("year", "month", "day"), ("month",), ("day", "hour"))))
+        key = Key.calendar("k0", levels=random.choice((("year", "month", "day"), ("month",), ("day", "hour"))))
     return key, [random.choice(REFUSED) for _ in dtypes] if wrong else dtypes
 
 

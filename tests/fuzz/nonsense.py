@@ -119,7 +119,7 @@ def trees():
 def keys():
     return (
         *(ot.Key.columns("a"), ot.Key.columns("a", "b"), ot.Key.path("a", depth=3), ot.Key.bits("b", width=8)),
-        *(ot.Key.ip("a"), ot.Key.ip("b", version=6), ot.Key.date("a"), ot.Key.columns("nowhere")),
+        *(ot.Key.ip("a"), ot.Key.ip("b", version=6), ot.Key.calendar("a"), ot.Key.columns("nowhere")),
     )
 
 

@@ -34,7 +34,7 @@ def samples():
         schema_overrides={"instant": pl.Datetime("ns", "Europe/Brussels")},
     )
     keys = [
-        *(Key.path("text", depth=4), Key.bits("whole", width=8, stride=2), Key.ip("address"), Key.date("day")),
+        *(Key.path("text", depth=4), Key.bits("whole", width=8, stride=2), Key.ip("address"), Key.calendar("day")),
         *(Key.columns("text", "whole", "truth"), Key.columns("day", "instant")),
     ]
     return [

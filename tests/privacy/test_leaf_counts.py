@@ -27,7 +27,7 @@ KEYS = {
     "open": {"by": ["a", "b"]},
     "open, no nulls": {"by": Key.columns("a", "b", nulls="drop")},
     "public": {"by": Key.columns("a", "b", tree=TREE)},
-    "public, other": {"by": Key.columns("a", "b", tree=TREE, other=("(other)",))},
+    "public, other": {"by": Key.columns("a", "b", tree=TREE, outside=("(other)",))},
     "bits": {"by": Key.bits("b", width=2)},
     "path": {"by": Key.path("a", depth=3)},
     "path, no nulls": {"by": Key.path("a", depth=2, nulls="drop")},

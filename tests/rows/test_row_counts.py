@@ -23,7 +23,7 @@ KEYS = {
     "path": Key.path("a", depth=3),
     "bits": Key.bits("b", width=1),
     "public": Key.columns("a", tree=TREE),
-    "other": Key.columns("a", tree=TREE, other=("rest",)),
+    "other": Key.columns("a", tree=TREE, outside=("rest",)),
 }
 
 
