@@ -316,7 +316,7 @@ def line_edges(tree: Tree) -> Array:
     tree
         The tree. A leaf after those of its ranges, for what is outside of them, is none of the line's.
     """
-    ranges = getattr(tree, "ranges", None)
+    ranges = tree.ranges
     if ranges is None:
         return np.arange(tree.leaf_count + 1, dtype=np.float64)
     edges = ranges.edges
