@@ -210,7 +210,7 @@ class MeasuredLine:
 
     def segment_tree(self, segments: int) -> SegmentTree:
         """The tree over so many segments."""
-        return SegmentTree.of(segments, scale=self.scale, branching=self.branching, root_weight=_ROOT_WEIGHT)
+        return _segment_tree(segments, self.scale, self.branching)
 
     def _costs(self) -> Iterator[Interval]:
         """What is measured costs, for each number of levels that segments can lead to."""
@@ -286,3 +286,8 @@ class MeasuredLine:
 @lru_cache(maxsize=4)
 def _binary_tree(depth: int) -> Tree:
     return Tree.balanced(branching=2, depth=depth)
+
+
+@lru_cache(maxsize=16)  # its least squares is worth keeping, for groups above all
+def _segment_tree(segments: int, scale: float, branching: int) -> SegmentTree:
+    return SegmentTree.of(segments, scale=scale, branching=branching, root_weight=_ROOT_WEIGHT)

@@ -2,15 +2,20 @@
 
 from opendp_tree.planning.candidate import Candidate
 from opendp_tree.planning.inverse import deepest_tree, smallest_epsilon
+from opendp_tree.planning.line_candidates import plan_line
+from opendp_tree.planning.methods import Curve, Quantiles
 from opendp_tree.planning.plan import Plan, plan_depths
 from opendp_tree.planning.predicted_errors import NoiseErrors, noise_errors
 
 __all__ = [
     "Candidate",
+    "Curve",
     "NoiseErrors",
     "Plan",
+    "Quantiles",
     "deepest_tree",
     "noise_errors",
     "plan_depths",
+    "plan_line",
     "smallest_epsilon",
 ]

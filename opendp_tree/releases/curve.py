@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from opendp_tree._types import Array, Floats, Ints
+from opendp_tree.trees.number_range import NumberRange
 from opendp_tree.trees.segment_tree import SegmentTree, rising, tail_reach
 from opendp_tree.trees.tree import Tree
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["MeasuredCurve", "check_quantiles", "line_edges", "values_at"]
+__all__ = ["MeasuredCurve", "check_quantiles", "line_edges", "range_edges", "values_at"]
 
 ROUNDING = 2.0**-36
 """Of the largest number: sums of floats are right to within much less."""
@@ -241,8 +242,9 @@ class MeasuredCurve:
         at
             The values; by default None: where the segments meet.
         """
-        places = self.cuts.astype(np.float64) if at is None else self.places(at)
-        return _frame({"value": self._values(places)}, self.shares(places))
+        if at is None:
+            return _frame({"value": self.edges[self.cuts]}, self.shares(self.cuts.astype(np.float64)))
+        return _frame({"value": np.atleast_1d(np.asarray(at))}, self.shares(self.places(at)))
 
     def count_frame(self, low: Any, high: Any) -> pl.DataFrame:
         """How many lie from one value to another, as a frame of one row: `low`, `high`, `estimate`, `lower`, `upper`.
@@ -255,13 +257,15 @@ class MeasuredCurve:
         first, last = self.places(low), self.places(high)
         if (first > last).any():
             raise ValueError("low must not be above high")
-        return _frame({"low": self._values(first), "high": self._values(last)}, self.counts(first, last))
+        given = {name: np.atleast_1d(np.asarray(value)) for name, value in (("low", low), ("high", high))}
+        return _frame(given, self.counts(first, last))
 
 
 def _frame(first: dict[str, Any], found: Found) -> pl.DataFrame:
     import polars as pl
 
-    return pl.DataFrame({**first, **found._asdict()})
+    plain = {name: each.tolist() if np.asarray(each).dtype.kind == "O" else each for name, each in first.items()}
+    return pl.DataFrame({**plain, **found._asdict()})
 
 
 def check_quantiles(at: Sequence[float]) -> tuple[Fraction, ...]:
@@ -316,9 +320,17 @@ def line_edges(tree: Tree) -> Array:
     tree
         The tree. A leaf after those of its ranges, for what is outside of them, is none of the line's.
     """
-    ranges = tree.ranges
-    if ranges is None:
-        return np.arange(tree.leaf_count + 1, dtype=np.float64)
+    return np.arange(tree.leaf_count + 1, dtype=np.float64) if tree.ranges is None else range_edges(tree.ranges)
+
+
+def range_edges(ranges: NumberRange) -> Array:
+    """The borders of ranges: numbers, or `datetime64`.
+
+    Parameters
+    ----------
+    ranges
+        The ranges.
+    """
     edges = ranges.edges
     if not ranges.has_dates:
         return np.array([float(edge) for edge in edges])

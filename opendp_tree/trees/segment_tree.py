@@ -136,7 +136,7 @@ class SegmentTree:
             The share of the total; by default none is taken off.
         """
         slope, scatter = self._parts(first, last)
-        found: Floats = (slope - share) ** 2 * self.solver.variances[0] + scatter
+        found: Floats = np.maximum((slope - share) ** 2 * self.solver.variances[0] + scatter, 0.0)
         return found
 
     def _parts(self, first: Ints, last: Ints) -> tuple[Floats, Floats]:
