@@ -1,3 +1,5 @@
+from functools import partial
+
 import numpy as np
 import opendp.prelude as dp
 import polars as pl
@@ -94,7 +96,7 @@ def test_a_budget_is_split_and_kept_on_both_roads():
         steps = context.query().filter(pl.col("country") != "fr")
         first = tree_counts(steps, by=["country", "city"]).release()
         assert first.statement.loss["epsilon"] <= 0.25
-        second = tree_counts(context.query(), by="country", confidence=SURE).release()
+        second = tree_counts(context.query(), by="country", confidence=1 - 1e-9).release()
         assert 0.7 <= second.statement.loss["epsilon"] <= 0.75
         assert second.lower[0] <= 1300 <= second.upper[0]  # a false alarm has a chance of at most 1e-9
         assert second.upper[0] - second.lower[0] < 1300
@@ -132,6 +134,23 @@ def test_filters_and_other_measures_work():
     for context in contexts(ROW, dp.loss_of(epsilon=1.0), split_evenly_over=1):
         spent = tree_counts(context.query(), by=Key.columns("country", tree=tree)).release().statement.loss["epsilon"]
         assert 1 - 1e-9 < spent <= 1
+
+
+def test_numbers_and_what_is_outside_are_counted_in_both_contexts():
+    people = pl.DataFrame(
+        {"age": [34.0] * 900 + [float("nan"), None, -1.0] * 100, "ip": ["10.0.0.1"] * 700 + ["::1"] * 500}
+    )
+    loss = dp.loss_of(epsilon=4.0, delta=1e-6)
+    for make in (frame_context, partial(dp.Context.compositor, margins=[])):
+        context = make(people.lazy(), privacy_unit=ROW, privacy_loss=loss, split_evenly_over=2)
+        ages = tree_counts(
+            context.query(), by=Key.number("age", low=0, high=120, width=40), confidence=1 - 1e-9
+        ).release()
+        assert ages.to_frame()["path"].to_list() == ["", "[0, 40)", "[40, 80)", "[80, 120]", "(outside)"]
+        assert ((ages.lower <= [1200, 900, 0, 0, 300]) & (ages.upper >= [1200, 900, 0, 0, 300])).all()
+        addresses = tree_counts(context.query(), by=Key.ip("ip", stride=32), confidence=1 - 1e-9).release()
+        (outside,) = addresses.to_frame(other=False).filter(path="(outside)").select("lower", "upper").rows()
+        assert outside[0] <= 500 <= outside[1]
 
 
 def test_a_release_is_a_measurement_like_any_other():

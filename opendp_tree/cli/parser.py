@@ -206,8 +206,13 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
 
 def _add_hierarchy(parser: argparse.ArgumentParser, *, depth: str) -> None:
     group = parser.add_argument_group("hierarchy")
+    group.add_argument(
+        "--by",
+        type=names,
+        metavar="A,B,C",
+        help="one column a level, from the coarsest; above one of the next, if given",
+    )
     kinds = group.add_mutually_exclusive_group()
-    kinds.add_argument("--by", type=names, metavar="A,B,C", help="one column a level, from the coarsest")
     kinds.add_argument("--path", metavar="COLUMN", help="a column of paths, such as a/b/c")
     kinds.add_argument("--url", metavar="COLUMN", help="a column of web addresses: hosts, then paths")
     kinds.add_argument("--ip", metavar="COLUMN", help="a column of IP addresses")
@@ -224,7 +229,7 @@ def _add_hierarchy(parser: argparse.ArgumentParser, *, depth: str) -> None:
     group.add_argument("--high", type=bound, metavar="Y", help="for --number: where they end")
     group.add_argument("--bins", type=count, metavar="N", help="for --number: how many ranges")
     group.add_argument("--width", type=width, metavar="W", help="for --number: how wide they are (10, 0.5, 7d, 6h)")
-    group.add_argument("--branching", type=count, metavar="B", help="for --number: ranges in a range (16)")
+    group.add_argument("--branching", type=count, metavar="B", help="for --number: ranges in a range (up to 16)")
     group.add_argument(
         "--outside",
         choices=("leaf", "drop", "ends"),

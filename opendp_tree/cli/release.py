@@ -149,7 +149,7 @@ def _check_writable(options: argparse.Namespace, source: Source, form: str) -> N
     """Whether the labels' types have a place in the output's format."""
     from opendp_tree.releases.writing import unwritable
 
-    if source.key.kind != "columns" or form == "json":  # the others' labels are texts and numbers
+    if source.key.kind not in ("columns", "nested") or form == "json":  # the others' labels are texts and numbers
         return
     with silenced():
         found = unwritable(source.frame.select(source.key.columns_used).collect_schema(), file_format=form)

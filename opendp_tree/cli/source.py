@@ -25,7 +25,7 @@ class Source:
     key: Key
 
 
-_KINDS = ("by", "path", "url", "ip", "calendar", "number")
+_KINDS = ("path", "url", "ip", "calendar", "number")
 _BELONGS = {
     "separator": ("path",),
     "depth": ("path", "url"),
@@ -39,21 +39,22 @@ _BELONGS = {
 def read_key(options: argparse.Namespace) -> Key:
     """The hierarchy that the arguments describe."""
     kind = next((kind for kind in _KINDS if getattr(options, kind) is not None), None)
-    if kind is None:
-        others = ", ".join(f"--{each}" for each in _KINDS[1:])
+    if kind is None and options.by is None:
+        others = ", ".join(f"--{each}" for each in _KINDS)
         raise CommandError(Exit.USAGE, f"a hierarchy is missing. Hint: --by A,B,C or {others} COLUMN")
     for name, owners in _BELONGS.items():
         if getattr(options, name) is not None and kind not in owners:
             raise CommandError(Exit.USAGE, f"--{name.replace('_', '-')} goes with --{owners[0]}. Hint: leave it out")
     try:
-        return _key_of(kind, options)
+        if kind is None:
+            return Key.columns(*options.by)
+        own = _key_of(kind, options)
+        return own if options.by is None else Key.nested(Key.columns(*options.by), own)
     except (TypeError, ValueError) as error:  # about arguments: no data has been read
         raise CommandError(Exit.USAGE, f"{error}. Hint: opendp-tree {options.command} --help") from None
 
 
 def _key_of(kind: str, options: argparse.Namespace) -> Key:
-    if kind == "by":
-        return Key.columns(*options.by)
     if kind == "path":
         separator = "/" if options.separator is None else options.separator
         return Key.path(options.path, separator=separator, depth=options.depth or 4)
@@ -70,7 +71,7 @@ def _key_of(kind: str, options: argparse.Namespace) -> Key:
         high=options.high,
         bins=options.bins,
         width=options.width,
-        branching=options.branching or 16,
+        branching=options.branching,
         outside=options.outside or "leaf",
     )
 
@@ -87,7 +88,7 @@ def open_source(options: argparse.Namespace, *, unit: str | None = None) -> Sour
     try:
         if options.tree is not None:
             key = replace(key, tree=_read_tree(options, key, frame))
-        if options.outside is not None and key.kind != "number":
+        if options.outside is not None and options.number is None:
             key = replace(key, outside=options.outside)
     except ValueError as error:  # about arguments: no data has been read
         raise CommandError(Exit.USAGE, f"{error}. Hint: opendp-tree {options.command} --help") from None
@@ -98,6 +99,8 @@ def _typed(frame: pl.LazyFrame, key: Key) -> pl.LazyFrame:
     """Texts of a CSV file as what the key reads; what is no such value is null."""
     from opendp_tree.rows.files import with_numbers, with_times
 
+    for part in key.inner if key.kind == "nested" else ():
+        frame = _typed(frame, part)
     column, ranges = key.columns_used[0], None if key.tree is None else key.tree.ranges
     if key.kind == "calendar":
         return with_times(frame, column, hours="hour" in key.parts)

@@ -96,7 +96,7 @@ def plot_tree(
         "marker": (marker := _marker(nodes, interval)),
         "textfont": {"size": 12 if kind == "sunburst" else 13, "color": [_ink(colour) for colour in marker["colors"]]},
         "maxdepth": nodes.depth_within(FIRST_VIEW),
-        "sort": True,
+        "sort": not release.tree.ordered,
     }
     if kind == "treemap":
         trace["marker"]["pad"] = {"t": 20, "l": 3, "r": 3, "b": 3}

@@ -70,7 +70,8 @@ def _prefix_columns(nodes: ShownNodes, tree: OpenTree, words: BitKeys) -> list[p
 def _range_columns(tree: Tree, ranges: NumberRange, labels: Sequence[pl.Series]) -> list[pl.Series]:
     """The ends of each node's range, and what it is called: a range says where it is without those above it."""
     nodes, (first, last) = tree.level_order.nodes, tree.leaf_ranges
-    edges = pl.Series(ranges.edges, strict=False)
+    small = all(not isinstance(edge, int) or abs(edge) < 2**63 for edge in (ranges.edges[0], ranges.edges[-1]))
+    edges = pl.Series(ranges.edges if small else [float(edge) for edge in ranges.edges])
     is_range = pl.Series(first[nodes] < ranges.bins)
     ends = [
         pl.select(pl.when(is_range).then(edges.gather(places[nodes].clip(max=ranges.bins))).alias(name)).to_series()

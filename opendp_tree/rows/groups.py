@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, timedelta
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 import numpy as np
 import polars as pl
 
 from opendp_tree.rows.key import Key
+from opendp_tree.rows.number_places import places_of
+from opendp_tree.trees.number_range import NumberRange
 
 Result = TypeVar("Result")
 KEY, UNIT, PEOPLE = "key", "unit", "people"
@@ -151,14 +154,20 @@ def frozen_argument(value: Any) -> Any:
 
 
 def _coarse(name: str, key: Key, dtype: pl.DataType) -> pl.Expr:
-    """A column as rows are grouped by it. Times are cut to days or hours first: there may be millions of instants."""
+    """A column as rows are grouped by it: days or hours, places among ranges. There may be millions of values."""
     column = pl.col(name)
-    if key.kind not in ("calendar", "number") or not isinstance(dtype, pl.Datetime):
-        return column
-    if key.kind == "calendar":
+    if key.kind == "calendar" and isinstance(dtype, pl.Datetime):
         step = (3_600 if "hour" in key.parts else 86_400) * _TICKS_A_SECOND[dtype.time_unit]
         return _local_ticks(column, dtype) // step
-    return column if dtype.time_zone is None else _local_ticks(column, dtype).cast(pl.Datetime(dtype.time_unit))
+    if key.kind != "number" or key.tree is None or key.tree.ranges is None:
+        return column
+    if isinstance(dtype, pl.Datetime) and dtype.time_zone is not None:
+        column = _local_ticks(column, dtype).cast(pl.Datetime(dtype.time_unit))
+    return column.map_batches(partial(_places, ranges=key.tree.ranges), return_dtype=pl.Int64, is_elementwise=True)
+
+
+def _places(values: pl.Series, *, ranges: NumberRange) -> pl.Series:
+    return pl.Series(values.name, places_of(values, ranges))
 
 
 def _local_ticks(column: pl.Expr, dtype: pl.Datetime) -> pl.Expr:

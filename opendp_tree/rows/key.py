@@ -242,7 +242,7 @@ class Key(KeyLevels):
         high: Any,
         bins: int | None = None,
         width: Any = None,
-        branching: int = 16,
+        branching: int | None = None,
         outside: Literal["leaf", "drop", "ends"] = "leaf",
         nulls: Literal["label", "drop"] | None = None,
         show: Sequence[int] | None = None,
@@ -266,8 +266,8 @@ class Key(KeyLevels):
         width
             How wide each range is, which must fit a whole number of times; a `timedelta` for dates and times.
         branching
-            How many children a node above the ranges has, from 2. By default 16: few levels, so that each has little
-            noise; 2 makes every range of ranges a node.
+            How many children a node above the ranges has, from 2. By default as few as make no more levels than 16
+            would: 10 for 1000 ranges. Fewer levels have less noise each; more, from 2 on, have more ranges of ranges.
         outside
             Where values below `low` and above `high` count, infinite ones too: "leaf", the default, at a leaf
             "(outside)" of their own; "ends", in the first and the last range; "drop", nowhere.
@@ -291,8 +291,8 @@ class Key(KeyLevels):
         if outside == "drop" and nulls == "label":
             raise ValueError("nulls ('label') must be 'drop' where outside is: null is outside of all ranges")
         has_leaf = outside == "leaf" or (outside == "ends" and nulls != "drop")
-        tree = ranges.tree(branching=branching, outside=has_leaf)
         used = (_check_name(column),)
+        tree = ranges.tree(branching=branching, outside=has_leaf, name=column)
         return cls("number", used, tree.depth, tree=tree, nulls=nulls, outside=outside, show=show)
 
     @classmethod

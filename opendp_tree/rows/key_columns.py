@@ -12,7 +12,7 @@ from opendp_tree.rows.addresses import read_ipv4, read_ipv6
 from opendp_tree.rows.groups import FIRST_DAY, KEY, LAST_DAY, key_names
 from opendp_tree.rows.key import Key
 from opendp_tree.rows.key_levels import TEXT_PARTS
-from opendp_tree.rows.number_places import NOWHERE, places_of
+from opendp_tree.rows.number_places import NOWHERE
 from opendp_tree.rows.urls import split_urls
 from opendp_tree.trees.bit_keys import BitKeys
 from opendp_tree.trees.label_keys import split_paths
@@ -87,7 +87,7 @@ def numbered_leaves(groups: pl.DataFrame, key: Key) -> Ints:
     assert key.tree is not None
     assert key.tree.ranges is not None
     bins, outside = key.tree.ranges.bins, key.outside_leaf
-    places = places_of(groups[f"{KEY}_0"], key.tree.ranges)
+    places = groups[f"{KEY}_0"].to_numpy().copy()
     none = places == NOWHERE
     if key.outside == "ends":
         places = places.clip(0, bins - 1)
@@ -168,16 +168,17 @@ def _prefixes(high: Words, low: Words, valid: Bools, key: Key) -> tuple[pl.Serie
 def _address_labels(given: pl.Series, key: Key) -> Labels:
     """The version of each address, then its prefixes; null for what is no address."""
     texts = given.cast(pl.String)
-    version = pl.Series([None], dtype=pl.String).new_from_index(0, texts.len())
-    columns = [version] * (key.depth - 1)
-    lengths = np.ones(texts.len(), dtype=np.int64)
-    for part, name in zip(key.inner, ("IPv4", "IPv6"), strict=True):
-        high, low, valid = read_words(texts.alias(f"{KEY}_0").to_frame(), part)
-        here = pl.Series(valid)
-        labels: tuple[pl.Expr | pl.Series, ...] = (pl.lit(name), *_prefixes(high, low, valid, part))
-        for level, own in enumerate(labels):
-            columns[level] = pl.select(pl.when(here).then(own).otherwise(columns[level])).to_series()
-        lengths[valid] = part.depth
+    nothing = pl.Series([None], dtype=pl.String).new_from_index(0, texts.len())
+    columns, lengths = [nothing] * (key.depth - 1), np.ones(texts.len(), dtype=np.int64)
+    has_colon = texts.str.contains(":", literal=True).fill_null(False).to_numpy()
+    for part, version, likely in zip(key.inner, ("IPv4", "IPv6"), (~has_colon, has_colon), strict=True):
+        given = texts.filter(pl.Series(likely)).alias(f"{KEY}_0")
+        high, low, valid = read_words(given.to_frame(), part)
+        rows = np.flatnonzero(likely)[valid]
+        prefixes = _prefixes(high[valid], low[valid], valid[valid], part)
+        for level, own in enumerate((pl.Series([version]).new_from_index(0, rows.size), *prefixes)):
+            columns[level] = columns[level].clone().scatter(rows, own)
+        lengths[rows] = part.depth
     return Labels(tuple(columns), lengths)
 
 
@@ -186,7 +187,7 @@ def _range_labels(groups: pl.DataFrame, part: Key) -> Labels:
     assert part.tree is not None
     assert part.tree.ranges is not None
     tree, bins = part.tree, part.tree.ranges.bins
-    places = places_of(groups[f"{KEY}_0"], part.tree.ranges)
+    places = groups[f"{KEY}_0"].to_numpy()
     if part.outside == "ends":
         places = np.where(places == NOWHERE, NOWHERE, places.clip(0, bins - 1))
     inside = (places >= 0) & (places < bins)

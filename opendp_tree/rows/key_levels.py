@@ -90,8 +90,11 @@ class KeyLevels:
             )
         if self.kind in ("bits", "ip") and min(self.stride, self.width) > 63:
             raise ValueError(f"stride ({self.stride}) must be at most 63 for a public tree, whose labels are int64")
+        if self.is_ordered and not tree.ordered:
+            tree = Tree(tree.parents, tree.labels, tree.names, ordered=True)
         if self.outside == "leaf" and tree.depth > 1:
-            object.__setattr__(self, "tree", _with_outside(tree))
+            tree = _with_outside(tree)
+        object.__setattr__(self, "tree", tree)
         ends = self.kind == "number" and self.outside == "ends"
         if self.outside not in (None, "leaf", "drop") and not ends and self.outside_leaf < 0:
             raise ValueError(
@@ -126,8 +129,7 @@ class KeyLevels:
             return OpenTree.bits(self.width, self.stride, shown_as=shown, outside=not self.drops_nulls)
         if self.separator:
             return OpenTree.paths(self.separator, depth=self.depth)
-        ordered = self.kind in ("calendar", "number") or any(key.open_tree().ordered for key in self.inner)
-        return OpenTree.columns(self.names, ordered=ordered)
+        return OpenTree.columns(self.names, ordered=self.is_ordered)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -145,6 +147,11 @@ class KeyLevels:
         if self.kind == "addresses":
             return (f"{column}_version", *(f"{column}_{level}" for level in levels[:-1]))
         return tuple(f"{column}_{level}" for level in levels)
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether labels have an order of their own, which pictures keep: that of the calendar, or of numbers."""
+        return self.kind in ("calendar", "number") or any(key.is_ordered for key in self.inner)
 
     @property
     def hierarchy(self) -> Tree | OpenTree:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from opendp_tree._types import Ints
+from opendp_tree._types import Floats, Ints
 from opendp_tree.trees.number_range import NumberRange
 
 NOWHERE = -2
@@ -24,11 +25,7 @@ def places_of(values: pl.Series, ranges: NumberRange) -> Ints:
     """
     if values.dtype.is_float():
         return _float_places(values, ranges)
-    numerators, under = ranges.exact_edges
-    scale = _units(values.dtype)
-    # A whole number is at or above an edge when it is at or above the next whole number.
-    edges = [-(-number * scale // under) for number in numerators]
-    top = numerators[-1] * scale // under
+    edges, top = _whole_edges(*ranges.exact_edges, _units(values.dtype))
     whole = values.to_physical()
     places = np.full(values.len(), NOWHERE)
     narrow = whole.cast(pl.Int64, strict=False)
@@ -44,13 +41,25 @@ def places_of(values: pl.Series, ranges: NumberRange) -> Ints:
 
 def _float_places(values: pl.Series, ranges: NumberRange) -> Ints:
     """Edges are the floats next to the exact ones, of the column's own width: 0.3 is at the edge 3/10."""
-    numerators, under = ranges.exact_edges
     own = np.float64 if values.dtype == pl.Float64 else np.float32
-    edges = np.array([number / under for number in numerators]).astype(own)
+    edges = _float_edges(*ranges.exact_edges).astype(own)
     numbers = values.cast(pl.Float64 if own is np.float64 else pl.Float32).fill_null(float("nan")).to_numpy()
     places = _at(edges, numbers, edges[-1])
     places[np.isnan(numbers)] = NOWHERE
     return places
+
+
+# Rows come in batches: edges are found once for all of them.
+@lru_cache(maxsize=8)
+def _whole_edges(numerators: range, under: int, scale: int) -> tuple[list[int], int]:
+    """The edges among whole numbers, of which `scale` are one, and the last number that is not above all ranges."""
+    # A whole number is at or above an edge when it is at or above the next whole number.
+    return [-(-number * scale // under) for number in numerators], numerators[-1] * scale // under
+
+
+@lru_cache(maxsize=8)
+def _float_edges(numerators: range, under: int) -> Floats:
+    return np.array([number / under for number in numerators])
 
 
 def _at(edges: Any, numbers: Any, top: Any) -> Ints:

@@ -35,8 +35,9 @@ def split_urls(texts: pl.Series, count: int) -> tuple[list[pl.Series], Ints]:
     host, path = pl.col("host"), pl.col("path")
     single = host.str.contains(IPV4) | host.str.starts_with("[")
     none = pl.lit([], dtype=pl.List(pl.String))
-    names = pl.when(single).then(pl.concat_list(host)).otherwise(host.str.split(".").list.reverse())
-    steps = path.str.split("/").list.eval(pl.concat_str(pl.lit("/"), pl.element()))
+    # No more labels than are wanted: one text of a million must not take so much memory.
+    names = pl.when(single).then(pl.concat_list(host)).otherwise(host.str.split(".").list.tail(count).list.reverse())
+    steps = path.str.split("/").list.head(count).list.eval(pl.concat_str(pl.lit("/"), pl.element()))
     frame = frame.select(
         labels=pl.concat_list(
             pl.when((host == "") & (path != "")).then(none).otherwise(names),

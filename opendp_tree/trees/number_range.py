@@ -24,6 +24,7 @@ _MOST = 2**127
 _EPOCH = datetime(1970, 1, 1)
 _DAY = timedelta(days=1)
 _MICROSECONDS = 86_400 * 10**6
+_WIDE = 16
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class NumberRange:
 
     >>> ages = NumberRange(0, 100, 4)
     >>> ages.edges, ages.label(0, 1), ages.label(2, 4)
-    ([0, 25, 50, 75, 100], '[0, 25)', '[50, 100]')
+    ((0, 25, 50, 75, 100), '[0, 25)', '[50, 100]')
     """
 
     low: Any
@@ -104,15 +105,15 @@ class NumberRange:
         return range(first, first + each * self.bins + 1, each), under
 
     @cached_property
-    def edges(self) -> list[Any]:
+    def edges(self) -> tuple[Any, ...]:
         """The ends of all ranges in order, one more than there are ranges: integers, floats, dates or times."""
         numerators, under = self.exact_edges
         if not self.has_dates:
-            whole = under == 1
-            return list(numerators) if whole else [number / under for number in numerators]
+            return tuple(numerators if under == 1 else (number / under for number in numerators))
         if under == 1:
-            return [date(1970, 1, 1) + number * _DAY for number in numerators]
-        return [_EPOCH + timedelta(microseconds=round(Fraction(each * _MICROSECONDS, under))) for each in numerators]
+            return tuple(date(1970, 1, 1) + number * _DAY for number in numerators)
+        ticks = (round(Fraction(number * _MICROSECONDS, under)) for number in numerators)
+        return tuple(_EPOCH + timedelta(microseconds=tick) for tick in ticks)
 
     @cached_property
     def _texts(self) -> list[str]:
@@ -138,15 +139,18 @@ class NumberRange:
         """
         return f"[{self._texts[first]}, {self._texts[last]}{']' if last == self.bins else ')'}"
 
-    def tree(self, *, branching: int, outside: bool) -> Tree:
+    def tree(self, *, branching: int | None, outside: bool, name: str | None = None) -> Tree:
         """The public tree of these ranges: `bins` leaves in order of value, and above them ranges of `branching` each.
 
         Parameters
         ----------
         branching
-            How many children a node has, from 2; the last of a level may have fewer.
+            How many children a node has, from 2; the last of a level may have fewer. None for as few as make no more
+            levels than 16 would.
         outside
             Whether the root has one more child, a leaf "(outside)", last among the leaves.
+        name
+            What levels are called, with their numbers; by default as those of any tree.
 
         >>> print(NumberRange(0, 3, 3).tree(branching=2, outside=True).draw())
         (root)
@@ -157,7 +161,7 @@ class NumberRange:
         │   └── [2, 3]
         └── (outside)
         """
-        branching = check_integer(branching, name="branching", least=2)
+        branching = _fewest(self.bins) if branching is None else check_integer(branching, name="branching", least=2)
         if len(set(self._texts)) <= self.bins:
             raise ValueError(f"bins ({self.bins}) must be fewer: floats cannot tell the ends of ranges apart")
         sizes = [self.bins]
@@ -174,7 +178,8 @@ class NumberRange:
             parents.append(np.array([0]))
             own.append(OUTSIDE)
         every: Ints = np.concatenate(parents).astype(np.int64)
-        return Tree(every, tuple(own), ranges=self)
+        names = None if name is None else [f"{name}_{level}" for level in range(1, len(sizes))]
+        return Tree(every, tuple(own), names, ranges=self)
 
 
 def _exact(bound: Any, name: str) -> Fraction:
@@ -189,10 +194,19 @@ def _exact(bound: Any, name: str) -> Fraction:
     if isinstance(plain, bool) or not isinstance(plain, (int, float, Decimal, Fraction)):
         raise TypeError(f"{name} ({type(bound).__name__}) must be a number, a date or a time")
     number: Any = plain
-    tiny = isinstance(number, Decimal) and number.is_finite() and int(number.as_tuple().exponent) < -400
-    if tiny or not -_MOST <= number <= _MOST:  # also what is not a number
+    # Decimals that are no numbers cannot be compared, and those of a million places take long to.
+    odd = isinstance(number, Decimal) and not (number.is_finite() and int(number.as_tuple().exponent) >= -400)
+    if odd or not -_MOST <= number <= _MOST:
         raise ValueError(f"{name} ({shortened(number)}) must be a number from -2**127 to 2**127")
     return Fraction(repr(number)) if isinstance(number, float) else Fraction(number)
+
+
+def _fewest(bins: int) -> int:
+    """How many children make no more levels than `_WIDE` would, and fill them most evenly."""
+    levels = 1
+    while _WIDE**levels < bins:
+        levels += 1
+    return next(branching for branching in range(2, _WIDE + 1) if branching**levels >= bins)
 
 
 def _decimal_places(under: int) -> int | None:

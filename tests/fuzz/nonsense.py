@@ -119,7 +119,14 @@ def trees():
 def keys():
     return (
         *(ot.Key.columns("a"), ot.Key.columns("a", "b"), ot.Key.path("a", depth=3), ot.Key.bits("b", width=8)),
-        *(ot.Key.ip("a"), ot.Key.ip("b", version=6), ot.Key.calendar("a"), ot.Key.columns("nowhere")),
+        *(ot.Key.url("a"), ot.Key.number("b", low=0, high=9, bins=3), ot.Key.ip("a", version="both")),
+        *(
+            ot.Key.nested(ot.Key.columns("a"), ot.Key.bits("b", width=8)),
+            ot.Key.ip("a"),
+            ot.Key.ip("b", version=6),
+            ot.Key.calendar("a"),
+            ot.Key.columns("nowhere"),
+        ),
     )
 
 
