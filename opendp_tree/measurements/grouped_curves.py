@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from opendp.measures import approximate, max_divergence
@@ -26,9 +26,7 @@ from opendp_tree.trees.domains import check_metric, read_occupied, tree_of_leave
 from opendp_tree.trees.number_range import NumberRange
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.sparse_counts import LabelKeys, SparseCounts
-
-if TYPE_CHECKING:
-    import polars as pl
+from opendp_tree.trees.tree import Tree
 
 __all__ = ["make_grouped_curves", "then_grouped_curves"]
 
@@ -69,6 +67,21 @@ def make_grouped_curves(
         The share of a curve's epsilon that finds segments; 0 for a tree over all bins. By default a fifth.
     confidence
         The probability with which an interval of a curve holds, each for itself; 0.95, as people expect.
+
+    Examples
+    --------
+    >>> import opendp.prelude as dp
+    >>> from opendp_tree import Key, OpenTree, leaf_domain, plan
+    >>> dp.enable_features("contrib")
+    >>> delay = Key.number("delay", low=0, high=60, bins=60)
+    >>> tree = Key.nested(Key.columns("carrier"), delay).open_tree()
+    >>> l1 = dp.l1_distance(T="i64")
+    >>> carriers = plan(OpenTree.columns(["carrier"]), epsilon=0.5, delta=1e-6).best.make
+    >>> groups = carriers(leaf_domain(OpenTree.columns(["carrier"])))
+    >>> curves = make_grouped_curves(leaf_domain(tree), l1, 2.0, groups=groups, levels=1, ranges=delay.tree.ranges)
+    >>> curves.map(1) <= (1.0, 1e-6)
+    True
+
     """
     assert_features("contrib")
     check_metric(input_metric, l1_distance)
@@ -133,19 +146,25 @@ class GroupedLine:
         check_type(ranges, NumberRange, name="ranges", hint="Key.number(...).tree.ranges")
         if not 1 <= check_integer(levels, name="levels", least=1) < tree.depth - 1:
             raise ValueError(f"levels ({levels}) must leave a level of the {tree.depth - 1} to the number")
+        known = tree_of_leaves(groups.input_domain, None)
+        ragged = isinstance(known, Tree) and (known.labels is None or known.node_levels[known.leaves].min() < levels)
+        if known.depth != levels + 1 or ragged:
+            raise ValueError(f"groups must be of a tree whose leaves are {levels} labels deep, one for each column")
         line = MeasuredLine.of(ranges.bins, scale, finding=finding, branching=16, confidence=confidence)
         labels = tuple(ranges.label(place, place + 1) for place in range(ranges.bins))
         return cls(tree, groups, levels, range_edges(ranges), labels, line, read_occupied(input_domain, None)[1])
 
     def release(self, data: Any) -> TreeRelease:
         """One run of the mechanism."""
+        from opendp_tree.releases.group_labels import owners_of, place_labels, shown_groups
+
         counts = self.read(data)
         assert isinstance(counts.keys, LabelKeys)
-        columns = _columns(counts)
+        columns = place_labels(counts)
         found: TreeRelease = self.groups(self._group_counts(counts, columns))
-        shown = _shown_groups(found, self.levels)
+        shown = shown_groups(found, self.levels)
         places = self._bins(counts, columns)
-        owners = _owners(columns[: self.levels], counts.occupied.levels, shown)
+        owners = owners_of(columns[: self.levels], counts.occupied.levels, shown)
         curves: dict[int, MeasuredCurve] = {}
         people = counts.occupied.counts.clip(0, saturate.LIMIT)
         for group, node in enumerate(shown["node"].to_list()):
@@ -155,76 +174,25 @@ class GroupedLine:
             curves[node] = self.line.curve(self.edges, histogram)
         return replace(found, curves=curves)
 
-    def _group_counts(self, counts: SparseCounts, columns: list[pl.Series]) -> Any:
+    def _group_counts(self, counts: SparseCounts, columns: Sequence[Any]) -> Any:
         """The leaf counts of the groups' tree, public or open."""
+        from opendp_tree.releases.group_labels import leaf_groups, owners_of
+
         tree = tree_of_leaves(self.groups.input_domain, None)
         levels = np.minimum(counts.occupied.levels, self.levels)
         people = counts.occupied.counts
         if isinstance(tree, OpenTree):
             return SparseCounts.of_labels(tree, columns[: self.levels], levels, people)
-        owners = _owners(columns[: self.levels], levels, _leaf_frame(tree))
+        owners = owners_of(columns[: self.levels], levels, leaf_groups(tree))
         inside = owners >= 0
         order = np.argsort(owners[inside], kind="stable")
         ends = np.searchsorted(owners[inside][order], np.arange(tree.leaf_count + 1))
         return saturate.range_sums(people[inside][order], ends[:-1], ends[1:])
 
-    def _bins(self, counts: SparseCounts, columns: list[pl.Series]) -> Ints:
+    def _bins(self, counts: SparseCounts, columns: Sequence[Any]) -> Ints:
         """The bin of each place; -1 for what has none."""
-        import polars as pl
+        from opendp_tree.releases.group_labels import places_among
 
         if len(columns) < self.tree.depth - 1:
             return np.full(counts.occupied.counts.size, -1)
-        texts = columns[-1].cast(pl.String).cast(pl.Enum(self.labels), strict=False)
-        codes = texts.to_physical().cast(pl.Int64).fill_null(-1).to_numpy()
-        return np.where(counts.occupied.levels == self.tree.depth - 1, codes, -1)
-
-
-def _columns(counts: SparseCounts) -> list[pl.Series]:
-    """The labels of each place, level by level."""
-    import polars as pl
-
-    assert isinstance(counts.keys, LabelKeys)
-    return [
-        (column if isinstance(column, pl.Series) else pl.Series(column, strict=False)).gather(counts.keys.rows)
-        for column in counts.keys.columns
-    ]
-
-
-def _shown_groups(release: TreeRelease, levels: int) -> pl.DataFrame:
-    """The labels of the shown groups, and the place of each in the release's arrays."""
-    import polars as pl
-
-    order = np.arange(release.estimates.size) if release.nodes is not None else release.tree.level_order.nodes  # type: ignore[union-attr]
-    frame = release.to_frame(other=False).with_columns(node=order)
-    found = frame.filter((pl.col("level") == levels) & pl.col("shown"))
-    labels = {name: f"label_{at}" for at, name in enumerate(release.tree.names)}
-    found = found.select(*labels, "node").rename(labels)
-    return found.unique(list(labels.values()), keep="none", maintain_order=True)  # a row is in one group
-
-
-def _leaf_frame(tree: Any) -> pl.DataFrame:
-    """The labels of the leaves of a public tree."""
-    import polars as pl
-
-    paths = [tree.path(int(node)) for node in tree.leaves]
-    columns: Mapping[str, Any] = {f"label_{at}": [path[at] for path in paths] for at in range(tree.depth - 1)}
-    return pl.DataFrame(columns)
-
-
-def _owners(columns: list[pl.Series], levels: Ints, groups: pl.DataFrame) -> Ints:
-    """For each place the row of its group; -1 for a place that is in none of them."""
-    import polars as pl
-
-    names = [f"label_{at}" for at in range(len(columns))]
-    left = pl.DataFrame([column.alias(name) for column, name in zip(columns, names, strict=True)])
-    right = groups.select(names).with_row_index("group")
-    left = left.cast({pl.Categorical: pl.String, pl.Enum: pl.String})
-    for name in names:
-        kinds = left[name].dtype, right[name].dtype
-        if kinds[0] != kinds[1] and not (kinds[0].is_integer() and kinds[1].is_integer()):
-            return np.full(levels.size, -1)  # labels of another kind are other labels
-    left = left.cast({name: right[name].dtype for name in names}, strict=False)
-    found = left.join(right, on=names, how="left", nulls_equal=True, maintain_order="left")["group"]
-    owners: Ints = found.cast(pl.Int64).fill_null(-1).to_numpy().copy()
-    owners[levels < len(columns)] = -1
-    return owners
+        return np.where(counts.occupied.levels == self.tree.depth - 1, places_among(columns[-1], self.labels), -1)

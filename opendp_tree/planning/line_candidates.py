@@ -71,13 +71,13 @@ def plan_line(
 
     Examples
     --------
-    >>> plan_line(2**16, epsilon=1.0)["mechanism"].to_list()
+    >>> plan_line(2**16, epsilon=0.1)["mechanism"].to_list()
     ['chosen_quantiles', 'segment_curve', 'bin_curve']
-    >>> plan_line(2**16, epsilon=1.0, quantiles=[i / 20 for i in range(1, 20)])["mechanism"][0]
+    >>> plan_line(2**16, epsilon=0.1, quantiles=[i / 20 for i in range(1, 20)])["mechanism"][0]
     'segment_curve'
 
     """
-    import polars as pl
+    from opendp_tree.trees.label_keys import record_frame
 
     size = check_integer(bins, name="bins", least=1)
     budget = Budget.of(epsilon=epsilon, delta=0.0, rho=rho, d_in=d_in)
@@ -85,8 +85,9 @@ def plan_line(
     for method in (Curve(segments=True), Curve(segments=False), Quantiles(quantiles)):
         error = expected_rank_error(method, size, budget, people=check_integer(people, name="people", least=1))
         rows.append((method.name, error, repr(method), _reason(method)))
+    columns = zip(*sorted(rows, key=lambda row: row[1]), strict=True)
     names = ("mechanism", "rank_error", "method", "reason")
-    return pl.DataFrame(sorted(rows, key=lambda row: row[1]), schema=names, orient="row")
+    return record_frame({name: list(column) for name, column in zip(names, columns, strict=True)})
 
 
 def expected_rank_error(method: Line, bins: int, budget: Budget, *, people: int = _PEOPLE) -> float:

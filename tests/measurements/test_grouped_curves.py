@@ -116,6 +116,12 @@ def test_domains_without_groups_are_refused():
         make_grouped_curves(leaf_domain(NUMBER.tree), L1, 1.0, groups=groups, levels=1, ranges=NUMBER.tree.ranges)
 
 
+@pytest.mark.parametrize("paths", [[("a",), ("b",)], [("a", "x"), ("b",)], [("a", "x", "1")]])
+def test_public_groups_of_another_depth_are_refused(paths):
+    with pytest.raises(ValueError, match="2 labels deep"):
+        release_tree(flights(SIZES), by=KEY, epsilon=1.0, method=Curve(public_groups=Tree.from_paths(paths)))
+
+
 def test_rho_needs_public_groups():
     with pytest.raises(ValueError, match="rho"):
         release_tree(flights(SIZES), by=KEY, rho=0.5)

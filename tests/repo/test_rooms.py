@@ -16,8 +16,10 @@ POLARS_ELSEWHERE = ("trees/label_keys.py", "trees/prefix_texts.py")
 TYPES_ONLY = (
     "bounds.py",
     "context.py",
+    "curve.py",
     "dial.py",
     "flights.py",
+    "line_candidates.py",
     "nodes.py",
     "pipeline.py",
     "plan.py",
