@@ -7,8 +7,8 @@ import opendp.prelude as dp
 import pytest
 
 import opendp_tree as ot
-from opendp_tree import OpenTree, Recipe, Tree
-from opendp_tree.recipe import _PARTS
+from opendp_tree import OpenTree, Tree
+from opendp_tree.recipe import _PARTS, Recipe
 
 TREE = Tree.from_paths([("be", "ghent"), ("be", "liege"), ("lu",)])
 BITS = OpenTree.bits(8)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import re
 from contextlib import suppress
 from datetime import date, datetime, timedelta
@@ -18,7 +17,7 @@ from opendp_tree.planning.tree_facts import DEEPEST
 from opendp_tree.releases.curve import check_quantiles
 from opendp_tree.rows.key_levels import PARTS
 
-__all__ = ["build_parser", "float_below"]
+__all__ = ["build_parser"]
 
 INPUTS = ("parquet", "csv")
 OUTPUTS = (*INPUTS, "ndjson", "json")
@@ -31,16 +30,6 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """An error in the arguments."""
         raise CommandError(Exit.USAGE, f"{message}. Hint: {self.prog} --help")
-
-
-def float_below(amount: Fraction) -> float:
-    """The nearest float that is no larger: a budget of 0.1 is a tenth, and the float 0.1 is more.
-
-    >>> float_below(Fraction("0.1")), float_below(Fraction("0.5"))
-    (0.09999999999999999, 0.5)
-    """
-    near = float(amount)
-    return near if Fraction(near) <= amount else math.nextafter(near, -math.inf)
 
 
 def positive(text: str) -> Fraction:

@@ -14,7 +14,7 @@ from opendp_tree.trees.tree import Tree
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Source", "open_source", "read_key"]
+__all__ = ["Source", "open_source", "read_key", "scan_columns"]
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Source:
     key: Key
 
 
-_KINDS = ("path", "url", "ip", "calendar", "number")
+KEY_KINDS = ("path", "url", "ip", "calendar", "number")
 _BELONGS = {
     "separator": ("path",),
     "depth": ("path", "url"),
@@ -38,9 +38,9 @@ _BELONGS = {
 
 def read_key(options: argparse.Namespace) -> Key:
     """The hierarchy that the arguments describe."""
-    kind = next((kind for kind in _KINDS if getattr(options, kind) is not None), None)
+    kind = next((kind for kind in KEY_KINDS if getattr(options, kind) is not None), None)
     if kind is None and options.by is None:
-        others = ", ".join(f"--{each}" for each in _KINDS)
+        others = ", ".join(f"--{each}" for each in KEY_KINDS)
         raise CommandError(Exit.USAGE, f"a hierarchy is missing. Hint: --by A,B,C or {others} COLUMN")
     for name, owners in _BELONGS.items():
         if getattr(options, name) is not None and kind not in owners:
@@ -79,7 +79,7 @@ def _key_of(kind: str, options: argparse.Namespace) -> Key:
 def open_source(options: argparse.Namespace, *, unit: str | None = None) -> Source:
     """The file, with all that can be checked before its rows are read."""
     key = read_key(options)
-    frame = _scan(options.file, options.format, (*key.columns_used, *([unit] if unit else [])))
+    frame = scan_columns(options.file, options.format, (*key.columns_used, *([unit] if unit else [])))
     frame = _typed(frame, key)
     if options.nodes == "public" and options.tree is None:
         raise CommandError(Exit.USAGE, "public nodes must be listed. Hint: --tree FILE, or leave out --nodes public")
@@ -117,7 +117,7 @@ def _read_tree(options: argparse.Namespace, key: Key, frame: pl.LazyFrame) -> Tr
 
     if key.kind not in ("columns", "path"):
         raise CommandError(Exit.USAGE, "--tree goes with --by or --path. Hint: leave it out")
-    listed = _scan(options.tree, None, key.columns_used)
+    listed = scan_columns(options.tree, None, key.columns_used)
     try:
         with silenced():
             paths = read_paths(listed, key.columns_used, like=frame, separator=key.separator, depth=key.depth)
@@ -131,7 +131,7 @@ def _read_tree(options: argparse.Namespace, key: Key, frame: pl.LazyFrame) -> Tr
         raise CommandError(Exit.FAILURE, f"{options.tree} lists no tree. Hint: one leaf a row, each once") from None
 
 
-def _scan(name: str, given: str | None, columns: tuple[str, ...]) -> pl.LazyFrame:
+def scan_columns(name: str, given: str | None, columns: tuple[str, ...]) -> pl.LazyFrame:
     """A file with the columns, or a failure that says what is wrong."""
     from opendp_tree.rows.files import FORMATS, FRAME_ERRORS, file_format, scan_file
 

@@ -18,8 +18,8 @@ from opendp_tree import noise, saturate
 from opendp_tree._arguments import check_integer, check_positive, check_probability, read_distance
 from opendp_tree._opendp import make_measurement, measure_name, to_then
 from opendp_tree._types import Array, Ints
-from opendp_tree.measurements.partition.dense import find_cells_of_tree
 from opendp_tree.measurements.partition.parameters import GapParameters, choose_parameters
+from opendp_tree.measurements.partition.walk import find_cells_of_tree
 from opendp_tree.releases.curve import ROUNDING, Found, MeasuredCurve, line_edges
 from opendp_tree.releases.release import PrivacyStatement, TreeRelease
 from opendp_tree.theorems.interval import Interval, round_down, round_up

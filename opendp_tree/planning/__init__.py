@@ -7,6 +7,7 @@ from opendp_tree.planning.line_candidates import plan_line
 from opendp_tree.planning.methods import Curve, Quantiles
 from opendp_tree.planning.plan import Plan, plan_depths
 from opendp_tree.planning.predicted_errors import NoiseErrors, noise_errors
+from opendp_tree.planning.tree_counts import make_tree_counts, then_tree_counts
 
 __all__ = [
     "Candidate",
@@ -15,9 +16,11 @@ __all__ = [
     "Plan",
     "Quantiles",
     "deepest_tree",
+    "make_tree_counts",
     "noise_errors",
     "plan_depths",
     "plan_dial",
     "plan_line",
     "smallest_epsilon",
+    "then_tree_counts",
 ]

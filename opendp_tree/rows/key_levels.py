@@ -213,7 +213,7 @@ class KeyLevels:
             takes = _TAKES["calendar"] if self.tree.ranges.has_dates else takes
         for name in self.columns_used if takes else ():
             if name not in kinds:
-                raise ValueError(f"by: there is no column {name!r}")
+                raise ValueError(f"by: there is no column {name!r}. Hint: check the name")
             if kinds[name] not in takes:
                 hint = ". Hint: cast it, or declare its type in read_source" if self.kind == "number" else ""
                 raise ValueError(f"by: column {name!r} ({kinds[name]}) must hold one of: {', '.join(takes)}{hint}")

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opendp_tree.cli.parser import build_parser, float_below
+from opendp_tree._arguments import float_below
+from opendp_tree.cli.parser import build_parser
 from opendp_tree.cli.terminal import CommandError, Exit
 from opendp_tree.planning.methods import METHODS
 

@@ -67,7 +67,14 @@ def test_nothing_possible_is_a_result_with_a_code_of_its_own(capsys):
     assert "not possible" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("words", [[], ["--by", "a"], ["--path", "a", "--depth", "3"]])
-def test_a_plan_needs_a_depth_or_a_file(words, capsys):
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ([], "a hierarchy is missing. Hint: --depth N, or FILE"),
+        (["--by", "a", "--depth", "3"], "--by needs a file. Hint: FILE --by ..., or --depth N alone"),
+        (["--path", "a", "--depth", "3"], "--path needs a file"),
+    ],
+)
+def test_a_plan_needs_a_depth_or_a_file(words, told, capsys):
     assert main(["plan", *words, *BUDGET]) == 2
-    assert "a hierarchy is missing. Hint: --depth N, or FILE" in capsys.readouterr().err
+    assert told in capsys.readouterr().err

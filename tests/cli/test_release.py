@@ -210,8 +210,8 @@ def failures(folder):
         ([rows, "--ip", "address", "--tree", rows, *BUDGET, *out], 2, "--tree goes with"),
         ([rows, *by, "--epsilon", "0", *out], 2, "must be a positive number"),
         ([rows, *by, "--epsilon", "1", "--delta", "1", *out], 2, "below 1"),
-        ([rows, *by, "--epsilon", "1", *out], 4, "nothing is possible"),
-        ([rows, *by, *BUDGET, "--method", "raw_laplace", *out], 4, "not possible"),
+        ([rows, *by, "--epsilon", "1", *out], 4, "need a delta"),
+        ([rows, *by, *BUDGET, "--method", "raw_laplace", *out], 4, "Hint: --tree FILE"),
         ([rows, *by, *BUDGET, "--confidence", "0", *out], 2, "--confidence must be above 0"),
         ([rows, *by, *BUDGET, "-o", str(folder / "out.xls")], 2, "unknown ending"),
         ([rows, *by, *BUDGET, "-o", str(folder / "no" / "out.csv")], 1, "No such file or directory"),
@@ -270,7 +270,10 @@ def test_a_ledger_counts_exactly_and_refuses_with_a_code_of_its_own(tmp_path, ca
     assert main(words) == 0  # three tenths are 0.3, though the float 0.1 is more than a tenth
     released = out.read_bytes()
     assert main(words) == 3
-    assert re.search(r"only epsilon 0, .* are left\. Hint: ask for less epsilon\n", capsys.readouterr().err)
+    assert re.search(
+        r"only epsilon 0, .* are left\. Hint: the ledger is spent: [^\n]*\n",
+        capsys.readouterr().err,
+    )
     assert out.read_bytes() == released
     header, *records = map(json.loads, book.read_text().splitlines())
     assert (header["unit"], header["dataset"]) == ("one row", "rows")
@@ -303,7 +306,7 @@ def test_a_picture_goes_with_the_release_or_nothing_is_released(tmp_path, capsys
     assert main([*words, str(tmp_path / "no" / "out.html")]) == 1
     assert "No such file or directory" in capsys.readouterr().err
     with monkeypatch.context() as patch:
-        patch.setattr("opendp_tree.cli.release.find_spec", lambda name: None)
+        patch.setattr("opendp_tree.cli.spending.find_spec", lambda name: None)
         assert main([*words, str(picture)]) == 1
     assert "Hint: pip install plotly" in capsys.readouterr().err
     assert sorted(os.listdir(tmp_path)) == ["rows.parquet"]
