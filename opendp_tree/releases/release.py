@@ -11,6 +11,7 @@ import numpy as np
 from opendp_tree._types import Bools, Floats, Ints
 from opendp_tree.releases import format as form
 from opendp_tree.releases.curve import MeasuredCurve
+from opendp_tree.releases.curve_format import read_curves, write_curves
 from opendp_tree.releases.tree_format import read_tree, write_tree
 from opendp_tree.releases.words import cost_words, counted_words, error_words, tree_words
 from opendp_tree.trees.least_squares import LeastSquares
@@ -307,6 +308,7 @@ class TreeRelease:
                 "cells": form.write_array(self.cells),
                 "shown": form.write_array(self.shown),
                 "hidden": None if self.hidden is None else form.write_number(float(self.hidden)),
+                "line": write_curves(self.curve, self.curves),
             }
         )
 
@@ -338,12 +340,16 @@ class TreeRelease:
         if not 0 < confidence <= 1:
             raise ValueError('"confidence" must be above 0 and at most 1')
         hidden = form.part(parts, "hidden", int, float, str, type(None))
+        # Texts of earlier releases have no lines.
+        curve, curves = read_curves(form.part({"line": None, **parts}, "line", dict, type(None)), tree, size)
         return cls(
             tree=tree,
             confidence=float(confidence),
             statement=_read_statement(form.part(parts, "statement", dict, type(None))),
             nodes=nodes,
             hidden=None if hidden is None else float(form.read_number(hidden, "hidden")),
+            curve=curve,
+            curves=curves,
             **arrays,
         )
 
