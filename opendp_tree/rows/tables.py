@@ -23,7 +23,7 @@ class Table(Protocol):
     `rows.groups.guarded`, because its words may hold data.
     """
 
-    def schema(self) -> pl.Schema:
+    def column_types(self) -> pl.Schema:
         """The columns and the Polars data types that stand for theirs. Reads no row.
 
         A column of another type has one that no key takes, such as `pl.Binary`.
