@@ -25,7 +25,7 @@ def read_source(data: Any, *, schema: Mapping[str, Any] | None = None) -> pl.Dat
         A Polars frame, lazy or not, which is passed on; a pandas frame, whose index is ignored; anything with Arrow's
         stream protocol (PyArrow tables and readers, DuckDB relations); else with the `__dataframe__` protocol, or
         known to Narwhals if that is installed; a list of rows that are mappings; or the path of a Parquet, Arrow IPC
-        or CSV file, or a pattern such as "visits/*.csv" for many. A table of an engine (`DuckDBTable`,
+        or CSV file, or a pattern such as `"visits/*.csv"` for many. A table of an engine (`DuckDBTable`,
         `PostgresTable`) stays where it is, and is passed on. A stream of batches is read once and can then not be
         given again.
     schema
