@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import resource
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +32,23 @@ def run() -> None:
     with tempfile.TemporaryDirectory(dir=os.environ.get("SCRATCH")) as folder:
         rows = [line for size in dict.fromkeys((min(SMALL, ROWS), ROWS)) for line in polars_jobs(folder, size)]
         rows += duckdb_jobs(folder, min(SMALL, ROWS)) + postgres_jobs(min(SERVER, ROWS))
+        keys = [key_job(folder, number) for number in (1_000_000, 30_000_000)]
     header = ("engine", "rows", "job", "seconds", "CPU, s", "to leaf group-by", "to (leaf, user) group-by", "GiB")
     print_table(header, rows)
     print("\nRatios are of CPU seconds, of one run; for PostgreSQL, which has processes of its own, of seconds.\n")
-    keys = [key_job(number) for number in (1_000_000, 10_000_000)]
-    print_table(("distinct 128-bit keys", "seconds", "to plain group-by", "bytes a key"), keys)
-    text = PAGE.read_text()
-    PAGE.write_text(re.sub(r"(?s)(<!-- measured -->\n).*?(<!-- end -->)", rf"\1\n{_markdown(header, rows)}\n\2", text))
+    header_of_keys = (
+        "distinct 128-bit keys",
+        "plain group-by, s",
+        "release, s",
+        "CPU to plain",
+        "bytes a key, plain",
+        "bytes a key, release",
+    )
+    print_table(header_of_keys, keys)
+    before, _, rest = PAGE.read_text().partition("<!-- measured -->\n")
+    after = rest.partition("<!-- end -->")[2]
+    tables = f"{_markdown(header, rows)}\n{_markdown(header_of_keys, keys)}"
+    PAGE.write_text(f"{before}<!-- measured -->\n\n{tables}\n<!-- end -->{after}")
 
 
 def _markdown(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
@@ -144,10 +152,13 @@ def postgres_jobs(rows: int) -> list[tuple[str, ...]]:
     return lines("PostgreSQL", rows, found, of=0)
 
 
-def key_job(number: int) -> tuple[str, ...]:
-    seconds, _, memory = measured("keys_release", number)
-    plain, _, base = measured("keys_plain", number)
-    return f"{number:,}", f"{seconds:.1f}", f"{seconds / plain:.2f}", f"{(memory - base) * 2**30 / number:.0f}"
+def key_job(folder: str, number: int) -> tuple[str, ...]:
+    path = Path(folder) / f"{number}.arrow"
+    measured("write_keys", number, path)
+    plain, release = measured("keys_plain", path), measured("keys_release", path)
+    empty = measured("keys_release_of_none", path)
+    each = [f"{(memory - empty[2]) * 2**30 / number:.0f}" for _, _, memory in (plain, release)]
+    return f"{number:,}", f"{plain[0]:.1f}", f"{release[0]:.1f}", f"{release[1] / plain[1]:.2f}", *each
 
 
 def polars_leaves(path: str) -> None:
@@ -216,43 +227,37 @@ def postgres_release(settings: str, rows: str) -> None:
         released(PostgresTable(connection, "visits"), rows)
 
 
-def many_keys(number: str) -> pl.DataFrame:
+def write_keys(number: str, path: str) -> None:
     """Distinct keys of 128 bits."""
     rng = np.random.default_rng(3)  # data
     words = rng.integers(0, 2**63, (2, int(number)))
     high, low = (pl.Series(name, column).cast(pl.Int128) for name, column in zip("hl", words, strict=True))
-    return pl.DataFrame([high, low]).select(key=pl.col("h") * 2**63 + pl.col("l"))
+    pl.DataFrame([high, low]).select(key=pl.col("h") * 2**63 + pl.col("l")).write_ipc(path)
 
 
-def keys_plain(number: str) -> Callable[[], None]:
-    frame = many_keys(number)
-
-    def work() -> None:
-        frame.lazy().group_by("key").len().collect(engine="streaming")
-
-    return work
+def keys_plain(path: str) -> None:
+    pl.scan_ipc(path, memory_map=False).group_by("key").len().collect(engine="streaming")
 
 
-def keys_release(number: str) -> Callable[[], None]:
+def keys_release(path: str) -> None:
+    released_keys(pl.scan_ipc(path, memory_map=False))
+
+
+def keys_release_of_none(path: str) -> None:
+    released_keys(pl.scan_ipc(path, memory_map=False).head(1000))
+
+
+def released_keys(frame: pl.LazyFrame) -> None:
     import opendp.prelude as dp
 
     from opendp_tree import Key, release_tree
 
     dp.enable_features("contrib")
-    frame = many_keys(number)
-    key = Key.bits("key", width=128, stride=8)
-
-    def work() -> None:
-        release_tree(frame, by=key, epsilon=1.0, delta=1e-6)
-
-    return work
+    release_tree(frame, by=Key.bits("key", width=128, stride=8), epsilon=1.0, delta=1e-6)
 
 
 if __name__ == "__main__":
     begun, used = time.perf_counter(), time.process_time()
-    rest = globals()[sys.argv[1]](*sys.argv[2:])
-    if rest is not None:
-        begun, used = time.perf_counter(), time.process_time()
-        rest()
+    globals()[sys.argv[1]](*sys.argv[2:])
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(json.dumps([time.perf_counter() - begun, time.process_time() - used, peak]))
