@@ -29,6 +29,7 @@ from benchmarks import (
     rows_to_release,
     scale,
     tree_sum,
+    user_intervals,
 )
 
 BENCHMARKS = (
@@ -44,6 +45,7 @@ BENCHMARKS = (
     find_then_measure,
     open_categories,
     bound_report,
+    user_intervals,
     crossovers,
     paper_numbers,
     predicted,

@@ -11,6 +11,7 @@ import polars as pl
 
 from opendp_tree.engines.source import PEOPLE, UNIT, key_names, read_names
 from opendp_tree.rows.key import Key
+from opendp_tree.rows.key_levels import KeyLevels
 from opendp_tree.rows.unit import Unit
 
 __all__ = [
@@ -144,15 +145,19 @@ def tick_number(ticks: str) -> str:
 
 
 def _key_columns(key: Key, columns: Mapping[str, Column], dialect: Dialect) -> list[Column]:
-    """The columns of a key. Times under a date key are cut to days or hours, as Polars frames are."""
-    chosen = [columns[name] for name in key.columns_used]
-    if key.kind != "date" or not isinstance(chosen[0].dtype, pl.Datetime):
-        return chosen
+    """The columns of a key. Times under a calendar are cut to days or hours, as Polars frames are."""
+    chosen = zip(key.columns_used, key.column_owners, strict=True)
+    return [_cut_time(columns[name], owner, dialect) for name, owner in chosen]
+
+
+def _cut_time(column: Column, key: KeyLevels, dialect: Dialect) -> Column:
+    if key.kind != "calendar" or not isinstance(column.dtype, pl.Datetime):
+        return column
     step = _MICROSECONDS["hour" if "hour" in key.parts else "day"]
-    ticks = f"({chosen[0].value})"
+    ticks = f"({column.value})"
     # Towards minus infinity, without a sum that could overflow.
     floor = f"({ticks} {dialect.divided} {step}) - CASE WHEN {ticks} % {step} < 0 THEN 1 ELSE 0 END"
-    return [Column(pl.Int64(), floor, chosen[0].word, "{0}")]
+    return Column(pl.Int64(), floor, column.word, "{0}")
 
 
 def bounded_counts(

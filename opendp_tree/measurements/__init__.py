@@ -2,6 +2,7 @@
 
 from opendp_tree.measurements.above_threshold import make_above_threshold, then_above_threshold
 from opendp_tree.measurements.bound_report import make_bound_report, then_bound_report
+from opendp_tree.measurements.pruned_descent import make_pruned_descent, then_pruned_descent
 from opendp_tree.measurements.truncated_laplace import (
     make_truncated_laplace_profile,
     then_truncated_laplace_profile,
@@ -11,9 +12,11 @@ from opendp_tree.measurements.truncated_laplace import (
 __all__ = [
     "make_above_threshold",
     "make_bound_report",
+    "make_pruned_descent",
     "make_truncated_laplace_profile",
     "then_above_threshold",
     "then_bound_report",
+    "then_pruned_descent",
     "then_truncated_laplace_profile",
     "truncated_laplace_radius",
 ]

@@ -12,9 +12,18 @@ import polars as pl
 from opendp_tree._types import Bools, Ints, Words
 from opendp_tree.noise import uniform_words
 from opendp_tree.rows.bounding import truncate
-from opendp_tree.rows.groups import PEOPLE, UNIT, check_columns, group_rows, key_names, read_frame, sorted_keys
+from opendp_tree.rows.groups import (
+    PEOPLE,
+    UNIT,
+    check_columns,
+    coarse_groups,
+    group_rows,
+    key_names,
+    read_frame,
+    sorted_keys,
+)
 from opendp_tree.rows.key import Key
-from opendp_tree.rows.key_columns import read_labels, read_words
+from opendp_tree.rows.key_columns import numbered_leaves, read_labels, read_words
 from opendp_tree.rows.lookup import Lookup
 from opendp_tree.rows.parts import added_up, frame_parts, new_salt, parts_for, people_part, read_memory
 from opendp_tree.rows.tables import Table, bounds_by_value
@@ -49,18 +58,18 @@ class RowCounter:
         memory: int | str | None = None,
     ) -> RowCounter:
         """The counter for frames whose columns hold these kinds, of which some are used."""
-        lookup = None if key.tree is None else Lookup(key.tree, key.label_kinds(kinds), key.other_leaf)
+        lookup = None if key.tree is None else Lookup(key.tree, key.label_kinds(kinds), key.outside_leaf)
         return cls(key, used, unit, lookup, read_memory(memory))
 
     def count(self, data: Any) -> Ints | SparseCounts:
         """The leaf counts of a frame."""
         raw = self._raw_keys(data)
         if raw is not None:
-            high, low, valid = read_words(raw, self.key)
-            every = bool(valid.all())
-            return SparseCounts.of_words(
-                self.key.open_tree(), high if every else high[valid], low if every else low[valid]
-            )
+            tree, (high, low, valid) = self.key.open_tree(), read_words(raw, self.key)
+            if valid.all():
+                return SparseCounts.of_words(tree, high, low)
+            outside = valid.size - int(valid.sum()) if tree.outside else 0
+            return SparseCounts.of_words(tree, high[valid], low[valid], outside=outside)
         groups = self._groups(data)
         people = groups[PEOPLE].to_numpy()
         if self.lookup is not None:
@@ -71,7 +80,10 @@ class RowCounter:
         tree = self.key.open_tree()
         if tree.kind == "bits":
             high, low, valid = read_words(groups, self.key)
-            return SparseCounts.of_words(tree, high[valid], low[valid], people[valid])
+            outside = 0
+            if tree.outside:
+                outside = int(range_sums(people[~valid], np.array([0]), np.array([people.size - valid.sum()]))[0])
+            return SparseCounts.of_words(tree, high[valid], low[valid], people[valid], outside=outside)
         labels = read_labels(groups, self.key)
         return labels.sparse(tree, people, self._valid(labels.with_null()))
 
@@ -80,7 +92,7 @@ class RowCounter:
         unit = self.unit
         if isinstance(data, Table) and (unit is None or bounds_by_value(self.key)):
             check_columns(data.column_types(), self.kinds)
-            return data.leaf_counts(self.key, unit, new_salt())
+            return coarse_groups(data.leaf_counts(self.key, unit, new_salt()), self.key)
         if unit is None:
             return group_rows(read_frame(data, self.kinds), self.key, None)
         # A key of which nothing is kept must not show: it would tell that somebody has it.
@@ -105,7 +117,8 @@ class RowCounter:
             check_columns(data.column_types(), self.kinds)
             rows = int(data.leaf_counts(self.key, None, salt)[PEOPLE].sum())
             parts = parts_for(rows, len(self.kinds), self.memory)
-            yield from (data.records(self.key, unit, salt, part, parts) for part in range(parts))
+            for part in range(parts):
+                yield coarse_groups(data.records(self.key, unit, salt, part, parts), self.key)
             return
         frame = read_frame(data, self.kinds)
         parts = frame_parts(frame, unit, len(self.kinds), self.memory)
@@ -117,6 +130,8 @@ class RowCounter:
 
     def _public_leaves(self, groups: pl.DataFrame, lookup: Lookup) -> Ints:
         """The place among the leaves of each group; -1 for groups that do not count."""
+        if self.key.kind == "number":
+            return numbered_leaves(groups, self.key)
         labels = read_labels(groups, self.key)
         leaves = lookup.leaves(labels)
         leaves[~self._valid(labels.with_null())] = -1
@@ -126,7 +141,10 @@ class RowCounter:
         """A number for each group, equal for groups of one leaf; -1 for groups that do not count."""
         if self.key.open_tree().kind == "bits":
             high, low, valid = read_words(groups, self.key)
-            columns = [pl.Series("high", high), pl.Series("low", low)]
+            # What is no key is all at one leaf, if there is one.
+            words = {"high": np.where(valid, high, 0), "low": np.where(valid, low, 0), "is_key": valid}
+            columns = [pl.Series(name, array) for name, array in words.items()]
+            valid = valid | self.key.open_tree().outside
         else:
             labels = read_labels(groups, self.key)
             columns = [column.alias(f"label_{level}") for level, column in enumerate(labels.columns)]

@@ -18,7 +18,8 @@ class Table(Protocol):
 
     An implementation is a small frozen value, such as `DuckDBTable(connection, "visits")`. Frames that it gives have
     the columns key_0, key_1, ... of `rows.groups.key_names(key)`, as `rows.groups.group_rows` has them (a time under a
-    date key is its number of days or hours since 1970), and `people`, an Int64 above 0. Texts are told apart byte by
+    calendar is its number of days or hours since 1970), and `people`, an Int64 above 0. Numbers under `Key.number` come
+    as they are: `rows.groups.coarse_groups` finds their ranges. Texts are told apart byte by
     byte. Null is a value. Rows whose unit is null are left out. Whatever an engine raises must pass through
     `rows.groups.guarded`, because its words may hold data.
     """

@@ -86,10 +86,10 @@ def test_counts_are_those_of_polars_on_hostile_values(store):
 
 def test_dates_and_times_are_those_of_polars(store):
     frame = pl.DataFrame({"day": DAYS * 2}, schema={"day": pl.Date})
-    for by in (Key.columns("day"), Key.date("day"), Key.date("day", parts=("month",))):
+    for by in (Key.columns("day"), Key.calendar("day"), Key.calendar("day", levels=("month",))):
         assert counts_of(store.table(frame), by) == counts_of(frame, by)
     frame = pl.DataFrame({"time": TIMES * 2}, schema={"time": pl.Datetime("us")})
-    for by in (Key.columns("time"), Key.date("time"), Key.date("time", parts=("year", "hour"))):
+    for by in (Key.columns("time"), Key.calendar("time"), Key.calendar("time", levels=("year", "hour"))):
         assert counts_of(store.table(frame), by) == counts_of(frame, by)
 
 
@@ -155,11 +155,45 @@ def test_keys_that_share_leaves_are_counted_as_polars_does(store, memory):
     tree = Tree.from_paths([("a",), ("A",), ("rest",)])
     paths = visits(4).with_columns(a=pl.Series(["x/y", "x//y", "/x/y", "x", None, "z"] * 10))
     table, known = store.table(paths), paths.drop_nulls("user")
-    for by in (Key.path("a", depth=3), Key.bits("b", width=1), Key.columns("a", tree=tree, other=("rest",))):
+    for by in (Key.path("a", depth=3), Key.bits("b", width=1), Key.columns("a", tree=tree, outside=("rest",))):
         never = Unit("user", rows=999)
         assert counts_of(table, by, never, memory=memory) == counts_of(known, by)
         bounded = counts_of(table, by, Unit("user", rows=1), memory=memory)
         assert sum(bounded if isinstance(bounded, list) else bounded.values()) <= known["user"].n_unique()
+
+
+PAGES = ["https://www.example.com/a", "example.com/b", "http://EXAMPLE.com/b?q", "/c", "10.1.2.3", "2001:db8::1", None]
+KEYS = {
+    "url": Key.url("page"),
+    "addresses": Key.ip("page", version="both"),
+    "number": Key.number("age", low=0, high=100, bins=5),
+    "number at the ends": Key.number("age", low=0, high=100, bins=5, outside="ends", nulls="drop"),
+    "days": Key.number("day", low=date(1960, 1, 1), high=date(1980, 1, 1), bins=4),
+    "times": Key.number("time", low=date(1960, 1, 1), high=date(1980, 1, 1), bins=4),
+    "nested": Key.nested(
+        Key.number("age", low=0, high=100, bins=5), Key.calendar("time", levels=("year", "hour")), Key.url("page")
+    ),
+    "bits with an outside": Key.bits("age", width=6),
+}
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_keys_of_every_kind_are_counted_as_polars_does(store, name):
+    rng, rows = np.random.default_rng(8), 120
+    chosen = {"page": PAGES, "age": [-(2**63), -1, 0, 19, 20, 63, 100, 101, None], "day": DAYS[1:], "time": TIMES[1:]}
+    frame = pl.DataFrame(
+        {
+            "user": np.arange(rows) % 9,
+            **{n: [of[i] for i in rng.integers(0, len(of), rows)] for n, of in chosen.items()},
+        },
+        schema={"user": pl.Int64, "page": pl.String, "age": pl.Int64, "day": pl.Date, "time": pl.Datetime("us")},
+    )
+    table, by = store.table(frame), KEYS[name]
+    assert counts_of(table, by) == counts_of(frame, by)
+    for memory in (None, 4000):
+        assert counts_of(table, by, Unit("user", rows=999), memory=memory) == counts_of(frame, by)
+        bounded = counts_of(table, by, Unit("user", rows=1), memory=memory)
+        assert sum(bounded if isinstance(bounded, list) else bounded.values()) <= 9
 
 
 def test_every_person_is_in_one_part(store):
@@ -208,6 +242,8 @@ def test_types_that_are_no_keys_are_refused_before_a_row_is_read(store):
     table = store.table(pl.DataFrame({"k": [1], "f": [1]}), types={"f": "DOUBLE PRECISION"})
     with pytest.raises(ValueError, match="by: column 'f'"):
         release_tree(table, by="f", epsilon=1.0, delta=1e-6)
+    with pytest.raises(ValueError, match=r"by: column 'f' .* Hint: cast it"):
+        release_tree(table, by=Key.number("f", low=0, high=1, bins=2), epsilon=1.0)
     with pytest.raises(ValueError, match="identifier 'f'"):
         release_tree(table, by="k", epsilon=1.0, delta=1e-6, unit=Unit("f", rows=1))
 

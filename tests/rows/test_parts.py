@@ -24,7 +24,7 @@ KEYS = {
     "no nulls": Key.columns("a", "b", nulls="drop"),
     "path": Key.path("a", depth=3),
     "bits": Key.bits("b", width=1),
-    "public": Key.columns("a", tree=TREE, other=("rest",)),
+    "public": Key.columns("a", tree=TREE, outside=("rest",)),
 }
 EDGES = {
     pl.Int8: [-128, 0, 127],

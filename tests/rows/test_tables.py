@@ -4,7 +4,13 @@ from opendp_tree import Key, Tree
 from opendp_tree.rows.tables import Table, bounds_by_value
 
 TREE = Tree.from_paths([("x",), ("y",)])
-COARSER = [Key.path("a", depth=3), Key.columns("a", tree=TREE), Key.ip("a"), Key.bits("a", width=4), Key.date("a")]
+COARSER = [
+    Key.url("a"),
+    Key.ip("a", version="both"),
+    Key.number("a", low=0, high=9, bins=3),
+    Key.nested(Key.columns("a"), Key.columns("b")),
+    *(Key.path("a", depth=3), Key.columns("a", tree=TREE), Key.ip("a"), Key.bits("a", width=4), Key.calendar("a")),
+]
 
 
 def test_values_of_open_columns_are_leaves():
