@@ -16,7 +16,7 @@ from opendp_tree._ledger_file import as_written
 from opendp_tree._progress import shows_progress
 from opendp_tree.ledger import Ledger, spend
 from opendp_tree.planning.budget import Budget
-from opendp_tree.planning.methods import Auto, Method, Partition, read_method
+from opendp_tree.planning.methods import Auto, Curve, Method, Partition, read_method
 from opendp_tree.planning.ranking import planned_candidate
 from opendp_tree.releases.release import TreeRelease
 from opendp_tree.rows.frame_domain import frame_domain
@@ -198,6 +198,11 @@ def make_release(
 def method_for(key: Key, method: Method | str) -> Method:
     """The method, for the levels that the key shows. Refused where a method would count the others all the same."""
     chosen = read_method(method)
+    last = key.inner[-1] if key.kind == "nested" else key
+    if key.kind == "nested" and last.kind == "number" and (chosen == Auto() or isinstance(chosen, Curve)):
+        assert last.tree is not None
+        curve = chosen if isinstance(chosen, Curve) else Curve()
+        chosen = replace(curve, groups=key.depth - last.depth, ranges=last.tree.ranges)
     shown = key.shown_levels
     if len(shown) == key.hierarchy.depth:
         return chosen

@@ -21,6 +21,10 @@ _MECHANISMS = {
     "raw_gaussian": "Gaussian noise on every node",
     "multiplicative_estimator": "the paper's rounds of sparse vectors",
     "ladder_estimator": "a ladder of sparse vectors",
+    "bin_curve": "a balanced tree over all bins, Laplace noise and least squares",
+    "segment_curve": "segments where people are, a tree over them, Laplace noise and least squares",
+    "grouped_curves": "groups first, and a curve for each that is shown",
+    "chosen_quantiles": "the exponential mechanism",
     "clipped_estimator": "estimates clipped into intervals that always hold",
 }
 """What each method's name stands for."""
