@@ -100,6 +100,7 @@ _ROOMS = (
     "bounds",
     "context",
     "data",
+    "engines",
     "error_measures",
     "ledger",
     "measurements",

@@ -32,6 +32,7 @@ def tree_counts(
     alpha: float = 0.1,
     method: Method | str = "auto",
     confidence: float = 0.95,
+    memory: int | str | None = None,
 ) -> Query:
     """A query for the counts of all nodes of a hierarchy, within the budget of a Context; `.release()` runs it.
 
@@ -57,6 +58,9 @@ def tree_counts(
         own options, such as `TreeNoise("gaussian")`.
     confidence
         The probability with which each interval holds its node's true count, node by node. By default 0.95.
+    memory
+        How much memory people's rows may take while they are cut to the unit's bounds, as in `release_tree`: bytes, or
+        a text such as "2GiB". By default None: an eighth of the machine's memory, and at most 2 GiB.
 
     Examples
     --------
@@ -81,14 +85,15 @@ def tree_counts(
         if by is None or isinstance(by, Tree):
             raise ValueError("by must say where rows belong. Hint: by=['region', 'city']")
         key = Key.of(by)
-        plain, counts = _counted(query, by=key, unit=unit)
+        plain, counts = _counted(query, by=key, unit=unit, memory=memory)
         method = method_for(key, method)
         _check_delta(key, share_of(plain))
     else:
         plain, counts = at_leaf_counts(query), query._chain
-        if unit is not None or not isinstance(by, (Tree, type(None))):
+        if unit is not None or memory is not None or not isinstance(by, (Tree, type(None))):
             raise ValueError(
-                "by and unit must not be given: the query is not of a frame. Hint: dp.Context.compositor(data=frame)"
+                "by, unit and memory must not be given: the query is not of a frame. "
+                "Hint: dp.Context.compositor(data=frame)"
             )
         tree = by
         tree_of_leaves(counts[0] if isinstance(counts, tuple) else counts.output_domain, tree)
@@ -145,15 +150,15 @@ def _check_unit(query: Any, unit: Unit | None) -> None:
         )
 
 
-def _counted(query: Any, *, by: Key, unit: Unit | None) -> tuple[Any, Transformation]:
+def _counted(query: Any, *, unit: Unit | None, **options: Any) -> tuple[Any, Transformation]:
     """A query of a frame as OpenDP has it, and the leaf counts after its steps."""
     _check_unit(query.query if isinstance(query, FrameQuery) else object.__getattribute__(query, "_query"), unit)
     if isinstance(query, FrameQuery):
-        return query.query, query.steps.leaf_counts(*query.query._chain, by=by, unit=unit)
+        return query.query, query.steps.leaf_counts(*query.query._chain, unit=unit, **options)
     plain = object.__getattribute__(query, "_query")
     plan = object.__getattribute__(query, "polars_plan")
     domain, metric = plain._chain
-    return plain, stable_leaf_counts(domain, metric, plan, by=by, unit=unit)
+    return plain, stable_leaf_counts(domain, metric, plan, unit=unit, **options)
 
 
 def at_leaf_counts(query: Any) -> Any:

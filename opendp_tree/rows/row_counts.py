@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +12,21 @@ import polars as pl
 from opendp_tree._types import Bools, Ints, Words
 from opendp_tree.noise import uniform_words
 from opendp_tree.rows.bounding import truncate
-from opendp_tree.rows.groups import PEOPLE, UNIT, group_rows, key_names, read_frame
+from opendp_tree.rows.groups import (
+    PEOPLE,
+    UNIT,
+    check_columns,
+    coarse_groups,
+    group_rows,
+    key_names,
+    read_frame,
+    sorted_keys,
+)
 from opendp_tree.rows.key import Key
 from opendp_tree.rows.key_columns import numbered_leaves, read_labels, read_words
 from opendp_tree.rows.lookup import Lookup
+from opendp_tree.rows.parts import added_up, frame_parts, new_salt, parts_for, people_part, read_memory
+from opendp_tree.rows.tables import Table, bounds_by_value
 from opendp_tree.rows.unit import Unit
 from opendp_tree.saturate import range_sums
 from opendp_tree.trees.sparse_counts import SparseCounts
@@ -33,19 +45,32 @@ class RowCounter:
     """Who is counted, and how much of each; None for all rows."""
     lookup: Lookup | None
     """For a public tree."""
+    memory: int
+    """How many bytes people's records may take together before they are taken part by part."""
 
     @classmethod
-    def of(cls, key: Key, kinds: dict[str, str], used: dict[str, str], unit: Unit | None) -> RowCounter:
+    def of(
+        cls,
+        key: Key,
+        kinds: dict[str, str],
+        used: dict[str, str],
+        unit: Unit | None,
+        memory: int | str | None = None,
+    ) -> RowCounter:
         """The counter for frames whose columns hold these kinds, of which some are used."""
         lookup = None if key.tree is None else Lookup(key.tree, key.label_kinds(kinds), key.outside_leaf)
-        return cls(key, used, unit, lookup)
+        return cls(key, used, unit, lookup, read_memory(memory))
 
     def count(self, data: Any) -> Ints | SparseCounts:
         """The leaf counts of a frame."""
-        groups = group_rows(read_frame(data, self.kinds), self.key, None if self.unit is None else self.unit.column)
-        if self.unit is not None:
-            # A key of which nothing is kept must not show: it would tell that somebody has it.
-            groups = self._bounded(groups, self.unit).filter(pl.col(PEOPLE) > 0)
+        raw = self._raw_keys(data)
+        if raw is not None:
+            tree, (high, low, valid) = self.key.open_tree(), read_words(raw, self.key)
+            if valid.all():
+                return SparseCounts.of_words(tree, high, low)
+            outside = valid.size - int(valid.sum()) if tree.outside else 0
+            return SparseCounts.of_words(tree, high[valid], low[valid], outside=outside)
+        groups = self._groups(data)
         people = groups[PEOPLE].to_numpy()
         if self.lookup is not None:
             leaves = self._public_leaves(groups, self.lookup)
@@ -61,6 +86,44 @@ class RowCounter:
             return SparseCounts.of_words(tree, high[valid], low[valid], people[valid], outside=outside)
         labels = read_labels(groups, self.key)
         return labels.sparse(tree, people, self._valid(labels.with_null()))
+
+    def _groups(self, data: Any) -> pl.DataFrame:
+        """The keys that occur and how many rows are kept of each, of all people together."""
+        unit = self.unit
+        if isinstance(data, Table) and (unit is None or bounds_by_value(self.key)):
+            check_columns(data.column_types(), self.kinds)
+            return coarse_groups(data.leaf_counts(self.key, unit, new_salt()), self.key)
+        if unit is None:
+            return group_rows(read_frame(data, self.kinds), self.key, None)
+        # A key of which nothing is kept must not show: it would tell that somebody has it.
+        kept = (self._bounded(pairs, unit).filter(pl.col(PEOPLE) > 0) for pairs in self.records(data, unit.column))
+        return added_up(kept, key_names(self.key))
+
+    def _raw_keys(self, data: Any) -> pl.DataFrame | None:
+        """The key of each row, sorted, where that is cheaper than to group them: integers that are mostly different.
+
+        Which of the two it is shows in time and memory alone.
+        """
+        if self.unit is not None or self.lookup is not None or self.key.open_tree().kind != "bits":
+            return None
+        if isinstance(data, Table) or self.kinds[self.key.columns_used[0]] != "integer":
+            return None
+        return sorted_keys(read_frame(data, self.kinds), self.key, self.memory)
+
+    def records(self, data: Any, unit: str) -> Iterator[pl.DataFrame]:
+        """How many rows each person has of each key, one part of the people after the other."""
+        salt = new_salt()
+        if isinstance(data, Table):
+            check_columns(data.column_types(), self.kinds)
+            rows = int(data.leaf_counts(self.key, None, salt)[PEOPLE].sum())
+            parts = parts_for(rows, len(self.kinds), self.memory)
+            for part in range(parts):
+                yield coarse_groups(data.records(self.key, unit, salt, part, parts), self.key)
+            return
+        frame = read_frame(data, self.kinds)
+        parts = frame_parts(frame, unit, len(self.kinds), self.memory)
+        for part in range(parts):
+            yield group_rows(people_part(frame, unit, salt, part, parts), self.key, unit)
 
     def _valid(self, with_null: Bools) -> Bools:
         return ~with_null if self.key.drops_nulls else np.ones_like(with_null)
@@ -103,7 +166,7 @@ class RowCounter:
         pairs = pairs.filter(pl.col(LEAF) >= 0).group_by(UNIT, LEAF).agg(pl.col(PEOPLE).sum())
         counts = pairs.select(LEAF, self._kept(pairs, unit)).group_by(LEAF).agg(pl.col(PEOPLE).sum())
         any_key = keys.with_columns(pl.Series(LEAF, leaves)).unique(LEAF, keep="any")
-        return counts.join(any_key, on=LEAF, how="left").drop(LEAF)
+        return counts.join(any_key, on=LEAF, how="left").select(*names, PEOPLE)
 
     def _kept(self, pairs: pl.DataFrame, unit: Unit) -> pl.Series:
         """How many rows of each pair of a person and a leaf are kept."""

@@ -107,7 +107,7 @@ def test_vectors_take_their_tree_where_frames_take_a_key():
         privacy_loss=PAIR,
         split_evenly_over=1,
     )
-    with pytest.raises(ValueError, match="by and unit must not be given"):
+    with pytest.raises(ValueError, match="by, unit and memory must not be given"):
         context.query().tree_counts(by="country")
     assert context.query().tree_counts(by=PUBLIC).release().estimates.size == 3
 
@@ -150,3 +150,12 @@ def test_numbers_and_what_is_outside_are_counted_in_both_contexts():
         addresses = tree_counts(context.query(), by=Key.ip("ip", stride=32), confidence=1 - 1e-9).release()
         (outside,) = addresses.to_frame(other=False).filter(path="(outside)").select("lower", "upper").rows()
         assert outside[0] <= 500 <= outside[1]
+
+
+def test_memory_is_checked_and_changes_nothing_of_what_is_counted():
+    for context in contexts(PERSON, PAIR, split_evenly_over=1):
+        options = {"by": "country", "unit": Unit("user", rows=2), "confidence": SURE}
+        with pytest.raises(ValueError, match=r"memory \('lots'\)"):
+            tree_counts(context.query(), **options, memory="lots")
+        release = tree_counts(context.query(), **options, memory="20KiB").release()
+        assert release.lower[0] <= 600 <= release.upper[0]  # a false alarm has a chance of at most 1e-9

@@ -169,14 +169,21 @@ def from_above(tree: Tree, upper: Floats) -> Floats:
 
 def people_at(occupied: Occupied, levels: Ints, places: Ints, wanted: Bools) -> tuple[Ints, Ints]:
     """The people of the wanted nodes, each at a level above a place with people, in halves as `measure` takes them."""
-    counts = occupied.counts.clip(0, saturate.LIMIT)
-    running = [np.append(0, np.cumsum(half)) for half in saturate.split(counts)]
+    counts = occupied.counts
+    if counts.min(initial=0) < 0 or counts.max(initial=0) > saturate.LIMIT:
+        counts = counts.clip(0, saturate.LIMIT)
     found = np.zeros((2, levels.size), dtype=np.int64)
+    # Where all of them together fit into one number, the lower half is all.
+    fits = int(counts.max(initial=0)) * counts.size <= saturate.LIMIT
+    halves = [counts] if fits else saturate.split(counts)
+    running = [np.zeros(counts.size + 1, dtype=np.int64) for _ in halves]
+    for sums, half in zip(running, halves, strict=True):
+        np.cumsum(half, out=sums[1:])
     for level in np.unique(levels[wanted]).tolist():
         here = np.flatnonzero(wanted & (levels == level))
         starts, ends = occupied.nodes_at(level)
         nodes = np.searchsorted(starts, places[here], side="right") - 1
-        for half, sums in zip(found, running, strict=True):
+        for half, sums in zip(found[2 - len(running) :], running, strict=True):
             half[here] = sums[ends[nodes]] - sums[starts[nodes]]
     return found[0], found[1]
 

@@ -24,6 +24,9 @@ from opendp_tree.trees.tree import Tree
 
 _NONE = np.zeros(0, dtype=np.int64)
 
+_BLOCK, _FEW = 1 << 21, 64
+"""Places that are walked together, and how many there must be for each that is left for the top."""
+
 
 @dataclass(frozen=True)
 class Cells:
@@ -50,9 +53,39 @@ def find_cells(occupied: Occupied, parameters: GapParameters) -> Cells:
     # Levels that are not tested are left out: what is at or meets at one of them does so at the next tested one above.
     deepest = int(occupied.levels.max(initial=0))
     tested = np.searchsorted(shape.levels, np.arange(deepest + 1), side="right") - 1
-    walk = _Walk(tested[occupied.levels], tested[occupied.meets], occupied.counts, parameters)
-    places, levels, gaps = walk.up_to_the_root()
+    tested = tested.astype(np.int16) if deepest < 2**15 else tested
+    places, levels, gaps = _walk_by_blocks(occupied, tested, parameters)
     return Cells(places, np.array(shape.levels)[levels], gaps)
+
+
+def _walk_by_blocks(occupied: Occupied, tested: Ints, parameters: GapParameters) -> tuple[Ints, Ints, Ints]:
+    """The walk of many places, block by block, each as far up as blocks share no node; then of what is left on top.
+
+    What happens below a node draws nothing that is drawn elsewhere, so that only the order of draws differs. It saves
+    memory, and time, because the work on a block stays near.
+    """
+    meets, size, found = tested[occupied.meets], occupied.counts.size, []
+    if size <= _BLOCK:
+        return _Walk(tested[occupied.levels], meets, occupied.counts, parameters).up_to_the_root()
+    # The deepest level above which few places meet: these boundaries may part blocks.
+    above = np.cumsum(np.bincount(meets.astype(np.int64) + 1))
+    cut = max(int(np.searchsorted(above, size // _FEW, side="right")) - 1, 0)
+    parting = np.flatnonzero(meets < cut)
+    heads = np.append(0, parting + 1)
+    starts = np.unique(heads[np.searchsorted(heads, np.arange(0, size, _BLOCK), side="right") - 1])
+    tops = []
+    for start, end in zip(starts.tolist(), [*starts[1:].tolist(), size], strict=True):
+        within = meets[start : end - 1]
+        block = _Walk(tested[occupied.levels[start:end]], within, occupied.counts[start:end], parameters)
+        block.merge_up_to(cut)
+        tops.append(block.groups(np.append(0, np.flatnonzero(within < cut) + 1)))
+        found += [(places + start, levels, gaps) for places, levels, gaps in block.found]
+    base, held, largest = (np.concatenate(parts) for parts in zip(*tops, strict=True))
+    top = _Walk(base, meets[parting], held, parameters, largest)
+    places, levels, gaps = top.up_to_the_root()
+    parts = zip(*found, (heads[places], levels, gaps), strict=True)
+    places, levels, gaps = (np.concatenate(part) for part in parts)
+    return places, levels, gaps
 
 
 def hides_empty_nodes(shape: GapShape) -> bool:
@@ -68,25 +101,35 @@ class _Walk:
     it merges. Levels are counted among the tested ones; -1 is above them all.
     """
 
-    def __init__(self, levels: Ints, meets: Ints, counts: Ints, parameters: GapParameters) -> None:
+    def __init__(
+        self, levels: Ints, meets: Ints, counts: Ints, parameters: GapParameters, largest: Ints | None = None
+    ) -> None:
         self._parameters, self._meets = parameters, meets
         self._bands = _bands(parameters.shape)
         self._blur_levels = np.array(parameters.shape.blur_levels)
         self._end, self._start = np.arange(counts.size), np.arange(counts.size)
         self._base = levels.copy()
         self._held = counts.clip(0, saturate.LIMIT)  # by the group's first node: x
-        self._largest = np.zeros(counts.size, dtype=np.int64)  # that one of its children passed up
-        self._found: list[tuple[Ints, Ints, Ints]] = []
+        self._largest = np.zeros(counts.size, dtype=np.int64) if largest is None else largest  # that a child passed up
+        self.found: list[tuple[Ints, Ints, Ints]] = []
 
     def up_to_the_root(self) -> tuple[Ints, Ints, Ints]:
-        for level, boundaries in _deepest_first(self._meets):
-            self._merge(level, boundaries)
+        self.merge_up_to(0)
         if self._held.size:
             self._climb(np.append(0, np.flatnonzero(self._meets < 0) + 1), -1)
-        if not self._found:
+        if not self.found:
             return _NONE, _NONE, _NONE
-        places, levels, gaps = (np.concatenate(parts) for parts in zip(*self._found, strict=True))
+        places, levels, gaps = (np.concatenate(parts) for parts in zip(*self.found, strict=True))
         return places, levels, gaps
+
+    def merge_up_to(self, level: int) -> None:
+        """Form all nodes at which groups meet, from the deepest level up to this one."""
+        for deep, boundaries in _deepest_first(self._meets, level):
+            self._merge(deep, boundaries)
+
+    def groups(self, heads: Ints) -> tuple[Ints, Ints, Ints]:
+        """Of the groups with these first places: where they were formed, whom they hold, and the most of a child."""
+        return self._base[heads], self._held[heads], self._largest[heads]
 
     def _merge(self, level: int, boundaries: Ints) -> None:
         """Form the nodes of one level at which groups meet, at the given boundaries between places."""
@@ -137,7 +180,7 @@ class _Walk:
             if tested.size:
                 found, wait, gap = self._first_cells(blurred[tested], room[tested], band)
                 cells = tested[found]
-                self._found.append((groups[cells], start[cells] - wait + 1, gap))
+                self.found.append((groups[cells], start[cells] - wait + 1, gap))
                 blurred[cells] = 0
         return blurred
 
@@ -185,9 +228,9 @@ def _bands(shape: GapShape) -> list[_Band]:
     return bands[::-1]
 
 
-def _deepest_first(meets: Ints) -> Iterator[tuple[int, Ints]]:
-    """The tested levels at which groups meet, from the deepest up, each with the boundaries that do, in order."""
-    boundaries = np.flatnonzero(meets >= 0)
+def _deepest_first(meets: Ints, least: int) -> Iterator[tuple[int, Ints]]:
+    """The tested levels from `least` on at which groups meet, from the deepest up, each with the boundaries that do."""
+    boundaries = np.flatnonzero(meets >= least)
     if boundaries.size == 0:
         return
     levels = meets[boundaries]
