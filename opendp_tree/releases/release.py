@@ -10,7 +10,7 @@ import numpy as np
 
 from opendp_tree._types import Bools, Floats, Ints
 from opendp_tree.releases import format as form
-from opendp_tree.releases.words import cost_words, counted_words, error_words, tree_words
+from opendp_tree.releases.words import NO_SUMS, cost_words, counted_words, error_words, tree_words
 from opendp_tree.trees.least_squares import LeastSquares
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.shown_nodes import ShownNodes
@@ -109,6 +109,9 @@ class TreeRelease:
         wants: they say where others are, and have no row in a frame.
     hidden
         For an open tree, what a node that is not shown holds at most; by default None: nothing is said.
+    adds_up
+        Whether a node counts what its children count together, and whatever is elsewhere. By default it does; people who
+        are counted once at each node where they are do not add up, so that there are no rows "(other)".
     """
 
     tree: Tree | OpenTree
@@ -122,6 +125,7 @@ class TreeRelease:
     fit: Fit | None = None
     shown: Bools | None = None
     hidden: float | None = None
+    adds_up: bool = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.tree, (Tree, OpenTree)):
@@ -173,7 +177,8 @@ class TreeRelease:
             them, with the difference, so that rows add up to their parent's. By default they do, because a reader
             would else miss what is not shown. The column `other` tells such a row from a label of that name. It may be
             negative: it is a difference of noisy counts. Its `lower` and `upper` are null unless all intervals hold
-            always. Where a label column holds no texts, and for `prefix`, `bits` and `node`, it has null.
+            always. Where a label column holds no texts, and for `prefix`, `bits` and `node`, it has null. There are none
+            where counts do not add up (`adds_up`).
         spreadsheet_safe
             For CSV that people open: whether texts and names of columns that a spreadsheet would run as a formula
             (they begin with =, +, -, @, a tab or the end of a line), or that begin with an apostrophe, get an
@@ -204,7 +209,7 @@ class TreeRelease:
             columns["cells"] = self.cells
         columns["shown"] = np.ones(order.size, dtype=np.bool_) if self.shown is None else self.shown
         values = {name: array[order] for name, array in columns.items()}
-        frame = release_frame(nodes, values, certain=self.confidence == 1, other=other)
+        frame = release_frame(nodes, values, certain=self.confidence == 1, other=other, adds_up=self.adds_up)
         return safe(frame) if spreadsheet_safe else frame
 
     def to_arrow(self, *, other: bool = True) -> Any:
@@ -246,6 +251,7 @@ class TreeRelease:
                 "cells": form.write_array(self.cells),
                 "shown": form.write_array(self.shown),
                 "hidden": None if self.hidden is None else form.write_number(float(self.hidden)),
+                **({} if self.adds_up else {"adds_up": False}),
             }
         )
 
@@ -283,6 +289,7 @@ class TreeRelease:
             statement=_read_statement(form.part(parts, "statement", dict, type(None))),
             nodes=nodes,
             hidden=None if hidden is None else float(form.read_number(hidden, "hidden")),
+            adds_up=form.part({"adds_up": True, **parts}, "adds_up", bool),
             **arrays,
         )
 
@@ -311,7 +318,8 @@ class TreeRelease:
         counted = counted_words(cost)
         error = error_words(self.confidence, reach, hidden, counted=counted)
         first, *by = tree_words(self.tree, shown, mechanism)
-        return "\n".join([first, *([counted] if counted else []), *by, cost_words(cost), *error])
+        sums = [] if self.adds_up else [NO_SUMS]
+        return "\n".join([first, *([counted] if counted else []), *sums, *by, cost_words(cost), *error])
 
 
 def _read_statement(described: Mapping[str, Any] | None) -> PrivacyStatement | None:
