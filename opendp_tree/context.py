@@ -24,9 +24,10 @@ from opendp_tree.paper.clipped_estimator import make_clipped_estimator
 from opendp_tree.paper.ladder_estimator import make_ladder_estimator
 from opendp_tree.paper.multiplicative_estimator import make_multiplicative_estimator
 from opendp_tree.paper.tree_classifier import make_tree_classifier
-from opendp_tree.pipeline import make_release, method_for
+from opendp_tree.pipeline import counted_of, make_release, method_for
 from opendp_tree.planning.budget import Budget
 from opendp_tree.planning.methods import Method
+from opendp_tree.planning.people_candidate import weighs_people
 from opendp_tree.rows.frame_domain import frame_domain
 from opendp_tree.rows.key import Key
 from opendp_tree.rows.leaf_counts import make_leaf_counts
@@ -84,8 +85,9 @@ def tree_counts(
         Where a row belongs: the names of columns from the coarsest to the finest, or a `Key`. By default None, for a
         query that is at leaf counts; where these are vectors, which carry no tree, it is the `Tree`.
     unit
-        How much of one person is counted, if the Context's privacy unit is an identifier: `Unit("user", rows=5)`. By
-        default None: the Context protects rows, or OpenDP's truncations among the steps bound people.
+        What of people is counted, if the Context's privacy unit is an identifier, as in `release_tree`:
+        `Unit("user", rows=5)`, `Unit("user", count="people", nodes=5)`, `Unit("user", count="shares")`. By default
+        None: the Context protects rows, or OpenDP's truncations among the steps bound people.
     alpha
         The share of a node's own count that an error may have and be forgiven, when mechanisms are compared; from 0 to
         below 1. By default a tenth.
@@ -118,7 +120,7 @@ def tree_counts(
         if by is None or isinstance(by, Tree):
             raise ValueError("by must say where rows belong. Hint: by=['region', 'city']")
         key = Key.of(by)
-        plain, counts = _counted(query, by=key, unit=unit)
+        plain, counts = _counted(query, by=key, unit=unit, records=weighs_people(Unit.of(unit), method))
         method = method_for(key, method)
     else:
         plain, counts = _at_leaf_counts(query), query._chain
@@ -136,7 +138,8 @@ def tree_counts(
         alpha=alpha,
         method=method,
         confidence=confidence,
-        counted=_counted_words(plain, unit) if _is_of_frame(query) else None,
+        counted=_counted_words(plain, unit, method) if _is_of_frame(query) else None,
+        person=unit,
     )
     return _then(plain, measurement)
 
@@ -164,14 +167,14 @@ def _is_of_frame(query: Any) -> bool:
     return isinstance(query, (FrameQuery, LazyFrameQuery))
 
 
-def _counted(query: Any, *, by: Key, unit: Unit | None) -> tuple[Any, Transformation]:
-    """A query of a frame as OpenDP has it, and the leaf counts after its steps."""
+def _counted(query: Any, *, by: Key, unit: Unit | None, records: bool = False) -> tuple[Any, Transformation]:
+    """A query of a frame as OpenDP has it, and the leaf counts, or records of people, after its steps."""
     if isinstance(query, FrameQuery):
-        return query.query, query.steps.leaf_counts(*query.query._chain, by=by, unit=unit)
+        return query.query, query.steps.leaf_counts(*query.query._chain, by=by, unit=unit, records=records)
     plain = object.__getattribute__(query, "_query")
     plan = object.__getattribute__(query, "polars_plan")
     domain, metric = plain._chain
-    return plain, stable_leaf_counts(domain, metric, plan, by=by, unit=unit)
+    return plain, stable_leaf_counts(domain, metric, plan, by=by, unit=unit, records=records)
 
 
 def _at_leaf_counts(query: Any) -> Any:
@@ -231,10 +234,10 @@ def _share_of_one(query: Any, name: str) -> dict[str, float]:
     return dict(zip(("epsilon", "delta"), budget.one_person, strict=True))
 
 
-def _counted_words(query: Any, unit: Unit | None) -> str:
+def _counted_words(query: Any, unit: Unit | None, method: Method | str) -> str:
     """What is counted, in words: steps may leave rows out, and people are bounded by them or here."""
     if unit is not None:
-        return unit.counted(of="rows of the query")
+        return counted_of(unit, method, of="rows of the query")
     metric = query._chain[1] if isinstance(query._chain, tuple) else query._chain.input_metric
     people = identifier_of(metric) is not None
     return "rows of the query" + (", which keeps a bounded number of each privacy unit" if people else "")

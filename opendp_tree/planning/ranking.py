@@ -18,6 +18,7 @@ from opendp_tree.planning.methods import (
     Mechanism,
     Method,
     Partition,
+    PeopleLayers,
     PrunedDescent,
     TreeNoise,
     read_method,
@@ -25,6 +26,7 @@ from opendp_tree.planning.methods import (
 from opendp_tree.planning.noise_candidates import noise_candidate
 from opendp_tree.planning.paper_candidate import paper_candidate
 from opendp_tree.planning.partition_candidate import partition_candidate
+from opendp_tree.planning.people_candidate import wanted
 from opendp_tree.planning.pruned_candidates import pruned_candidate
 from opendp_tree.planning.tree_facts import TreeFacts
 from opendp_tree.trees.open_tree import OpenTree
@@ -64,7 +66,7 @@ def ranked(
         What may be chosen. By default all.
 
     """
-    candidates = [_wanted(_guarded(each, facts, budget, alpha, auto), auto) for each in mechanisms]
+    candidates = [wanted(_guarded(each, facts, budget, alpha, auto), auto) for each in mechanisms]
     return tuple(sorted(candidates, key=lambda each: _rank(each, auto.aim)))
 
 
@@ -131,17 +133,6 @@ def _guarded(method: Mechanism, facts: TreeFacts, budget: Budget, alpha: float, 
     )
 
 
-def _wanted(candidate: Candidate, auto: Auto) -> Candidate:
-    """The candidate, if its estimates are what they must be."""
-    for name, asked, kept in (
-        ("nonnegative", auto.nonnegative, candidate.nonnegative),
-        ("integers", auto.integers, candidate.integers),
-    ):
-        if candidate.feasible and asked and not kept:
-            return Candidate.infeasible(candidate.name, reason=f"it cannot promise {name}", needs=f"{name}=False")
-    return candidate
-
-
 def _rank(candidate: Candidate, aim: str) -> tuple[bool, float, float, bool]:
     # Where least squares is only known to be no worse, it comes first.
     first, second = candidate.error, candidate.shown_from
@@ -168,6 +159,8 @@ def planned_candidate(tree: Tree | OpenTree, budget: Budget, *, alpha: float, me
     chosen = read_method(method)
     facts = TreeFacts.of(tree, levels=chosen.levels if isinstance(chosen, Auto) else None)
     share = check_alpha(alpha)
+    if isinstance(chosen, PeopleLayers):
+        raise ValueError(f"method ({chosen.name}) is for records of people. Hint: unit=Unit('user', rows=5)")
     if isinstance(chosen, Auto):
         candidate = best_candidate(chosen, facts, budget, share)
     else:

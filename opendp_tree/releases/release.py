@@ -110,8 +110,8 @@ class TreeRelease:
     hidden
         For an open tree, what a node that is not shown holds at most; by default None: nothing is said.
     adds_up
-        Whether a node counts what its children count together, and whatever is elsewhere. By default it does; people who
-        are counted once at each node where they are do not add up, so that there are no rows "(other)".
+        Whether a node counts what its children count together, and whatever is elsewhere. By default it does; people
+        who are counted once at each node where they are do not add up, so that there are no rows "(other)".
     """
 
     tree: Tree | OpenTree
@@ -177,8 +177,8 @@ class TreeRelease:
             them, with the difference, so that rows add up to their parent's. By default they do, because a reader
             would else miss what is not shown. The column `other` tells such a row from a label of that name. It may be
             negative: it is a difference of noisy counts. Its `lower` and `upper` are null unless all intervals hold
-            always. Where a label column holds no texts, and for `prefix`, `bits` and `node`, it has null. There are none
-            where counts do not add up (`adds_up`).
+            always. Where a label column holds no texts, and for `prefix`, `bits` and `node`, it has null. There are
+            none where counts do not add up (`adds_up`).
         spreadsheet_safe
             For CSV that people open: whether texts and names of columns that a spreadsheet would run as a formula
             (they begin with =, +, -, @, a tab or the end of a line), or that begin with an apostrophe, get an

@@ -156,9 +156,7 @@ def make_people_records(
 
     assert_features("contrib")
     counting = LeafCounting.of(input_domain, input_metric, by=by, unit=unit, records=True)
-    return make_transformation(
-        input_domain, input_metric, *counting.space, counting.count, counting.stability_map
-    )
+    return make_transformation(input_domain, input_metric, *counting.space, counting.count, counting.stability_map)
 
 
 then_people_records = to_then(make_people_records)

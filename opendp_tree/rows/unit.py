@@ -41,14 +41,14 @@ class Unit:
         For "rows", what all rows of one person weigh at most: one number, or one for each level that is shown, from
         the root's down; levels then do not add up. By default as many as `leaves` allows.
     leaves
-        Instead of weighing, the most leaves at which one person's rows are kept, drawn at random. By default any number,
-        up to `rows`. For "rows" only.
+        Instead of weighing, the most leaves at which one person's rows are kept, drawn at random. By default any
+        number, up to `rows`. For "rows" only.
     rows_per_leaf
         The most rows of one person that are kept at one leaf; with `leaves` only. By default 1, because with it
         leaf counts are of people.
     nodes
-        For "people", what one person weighs at all nodes of a level at most: one number, or one for each shown level below
-        the root's, which is one node. A good one is what hardly anybody exceeds.
+        For "people", what one person weighs at all nodes of a level at most: one number, or one for each shown level
+        below the root's, which is one node. A good one is what hardly anybody exceeds.
 
     Examples
     --------
@@ -235,7 +235,7 @@ def _unbounded(column: str, count: str = "rows") -> str:
         )
     return (
         f"unit ({column!r}) must say how much of one person is counted. "
-        f"Hint: Unit({column!r}, rows=5), Unit({column!r}, count='shares'), or Unit({column!r}, count='people', nodes=5)"
+        f"Hint: Unit({column!r}, rows=5), or Unit({column!r}, count='shares'), or count='people' with nodes=5"
     )
 
 
@@ -277,7 +277,7 @@ def unit_words(column: str | None, *, people: int | None = 1, rows: int | None =
     return f"{count} of {column!r}{most}"
 
 
-def protected_unit(metric: Metric, d_in: Any, rows: int) -> str:
-    """What a budget at a distance protects, in words, where it comes to so many rows."""
+def protected_unit(metric: Metric, d_in: Any, rows: int | None) -> str:
+    """What a budget at a distance protects, in words, where it comes to so many rows; None for any number."""
     people = total_bound(d_in) if isinstance(metric, FrameDistance) else d_in
     return unit_words(identifier_of(metric), people=people, rows=rows)

@@ -10,7 +10,7 @@ from opendp_tree.theorems.people_layers import layer_l1, layer_l2_squared, node_
 from opendp_tree.theorems.tree_partition import gap_addition_ratio, gap_delta, gap_ratio
 from tests.privacy.partition_claim import shape_of
 from tests.privacy.partition_law import uniform
-from tests.privacy.people_law import Layers, Rules, SmallTree, all_people, excess, release_law
+from tests.privacy.people_law import RIGHT, Layers, Rules, SmallTree, all_people, excess, release_law
 
 FORK, CHAINS = SmallTree([-1, 0, 0]), SmallTree([-1, 0, 0, 1, 2])
 HALF, THIRD, TENTH = Fraction(1, 2), Fraction(1, 3), Fraction(1, 10)
@@ -32,12 +32,12 @@ def claim(mechanism, tree, layers, k):
     return ratio * gap_ratio(mechanism.q, mechanism.t, shape) ** k, gap_delta(mechanism.q, shape, k=k)
 
 
-def worst(mechanism, tree, layers, pairs, k, rules=None, **options):
+def worst(mechanism, tree, layers, pairs, k, rules=RIGHT, **options):
     """The largest divergence of any pair, less the delta that is claimed: at most 0 where the claim holds."""
     ratio, delta = claim(mechanism, tree, layers, k)
     found = Fraction(-1)
     for one, two in pairs:
-        laws = [release_law(mechanism, tree, each, layers, *([rules] if rules else []), **options) for each in (one, two)]
+        laws = [release_law(mechanism, tree, each, layers, rules, **options) for each in (one, two)]
         found = max(found, excess(*laws, layers, ratio) - delta, excess(*laws[::-1], layers, ratio) - delta)
     return found
 
@@ -120,7 +120,7 @@ def test_mutant_a_bound_read_off_the_data_is_rejected():
 
 
 def test_mutant_places_by_a_seed_are_rejected():
-    """With a fixed seed, where people stand in the table says where they are put: one who comes first moves them all."""
+    """With a fixed seed, who stands where in the table says where they are put: one who comes first moves them all."""
     mechanism, layers = uniform(TENTH, TENTH, 2, 3, 2, 0), Layers("shares", (1, 1), (Fraction(99, 100),) * 2)
     crowd = [(1, 1), (0, 1)] * 3
     pairs = [(crowd, [person, *crowd]) for person in ((1, 0), (0, 1))]
@@ -129,7 +129,7 @@ def test_mutant_places_by_a_seed_are_rejected():
 
 
 def test_mutant_distance_by_the_formula_for_one_place_is_rejected():
-    """Two people who come to different paths cost both paths' exact levels, not once those of a count that rises by 2."""
+    """Two people who come to different paths cost both paths' exact levels, not once those of one count."""
     mechanism, layers = uniform(HALF, HALF, 2, 3, 2, 0), Layers("shares", (1, 1), (Fraction(999, 1000),) * 2)
     q, t, noise = mechanism.q, mechanism.t, layers.ratios[0] ** -layer_l1(4, most=1, units=layers.units)
     one_place = (1 - q**3) / (1 - q) / t**2 * noise  # c of a count that rises by two, at margin 0, and two tokens

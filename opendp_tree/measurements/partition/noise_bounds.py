@@ -17,12 +17,13 @@ def noise_bounds(terms: Ints, scale: float, chance: float) -> Ints:
     """For each number of terms the least bound that the sum of so many exceeds with at most this chance.
 
     Exact up to 64 terms; beyond, the bound of at most 2 % more terms, which is no smaller. Noise of a scale above 1024
-    is read off a finer law: a geometric number is the whole part of an exponential one, so that a sum of so many integer
-    Laplace numbers is within as many of a sum of continuous ones, and these only differ by their scale.
+    is read off a finer law: a geometric number is the whole part of an exponential one, so that a sum of so many
+    integer Laplace numbers is within as many of a sum of continuous ones, and these only differ by their scale.
     """
     if scale > _WIDEST:
         narrow = noise_bounds(terms, _WIDEST, chance)
-        return np.ceil((narrow + terms) * (scale / _WIDEST) * (1 + 1e-12)).astype(np.int64) + terms
+        wide: Ints = np.ceil((narrow + terms) * (scale / _WIDEST) * (1 + 1e-12)).astype(np.int64) + terms
+        return wide
     rounded = terms.copy()
     many = terms > _EXACT
     steps = np.ceil(np.log(terms[many] / _EXACT) / math.log(1.02) - 1e-9)

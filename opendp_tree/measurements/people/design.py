@@ -173,7 +173,12 @@ def predicted_error(design: PeopleDesign) -> float:
 
 
 def _designs(
-    count: str, most: tuple[int, ...], spending: Spending, levels: Sequence[int] | None, noise: str, measuring: float | None
+    count: str,
+    most: tuple[int, ...],
+    spending: Spending,
+    levels: Sequence[int] | None,
+    noise: str,
+    measuring: float | None,
 ) -> list[PeopleDesign]:
     """The designs with one noise."""
     if levels is None:
@@ -212,7 +217,9 @@ def _public(count: str, most: tuple[int, ...], spending: Spending, noise: str) -
     return _laplace(empty, Fraction(round_down(Fraction(math.sqrt(2 * spending.rho)) * _LESS)), spending.people)
 
 
-def _cells(spending: Spending, levels: Sequence[int], share: Fraction, delta: Fraction) -> tuple[GapParameters, Fraction]:
+def _cells(
+    spending: Spending, levels: Sequence[int], share: Fraction, delta: Fraction
+) -> tuple[GapParameters, Fraction]:
     """How nodes are found with what measuring leaves, and the epsilon of one person that is left then."""
     assert spending.epsilon is not None
     cells = choose_parameters(

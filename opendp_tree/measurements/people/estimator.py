@@ -11,7 +11,14 @@ from opendp.measures import approximate, max_divergence, zero_concentrated_diver
 from opendp.metrics import symmetric_distance
 from opendp.mod import Domain, Measurement, Metric, assert_features
 
-from opendp_tree._arguments import check_choice, check_integer, check_positive, check_probability, is_zero, read_distance
+from opendp_tree._arguments import (
+    check_choice,
+    check_integer,
+    check_positive,
+    check_probability,
+    is_zero,
+    read_distance,
+)
 from opendp_tree._opendp import make_measurement, measure_name, to_then
 from opendp_tree.measurements.level_noise import one_or_all
 from opendp_tree.measurements.people.design import PeopleDesign, Spending, choose_design
@@ -44,9 +51,9 @@ def make_people_estimator(
 ) -> Measurement:
     """Counts of every node, from records of people with many rows each: a `TreeRelease`.
 
-    In an open tree nodes are found with one row of each person, drawn at random; what was found, or the whole of a public
-    tree, is counted level by level, and nobody weighs more in a level than is declared. So a person costs 1 to find nodes,
-    however many rows there are, and at each level the bound of that level.
+    In an open tree nodes are found with one row of each person, drawn at random; what was found, or the whole of a
+    public tree, is counted level by level, and nobody weighs more in a level than is declared. So a person costs 1 to
+    find nodes, however many rows there are, and at each level the bound of that level.
 
     For k people: with Laplace noise epsilon is k times the sum of the cells' epsilon and, over the levels, of
     bound/scale; delta is the cells' at distance k. Gaussian noise has rho, k**2/2 times the sum of bound/scale**2 for
@@ -73,8 +80,8 @@ def make_people_estimator(
         For "rows", what all rows of one person weigh at most: one number, or one for each shown level from the root's
         down. A public number, not the data's. By default None.
     nodes
-        For "people", what one person weighs at all nodes of a level at most: one number, or one for each shown level below
-        the root's. A public number. By default None.
+        For "people", what one person weighs at all nodes of a level at most: one number, or one for each shown level
+        below the root's. A public number. By default None.
     noise
         "laplace" or "gaussian"; by default None: whichever is predicted to be less.
     measuring
@@ -96,9 +103,8 @@ def make_people_estimator(
     >>> dp.enable_features("contrib")
     >>> visits = pl.DataFrame({"user": [*range(900), *range(300)], "city": ["ghent"] * 900 + ["liege"] * 300})
     >>> space = frame_domain(visits), dp.symmetric_id_distance("user")
-    >>> people = space >> then_people_records(by="city", unit=Unit("user", count="people", nodes=2)) >> then_people_estimator(
-    ...     count="people", nodes=2, epsilon=1.0, delta=1e-6
-    ... )
+    >>> records = space >> then_people_records(by="city", unit=Unit("user", count="shares"))
+    >>> people = records >> then_people_estimator(count="people", nodes=2, epsilon=1.0, delta=1e-6)
     >>> people.map(1) <= (1.0, 1e-6), people(visits).to_frame()["path"].to_list()
     (True, ['', 'ghent', 'liege'])
 
@@ -174,10 +180,10 @@ def _check_levels(tree: Tree | OpenTree, levels: Sequence[int] | None) -> tuple[
 
 def _statement(design: PeopleDesign, loss: Any, d_in: int, counted: str) -> PrivacyStatement:
     """What a release costs, and what it was made with."""
-    cells, names = design.cells, ("epsilon", "delta")
+    cells, names = design.cells, ["epsilon", "delta"]
     measure = max_divergence() if cells is None else approximate(max_divergence())
     if cells is None and design.noise == "gaussian":
-        measure, names = zero_concentrated_divergence(), ("rho",)
+        measure, names = zero_concentrated_divergence(), ["rho"]
     spent = dict(zip(names, loss if isinstance(loss, tuple) else (loss,), strict=False))
     parameters: dict[str, int | float | str | None] = {
         "count": design.count,

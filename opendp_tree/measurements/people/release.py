@@ -10,7 +10,7 @@ from fractions import Fraction
 import numpy as np
 
 from opendp_tree import noise, saturate
-from opendp_tree._types import Floats, Ints
+from opendp_tree._types import Bools, Floats, Ints
 from opendp_tree.measurements.level_noise import gaussian_variance, laplace_variance, single_bound
 from opendp_tree.measurements.partition.estimates import estimate_nodes
 from opendp_tree.measurements.partition.intervals import hidden_bound, layer_bounds, leaf_reach
@@ -99,8 +99,8 @@ class PeopleRelease:
             by_level = np.array([self._reach(scale) for scale in self._scales])
             estimates, reach = np.zeros(sums.size), by_level[shown.levels]
             for level, scale in enumerate(self._scales):
-                here = shown.at(level)
-                estimates[here] = self._noisy(sums[here], scale) / self.design.units
+                at_level = shown.at(level)
+                estimates[at_level] = self._noisy(sums[at_level], scale) / self.design.units
         full = np.zeros(nodes.size), np.full(nodes.size, np.inf)
         full[0][wanted], full[1][wanted] = estimates, reach
         return self._released(records, *full, listed=listed, wanted=wanted)
@@ -117,7 +117,8 @@ class PeopleRelease:
         np.subtract.at(rest, shown.parents[1:], sums[1:])
         values = np.concatenate((sums, rest[inner]))
         first = np.concatenate((shown.levels, shown.levels[inner] + 1))  # the first layer that counts it
-        last = np.concatenate((np.where(shown.child_counts > 0, shown.levels, shown.depth), np.full(inner.size, shown.depth)))
+        last = np.full(values.size, shown.depth)
+        last[inner] = shown.levels[inner]
         total, precision = np.zeros(values.size), np.zeros(values.size)
         for level, scale in enumerate(self._scales):
             here = np.flatnonzero((first <= level) & (level <= last))
@@ -174,7 +175,7 @@ class PeopleRelease:
         )
 
     def _leaf_ends(self, gaps: Ints, miss: float) -> tuple[Floats, Floats]:
-        """What a leaf's shares are at least and at most, by its gap, and by how far those put there may be from them."""
+        """What a leaf's shares are at least and at most: by its gap, and by where people may have been put."""
         assert self.design.cells is not None
         below, beyond = leaf_reach(self.design.cells, miss * (1 - _PLACED))
         each = miss * _PLACED / 2
@@ -226,7 +227,7 @@ class PeopleRelease:
         *,
         tree: Tree | None = None,
         listed: ShownCells | None = None,
-        wanted: Ints | None = None,
+        wanted: Bools | None = None,
     ) -> TreeRelease:
         """Estimates that are not negative, since nobody weighs less than nothing, and intervals around the noise."""
         lower, upper = np.maximum(estimates - reach, 0), np.maximum(estimates + reach, 0)
@@ -240,7 +241,7 @@ class PeopleRelease:
             self.statement,
             cells=None if listed is None else listed.lasts - listed.firsts,
             nodes=None if listed is None else listed.nodes,
-            shown=wanted if some else None,  # type: ignore[arg-type]
+            shown=wanted if some else None,
             adds_up=self.design.adds_up,
         )
 
@@ -283,7 +284,8 @@ def most_shares(placed: Floats | Ints, chance: float) -> Floats:
     array([  3.  , 126.51])
     """
     n = np.asarray(placed, dtype=np.float64)
-    low, high = n.copy(), n + 2 * math.log(1 / chance) + 2 * np.sqrt(n * math.log(1 / chance)) + 1
+    low: Floats = n.copy()
+    high: Floats = n + 2 * math.log(1 / chance) + 2 * np.sqrt(n * math.log(1 / chance)) + 1
     for _ in range(60):
         middle = (low + high) / 2
         rest = np.where(n > 0, n * np.log(np.maximum(middle, 1e-300) / np.maximum(n, 1e-300)), 0.0)
@@ -299,7 +301,8 @@ def least_shares(placed: Floats | Ints, chance: float) -> Floats:
     array([ 0.  , 77.48])
     """
     n = np.asarray(placed, dtype=np.float64)
-    low, high = np.zeros(n.size), n.copy()
+    low: Floats = np.zeros(n.size)
+    high: Floats = n.copy()
     for _ in range(60):
         middle = (low + high) / 2
         with np.errstate(divide="ignore", invalid="ignore"):
