@@ -292,3 +292,17 @@ def test_rare_waits_follow_the_geometric_law():
     assert stats.chisquare(parts, lengths / lengths.sum() * reached.size).pvalue > FALSE_ALARM
     # Power: waits for one less would be e times as many, and do not pass.
     assert reached.size < stats.poisson.ppf(1e-9, expected * np.e)
+
+
+def test_integers_below_a_limit_are_even_and_incomplete_runs_are_drawn_again(monkeypatch):
+    words = iter([[2**64 - 1, 5, 7, 0], [9]])
+    monkeypatch.setattr(noise, "uniform_words", lambda size: np.array(next(words), dtype=np.uint64))
+    assert noise.uniform_below(np.array([3 * 2**61, 4, 1, 7, 2**62])).tolist() == [9, 1, 0, 0, 0]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 10, 1000])
+def test_integers_below_a_limit_have_equal_chances(limit):
+    drawn = noise.uniform_below(np.full(20_000, limit))
+    counts = np.bincount(drawn, minlength=limit)
+    assert counts.size == limit
+    assert limit == 1 or stats.chisquare(counts).pvalue > FALSE_ALARM

@@ -31,6 +31,8 @@ SPREAD = 0.125
 """What each person of a cell adds to the variance of its gap, as a guess: being put there or elsewhere."""
 _PLACED = 0.5
 """Of the chance to miss a leaf's shares, what is for where people were put; the rest is for the noise of its gap."""
+_ROUNDING = 1e-9
+"""By so much of themselves bounds that floats compute are moved outward."""
 _DRAWS: dict[str, Callable[[float, int], Ints]] = {"laplace": noise.laplace, "gaussian": noise.gaussian}
 
 
@@ -291,7 +293,8 @@ def most_shares(placed: Floats | Ints, chance: float) -> Floats:
         rest = np.where(n > 0, n * np.log(np.maximum(middle, 1e-300) / np.maximum(n, 1e-300)), 0.0)
         likely = n - middle + rest > math.log(chance)
         low, high = np.where(likely, middle, low), np.where(likely, high, middle)
-    return high
+    outward: Floats = high * (1 + _ROUNDING)
+    return outward
 
 
 def least_shares(placed: Floats | Ints, chance: float) -> Floats:
@@ -309,4 +312,5 @@ def least_shares(placed: Floats | Ints, chance: float) -> Floats:
             rest = np.where(n > 0, n * np.log(middle / n), 0.0)
         likely = n - middle + rest > math.log(chance)
         low, high = np.where(likely, low, middle), np.where(likely, middle, high)
-    return low
+    outward: Floats = low * (1 - _ROUNDING)
+    return outward
