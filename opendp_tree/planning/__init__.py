@@ -2,12 +2,14 @@
 
 from opendp_tree.planning.candidate import Candidate
 from opendp_tree.planning.inverse import deepest_tree, smallest_epsilon
+from opendp_tree.planning.methods import PeopleLayers
 from opendp_tree.planning.plan import Plan, plan_depths
 from opendp_tree.planning.predicted_errors import NoiseErrors, noise_errors
 
 __all__ = [
     "Candidate",
     "NoiseErrors",
+    "PeopleLayers",
     "Plan",
     "deepest_tree",
     "noise_errors",

@@ -148,8 +148,8 @@ def make_people_records(
     >>> visits = pl.DataFrame({"user": [1, 1, 1, 2, None], "city": ["ghent", "ghent", "liege", "liege", "ghent"]})
     >>> space = frame_domain(visits), dp.symmetric_id_distance("user")
     >>> records = space >> then_people_records(by="city", unit=Unit("user", count="shares"))
-    >>> records(visits).rows, records(visits).leaves, records.map(2)
-    (array([2, 1, 1]), array([0, 1, 1]), 2)
+    >>> records(visits).rows, records(visits).leaves, records.map(1)
+    (array([2, 1, 1]), array([0, 1, 1]), 1)
 
     """
     from opendp_tree.rows.leaf_counts import LeafCounting
