@@ -15,6 +15,7 @@ from opendp_tree._tables import html_table, table
 from opendp_tree.measurements.above_threshold import make_above_threshold
 from opendp_tree.measurements.partition.estimator import make_partition_estimator
 from opendp_tree.measurements.partition.tree_partition import make_tree_partition
+from opendp_tree.measurements.people.estimator import make_people_estimator
 from opendp_tree.measurements.pruned_descent import make_pruned_descent
 from opendp_tree.measurements.sparse_vector import make_sparse_vector
 from opendp_tree.measurements.tree_noise import make_tree_gaussian, make_tree_laplace
@@ -31,6 +32,7 @@ from opendp_tree.planning.people_candidate import weighs_people
 from opendp_tree.rows.frame_domain import frame_domain
 from opendp_tree.rows.key import Key
 from opendp_tree.rows.leaf_counts import make_leaf_counts
+from opendp_tree.rows.people import make_people_records
 from opendp_tree.rows.sources import read_source
 from opendp_tree.rows.steps import STEPS, FrameSteps, stable_leaf_counts
 from opendp_tree.rows.unit import Unit, identifier_of
@@ -46,6 +48,8 @@ _CONSTRUCTORS = (
     make_above_threshold,
     make_leaf_counts,
     make_partition_estimator,
+    make_people_estimator,
+    make_people_records,
     make_sparse_vector,
     make_tree_partition,
     make_clipped_estimator,

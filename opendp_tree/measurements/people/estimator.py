@@ -196,5 +196,5 @@ def _statement(design: PeopleDesign, loss: Any, d_in: int, counted: str) -> Priv
         parameters["level_scales"] = one_or_all(design.scales)
     if cells is not None:
         parameters |= {"scale": cells.scale, "token_scale": cells.token_scale, "threshold": max(cells.shape.thresholds)}
-    name = f"people_{design.noise}"
-    return PrivacyStatement(name, measure_name(measure), d_in, spent, parameters, counted=counted)
+    name, unit = f"people_{design.noise}", "one person" if d_in == 1 else f"{d_in} people"
+    return PrivacyStatement(name, measure_name(measure), d_in, spent, parameters, unit, counted)
