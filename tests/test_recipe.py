@@ -7,8 +7,8 @@ import opendp.prelude as dp
 import pytest
 
 import opendp_tree as ot
-from opendp_tree import OpenTree, Recipe, Tree
-from opendp_tree.recipe import _PARTS
+from opendp_tree import OpenTree, Tree
+from opendp_tree.recipe import _PARTS, Recipe
 
 TREE = Tree.from_paths([("be", "ghent"), ("be", "liege"), ("lu",)])
 BITS = OpenTree.bits(8)
@@ -44,6 +44,15 @@ RECIPES = {
         TREE, [("tree_classifier", {"alpha": 0.5, **BUDGET, "eta": 0.01, "threshold": 10**5, "mass": 2 * 10**5})]
     ),
     "transformation": Recipe(TREE, [("tree_sum", {})]),
+    "numbers": Recipe(ot.Key.number("age", low=0, high=100, bins=20).tree, [("tree_counts", {"epsilon": 1.0})]),
+    "outside": Recipe(
+        ot.Key.bits("k", width=8).open_tree(),
+        [("leaf_counts", {}), ("partition_estimator", BUDGET)],
+        "i64",
+        None,
+        "symmetric_distance",
+    ),
+    "calendar": Recipe(ot.Key.calendar("day").open_tree(), [("partition_estimator", BUDGET)]),
 }
 
 

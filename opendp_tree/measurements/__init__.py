@@ -3,6 +3,7 @@
 from opendp_tree.measurements.above_threshold import make_above_threshold, then_above_threshold
 from opendp_tree.measurements.bound_report import make_bound_report, then_bound_report
 from opendp_tree.measurements.people.estimator import make_people_estimator, then_people_estimator
+from opendp_tree.measurements.pruned_descent import make_pruned_descent, then_pruned_descent
 from opendp_tree.measurements.truncated_laplace import (
     make_truncated_laplace_profile,
     then_truncated_laplace_profile,
@@ -15,12 +16,14 @@ __all__ = [
     "make_bound_report",
     "make_people_estimator",
     "make_people_records",
+    "make_pruned_descent",
     "make_truncated_laplace_profile",
     "people_domain",
     "then_above_threshold",
     "then_bound_report",
     "then_people_estimator",
     "then_people_records",
+    "then_pruned_descent",
     "then_truncated_laplace_profile",
     "truncated_laplace_radius",
 ]

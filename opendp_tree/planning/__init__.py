@@ -6,6 +6,7 @@ from opendp_tree.planning.inverse import deepest_tree, smallest_epsilon
 from opendp_tree.planning.methods import PeopleLayers
 from opendp_tree.planning.plan import Plan, plan_depths
 from opendp_tree.planning.predicted_errors import NoiseErrors, noise_errors
+from opendp_tree.planning.tree_counts import make_tree_counts, then_tree_counts
 
 __all__ = [
     "Candidate",
@@ -13,8 +14,10 @@ __all__ = [
     "PeopleLayers",
     "Plan",
     "deepest_tree",
+    "make_tree_counts",
     "noise_errors",
     "plan_depths",
     "plan_dial",
     "smallest_epsilon",
+    "then_tree_counts",
 ]

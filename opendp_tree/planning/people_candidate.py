@@ -10,13 +10,13 @@ from functools import partial
 import numpy as np
 
 from opendp_tree._types import Floats
-from opendp_tree.measurements.excess import normal_excess
+from opendp_tree.measurements.alpha_errors import normal_excess
 from opendp_tree.measurements.people.design import PeopleDesign, Spending, choose_design
 from opendp_tree.measurements.people.estimator import make_people_estimator
 from opendp_tree.planning.budget import Budget, Priced
 from opendp_tree.planning.candidate import Candidate, Space, shown_from
+from opendp_tree.planning.finding_candidates import cell_chance
 from opendp_tree.planning.methods import Auto, Method, PeopleLayers, read_method
-from opendp_tree.planning.partition_candidate import shown_chance
 from opendp_tree.planning.tree_facts import TreeFacts
 from opendp_tree.rows.unit import Unit
 from opendp_tree.trees.open_tree import OpenTree
@@ -101,7 +101,7 @@ def people_candidate(method: PeopleLayers, unit: Unit, facts: TreeFacts, budget:
             "noise_deviations": ", ".join(f"{each:.4g}" for each in deviations),
             "threshold": "none" if cells is None else max(cells.shape.thresholds),
         },
-        shown_from=0.0 if cells is None else shown_from(partial(shown_chance, cells), max(cells.shape.thresholds)),
+        shown_from=0.0 if cells is None else shown_from(partial(cell_chance, cells), max(cells.shape.thresholds)),
         nonnegative=not (facts.public and design.adds_up),
         curve=partial(_curve, max(deviations), alpha),
         builder=build,
@@ -195,6 +195,11 @@ def planned_people(
         assert isinstance(chosen, Auto)
         candidate = people_candidates(chosen, unit, facts, budget, alpha)[0]
     if not candidate.feasible:
+        if not facts.public and budget.rho is not None and isinstance(unit.rows, int):
+            raise ValueError(
+                "rho must be epsilon and delta where nodes are unknown and people are weighed: finding nodes spends "
+                "these. Hint: epsilon=1.0, delta=1e-6, or method='pruned_gaussian', which keeps rows of each"
+            )
         raise ValueError(
             f"method ({chosen.name}) is not possible for this unit: {candidate.reason}. It needs {candidate.needs}. "
             "Hint: plan(..., unit=...).describe()"

@@ -10,6 +10,7 @@ import numpy as np
 
 from opendp_tree._types import Bools, Floats, Ints
 from opendp_tree.releases import format as form
+from opendp_tree.releases.tree_format import read_tree, write_tree
 from opendp_tree.releases.words import NO_SUMS, cost_words, counted_words, error_words, tree_words
 from opendp_tree.trees.least_squares import LeastSquares
 from opendp_tree.trees.open_tree import OpenTree
@@ -245,7 +246,7 @@ class TreeRelease:
             {
                 "statement": statement,
                 "confidence": float(self.confidence),
-                "tree": form.write_tree(self.tree),
+                "tree": write_tree(self.tree),
                 "nodes": nodes,
                 **arrays,
                 "cells": form.write_array(self.cells),
@@ -270,7 +271,7 @@ class TreeRelease:
         True
         """
         parts = form.read_text(text)
-        tree = form.read_tree(form.part(parts, "tree", dict))
+        tree = read_tree(form.part(parts, "tree", dict))
         described = form.part(parts, "nodes", *((dict,) if isinstance(tree, OpenTree) else (type(None),)))
         nodes = form.read_nodes(tree, described) if isinstance(tree, OpenTree) else None
         size = tree.node_count if isinstance(tree, Tree) else nodes.size if nodes else 0

@@ -18,6 +18,7 @@ __all__ = [
     "read_paths",
     "scan_file",
     "scan_files",
+    "with_numbers",
     "with_times",
 ]
 
@@ -106,6 +107,13 @@ def with_times(frame: pl.LazyFrame, column: str, *, hours: bool) -> pl.LazyFrame
         return frame.with_columns(text.str.slice(0, 10).str.to_date("%Y-%m-%d", strict=False))
     hour = text.str.slice(0, 13).str.replace("T", " ", literal=True) + ":00:00"
     return frame.with_columns(hour.str.to_datetime("%Y-%m-%d %H:%M:%S", strict=False).alias(column))
+
+
+def with_numbers(frame: pl.LazyFrame, column: str) -> pl.LazyFrame:
+    """The frame with a column of texts as floats; what is no number is null."""
+    if frame.collect_schema()[column] != pl.String:
+        return frame
+    return frame.with_columns(pl.col(column).str.strip_chars().cast(pl.Float64, strict=False))
 
 
 def read_paths(

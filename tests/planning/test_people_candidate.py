@@ -1,7 +1,8 @@
 import opendp.prelude as dp
+import polars as pl
 import pytest
 
-from opendp_tree import Auto, OpenTree, Tree, Unit, plan
+from opendp_tree import Auto, OpenTree, Tree, Unit, plan, release_tree
 from opendp_tree.measurements import people_domain
 from opendp_tree.planning.budget import Budget
 from opendp_tree.planning.methods import PeopleLayers, read_method
@@ -93,3 +94,11 @@ def test_what_estimates_must_be_is_kept_or_refused():
     assert wanted(signed, Auto()).feasible
     with pytest.raises(ValueError, match=r"method \(auto\) is not possible for this unit: it cannot promise integers"):
         planned_people(OPEN, UNITS[0], budget, alpha=0.1, method=Auto(integers=True))
+
+
+def test_rho_for_unknown_nodes_is_refused_with_a_way_out():
+    rows = pl.DataFrame({"user": [1, 2], "city": ["ghent", "liege"]})
+    ask = {"by": "city", "unit": Unit("user", rows=2), "rho": 0.1, "delta": 1e-6}
+    with pytest.raises(ValueError, match=r"Hint: .*method='pruned_gaussian', which keeps rows of each"):
+        release_tree(rows, **ask)
+    assert "keeping at most 2" in release_tree(rows, **ask, method="pruned_gaussian").statement.counted

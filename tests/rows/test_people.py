@@ -86,7 +86,7 @@ def test_the_map_counts_people():
     ("metric", "unit", "message"),
     [
         (dp.symmetric_distance(), SHARES, "unit needs an input_metric with an identifier"),
-        (dp.symmetric_id_distance("b"), SHARES, r"unit \('user'\) must be the identifier"),
+        (dp.symmetric_id_distance("b"), SHARES, r"unit \('user'\) must be 'b', which tells people apart"),
         (PEOPLE, None, "unit must say how much of one person is counted"),
     ],
 )

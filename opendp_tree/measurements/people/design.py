@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from opendp_tree.measurements.level_noise import gaussian_variance, laplace_variance
-from opendp_tree.measurements.partition.layers import SHARES
+from opendp_tree.measurements.partition.layers import SHARES, default_measuring
 from opendp_tree.measurements.partition.parameters import GapParameters, choose_parameters
-from opendp_tree.measurements.partition.shares import default_measuring
 from opendp_tree.measurements.people.weights import UNITS
 from opendp_tree.noise import LARGEST_SCALE
 from opendp_tree.theorems.interval import Interval, exp, round_down, round_up

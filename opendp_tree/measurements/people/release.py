@@ -14,9 +14,8 @@ from opendp_tree._types import Bools, Floats, Ints
 from opendp_tree.measurements.level_noise import gaussian_variance, laplace_variance, single_bound
 from opendp_tree.measurements.partition.estimates import estimate_nodes
 from opendp_tree.measurements.partition.intervals import hidden_bound, layer_bounds, leaf_reach
-from opendp_tree.measurements.partition.layers import Layer, Layers, Measured, ShownTree, measure
+from opendp_tree.measurements.partition.layers import NAMED, CellNoise, Layer, Layers, Measured, ShownTree, measure
 from opendp_tree.measurements.partition.release import FindThenMeasure, people_at
-from opendp_tree.measurements.partition.shares import NAMED, CellNoise
 from opendp_tree.measurements.partition.walk import Cells, find_cells
 from opendp_tree.measurements.people.design import PeopleDesign
 from opendp_tree.measurements.people.weights import leaf_units, people_units
