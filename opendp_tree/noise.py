@@ -35,6 +35,7 @@ __all__ = [
     "truncated_geometric",
     "truncated_geometric_from",
     "truncated_laplace",
+    "uniform_below",
     "uniform_words",
 ]
 
@@ -391,3 +392,19 @@ def _bytes(count: int) -> npt.NDArray[np.uint8]:
 def uniform_words(size: int) -> Words:
     """Uniform 64-bit words."""
     return _bytes(8 * size).view(np.uint64)
+
+
+def uniform_below(limits: Ints) -> Ints:
+    """Integers, each uniform on 0..limit - 1 for its own limit of at least 1.
+
+    A word in the last, incomplete run of `limit` words is drawn again.
+    """
+    out = np.zeros(limits.size, dtype=np.int64)
+    left = np.flatnonzero(limits > 1)
+    while left.size:
+        words, tops = uniform_words(left.size), limits[left].astype(np.uint64)
+        parts = words % tops
+        complete = words - parts <= np.uint64(0) - tops  # 2**64 - limit, as unsigned numbers wrap
+        out[left[complete]] = parts[complete].astype(np.int64)
+        left = left[~complete]
+    return out

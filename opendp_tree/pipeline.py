@@ -16,12 +16,14 @@ from opendp_tree._ledger_file import as_written
 from opendp_tree._progress import shows_progress
 from opendp_tree.ledger import Ledger, spend
 from opendp_tree.planning.budget import Budget
-from opendp_tree.planning.methods import Auto, Curve, Method, Partition, read_method
-from opendp_tree.planning.ranking import planned_candidate
+from opendp_tree.planning.methods import Auto, Curve, Method, Partition, PeopleLayers, read_method
+from opendp_tree.planning.people_candidate import planned_people, weighs_people
+from opendp_tree.planning.ranking import check_alpha, planned_candidate
 from opendp_tree.releases.release import TreeRelease
 from opendp_tree.rows.frame_domain import frame_domain
 from opendp_tree.rows.key import Key
 from opendp_tree.rows.leaf_counts import make_leaf_counts
+from opendp_tree.rows.people import make_people_records, tree_of_people
 from opendp_tree.rows.sources import read_source
 from opendp_tree.rows.unit import Unit, protected_unit, unit_words
 from opendp_tree.trees.domains import tree_of_leaves
@@ -73,9 +75,10 @@ def release_tree(
         The share of a node's own count that an error may have and be forgiven, when mechanisms are compared; from 0 to
         below 1. By default a tenth.
     unit
-        Who is protected: `Unit("user", rows=5)` for all rows that share a value of a column, of which at most 5 are
-        counted; estimates and intervals are then of the rows that are kept, as the statement's `counted` says. By
-        default None: one row.
+        Who is protected, and what of people is counted: `Unit("user", rows=5)` for rows, those of each user weighed
+        down to 5 in all; `Unit("user", count="people", nodes=5)` for people; `Unit("user", count="shares")` for shares
+        of people. Estimates and intervals are of that, as the statement's `counted` says. With `leaves`, or a method
+        for leaf counts, rows are kept up to the bounds instead. By default None: one row.
     method
         How the release is made: "auto" (the default: the first of `plan`, which knows public facts alone), another
         method's name, or a value with its own options, such as `TreeNoise("gaussian", nonnegative=True)`.
@@ -108,9 +111,10 @@ def release_tree(
     account = Account.of(ledger, unit, epsilon=epsilon, delta=delta, rho=rho)
     frame = read_source(data)
     measurement = make_release(
-        count_rows(frame, by=key, unit=unit, memory=memory),
+        count_rows(frame, by=key, unit=unit, method=method, memory=memory),
         1,
-        counted=counted_of(unit),
+        counted=counted_of(unit, method),
+        person=unit,
         method=method_for(key, method),
         budget=account.budget,
         alpha=alpha,
@@ -155,17 +159,21 @@ class Account:
         return spend(self.ledger, self.cost, make, note=note)
 
 
-def count_rows(data: Any, *, by: Key, unit: Unit | None, memory: int | str | None = None) -> Transformation:
-    """Leaf counts of a frame that is passed by reference, at distances in rows or in people."""
+def count_rows(
+    data: Any, *, by: Key, unit: Unit | None, method: Method | str = "auto", memory: int | str | None = None
+) -> Transformation:
+    """What a method needs of a frame that is passed by reference: leaf counts, or records of people who are weighed."""
     person = Unit.of(unit)
     metric = symmetric_distance() if person is None else symmetric_id_distance(identifier=person.column)
+    if person is not None and weighs_people(person, method):
+        return make_people_records(frame_domain(data), metric, by=by, unit=person, memory=memory)
     return make_leaf_counts(frame_domain(data), metric, by=by, unit=person, memory=memory)
 
 
-def counted_of(unit: Unit | None) -> str:
-    """What a release of all rows of a frame counts, in words."""
+def counted_of(unit: Unit | None, method: Method | str = "auto", *, of: str = "rows") -> str:
+    """What a release of rows counts, in words."""
     person = Unit.of(unit)
-    return "rows" if person is None else person.counted()
+    return of if person is None else person.counted(of=of, weighed=weighs_people(person, method))
 
 
 def make_release(
@@ -178,19 +186,26 @@ def make_release(
     confidence: float,
     tree: Tree | None = None,
     counted: str | None = None,
+    person: Unit | None = None,
 ) -> Measurement:
     """From where leaf counts come from to a release within a budget at distance `d_in`, with its whole statement.
 
-    `counts` is a transformation to leaf counts, or their space. `d_in` is a distance of what goes into it: how many
-    leaf counts that can change, and what it protects, follows from it here and nowhere else. `counted` says in words
-    what the figures are counts of; None where nobody knows.
+    `counts` is a transformation to leaf counts, or their space; or to records of people, who are weighed as `person`
+    says. `d_in` is a distance of what goes into it: how many leaf counts that can change, and what it protects, follows
+    from it here and nowhere else. `counted` says in words what the figures are counts of; None where nobody knows.
     """
     space = counts if isinstance(counts, tuple) else (counts.output_domain, counts.output_metric)
     metric = counts[1] if isinstance(counts, tuple) else counts.input_metric
     most = d_in if isinstance(counts, tuple) else counts.map(d_in)  # type: ignore[no-untyped-call]
     amounts = Budget.of(**{"epsilon": None, "delta": 0.0, "rho": None, **budget}, d_in=most)
-    candidate = planned_candidate(tree_of_leaves(space[0], tree), amounts, alpha=alpha, method=method)
-    unit = protected_unit(metric, d_in, most)
+    people = tree_of_people(space[0])
+    if people is None:
+        candidate = planned_candidate(tree_of_leaves(space[0], tree), amounts, alpha=alpha, method=method)
+        unit = protected_unit(metric, d_in, most)
+    else:
+        assert person is not None
+        candidate = planned_people(people, person, amounts, alpha=check_alpha(alpha), method=method)
+        unit = protected_unit(metric, d_in, None)
     released = candidate.make(*space, tree=tree, confidence=confidence, unit=unit, counted=counted)
     return released if isinstance(counts, tuple) else counts >> released
 
@@ -206,7 +221,7 @@ def method_for(key: Key, method: Method | str) -> Method:
     shown = key.shown_levels
     if len(shown) == key.hierarchy.depth:
         return chosen
-    if not isinstance(chosen, (Auto, Partition)):
+    if not isinstance(chosen, (Auto, Partition, PeopleLayers)):
         raise ValueError(
             f"by: show cannot be honoured for method ({chosen.name}). Hint: leave show out and read those levels of "
             "the frame; a larger stride, or fewer columns, makes fewer levels"

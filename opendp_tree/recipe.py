@@ -28,6 +28,7 @@ from opendp_tree._arguments import check_choice, check_integer
 from opendp_tree.measurements.above_threshold import make_above_threshold
 from opendp_tree.measurements.partition.estimator import make_partition_estimator
 from opendp_tree.measurements.partition.tree_partition import make_tree_partition
+from opendp_tree.measurements.people.estimator import make_people_estimator
 from opendp_tree.measurements.pruned_descent import make_pruned_descent
 from opendp_tree.measurements.sparse_vector import make_sparse_vector
 from opendp_tree.measurements.tree_noise import make_tree_gaussian, make_tree_laplace
@@ -39,6 +40,7 @@ from opendp_tree.planning.tree_counts import make_tree_counts
 from opendp_tree.releases import format as form
 from opendp_tree.releases.tree_format import read_tree, write_tree
 from opendp_tree.rows.leaf_counts import make_leaf_counts
+from opendp_tree.rows.people import people_domain
 from opendp_tree.trees.domains import leaf_domain
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.tree import Tree
@@ -52,6 +54,7 @@ _PARTS: dict[str, Callable[..., Transformation | Measurement]] = {
     "leaf_counts": make_leaf_counts,
     "multiplicative_estimator": make_multiplicative_estimator,
     "partition_estimator": make_partition_estimator,
+    "people_estimator": make_people_estimator,
     "pruned_descent": make_pruned_descent,
     "sparse_vector": make_sparse_vector,
     "tree_classifier": make_tree_classifier,
@@ -89,9 +92,9 @@ class Recipe:
         own, "laplace" and "gaussian" may follow a `tree_sum` with carrier="vector". A plan is the part "tree_counts":
         its arguments are those that are planned for. Parts that take other measurements or ladders are not among these.
     start
-        What the chain starts from: "leaf_counts", the default, for `leaf_domain(tree)`; or OpenDP's type of the
-        elements of a vector ("String", "i64", ...), of records under a metric of records, of counts under
-        `l1_distance`.
+        What the chain starts from: "leaf_counts", the default, for `leaf_domain(tree)`; "people" for records of people,
+        `people_domain(tree)`, under `symmetric_distance`; or OpenDP's type of the elements of a vector ("String",
+        "i64", ...), of records under a metric of records, of counts under `l1_distance`.
     size
         How long such a vector is; None, the default, for any length.
     metric
@@ -119,11 +122,11 @@ class Recipe:
     def __post_init__(self) -> None:
         if not isinstance(self.tree, (Tree, OpenTree)):
             raise TypeError(f"tree ({type(self.tree).__name__}) must be a Tree or an OpenTree")
-        check_choice(self.start, name="start", choices=("leaf_counts", *_TYPES))
+        check_choice(self.start, name="start", choices=("leaf_counts", "people", *_TYPES))
         check_choice(self.metric, name="metric", choices=tuple(_METRICS))
         if self.size is not None:
             check_integer(self.size, name="size", least=0)
-            if self.start == "leaf_counts":
+            if self.start in ("leaf_counts", "people"):
                 raise ValueError("size must be left out where a chain starts from leaf counts: the tree says it")
         if not isinstance(self.steps, (list, tuple)) or not 1 <= len(self.steps) <= _MOST_STEPS:
             raise ValueError(f"steps must be a list of 1 to {_MOST_STEPS} pairs of a name and arguments")
@@ -151,6 +154,8 @@ class Recipe:
         metric = _METRICS[self.metric]()
         if self.start == "leaf_counts":
             return leaf_domain(self.tree), metric
+        if self.start == "people":
+            return people_domain(self.tree), metric
         return vector_domain(atom_domain(T=self.start), size=self.size), metric
 
     def _tree_for(self, name: str, domain: Domain) -> dict[str, Any]:

@@ -132,9 +132,10 @@ def release_trees(
     frame = read_source(data)
     parts = {
         name: make_release(
-            count_rows(frame, by=key, unit=unit),
+            count_rows(frame, by=key, unit=unit, method=method),
             1,
-            counted=counted_of(unit),
+            counted=counted_of(unit, method),
+            person=unit,
             method=method_for(key, method),
             budget=_part(account.budget, shares[name], of=len(keys)),
             alpha=alpha,

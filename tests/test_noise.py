@@ -329,3 +329,17 @@ def test_a_choice_keeps_exactly_what_reaches_its_excess(monkeypatch):
     assert noise.choice(np.array([13, 11, 13]) - 1, 1.0) == 0  # 2 reaches 12 - 10 at once
     proposals, numbers = iter([np.array([0, 2])]), iter([np.array([1, 2])])
     assert noise.choice(np.array([13, 11, 13]), 1.0) == 2
+
+
+def test_integers_below_a_limit_are_even_and_incomplete_runs_are_drawn_again(monkeypatch):
+    words = iter([[2**64 - 1, 5, 7, 0], [9]])
+    monkeypatch.setattr(noise, "uniform_words", lambda size: np.array(next(words), dtype=np.uint64))
+    assert noise.uniform_below(np.array([3 * 2**61, 4, 1, 7, 2**62])).tolist() == [9, 1, 0, 0, 0]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 10, 1000])
+def test_integers_below_a_limit_have_equal_chances(limit):
+    drawn = noise.uniform_below(np.full(20_000, limit))
+    counts = np.bincount(drawn, minlength=limit)
+    assert counts.size == limit
+    assert limit == 1 or stats.chisquare(counts).pvalue > FALSE_ALARM

@@ -7,7 +7,19 @@ import polars as pl
 import pytest
 from scipy.stats import binom
 
-from opendp_tree import Auto, Key, Ledger, Tree, TreeNoise, TreeRelease, Unit, make_leaf_counts, plan, release_tree
+from opendp_tree import (
+    Auto,
+    Key,
+    Ledger,
+    Partition,
+    Tree,
+    TreeNoise,
+    TreeRelease,
+    Unit,
+    make_leaf_counts,
+    plan,
+    release_tree,
+)
 from opendp_tree.ledger import BudgetError, LedgerError
 from opendp_tree.pipeline import make_release, method_for
 from opendp_tree.rows.frame_domain import frame_domain
@@ -45,11 +57,14 @@ def test_lazy_frames_and_frames_on_disk_are_alike(tmp_path):
 def test_a_unit_is_protected_with_all_its_rows():
     unit = Unit("user", rows=3)
     release = release_tree(VISITS, by=["country", "city"], epsilon=1.0, delta=1e-6, unit=unit, confidence=SURE)
-    assert release.statement.unit == "one value of 'user', with at most 3 rows"
-    assert release.statement.d_in == 3
-    best = plan(Key.of(["country", "city"]).open_tree(), epsilon=1.0, delta=1e-6, d_in=3).best
-    assert release.statement.parameters["scale"] == best.parameters["scale"]
+    assert release.statement.unit == "one value of 'user'"
+    assert (release.statement.d_in, release.statement.mechanism) == (1, "people_laplace")
+    best = plan(Key.of(["country", "city"]).open_tree(), epsilon=1.0, delta=1e-6, unit=unit).best
+    assert release.statement.parameters["threshold"] == best.parameters["threshold"]
     assert release.lower[0] <= 900 <= release.upper[0]  # 300 users, 3 rows of each; false alarm at most 1e-9
+    kept = release_tree(VISITS, by=["country", "city"], epsilon=1.0, delta=1e-6, unit=unit, method=Partition())
+    assert kept.statement.unit == "one value of 'user', with at most 3 rows"
+    assert (kept.statement.d_in, kept.statement.mechanism) == (3, "partition_estimator")
 
 
 def test_a_public_tree_is_counted_without_delta():
@@ -134,8 +149,10 @@ def test_levels_that_cannot_be_left_out_are_refused_before_a_row_is_read(known, 
 def test_a_statement_says_what_is_counted():
     assert release_tree(VISITS, by="country", epsilon=1.0, delta=1e-6).statement.counted == "rows"
     budget = {"epsilon": 1.0, "delta": 1e-6}
+    kept = release_tree(VISITS, by="country", **budget, unit=Unit("user", rows=3), method="partition_estimator")
+    assert kept.statement.counted == "rows after keeping at most 3 of each user, and none without a user"
     cut = release_tree(VISITS, by="country", **budget, unit=Unit("user", rows=3))
-    said = "rows after keeping at most 3 of each user, and none without a user"
+    said = "rows, those of each user weighed down to 3 in all, and none without a user"
     assert cut.statement.counted == said
     assert f"Counted: {said}." in cut.describe()
     assert "true count of these" in cut.describe()

@@ -30,6 +30,12 @@ RECIPES = {
         BITS, [("leaf_counts", {}), ("pruned_descent", {"scale": 4.0, "delta": 1e-6})], "i64", None, "hamming_distance"
     ),
     "partition": Recipe(BITS, [("partition_estimator", BUDGET)]),
+    "people": Recipe(
+        TREE,
+        [("people_estimator", {**BUDGET, "count": "people", "nodes": [2, 3]})],
+        start="people",
+        metric="symmetric_distance",
+    ),
     "cells": Recipe(TREE, [("tree_partition", {"scale": 2.0, "delta": 1e-6})]),
     "sparse_vector": Recipe(BITS, [("sparse_vector", {"scale": 4.0, "threshold": 20, "gaps": True})]),
     "truncated": Recipe(TREE, [("tree_sum", {}), ("truncated_laplace", {"scale": 4.0, "delta": 1e-6, "d_in": 3})]),

@@ -50,14 +50,16 @@ def run_release(options: argparse.Namespace) -> Exit:
 def build_measurement(options: argparse.Namespace, source: Source) -> Measurement:
     """From the frame to the release, within the budget for one row or one unit."""
     try:
-        counts = count_rows(source.frame, by=source.key, unit=_unit(options))
+        unit = _unit(options)
+        counts = count_rows(source.frame, by=source.key, unit=unit, method=options.method)
     except (TypeError, ValueError) as error:  # about columns and arguments: no row has been read
         raise CommandError(Exit.USAGE, f"{first_sentence(error)} Hint: opendp-tree release --help") from None
     try:
         return make_release(
             counts,
             1,
-            counted=counted_of(_unit(options)),
+            counted=counted_of(unit, options.method),
+            person=unit,
             budget={"epsilon": float_below(options.epsilon), "delta": float_below(options.delta)},
             alpha=float(options.alpha),
             method=_method(options),
@@ -82,15 +84,22 @@ def _method(options: argparse.Namespace) -> Method | str:
 def _unit(options: argparse.Namespace) -> Unit | None:
     if options.unit is None:
         return None
-    return Unit(options.unit, rows=options.rows_per_unit, leaves=options.leaves_per_unit)
+    bounds = {"rows": options.rows_per_unit, "leaves": options.leaves_per_unit, "nodes": options.nodes_per_unit}
+    return Unit(options.unit, count=options.count, **bounds)
 
 
 def _check_arguments(options: argparse.Namespace) -> str:
     """What the parser cannot check, and the format of the output."""
-    if (options.rows_per_unit or options.leaves_per_unit) and options.unit is None:
-        raise CommandError(Exit.USAGE, "--rows-per-unit and --leaves-per-unit need a unit. Hint: --unit COLUMN")
-    if options.unit is not None and not (options.rows_per_unit or options.leaves_per_unit):
-        raise CommandError(Exit.USAGE, "--unit needs a bound. Hint: --rows-per-unit K, or --leaves-per-unit G")
+    bounds = {
+        "rows": options.rows_per_unit or options.leaves_per_unit,
+        "people": options.nodes_per_unit,
+        "shares": options.count == "shares" or None,
+    }
+    if options.unit is None and any(bounds.values()):
+        raise CommandError(Exit.USAGE, "what of units is counted, and bounds of them, need a unit. Hint: --unit COLUMN")
+    if options.unit is not None and not bounds[options.count]:
+        needed = "--nodes-per-unit M" if options.count == "people" else "--rows-per-unit K, or --count shares"
+        raise CommandError(Exit.USAGE, f"--unit needs a bound. Hint: {needed}")
     if options.confidence == 0:
         raise CommandError(Exit.USAGE, "--confidence must be above 0. Hint: 0.95")
     check_outputs(options, reads=(options.file, options.tree))

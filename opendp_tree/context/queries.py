@@ -9,8 +9,9 @@ from opendp.measures import approximate, max_divergence, zero_concentrated_diver
 from opendp.mod import Measure, Measurement, OpenDPException, Transformation, assert_features
 
 from opendp_tree._interrupts import interrupts_deferred
-from opendp_tree.pipeline import make_release, method_for
+from opendp_tree.pipeline import counted_of, make_release, method_for
 from opendp_tree.planning.methods import Method
+from opendp_tree.planning.people_candidate import weighs_people
 from opendp_tree.rows.key import Key
 from opendp_tree.rows.steps import CALLS, STEPS, FrameSteps, stable_leaf_counts
 from opendp_tree.rows.unit import Unit, identifier_of
@@ -48,8 +49,9 @@ def tree_counts(
         Where a row belongs: the names of columns from the coarsest to the finest, or a `Key`. By default None, for a
         query that is at leaf counts; where these are vectors, which carry no tree, it is the `Tree`.
     unit
-        How much of one person is counted, if the Context's privacy unit is an identifier: `Unit("user", rows=5)`. By
-        default None: the Context protects rows, or OpenDP's truncations among the steps bound people.
+        What of people is counted, if the Context's privacy unit is an identifier, as in `release_tree`:
+        `Unit("user", rows=5)`, `Unit("user", count="people", nodes=5)`, `Unit("user", count="shares")`. By default
+        None: the Context protects rows, or OpenDP's truncations among the steps bound people.
     alpha
         The share of a node's own count that an error may have and be forgiven, when mechanisms are compared; from 0 to
         below 1. By default a tenth.
@@ -85,7 +87,8 @@ def tree_counts(
         if by is None or isinstance(by, Tree):
             raise ValueError("by must say where rows belong. Hint: by=['region', 'city']")
         key = Key.of(by)
-        plain, counts = _counted(query, by=key, unit=unit, memory=memory)
+        records = weighs_people(Unit.of(unit), method)
+        plain, counts = _counted(query, by=key, unit=unit, memory=memory, records=records)
         method = method_for(key, method)
         _check_delta(key, share_of(plain))
     else:
@@ -105,7 +108,8 @@ def tree_counts(
         alpha=alpha,
         method=method,
         confidence=confidence,
-        counted=_counted_words(plain, unit) if _is_of_frame(query) else None,
+        counted=_counted_words(plain, unit, method) if _is_of_frame(query) else None,
+        person=unit,
     )
     return then(plain, measurement)
 
@@ -195,10 +199,10 @@ def amounts_of_loss(measure: Measure, loss: Any) -> dict[str, Any]:
     raise ValueError(f"the Context's measure ({measure}) must be of epsilon, of epsilon and delta, or of rho")
 
 
-def _counted_words(query: Any, unit: Unit | None) -> str:
+def _counted_words(query: Any, unit: Unit | None, method: Method | str) -> str:
     """What is counted, in words: steps may leave rows out, and people are bounded by them or here."""
     if unit is not None:
-        return unit.counted(of="rows of the query")
+        return counted_of(unit, method, of="rows of the query")
     metric = query._chain[1] if isinstance(query._chain, tuple) else query._chain.input_metric
     people = identifier_of(metric) is not None
     return "rows of the query" + (", which keeps a bounded number of each privacy unit" if people else "")

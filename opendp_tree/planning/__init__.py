@@ -4,7 +4,7 @@ from opendp_tree.planning.candidate import Candidate
 from opendp_tree.planning.dial import plan_dial
 from opendp_tree.planning.inverse import deepest_tree, smallest_epsilon
 from opendp_tree.planning.line_candidates import plan_line
-from opendp_tree.planning.methods import Curve, Quantiles
+from opendp_tree.planning.methods import Curve, PeopleLayers, Quantiles
 from opendp_tree.planning.plan import Plan, plan_depths
 from opendp_tree.planning.predicted_errors import NoiseErrors, noise_errors
 from opendp_tree.planning.tree_counts import make_tree_counts, then_tree_counts
@@ -13,6 +13,7 @@ __all__ = [
     "Candidate",
     "Curve",
     "NoiseErrors",
+    "PeopleLayers",
     "Plan",
     "Quantiles",
     "deepest_tree",

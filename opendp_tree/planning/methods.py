@@ -30,6 +30,7 @@ __all__ = [
     "Method",
     "MultiplicativeEstimator",
     "Partition",
+    "PeopleLayers",
     "PrunedDescent",
     "Quantiles",
     "TreeNoise",
@@ -243,6 +244,46 @@ class MultiplicativeEstimator:
 
 
 @dataclass(frozen=True)
+class PeopleLayers:
+    """For a unit: nodes found with one row a person, and layers in which people are weighed: `people_laplace`, ...
+
+    Parameters
+    ----------
+    noise
+        "laplace" or "gaussian", which is better where people are counted at many nodes. By default None: the better of
+        both by prediction.
+    measuring
+        The share of epsilon that measures what was found, above 0 and below 1. By default that of least predicted
+        error.
+    levels
+        The levels that are shown of an open tree, 0 for the root's, which always is. By default all.
+
+    Examples
+    --------
+    >>> PeopleLayers("gaussian").name
+    'people_gaussian'
+
+    """
+
+    noise: Noise | None = None
+    measuring: float | None = None
+    levels: Sequence[int] | None = None
+
+    def __post_init__(self) -> None:
+        if self.noise is not None:
+            check_choice(self.noise, name="noise", choices=("laplace", "gaussian"))
+        if self.measuring is not None:
+            check_probability(self.measuring, name="measuring")
+        if self.levels is not None:
+            object.__setattr__(self, "levels", _check_levels(self.levels))
+
+    @property
+    def name(self) -> str:
+        """The name of the mechanism."""
+        return f"people_{self.noise or 'layers'}"
+
+
+@dataclass(frozen=True)
 class Curve:
     """How many lie below each value of a number or a date: `segment_curve`, `bin_curve`, or `curve` for the better one.
 
@@ -326,7 +367,7 @@ class Quantiles:
 
 Mechanism: TypeAlias = TreeNoise | PrunedDescent | Partition | MultiplicativeEstimator
 Line: TypeAlias = Curve | Quantiles
-Method: TypeAlias = Auto | Mechanism | Line
+Method: TypeAlias = Auto | Mechanism | PeopleLayers | Line
 
 METHODS: dict[str, Method] = {
     method.name: method
@@ -349,6 +390,10 @@ METHODS: dict[str, Method] = {
 """Every method by its name, with the options that it has by default."""
 MECHANISMS: tuple[Mechanism, ...] = tuple(each for each in METHODS.values() if isinstance(each, Mechanism))
 """Those for every tree; curves and quantiles are for lines."""
+PEOPLE_METHODS: dict[str, Method] = {
+    method.name: method for method in (PeopleLayers("laplace"), PeopleLayers("gaussian"))
+}
+"""Those for records of people, by their names."""
 REFERENCES = ("raw_laplace", "raw_gaussian", "multiplicative_estimator")
 """What is planned for comparison alone: least squares is never worse than raw noise on the same nodes, and the
 partition needs no more than the paper's estimator, whose constants are a thousand times larger."""
@@ -369,10 +414,12 @@ def read_method(method: Method | str) -> Method:
 
     """
     if isinstance(method, str):
+        if method in PEOPLE_METHODS:
+            return PEOPLE_METHODS[method]
         return METHODS[check_choice(method, name="method", choices=tuple(METHODS))]
     if not isinstance(method, Method):
         raise TypeError(
             f"method ({type(method).__name__}) must be a name, or one of Auto, TreeNoise, PrunedDescent, Partition, "
-            "MultiplicativeEstimator, Curve, Quantiles. Hint: TreeNoise('gaussian')"
+            "PeopleLayers, MultiplicativeEstimator, Curve, Quantiles. Hint: TreeNoise('gaussian')"
         )
     return method

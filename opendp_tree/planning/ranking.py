@@ -23,10 +23,12 @@ from opendp_tree.planning.methods import (
     Method,
     MultiplicativeEstimator,
     Partition,
+    PeopleLayers,
     PrunedDescent,
     TreeNoise,
     read_method,
 )
+from opendp_tree.planning.people_candidate import wanted
 from opendp_tree.planning.public_candidates import noise_candidate, paper_candidate
 from opendp_tree.planning.tree_facts import TreeFacts
 from opendp_tree.trees.open_tree import OpenTree
@@ -66,7 +68,7 @@ def ranked(
         What may be chosen. By default all.
 
     """
-    candidates = [_wanted(_guarded(each, facts, budget, alpha, auto), auto, facts) for each in mechanisms]
+    candidates = [wanted(_of_levels(_guarded(each, facts, budget, alpha, auto), facts), auto) for each in mechanisms]
     return tuple(sorted(candidates, key=lambda each: _rank(each, auto.aim)))
 
 
@@ -133,16 +135,10 @@ def _guarded(method: Mechanism, facts: TreeFacts, budget: Budget, alpha: float, 
     )
 
 
-def _wanted(candidate: Candidate, auto: Auto, facts: TreeFacts) -> Candidate:
-    """The candidate, if its estimates are what they must be, and of no other levels than are wanted."""
+def _of_levels(candidate: Candidate, facts: TreeFacts) -> Candidate:
+    """The candidate, if it counts no other levels than are wanted."""
     if candidate.feasible and facts.leaves_out and not facts.public and candidate.name != Partition.name:
         return Candidate.infeasible(candidate.name, reason="it cannot leave out levels", needs="levels=None")
-    for name, asked, kept in (
-        ("nonnegative", auto.nonnegative, candidate.nonnegative),
-        ("integers", auto.integers, candidate.integers),
-    ):
-        if candidate.feasible and asked and not kept:
-            return Candidate.infeasible(candidate.name, reason=f"it cannot promise {name}", needs=f"{name}=False")
     return candidate
 
 
@@ -178,6 +174,8 @@ def planned_candidate(tree: Tree | OpenTree, budget: Budget, *, alpha: float, me
         )
     facts = TreeFacts.of(tree, levels=chosen.levels if isinstance(chosen, Auto) else None)
     share = check_alpha(alpha)
+    if isinstance(chosen, PeopleLayers):
+        raise ValueError(f"method ({chosen.name}) is for records of people. Hint: unit=Unit('user', rows=5)")
     if isinstance(chosen, Auto):
         candidate = best_candidate(chosen, facts, budget, share)
     else:

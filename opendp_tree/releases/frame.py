@@ -20,7 +20,9 @@ FIRST = ("path", "estimate", "lower", "upper", "level")
 _ROUNDING = 2.0**-40  # a difference below this share of what it is the difference of is none
 
 
-def release_frame(nodes: ShownNodes, values: Mapping[str, Array], *, certain: bool, other: bool) -> pl.DataFrame:
+def release_frame(
+    nodes: ShownNodes, values: Mapping[str, Array], *, certain: bool, other: bool, adds_up: bool = True
+) -> pl.DataFrame:
     """One row a node, in the order of the nodes.
 
     Parameters
@@ -36,6 +38,8 @@ def release_frame(nodes: ShownNodes, values: Mapping[str, Array], *, certain: bo
         Whether to add a row for what the shown children of a node leave unexplained, after the last of its children.
         Its ends are null unless the intervals are `certain`. In a public tree nobody is elsewhere than with the
         children, so there is one only where some children are not shown.
+    adds_up
+        Whether children explain anything; without, there are no such rows. True by default.
     """
     columns = [pl.Series(name, array) for name, array in values.items()]
     *places, path = node_columns(nodes)
@@ -48,6 +52,8 @@ def release_frame(nodes: ShownNodes, values: Mapping[str, Array], *, certain: bo
     if not other:
         return frame
     frame = frame.with_columns(other=pl.lit(False))
+    if not adds_up:
+        return frame
     above, rest = _unexplained(parents, values, public=public)
     if not above.size:
         return frame

@@ -13,7 +13,7 @@ from opendp_tree.releases import format as form
 from opendp_tree.releases.curve import MeasuredCurve
 from opendp_tree.releases.curve_format import read_curves, write_curves
 from opendp_tree.releases.tree_format import read_tree, write_tree
-from opendp_tree.releases.words import cost_words, counted_words, error_words, tree_words
+from opendp_tree.releases.words import NO_SUMS, cost_words, counted_words, error_words, tree_words
 from opendp_tree.trees.least_squares import LeastSquares
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.shown_nodes import ShownNodes
@@ -116,6 +116,9 @@ class TreeRelease:
         For a tree whose leaves are the bins of a line, how many lie below each value; by default None: it is no line.
     curves
         For groups, the curve of each that is shown, by its place in the arrays; by default None: there are no groups.
+    adds_up
+        Whether a node counts what its children count together, and whatever is elsewhere. By default it does; people
+        who are counted once at each node where they are do not add up, so that there are no rows "(other)".
     """
 
     tree: Tree | OpenTree
@@ -131,6 +134,7 @@ class TreeRelease:
     hidden: float | None = None
     curve: MeasuredCurve | None = None
     curves: Mapping[int, MeasuredCurve] | None = None
+    adds_up: bool = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.tree, (Tree, OpenTree)):
@@ -182,7 +186,8 @@ class TreeRelease:
             them, with the difference, so that rows add up to their parent's. By default they do, because a reader
             would else miss what is not shown. The column `other` tells such a row from a label of that name. It may be
             negative: it is a difference of noisy counts. Its `lower` and `upper` are null unless all intervals hold
-            always. Where a label column holds no texts, and for `prefix`, `bits` and `node`, it has null.
+            always. Where a label column holds no texts, and for `prefix`, `bits` and `node`, it has null. There are
+            none where counts do not add up (`adds_up`).
         spreadsheet_safe
             For CSV that people open: whether texts and names of columns that a spreadsheet would run as a formula
             (they begin with =, +, -, @, a tab or the end of a line), or that begin with an apostrophe, get an
@@ -213,7 +218,7 @@ class TreeRelease:
             columns["cells"] = self.cells
         columns["shown"] = np.ones(order.size, dtype=np.bool_) if self.shown is None else self.shown
         values = {name: array[order] for name, array in columns.items()}
-        frame = release_frame(nodes, values, certain=self.confidence == 1, other=other)
+        frame = release_frame(nodes, values, certain=self.confidence == 1, other=other, adds_up=self.adds_up)
         return safe(frame) if spreadsheet_safe else frame
 
     def quantiles(self, at: Sequence[float]) -> pl.DataFrame:
@@ -309,6 +314,7 @@ class TreeRelease:
                 "shown": form.write_array(self.shown),
                 "hidden": None if self.hidden is None else form.write_number(float(self.hidden)),
                 "line": write_curves(self.curve, self.curves),
+                **({} if self.adds_up else {"adds_up": False}),
             }
         )
 
@@ -350,6 +356,7 @@ class TreeRelease:
             hidden=None if hidden is None else float(form.read_number(hidden, "hidden")),
             curve=curve,
             curves=curves,
+            adds_up=form.part({"adds_up": True, **parts}, "adds_up", bool),
             **arrays,
         )
 
@@ -378,7 +385,8 @@ class TreeRelease:
         counted = counted_words(cost)
         error = error_words(self.confidence, reach, hidden, counted=counted)
         first, *by = tree_words(self.tree, shown, mechanism)
-        return "\n".join([first, *([counted] if counted else []), *by, cost_words(cost), *error])
+        sums = [] if self.adds_up else [NO_SUMS]
+        return "\n".join([first, *([counted] if counted else []), *sums, *by, cost_words(cost), *error])
 
 
 def _read_statement(described: Mapping[str, Any] | None) -> PrivacyStatement | None:

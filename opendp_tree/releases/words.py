@@ -13,6 +13,8 @@ from opendp_tree.trees.tree import Tree
 
 _MECHANISMS = {
     "partition_estimator": "the private tree partition",
+    "people_laplace": "one row a person finds nodes, and layers with Laplace noise weigh people",
+    "people_gaussian": "one row a person finds nodes, and layers with Gaussian noise weigh people",
     "pruned_laplace": "Laplace noise from the root down to a threshold",
     "pruned_gaussian": "Gaussian noise from the root down to a threshold",
     "tree_laplace": "Laplace noise on every node and least squares",
@@ -28,6 +30,8 @@ _MECHANISMS = {
     "clipped_estimator": "estimates clipped into intervals that always hold",
 }
 """What each method's name stands for."""
+NO_SUMS = "Counts of nodes do not add up to that of the node above them."
+"""Said of releases in which one person may be counted at several nodes of a level, or weighed by level."""
 
 
 def tree_words(tree: Tree | OpenTree, shown: int, mechanism: str | None) -> list[str]:

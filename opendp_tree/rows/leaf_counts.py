@@ -29,6 +29,7 @@ from opendp_tree.rows.frame_domain import column_kinds
 from opendp_tree.rows.key import Key
 from opendp_tree.rows.unit import Unit, identifier_of
 from opendp_tree.theorems.leaf_counts import leaf_counts_l1
+from opendp_tree.theorems.people_layers import people_apart
 from opendp_tree.trees.domains import leaf_domain
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.tree import Tree
@@ -107,14 +108,7 @@ def make_leaf_counts(
             "by must be a Key or names of columns where input_domain holds frames. Hint: Key.columns(..., tree=...)"
         )
     counting = LeafCounting.of(input_domain, input_metric, by=by, unit=unit, memory=memory)
-    return make_transformation(
-        input_domain,
-        input_metric,
-        leaf_domain(counting.tree),
-        l1_distance(T="i64"),
-        counting.count,
-        counting.stability_map,
-    )
+    return make_transformation(input_domain, input_metric, *counting.space, counting.count, counting.stability_map)
 
 
 then_leaf_counts = to_then(make_leaf_counts)
@@ -135,6 +129,8 @@ class LeafCounting:
     """The parts of the transformation, checked."""
 
     tree: Tree | OpenTree
+    space: tuple[Domain, Metric]
+    """What comes out: leaf counts, or records of people."""
     count: Callable[[Any], Any]
     stability_map: Callable[[Any], int]
 
@@ -147,23 +143,32 @@ class LeafCounting:
         by: Key | str | Sequence[str],
         unit: Unit | None = None,
         memory: int | str | None = None,
+        records: bool = False,
     ) -> LeafCounting:
-        """Checks the arguments of `make_leaf_counts`."""
+        """Checks the arguments of `make_leaf_counts`, or with `records` those of `make_people_records`."""
         key, kinds, person = Key.of(by), column_kinds(input_domain), Unit.of(unit)
         key.check_kinds(kinds)
         metric, distance = _read_metric(input_metric)
         changed = _check_unit(metric, kinds, person)
-        most = 1 if person is None else person.most_rows
+        most = 1 if person is None or records else person.most_rows
         used = dict.fromkeys(key.columns_used if person is None else (*key.columns_used, person.column))
 
+        from opendp_tree.rows.people import people_domain
         from opendp_tree.rows.row_counts import RowCounter
 
         counter = RowCounter.of(key, kinds, {name: kinds[name] for name in used}, person, memory)
 
         def stability_map(d_in: Any) -> int:
+            if records:
+                return people_apart(distance(d_in), changed=changed)
             return leaf_counts_l1(distance(d_in), per_unit=most, changed=changed)
 
-        return cls(key.hierarchy, counter.count, stability_map)
+        tree = key.hierarchy
+        if records:
+            if person is None:
+                raise ValueError("unit must say who a person is. Hint: Unit('user', count='shares')")
+            return cls(tree, (people_domain(tree), symmetric_distance()), counter.people, stability_map)
+        return cls(tree, (leaf_domain(tree), l1_distance(T="i64")), counter.count, stability_map)
 
 
 def _read_metric(metric: Metric) -> tuple[Metric, Callable[[Any], int]]:

@@ -26,6 +26,7 @@ from opendp_tree.rows.key import Key
 from opendp_tree.rows.key_columns import numbered_leaves, read_labels, read_words
 from opendp_tree.rows.lookup import Lookup
 from opendp_tree.rows.parts import added_up, frame_parts, new_salt, parts_for, people_part, read_memory
+from opendp_tree.rows.people import PeopleRecords
 from opendp_tree.rows.tables import Table, bounds_by_value
 from opendp_tree.rows.unit import Unit
 from opendp_tree.saturate import range_sums
@@ -124,6 +125,52 @@ class RowCounter:
         parts = frame_parts(frame, unit, len(self.kinds), self.memory)
         for part in range(parts):
             yield group_rows(people_part(frame, unit, salt, part, parts), self.key, unit)
+
+    def people(self, data: Any) -> PeopleRecords:
+        """Who has how many rows at which leaf, of all people in a frame or a table."""
+        assert self.unit is not None
+        pairs = pl.concat(self.records(data, self.unit.column))
+        keys = pairs.select(key_names(self.key)).unique()
+        leaves = self._open_leaves(keys) if self.lookup is None else self._public_leaves(keys, self.lookup)
+        sparse = None
+        if self.lookup is None:
+            sparse, leaves = self._sparse_places(keys, leaves)
+        people, places, rows = self._person_leaf_rows(pairs, keys, leaves)
+        starts = np.flatnonzero(np.append(True, people[1:] != people[:-1])[: people.size])
+        return PeopleRecords(self.key.hierarchy, starts, places, rows, sparse)
+
+    def _sparse_places(self, keys: pl.DataFrame, leaves: Ints) -> tuple[SparseCounts, Ints]:
+        """The distinct leaves of an open tree, and for each key the place of its leaf among them; -1 for none."""
+        distinct, first, inverse = np.unique(leaves, return_index=True, return_inverse=True)
+        kept = distinct >= 0
+        chosen = keys[first[kept]]
+        tree, numbers = self.key.open_tree(), np.arange(1, chosen.height + 1)
+        if tree.kind == "bits":
+            high, low, valid = read_words(chosen, self.key)
+            outside = int(numbers[~valid].sum())  # of what is no key, all at one leaf, if there is one
+            sparse = SparseCounts.of_words(tree, high[valid], low[valid], numbers[valid], outside=outside)
+        else:
+            labels = read_labels(chosen, self.key)
+            sparse = labels.sparse(tree, numbers, np.ones(chosen.height, dtype=np.bool_))
+        # Each leaf was given its own number as its count: where that number came to stand is its place.
+        places = np.empty(chosen.height, dtype=np.int64)
+        places[sparse.occupied.counts - 1] = np.arange(chosen.height)
+        by_leaf = np.full(distinct.size, -1)
+        by_leaf[kept] = places
+        return sparse, by_leaf[inverse.reshape(-1)]
+
+    def _person_leaf_rows(self, pairs: pl.DataFrame, keys: pl.DataFrame, leaves: Ints) -> tuple[Ints, Ints, Ints]:
+        """Number of the person, leaf and rows of each pair, sorted; the one place where people are told apart."""
+        pairs = pairs.join(
+            keys.with_columns(pl.Series(LEAF, leaves)), on=key_names(self.key), how="left", nulls_equal=True
+        )
+        pairs = pairs.filter(pl.col(LEAF) >= 0).group_by(UNIT, LEAF).agg(pl.col(PEOPLE).sum())
+        order, starts = _by_unit(pairs[UNIT])
+        people = np.empty(order.size, dtype=np.int64)
+        people[order] = np.repeat(np.arange(starts.size), np.diff(np.append(starts, order.size)))
+        places, rows = pairs[LEAF].to_numpy(), pairs[PEOPLE].to_numpy()
+        order = np.lexsort((places, people))
+        return people[order], places[order], rows[order]
 
     def _valid(self, with_null: Bools) -> Bools:
         return ~with_null if self.key.drops_nulls else np.ones_like(with_null)

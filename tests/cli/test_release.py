@@ -72,6 +72,9 @@ KEYS = [
     (["--by", "region", "--unit", "person", "--rows-per-unit", "2"], {"": 5000, "north": 3000, "south": 2000}),
     (["--by", "region", "--unit", "person", "--leaves-per-unit", "2"], {"": 4500, "north": 2500, "south": 2000}),
     (["--by", "region", "--unit", "person", "--rows-per-unit", "1"], {"": 2500}),
+    (["--by", "region", "--unit", "person", "--rows-per-unit", "2,1"], {"": 5000}),
+    (["--by", "region", "--unit", "person", "--count", "shares"], {"": 2500}),
+    (["--by", "region", "--unit", "person", "--count", "people", "--nodes-per-unit", "2"], {"": 2500, "north": 2500}),
 ]
 
 
@@ -201,6 +204,8 @@ def failures(folder):
         ([rows, "--by", "region", "--unit", "who", "--rows-per-unit", "1", *BUDGET, *out], 2, "has no column who"),
         ([rows, "--by", "region", "--unit", "person", *BUDGET, *out], 2, "--unit needs a bound"),
         ([rows, "--by", "region", "--rows-per-unit", "3", *BUDGET, *out], 2, "need a unit"),
+        ([rows, "--by", "region", "--count", "shares", *BUDGET, *out], 2, "need a unit"),
+        ([rows, "--by", "region", "--unit", "person", "--count", "people", *BUDGET, *out], 2, "--nodes-per-unit M"),
         ([rows, *BUDGET, *out], 2, "a hierarchy is missing"),
         ([rows, *by, "--stride", "8", *BUDGET, *out], 2, "--stride goes with --ip"),
         ([rows, *by, "--depth", "8", *BUDGET, *out], 2, "--depth goes with --path"),

@@ -27,10 +27,11 @@ def test_identifiers_are_bounded_here_or_by_opendp():
         sure = {"by": "country", "confidence": SURE}
         ours = tree_counts(context.query(), unit=Unit("user", rows=2), **sure).release()
         theirs = tree_counts(context.query().truncate_per_group(2), **sure).release()
-        for release in (ours, theirs):
-            assert release.statement.d_in == 2
-            assert release.statement.unit == "one value of 'user', with at most 2 rows"
+        for release, rows, words in ((ours, 1, ""), (theirs, 2, ", with at most 2 rows")):
+            assert release.statement.d_in == rows
+            assert release.statement.unit == f"one value of 'user'{words}"
             assert release.lower[0] <= 600 <= release.upper[0]
+            assert release.upper[0] - release.lower[0] < 3000
 
 
 def test_an_unbounded_identifier_is_refused_and_costs_nothing():
@@ -131,7 +132,7 @@ def test_a_query_says_what_it_counts():
     context = frame_context(rows, privacy_unit=people, privacy_loss=loss, split_evenly_over=1)
     release = context.query().tree_counts(by="country", unit=Unit("user", rows=2)).release()
     assert release.statement.counted == (
-        "rows of the query after keeping at most 2 of each user, and none without a user"
+        "rows of the query, those of each user weighed down to 2 in all, and none without a user"
     )
 
 

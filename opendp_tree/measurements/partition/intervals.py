@@ -24,6 +24,7 @@ _LARGEST_THRESHOLD = 10**5
 _SAFE = 0.99
 """Tails are computed in floats, and sums of noise on a window beyond which less than a hundredth of the chance lies."""
 _EXACT = 64  # up to this many terms every number of terms has its own quantile
+_WIDEST = 1024.0  # a law of a larger scale is that of this one, stretched
 
 
 @dataclass(frozen=True)
@@ -60,16 +61,7 @@ def node_bounds(
     # On deep trees cells often say more of the lower end than layers do, and do so cheaply.
     over, under, from_cells = miss * _SAFE * np.array((0.5, 0.5, 0.0) if named else DEEP_PARTS)
     least = shown.totals(np.where(shown.is_cell, least_people(parameters, shown.levels), 0.0))
-    lower, upper = least.copy(), np.full(shown.levels.size, np.inf)
-    whole, inside = _narrowest(shown, measured)
-    upper[whole.known] = (whole.value + whole.reach(measured, over))[whole.known]
-    lower[whole.known] = np.maximum(least, whole.value - whole.reach(measured, under))[whole.known]
-    # Between two marked nodes: at most what the one above holds, at least the marked ones below it together.
-    free = np.flatnonzero(~layers.marked)
-    above = layers.above[free]
-    upper[free] = upper[above]
-    reach = inside.reach(measured, under)
-    lower[free] = np.maximum(least[free], np.where(inside.known, inside.value - reach, 0.0)[above])
+    lower, upper = layer_bounds(shown, layers, measured, least=least, over=over, under=under)
     if from_cells > 0:
         lower = np.maximum(lower, lower_from_cells(shown, parameters, from_cells))
     below, beyond = leaf_reach(parameters, miss)
@@ -80,6 +72,33 @@ def node_bounds(
     rounding = (shown.levels.size + 16) * 2.0**-52
     slack = np.where(np.abs(upper) > 2**52, np.abs(upper) * rounding, 0.0)
     return Bounds(np.maximum(lower - slack, 0), np.maximum(upper + slack, least))
+
+
+def layer_bounds(
+    shown: ShownTree, layers: Layers, measured: tuple[Measured, ...], *, least: Floats, over: float, under: float
+) -> tuple[Floats, Floats]:
+    """Lower and upper ends from the layers alone, missed with a chance of at most `under` and `over`.
+
+    Parameters
+    ----------
+    shown, layers, measured
+        What was released.
+    least
+        What each node holds for sure.
+    over, under
+        The chances.
+    """
+    lower, upper = least.copy(), np.full(shown.levels.size, np.inf)
+    whole, inside = _narrowest(shown, measured)
+    upper[whole.known] = (whole.value + whole.reach(measured, over))[whole.known]
+    lower[whole.known] = np.maximum(least, whole.value - whole.reach(measured, under))[whole.known]
+    # Between two marked nodes: at most what the one above holds, at least the marked ones below it together.
+    free = np.flatnonzero(~layers.marked)
+    above = layers.above[free]
+    upper[free] = upper[above]
+    reach = inside.reach(measured, under)
+    lower[free] = np.maximum(least[free], np.where(inside.known, inside.value - reach, 0.0)[above])
+    return lower, upper
 
 
 def least_people(parameters: GapParameters, levels: Ints) -> Floats:
@@ -298,8 +317,14 @@ def hidden_bound(parameters: GapParameters, miss: float, *, depth: int | None = 
 def noise_bounds(terms: Ints, scale: float, chance: float) -> Ints:
     """For each number of terms the least bound that the sum of so many exceeds with at most this chance.
 
-    Exact up to 64 terms; beyond, the bound of at most 2 % more terms, which is no smaller.
+    Exact up to 64 terms; beyond, the bound of at most 2 % more terms, which is no smaller. Noise of a scale above 1024
+    is read off a finer law: a geometric number is the whole part of an exponential one, so that a sum of so many
+    integer Laplace numbers is within as many of a sum of continuous ones, and these only differ by their scale.
     """
+    if scale > _WIDEST:
+        narrow = noise_bounds(terms, _WIDEST, chance)
+        wide: Ints = np.ceil((narrow + terms) * (scale / _WIDEST) * (1 + 1e-12)).astype(np.int64) + terms
+        return wide
     rounded = terms.copy()
     many = terms > _EXACT
     steps = np.ceil(np.log(terms[many] / _EXACT) / math.log(1.02) - 1e-9)

@@ -223,6 +223,8 @@ class CellNoise:
     token_mean: float
     token_variance: float
     threshold: float
+    spread: float = 0.0
+    """What each of a cell's people adds to the variance of its gap, where people are put at one of their leaves."""
 
     @classmethod
     def of(cls, parameters: GapParameters) -> CellNoise:
