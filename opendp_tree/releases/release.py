@@ -10,7 +10,8 @@ import numpy as np
 
 from opendp_tree._types import Bools, Floats, Ints
 from opendp_tree.releases import format as form
-from opendp_tree.releases.words import cost_words, counted_words, error_words, tree_words
+from opendp_tree.releases.values import NodeValues, read_values, value_columns, write_values
+from opendp_tree.releases.words import cost_words, counted_words, error_words, tree_words, value_words
 from opendp_tree.trees.least_squares import LeastSquares
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.shown_nodes import ShownNodes
@@ -109,6 +110,8 @@ class TreeRelease:
         wants: they say where others are, and have no row in a frame.
     hidden
         For an open tree, what a node that is not shown holds at most; by default None: nothing is said.
+    values
+        Sums and means of each value that was asked for; by default none was.
     """
 
     tree: Tree | OpenTree
@@ -122,6 +125,7 @@ class TreeRelease:
     fit: Fit | None = None
     shown: Bools | None = None
     hidden: float | None = None
+    values: tuple[NodeValues, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.tree, (Tree, OpenTree)):
@@ -137,6 +141,8 @@ class TreeRelease:
                 raise TypeError(f"{name} ({type(array).__name__}) must be a NumPy array")
             if array is not None and array.shape != (size,):
                 raise ValueError(f"{name} (of shape {array.shape}) must hold one entry for each of the {size} nodes")
+        for value in self.values:
+            value.check(size)
 
     def __repr__(self) -> str:
         """The largest nodes as a short table, and the release in words."""
@@ -164,7 +170,8 @@ class TreeRelease:
 
         `path`, where it is, in one text; `estimate`, `lower`, `upper`; `level` (the root's is 0); the same place in
         columns: labels, `prefix` (and `bits`), or the id `node`; `cells`, if the mechanism has cells; and whether it is
-        `shown`. What is counted is in the statement.
+        `shown`. Where a value was asked for, `sum`, `mean` and their intervals (`sum_lower`, `mean_upper`, ...) follow;
+        with several values the name of each stands before them. What is counted is in the statement.
 
         Parameters
         ----------
@@ -199,12 +206,14 @@ class TreeRelease:
             nodes, order = ShownNodes.of_tree(self.tree), self.tree.level_order.nodes
         assert nodes is not None
         numbers = {"estimate": self.estimates, "lower": self.lower, "upper": self.upper}
+        numbers |= value_columns(self.values)
         columns: dict[str, Any] = {name: array.astype(np.float64, copy=False) for name, array in numbers.items()}
         if self.cells is not None:
             columns["cells"] = self.cells
         columns["shown"] = np.ones(order.size, dtype=np.bool_) if self.shown is None else self.shown
         values = {name: array[order] for name, array in columns.items()}
-        frame = release_frame(nodes, values, certain=self.confidence == 1, other=other)
+        sums = tuple(value_columns(self.values))
+        frame = release_frame(nodes, values, certain=self.confidence == 1, other=other, sums=sums)
         return safe(frame) if spreadsheet_safe else frame
 
     def to_arrow(self, *, other: bool = True) -> Any:
@@ -246,6 +255,7 @@ class TreeRelease:
                 "cells": form.write_array(self.cells),
                 "shown": form.write_array(self.shown),
                 "hidden": None if self.hidden is None else form.write_number(float(self.hidden)),
+                "values": write_values(self.values),
             }
         )
 
@@ -283,6 +293,7 @@ class TreeRelease:
             statement=_read_statement(form.part(parts, "statement", dict, type(None))),
             nodes=nodes,
             hidden=None if hidden is None else float(form.read_number(hidden, "hidden")),
+            values=read_values(form.part(parts, "values", list), size) if "values" in parts else (),
             **arrays,
         )
 
@@ -311,7 +322,8 @@ class TreeRelease:
         counted = counted_words(cost)
         error = error_words(self.confidence, reach, hidden, counted=counted)
         first, *by = tree_words(self.tree, shown, mechanism)
-        return "\n".join([first, *([counted] if counted else []), *by, cost_words(cost), *error])
+        means = value_words(self.values, shown=mask)
+        return "\n".join([first, *([counted] if counted else []), *means, *by, cost_words(cost), *error])
 
 
 def _read_statement(described: Mapping[str, Any] | None) -> PrivacyStatement | None:

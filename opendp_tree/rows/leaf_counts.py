@@ -27,7 +27,9 @@ from opendp_tree._arguments import check_integer
 from opendp_tree._opendp import make_transformation, to_then, total_bound
 from opendp_tree.rows.frame_domain import column_kinds
 from opendp_tree.rows.key import Key
+from opendp_tree.rows.leaf_values import leaf_values_domain
 from opendp_tree.rows.unit import Unit, identifier_of
+from opendp_tree.rows.value import Value, value_unit
 from opendp_tree.theorems.leaf_counts import leaf_counts_l1
 from opendp_tree.trees.domains import leaf_domain
 from opendp_tree.trees.open_tree import OpenTree
@@ -105,8 +107,8 @@ def make_leaf_counts(
     return make_transformation(
         input_domain,
         input_metric,
-        leaf_domain(counting.tree),
-        l1_distance(T="i64"),
+        counting.output_domain,
+        counting.output_metric,
         counting.count,
         counting.stability_map,
     )
@@ -129,21 +131,31 @@ def _count_vectors(input_domain: VectorDomain, input_metric: Metric, by: Any) ->
 class LeafCounting:
     """The parts of the transformation, checked."""
 
-    tree: Tree | OpenTree
+    output_domain: Domain
+    output_metric: Metric
     count: Callable[[Any], Any]
     stability_map: Callable[[Any], int]
 
     @classmethod
     def of(
-        cls, input_domain: Domain, input_metric: Metric, *, by: Key | str | Sequence[str], unit: Unit | None = None
+        cls,
+        input_domain: Domain,
+        input_metric: Metric,
+        *,
+        by: Key | str | Sequence[str],
+        unit: Unit | None = None,
+        values: tuple[Value, ...] = (),
     ) -> LeafCounting:
-        """Checks the arguments of `make_leaf_counts`."""
-        key, kinds, person = Key.of(by), column_kinds(input_domain), Unit.of(unit)
+        """Checks the arguments of `make_leaf_counts`, or of `make_leaf_values`."""
+        key, kinds, person = Key.of(by), column_kinds(input_domain), value_unit(unit) if values else Unit.of(unit)
         key.check_kinds(kinds)
+        for each in values:
+            each.check_kinds(kinds)
         metric, distance = _read_metric(input_metric)
         changed = _check_unit(metric, kinds, person)
         most = 1 if person is None else person.most_rows
-        used = dict.fromkeys(key.columns_used if person is None else (*key.columns_used, person.column))
+        used = dict.fromkeys((*key.columns_used, *([] if person is None else [person.column])))
+        used |= dict.fromkeys(each.column for each in values)
 
         from opendp_tree.rows.row_counts import RowCounter
 
@@ -152,7 +164,12 @@ class LeafCounting:
         def stability_map(d_in: Any) -> int:
             return leaf_counts_l1(distance(d_in), per_unit=most, changed=changed)
 
-        return cls(key.hierarchy, counter.count, stability_map)
+        if not values:
+            return cls(leaf_domain(key.hierarchy), l1_distance(T="i64"), counter.count, stability_map)
+        from opendp_tree.rows.value_counts import ValueCounter
+
+        counts = ValueCounter(counter, values).count
+        return cls(leaf_values_domain(key.hierarchy, values), symmetric_distance(), counts, stability_map)
 
 
 def _read_metric(metric: Metric) -> tuple[Metric, Callable[[Any], int]]:

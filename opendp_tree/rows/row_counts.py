@@ -46,7 +46,11 @@ class RowCounter:
         if self.unit is not None:
             # A key of which nothing is kept must not show: it would tell that somebody has it.
             groups = self._bounded(groups, self.unit).filter(pl.col(PEOPLE) > 0)
-        people = groups[PEOPLE].to_numpy()
+        return self.by_leaf(groups, PEOPLE)
+
+    def by_leaf(self, groups: pl.DataFrame, column: str) -> Ints | SparseCounts:
+        """The sums of a column of groups by leaf, in an order that is the same for every column."""
+        people = groups[column].to_numpy()
         if self.lookup is not None:
             leaves = self._public_leaves(groups, self.lookup)
             order = np.argsort(leaves)
@@ -58,6 +62,13 @@ class RowCounter:
             return SparseCounts.of_words(tree, high[valid], low[valid], people[valid])
         labels = read_labels(groups, self.key)
         return labels.sparse(tree, people, self._valid(labels.with_null()))
+
+    def counted_rows(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Those of some rows with keys that belong to a leaf."""
+        keys = rows.select(key_names(self.key)).unique()
+        leaves = self._open_leaves(keys) if self.lookup is None else self._public_leaves(keys, self.lookup)
+        kept = keys.filter(pl.Series(leaves >= 0))
+        return rows if kept.height == keys.height else rows.join(kept, on=kept.columns, how="semi", nulls_equal=True)
 
     def _valid(self, with_null: Bools) -> Bools:
         return ~with_null if self.key.drops_nulls else np.ones_like(with_null)
@@ -99,7 +110,7 @@ class RowCounter:
 
     def _kept(self, pairs: pl.DataFrame, unit: Unit) -> pl.Series:
         """How many rows of each pair of a person and a leaf are kept."""
-        order, starts = _by_unit(pairs[UNIT])
+        order, starts = by_unit(pairs[UNIT])
         rows = pairs[PEOPLE].to_numpy()[order]
         kept = np.empty_like(rows)
         kept[order] = truncate(rows, starts, unit, lambda places: _draws(pairs, order[places]))
@@ -111,7 +122,7 @@ def _draws(pairs: pl.DataFrame, places: Ints) -> Words:
     return uniform_words(places.size)
 
 
-def _by_unit(units: pl.Series) -> tuple[Ints, Ints]:
+def by_unit(units: pl.Series) -> tuple[Ints, Ints]:
     """An order of rows in which each unit's are together, and where each unit starts in it."""
     if units.dtype.is_integer() and units.dtype not in (pl.Int128, pl.UInt128):
         order = np.argsort(units.to_numpy())

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from opendp.metrics import l1_distance
 from opendp.mod import Domain, FrameDistance, LazyFrameDomain, Metric, SymmetricIdDistance, Transformation
 from opendp.transformations import make_stable_lazyframe
 
@@ -15,7 +14,7 @@ from opendp_tree._opendp import empty_lazyframe, lazy_query, make_transformation
 from opendp_tree.noise import uniform_words
 from opendp_tree.rows.frame_domain import FrameColumns
 from opendp_tree.rows.leaf_counts import LeafCounting, make_leaf_counts
-from opendp_tree.trees.domains import leaf_domain
+from opendp_tree.rows.leaf_values import make_leaf_values
 
 if TYPE_CHECKING:
     import polars as pl
@@ -37,16 +36,21 @@ def stable_leaf_counts(
     from opendp_tree.rows.plans import plan_steps
 
     if not plan_steps(plan):
-        return make_leaf_counts(input_domain, input_metric, **options)
+        return _leaves(input_domain, input_metric, options)
     steps, counting = _judged(plan, empty_lazyframe(input_domain), input_domain, input_metric, options)
     return steps >> make_transformation(
         steps.output_domain,
         steps.output_metric,
-        leaf_domain(counting.tree),
-        l1_distance(T="i64"),
+        counting.output_domain,
+        counting.output_metric,
         counting.count,
         counting.stability_map,
     )
+
+
+def _leaves(domain: Domain, metric: Metric, options: Mapping[str, Any]) -> Transformation:
+    """Leaf counts, or leaf values where there are any to be summed."""
+    return (make_leaf_values if options.get("values") else make_leaf_counts)(domain, metric, **options)
 
 
 def _judged(
@@ -152,7 +156,7 @@ class FrameSteps:
         the data is the same, expression by expression.
         """
         if not self.steps:
-            return make_leaf_counts(input_domain, input_metric, **options)
+            return _leaves(input_domain, input_metric, options)
         described = input_domain.descriptor
         assert isinstance(described, FrameColumns)
         empty, domain = described.empty(), described.opendp_domain()
@@ -161,8 +165,8 @@ class FrameSteps:
         return make_transformation(
             input_domain,
             input_metric,
-            leaf_domain(counting.tree),
-            l1_distance(T="i64"),
+            counting.output_domain,
+            counting.output_metric,
             lambda data: counting.count(self.take(described.read(data), space)),
             lambda d_in: counting.stability_map(steps.map(d_in)),  # type: ignore[no-untyped-call]
         )

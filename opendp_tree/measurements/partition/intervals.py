@@ -14,7 +14,6 @@ import numpy as np
 
 from opendp_tree._types import Bools, Floats, Ints
 from opendp_tree.measurements.partition.layers import Layers, Measured, ShownTree
-from opendp_tree.measurements.partition.noise_bounds import noise_bounds
 from opendp_tree.measurements.partition.parameters import GapParameters
 from opendp_tree.measurements.partition.shares import NAMED
 
@@ -22,7 +21,7 @@ DEEP_PARTS = (0.78, 0.07, 0.15)
 """On deep trees, how the chance to miss a node is divided: the upper end, the lower end by layers, and by cells."""
 _LARGEST_THRESHOLD = 10**5
 """For a larger one, lower ends come from layers alone: nobody would look at each count below it."""
-_SAFE = 0.99
+SAFE = 0.99
 """Tails are computed in floats, and sums of noise on a window beyond which less than a hundredth of the chance lies."""
 
 
@@ -58,10 +57,10 @@ def node_bounds(
     """
     named = shown.depth <= NAMED
     # On deep trees cells often say more of the lower end than layers do, and do so cheaply.
-    over, under, from_cells = miss * _SAFE * np.array((0.5, 0.5, 0.0) if named else DEEP_PARTS)
+    over, under, from_cells = miss * SAFE * np.array((0.5, 0.5, 0.0) if named else DEEP_PARTS)
     least = shown.totals(np.where(shown.is_cell, least_people(parameters, shown.levels), 0.0))
     lower, upper = least.copy(), np.full(shown.levels.size, np.inf)
-    whole, inside = _narrowest(shown, measured)
+    whole, inside = narrowest(shown, measured)
     upper[whole.known] = (whole.value + whole.reach(measured, over))[whole.known]
     lower[whole.known] = np.maximum(least, whole.value - whole.reach(measured, under))[whole.known]
     # Between two marked nodes: at most what the one above holds, at least the marked ones below it together.
@@ -92,7 +91,7 @@ def least_people(parameters: GapParameters, levels: Ints) -> Floats:
 
 
 @dataclass(frozen=True)
-class _Unions:
+class Unions:
     """For each node a union of one layer's sets: its noisy count, the number of sets, and their scale."""
 
     known: Bools
@@ -101,7 +100,7 @@ class _Unions:
     scale: Floats
 
     @classmethod
-    def none(cls, size: int) -> _Unions:
+    def none(cls, size: int) -> Unions:
         """No union for any of so many nodes."""
         return cls(
             np.zeros(size, dtype=np.bool_), np.zeros(size), np.zeros(size, dtype=np.int64), np.full(size, np.inf)
@@ -118,16 +117,16 @@ class _Unions:
     def reach(self, measured: tuple[Measured, ...], chance: float) -> Floats:
         """What the noise of each union exceeds with at most this chance."""
         found = np.zeros(self.value.size)
-        for scale in {part.layer.scale for part in measured}:
+        for scale, layer in {part.layer.scale: part.layer for part in measured}.items():
             at = self.known & (self.scale == scale)
-            found[at] = noise_bounds(self.sets[at], scale, chance)
+            found[at] = layer.reach(self.sets[at], chance)
         return found
 
 
-def _narrowest(shown: ShownTree, measured: tuple[Measured, ...]) -> tuple[_Unions, _Unions]:
+def narrowest(shown: ShownTree, measured: tuple[Measured, ...]) -> tuple[Unions, Unions]:
     """For each marked node the union of all its sets in one layer, and the union without its own rest."""
     size = shown.levels.size
-    whole, inside = _Unions.none(size), _Unions.none(size)
+    whole, inside = Unions.none(size), Unions.none(size)
     for part in measured:
         values, sets, rests = np.zeros(size), np.zeros(size), np.zeros(size)
         values[part.layer.nodes], values[part.layer.rests] = part.whole, part.rest
@@ -220,7 +219,7 @@ def leaf_reach(parameters: GapParameters, miss: float) -> tuple[int, int]:
     best: tuple[int, int] | None = None
     first, last = _quantile(q, miss), _quantile(q, miss / 64) + 1
     for below in range(first, last + 1, 1 + (last - first) // 200):
-        beyond = _least_beyond(q, t, below, miss * _SAFE, shorter)
+        beyond = _least_beyond(q, t, below, miss * SAFE, shorter)
         if beyond is not None and (best is None or below + beyond < sum(best)):
             best = below, beyond
     assert best is not None
@@ -291,5 +290,5 @@ def hidden_bound(parameters: GapParameters, miss: float, *, depth: int | None = 
         merge = 2 * first - 1 - threshold
         apart = merge * log_power + math.log(tail) <= (1 - height) * logs and merge >= 1
         if first >= 2 and apart and (first - 1) * log_power <= -height * logs:
-            best = min(best, math.ceil((math.log(1 / (miss * _SAFE)) + height * logs) / theta))
+            best = min(best, math.ceil((math.log(1 / (miss * SAFE)) + height * logs) / theta))
     return threshold - 1 + best

@@ -7,8 +7,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from opendp_tree._types import Ints
+from opendp_tree._types import Floats, Ints
 
+_FINE = 512.0  # the scale at which integer noise stands for continuous noise
 _EXACT = 64  # up to this many terms every number of terms has its own quantile
 
 
@@ -17,12 +18,34 @@ def noise_bounds(terms: Ints, scale: float, chance: float) -> Ints:
 
     Exact up to 64 terms; beyond, the bound of at most 2 % more terms, which is no smaller.
     """
+    distinct, places = np.unique(few_numbers(terms), return_inverse=True)
+    return np.array([_bound(int(count), scale, chance) for count in distinct], dtype=np.int64)[places]
+
+
+def few_numbers(terms: Ints) -> Ints:
+    """Numbers of terms, no smaller, of which there are few: beyond 64 rounded up by at most 2 %."""
     rounded = terms.copy()
     many = terms > _EXACT
     steps = np.ceil(np.log(terms[many] / _EXACT) / math.log(1.02) - 1e-9)
     rounded[many] = np.maximum(np.ceil(_EXACT * 1.02**steps), terms[many])
-    distinct, places = np.unique(rounded, return_inverse=True)
-    return np.array([_bound(int(count), scale, chance) for count in distinct], dtype=np.int64)[places]
+    return rounded
+
+
+def sum_reach(sets: Ints, parts: tuple[float, ...], chance: float) -> Floats:
+    """What the sum of a Laplace number of each scale, for each of so many sets, exceeds with at most this chance.
+
+    For continuous noise. Where all scales are one, the bound of integer noise that is fine enough: each continuous
+    number is within 1 of an integer one (docs/proofs/tree_means.md). Otherwise Chernoff's.
+    """
+    if len(set(parts)) == 1:
+        terms = sets * len(parts)
+        return (noise_bounds(terms, _FINE, chance) + terms) / _FINE * parts[0]
+    scales = np.array(parts)
+    rates = np.linspace(0.002, 0.998, 499) / scales.max()
+    moments = -np.log1p(-np.outer(scales, rates) ** 2).sum(axis=0)
+    distinct, places = np.unique(few_numbers(sets), return_inverse=True)
+    found: Floats = ((math.log(1 / chance) + distinct[:, None] * moments) / rates).min(axis=1)
+    return found[places]
 
 
 @lru_cache(maxsize=4096)
