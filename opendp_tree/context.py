@@ -33,6 +33,7 @@ from opendp_tree.rows.leaf_counts import make_leaf_counts
 from opendp_tree.rows.sources import read_source
 from opendp_tree.rows.steps import STEPS, FrameSteps, stable_leaf_counts
 from opendp_tree.rows.unit import Unit, identifier_of
+from opendp_tree.rows.value import Value, read_values, values_counted
 from opendp_tree.trees.domains import tree_of_leaves
 from opendp_tree.trees.tree import Tree
 
@@ -69,6 +70,7 @@ def tree_counts(
     alpha: float = 0.1,
     method: Method | str = "auto",
     confidence: float = 0.95,
+    value: Value | Sequence[Value] | None = None,
 ) -> Query:
     """A query for the counts of all nodes of a hierarchy, within the budget of a Context; `.release()` runs it.
 
@@ -94,6 +96,9 @@ def tree_counts(
         own options, such as `TreeNoise("gaussian")`.
     confidence
         The probability with which each interval holds its node's true count, node by node. By default 0.95.
+    value
+        What is summed at every node, too: `Value("amount", bounds=(0, 500))`, or a list of several, as in
+        `release_tree`. By default None: rows are counted alone.
 
     Examples
     --------
@@ -113,18 +118,18 @@ def tree_counts(
 
     """
     assert_features("contrib")
-    tree = None
+    tree, values = None, read_values(value)
     if _is_of_frame(query):
         if by is None or isinstance(by, Tree):
             raise ValueError("by must say where rows belong. Hint: by=['region', 'city']")
         key = Key.of(by)
-        plain, counts = _counted(query, by=key, unit=unit)
+        plain, counts = _counted(query, by=key, unit=unit, **({"values": values} if values else {}))
         method = method_for(key, method)
     else:
         plain, counts = _at_leaf_counts(query), query._chain
-        if unit is not None or not isinstance(by, (Tree, type(None))):
+        if unit is not None or values or not isinstance(by, (Tree, type(None))):
             raise ValueError(
-                "by and unit must not be given: the query is not of a frame. Hint: dp.Context.compositor(data=frame)"
+                "by, unit and value must not be given: the query is not of a frame. Hint: dp.Context.compositor(data=frame)"
             )
         tree = by
         tree_of_leaves(counts[0] if isinstance(counts, tuple) else counts.output_domain, tree)
@@ -136,7 +141,7 @@ def tree_counts(
         alpha=alpha,
         method=method,
         confidence=confidence,
-        counted=_counted_words(plain, unit) if _is_of_frame(query) else None,
+        counted=_counted_words(plain, unit, values) if _is_of_frame(query) else None,
     )
     return _then(plain, measurement)
 
@@ -164,14 +169,14 @@ def _is_of_frame(query: Any) -> bool:
     return isinstance(query, (FrameQuery, LazyFrameQuery))
 
 
-def _counted(query: Any, *, by: Key, unit: Unit | None) -> tuple[Any, Transformation]:
-    """A query of a frame as OpenDP has it, and the leaf counts after its steps."""
+def _counted(query: Any, **options: Any) -> tuple[Any, Transformation]:
+    """A query of a frame as OpenDP has it, and the leaf counts, or leaf values, after its steps."""
     if isinstance(query, FrameQuery):
-        return query.query, query.steps.leaf_counts(*query.query._chain, by=by, unit=unit)
+        return query.query, query.steps.leaf_counts(*query.query._chain, **options)
     plain = object.__getattribute__(query, "_query")
     plan = object.__getattribute__(query, "polars_plan")
     domain, metric = plain._chain
-    return plain, stable_leaf_counts(domain, metric, plan, by=by, unit=unit)
+    return plain, stable_leaf_counts(domain, metric, plan, **options)
 
 
 def _at_leaf_counts(query: Any) -> Any:
@@ -231,8 +236,10 @@ def _share_of_one(query: Any, name: str) -> dict[str, float]:
     return dict(zip(("epsilon", "delta"), budget.one_person, strict=True))
 
 
-def _counted_words(query: Any, unit: Unit | None) -> str:
+def _counted_words(query: Any, unit: Unit | None, values: tuple[Value, ...] = ()) -> str:
     """What is counted, in words: steps may leave rows out, and people are bounded by them or here."""
+    if values:
+        return values_counted(_counted_words(query, unit), values)
     if unit is not None:
         return unit.counted(of="rows of the query")
     metric = query._chain[1] if isinstance(query._chain, tuple) else query._chain.input_metric
@@ -262,7 +269,7 @@ class FrameQuery:
         Parameters
         ----------
         **options
-            The keywords of `tree_counts`: `by`, `unit`, `alpha`, `method`, `confidence`.
+            The keywords of `tree_counts`: `by`, `unit`, `alpha`, `method`, `confidence`, `value`.
 
         """
         return tree_counts(self, **options)

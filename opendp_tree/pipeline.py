@@ -12,14 +12,17 @@ from opendp.mod import Domain, Measurement, Metric, Transformation, assert_featu
 from opendp_tree._interrupts import interrupts_deferred
 from opendp_tree._progress import shows_progress
 from opendp_tree.planning.budget import Budget
+from opendp_tree.planning.means_candidate import means_candidate
 from opendp_tree.planning.methods import Auto, Method, Partition, read_method
 from opendp_tree.planning.ranking import planned_candidate
 from opendp_tree.releases.release import TreeRelease
 from opendp_tree.rows.frame_domain import frame_domain
 from opendp_tree.rows.key import Key
 from opendp_tree.rows.leaf_counts import make_leaf_counts
+from opendp_tree.rows.leaf_values import holds_values, make_leaf_values, read_space
 from opendp_tree.rows.sources import read_source
 from opendp_tree.rows.unit import Unit, protected_unit
+from opendp_tree.rows.value import Value, read_values, values_counted
 from opendp_tree.trees.domains import tree_of_leaves
 from opendp_tree.trees.tree import Tree
 
@@ -41,6 +44,7 @@ def release_tree(
     unit: Unit | None = None,
     method: Method | str = "auto",
     confidence: float = 0.95,
+    value: Value | Sequence[Value] | None = None,
     schema: Mapping[str, Any] | None = None,
 ) -> TreeRelease:
     """A private count of every node of a hierarchy, from the rows of a frame of any library, or of files.
@@ -74,6 +78,10 @@ def release_tree(
         method's name, or a value with its own options, such as `TreeNoise("gaussian", nonnegative=True)`.
     confidence
         The probability with which each interval holds its node's true count, node by node. By default 0.95.
+    value
+        What is summed, `Value("amount", bounds=(0, 500))`, or a list of several: sums and means at every node that is
+        shown, of numbers clipped to the bounds, with intervals of their own. Rows without a number are then left out
+        of counts, too. Several values share what is spent on sums. By default None: rows are counted alone.
     schema
         Declared types of columns, as in `read_source`; by default those of the data. Needed where types would have to
         be guessed from rows.
@@ -89,15 +97,20 @@ def release_tree(
     [(0, None), (1, 'be'), (1, 'lu')]
     >>> release.statement.unit, release.statement.counted, release.statement.loss["epsilon"] <= 1.0
     ('one row', 'rows', True)
+    >>> spent = visits.with_columns(amount=pl.when(pl.col("city") == "ghent").then(40.0).otherwise(90.0))
+    >>> release = release_tree(spent, by="city", epsilon=1.0, delta=1e-6, value=Value("amount", bounds=(0, 100)))
+    >>> release.to_frame(other=False).select("city", (pl.col("mean") / 10).round()).rows()
+    [(None, 6.0), ('ghent', 4.0), ('liege', 9.0)]
 
     """
     assert_features("contrib")
     frame = read_source(data, schema=schema)
     key = Key.of(by)
+    values = read_values(value)
     measurement = make_release(
-        count_rows(frame, by=key, unit=unit),
+        count_rows(frame, by=key, unit=unit, values=values),
         1,
-        counted=counted_of(unit),
+        counted=counted_of(unit, values),
         method=method_for(key, method),
         budget={"epsilon": epsilon, "delta": delta, "rho": rho},
         alpha=alpha,
@@ -107,17 +120,20 @@ def release_tree(
     return release
 
 
-def count_rows(data: Any, *, by: Key, unit: Unit | None) -> Transformation:
-    """Leaf counts of a frame that is passed by reference, at distances in rows or in people."""
+def count_rows(data: Any, *, by: Key, unit: Unit | None, values: tuple[Value, ...] = ()) -> Transformation:
+    """Leaf counts of a frame that is passed by reference, at distances in rows or in people; leaf values if any."""
     person = Unit.of(unit)
     metric = symmetric_distance() if person is None else symmetric_id_distance(identifier=person.column)
+    if values:
+        return make_leaf_values(frame_domain(data), metric, values=values, by=by, unit=person)
     return make_leaf_counts(frame_domain(data), metric, by=by, unit=person)
 
 
-def counted_of(unit: Unit | None) -> str:
+def counted_of(unit: Unit | None, values: tuple[Value, ...] = ()) -> str:
     """What a release of all rows of a frame counts, in words."""
     person = Unit.of(unit)
-    return "rows" if person is None else person.counted()
+    counted = "rows" if person is None else person.counted()
+    return values_counted(counted, values) if values else counted
 
 
 def make_release(
@@ -133,7 +149,7 @@ def make_release(
 ) -> Measurement:
     """From where leaf counts come from to a release within a budget at distance `d_in`, with its whole statement.
 
-    `counts` is a transformation to leaf counts, or their space. `d_in` is a distance of what goes into it: how many
+    `counts` is a transformation to leaf counts or leaf values, or their space. `d_in` is a distance of what goes into it: how many
     leaf counts that can change, and what it protects, follows from it here and nowhere else. `counted` says in words
     what the figures are counts of; None where nobody knows.
     """
@@ -141,7 +157,10 @@ def make_release(
     metric = counts[1] if isinstance(counts, tuple) else counts.input_metric
     most = d_in if isinstance(counts, tuple) else counts.map(d_in)  # type: ignore[no-untyped-call]
     amounts = Budget.of(**{"epsilon": None, "delta": 0.0, "rho": None, **budget}, d_in=most)
-    candidate = planned_candidate(tree_of_leaves(space[0], tree), amounts, alpha=alpha, method=method)
+    if holds_values(space[0]):
+        candidate = means_candidate(read_space(space[0]), amounts, method=method)
+    else:
+        candidate = planned_candidate(tree_of_leaves(space[0], tree), amounts, alpha=alpha, method=method)
     unit = protected_unit(metric, d_in, most)
     released = candidate.make(*space, tree=tree, confidence=confidence, unit=unit, counted=counted)
     return released if isinstance(counts, tuple) else counts >> released

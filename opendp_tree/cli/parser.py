@@ -64,6 +64,11 @@ def count(text: str) -> int:
     return int(text)
 
 
+def number(text: str) -> float:
+    """Any number."""
+    return float(_decimal(text))
+
+
 def levels(text: str) -> int:
     """The depth of a tree."""
     if count(text) > DEEPEST:
@@ -130,6 +135,16 @@ def _add_release(parser: argparse.ArgumentParser) -> None:
     _add_budget(parser)
     parser.add_argument("--method", choices=METHODS, default="auto", help="the mechanism (auto)")
     parser.add_argument("--confidence", type=share, default=Fraction("0.95"), metavar="C", help="of intervals (0.95)")
+    sums = parser.add_argument_group("sums and means")
+    sums.add_argument("--value", action="append", metavar="COLUMN", help="sum and average this column; may be repeated")
+    sums.add_argument(
+        "--bounds",
+        action="append",
+        nargs=2,
+        type=number,
+        metavar=("LOW", "HIGH"),
+        help="of each --value: numbers beyond are clipped; not from the data",
+    )
     unit = parser.add_argument_group("whose privacy")
     unit.add_argument("--unit", metavar="COLUMN", help="protect all rows with the same value here, not single rows")
     unit.add_argument("--rows-per-unit", type=count, metavar="K", help="count at most K rows of each")

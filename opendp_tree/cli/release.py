@@ -23,6 +23,7 @@ from opendp_tree.ledger import Ledger
 from opendp_tree.pipeline import count_rows, counted_of, make_release
 from opendp_tree.releases.release import TreeRelease
 from opendp_tree.rows.unit import Unit, unit_words
+from opendp_tree.rows.value import Value, read_values
 
 __all__ = ["run_release"]
 
@@ -34,7 +35,7 @@ def run_release(options: argparse.Namespace) -> Exit:
     form = _check_arguments(options)
     progress.step("planning")
     with interruptible():
-        source = open_source(options, unit=options.unit)
+        source = open_source(options, unit=options.unit, values=tuple(options.value or ()))
     _check_writable(options, source, form)
     measurement = build_measurement(options, source)
     with ExitStack() as files:
@@ -80,14 +81,15 @@ def run_release(options: argparse.Namespace) -> Exit:
 def build_measurement(options: argparse.Namespace, source: Source) -> Measurement:
     """From the frame to the release, within the budget for one row or one unit."""
     try:
-        counts = count_rows(source.frame, by=source.key, unit=_unit(options))
+        values = _values(options)
+        counts = count_rows(source.frame, by=source.key, unit=_unit(options), values=values)
     except (TypeError, ValueError) as error:  # about columns and arguments: no row has been read
         raise CommandError(Exit.USAGE, f"{_sentence(error)} Hint: opendp-tree release --help") from None
     try:
         return make_release(
             counts,
             1,
-            counted=counted_of(_unit(options)),
+            counted=counted_of(_unit(options), values),
             budget={"epsilon": float_below(options.epsilon), "delta": float_below(options.delta)},
             alpha=float(options.alpha),
             method=options.method,
@@ -105,12 +107,19 @@ def _unit(options: argparse.Namespace) -> Unit | None:
     return Unit(options.unit, rows=options.rows_per_unit, leaves=options.leaves_per_unit)
 
 
+def _values(options: argparse.Namespace) -> tuple[Value, ...]:
+    pairs = zip(options.value or (), options.bounds or (), strict=True)
+    return read_values([Value(column, bounds=(low, high)) for column, (low, high) in pairs] or None)
+
+
 def _check_arguments(options: argparse.Namespace) -> str:
     """What the parser cannot check, and the format of the output."""
     if (options.rows_per_unit or options.leaves_per_unit) and options.unit is None:
         raise CommandError(Exit.USAGE, "--rows-per-unit and --leaves-per-unit need a unit. Hint: --unit COLUMN")
     if options.unit is not None and not (options.rows_per_unit or options.leaves_per_unit):
         raise CommandError(Exit.USAGE, "--unit needs a bound. Hint: --rows-per-unit K, or --leaves-per-unit G")
+    if len(options.value or ()) != len(options.bounds or ()):
+        raise CommandError(Exit.USAGE, "each --value needs bounds, and none else. Hint: --value COLUMN --bounds 0 500")
     if options.confidence == 0:
         raise CommandError(Exit.USAGE, "--confidence must be above 0. Hint: 0.95")
     if options.ledger is None and (options.total_epsilon or options.total_delta is not None or options.dataset):
@@ -180,7 +189,8 @@ def _open_ledger(options: argparse.Namespace) -> Ledger:
 
 
 def _note(options: argparse.Namespace, source: Source) -> dict[str, Any]:
-    return {"file": Path(options.file).name, "columns": source.key.columns_used, "output": Path(options.output).name}
+    columns = [*source.key.columns_used, *(options.value or ())]
+    return {"file": Path(options.file).name, "columns": columns, "output": Path(options.output).name}
 
 
 def _encode(release: TreeRelease, form: str, spreadsheet_safe: bool) -> bytes:

@@ -51,10 +51,17 @@ def read_key(options: argparse.Namespace) -> Key:
         raise CommandError(Exit.USAGE, f"{error}. Hint: opendp-tree {options.command} --help") from None
 
 
-def open_source(options: argparse.Namespace, *, unit: str | None = None) -> Source:
+def open_source(options: argparse.Namespace, *, unit: str | None = None, values: tuple[str, ...] = ()) -> Source:
     """The file, with all that can be checked before its rows are read."""
     key = read_key(options)
-    frame = _scan(options.file, options.format, (*key.columns_used, *([unit] if unit else [])))
+    columns = (*key.columns_used, *([unit] if unit else []))
+    if twice := [name for name in values if name in columns]:
+        raise CommandError(Exit.USAGE, f"--value {twice[0]} is in use already. Hint: another column")
+    frame = _scan(options.file, options.format, (*columns, *values))
+    if values:
+        from opendp_tree.rows.files import with_numbers
+
+        frame = with_numbers(frame, values)
     if key.kind == "date":
         from opendp_tree.rows.files import with_times
 

@@ -18,6 +18,7 @@ __all__ = [
     "read_paths",
     "scan_file",
     "scan_files",
+    "with_numbers",
     "with_times",
 ]
 
@@ -106,6 +107,13 @@ def with_times(frame: pl.LazyFrame, column: str, *, hours: bool) -> pl.LazyFrame
         return frame.with_columns(text.str.slice(0, 10).str.to_date("%Y-%m-%d", strict=False))
     hour = text.str.slice(0, 13).str.replace("T", " ", literal=True) + ":00:00"
     return frame.with_columns(hour.str.to_datetime("%Y-%m-%d %H:%M:%S", strict=False).alias(column))
+
+
+def with_numbers(frame: pl.LazyFrame, columns: Sequence[str]) -> pl.LazyFrame:
+    """The frame with columns of texts as numbers; what is no number is null."""
+    types = frame.collect_schema()
+    texts = [name for name in columns if types[name] == pl.String]
+    return frame.with_columns(pl.col(name).cast(pl.Float64, strict=False) for name in texts) if texts else frame
 
 
 def read_paths(

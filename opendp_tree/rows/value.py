@@ -211,8 +211,10 @@ def values_counted(counted: str | None, values: Sequence[Value]) -> str:
     >>> values_counted("rows", [Value("amount", bounds=(0, 500))])
     'rows with a number in amount'
     """
-    first, *rest = (counted or "rows").split(" after ", 1)
-    return " after ".join([f"{first} with a number in {' and '.join(each.column for each in values)}", *rest])
+    words = counted or "rows"
+    first, *rest = words.split(" after ", 1) if " after " in words else words.split(", which ", 1)
+    between = " after " if " after " in words else ", which "
+    return between.join([f"{first} with a number in {' and '.join(each.column for each in values)}", *rest])
 
 
 def _check_bounds(bounds: object) -> tuple[float, float]:

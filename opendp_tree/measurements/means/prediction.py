@@ -9,10 +9,13 @@ from functools import lru_cache
 from itertools import product
 
 from opendp_tree.measurements.partition.parameters import choose_parameters
-from opendp_tree.measurements.partition.shares import CellNoise
+from opendp_tree.measurements.partition.shares import NAMED, CellNoise
 
 TYPICAL = 20.0
 """The children of a shown node, where nothing is known: what is chosen for them is near the best for 5 and for 100."""
+_MOST = 1e6
+_LADDER = 6
+"""Deep trees are measured by a ladder of about so many layers, whatever their depth."""
 _SHARES = tuple(part / 20 for part in range(3, 15))
 
 
@@ -55,11 +58,11 @@ def predict_levels(
 
     >>> half = MeansShares(0.4, 0.3, 0.3)
     >>> [round(each.sum_sd, 1) for each in predict_levels((1, 10, 100), half, epsilon=1.0, delta=1e-6)]
-    [6.4, 4.5, 2.2]
+    [6.2, 5.1, 2.4]
     """
     depth, each = len(sizes), epsilon / d_in
     noise = CellNoise.of(choose_parameters(depth, shares.finding * epsilon, delta, d_in=d_in))
-    measured = max(depth - 1, 1)
+    measured = max(depth - 1, 1) if depth <= NAMED else _LADDER
     pair = 4 / (shares.pairs * each / measured) ** 2
     counts = [noise.noise_variance + noise.token_variance]
     sums = [2 / (shares.cells * each) ** 2]
@@ -81,7 +84,7 @@ def choose_shares(depth: int, epsilon: float, delta: float, d_in: int = 1) -> Me
     """The shares of least predicted error: of the smallest leaf that is found, and of counts, sums and means by level.
 
     All of these are in proportion to one over some share, so that what is made small is their geometric mean: no unit
-    matters, and no level is left behind for another. Sums count twice, as means need them, too.
+    matters, and no level is left behind for another. The leaves' sums count once more: a hierarchy is for its leaves.
 
     Parameters
     ----------
@@ -96,7 +99,7 @@ def choose_shares(depth: int, epsilon: float, delta: float, d_in: int = 1) -> Me
     >>> abs(chosen.finding + chosen.pairs + chosen.cells - 1) < 1e-12
     True
     """
-    sizes = [TYPICAL**level for level in range(depth)]
+    sizes = [min(TYPICAL**level, _MOST) for level in range(depth)]
     best, least = None, math.inf
     for finding, pairs in product(_SHARES, repeat=2):
         cells = 1 - finding - pairs
@@ -108,10 +111,8 @@ def choose_shares(depth: int, epsilon: float, delta: float, d_in: int = 1) -> Me
             threshold = choose_parameters(depth, finding * epsilon, delta, d_in=d_in).shape.thresholds[0]
         except ValueError:
             continue
-        merit = 2 * math.log(threshold)
-        merit += sum(math.log(each.count_sd) + 2 * math.log(each.sum_sd) for each in errors) / depth
-        # The leaves are what a hierarchy is for: their sums once more.
-        merit += 2 * math.log(errors[-1].sum_sd)
+        merit = math.log(threshold) + math.log(errors[-1].sum_sd)
+        merit += sum(math.log(each.count_sd) + math.log(each.sum_sd) for each in errors) / depth
         if merit < least:
             best, least = shares, merit
     if best is None:

@@ -1,0 +1,128 @@
+"""Sums and means: what a budget comes to, and what to expect of it before anything is spent."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from opendp_tree._arguments import check_integer, check_type
+from opendp_tree.measurements.means.prediction import choose_shares, predict_levels
+from opendp_tree.measurements.means.tree_means import make_tree_means
+from opendp_tree.planning.budget import Budget, Priced
+from opendp_tree.planning.candidate import Candidate, Space
+from opendp_tree.planning.methods import Auto, Method, Partition, TreeNoise, read_method
+from opendp_tree.rows.leaf_values import LeafValueSpace
+from opendp_tree.rows.value import Value, read_values, value_shares
+from opendp_tree.trees.tree import Tree
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["plan_means"]
+
+NAME = "tree_means"
+
+
+def means_candidate(space: LeafValueSpace, budget: Budget, *, method: Method | str) -> Candidate:
+    """Counts, sums and means of a tree within a budget; one that is possible.
+
+    Parameters
+    ----------
+    space
+        The tree and the values.
+    budget
+        What may be spent, and at which distance.
+    method
+        "auto"; or, for the levels that are shown, `Partition` or `Auto` with `levels`. Others are refused: none of
+        them sums.
+
+    """
+    chosen, public = read_method(method), isinstance(space.tree, Tree)
+    fits = isinstance(chosen, (Auto, TreeNoise if public else Partition))
+    if not fits or chosen != type(chosen)(**({} if public else {"levels": chosen.levels})):  # type: ignore[union-attr]
+        raise ValueError(
+            f"method ({chosen.name}) must be left out, or say levels of an open tree alone, where there is a value. "
+            "Hint: method='auto'"
+        )
+    if not public and (budget.delta == 0 or budget.rho is not None):
+        raise ValueError(
+            "epsilon and delta must both be given where nodes have to be found. Hint: delta=1e-6, or a public tree"
+        )
+
+    def build(given: Space) -> Priced:
+        made = make_tree_means(
+            given.domain,
+            given.metric,
+            epsilon=budget.pure_epsilon,
+            delta=0.0 if public else budget.delta,
+            confidence=given.confidence,
+            levels=None if public else chosen.levels,  # type: ignore[union-attr]
+            d_in=budget.d_in,
+        )
+        return budget.priced(made)
+
+    return Candidate(
+        NAME,
+        feasible=True,
+        reason="pairs of sums tell counts and sums at the price of one, and gaps tell the counts of cells",
+        needs="nothing but the depth and a delta; or public nodes, and then no delta",
+        guarantee="pure epsilon" if public else "epsilon and delta",
+        builder=build,
+        budget=budget,
+    )
+
+
+def plan_means(
+    sizes: Sequence[int],
+    *,
+    rows: int,
+    epsilon: float,
+    delta: float,
+    value: Value | Sequence[Value],
+    d_in: int = 1,
+) -> pl.DataFrame:
+    """What to expect of counts, sums and means by level, for a shape that somebody has in mind. No row is read.
+
+    One row for each value and level: `value`, `level`, `nodes`, and standard deviations, predicted: `count_sd`,
+    `sum_sd`, and `mean_sd` of a node with an even part of all rows and a mean in the middle of the bounds. Cells are
+    taken to be the leaves. The shares of epsilon are those that `release_tree` takes.
+
+    Parameters
+    ----------
+    sizes
+        How many nodes of each level are shown, the root's 1 first.
+    rows
+        How many rows there are.
+    epsilon, delta
+        The budget at distance `d_in`.
+    value
+        What is summed, as in `release_tree`.
+    d_in
+        How many rows of one person are kept; by default 1.
+
+    Examples
+    --------
+    >>> wanted = Value("amount", bounds=(0, 500))
+    >>> plan_means([1, 10, 200], rows=200_000, epsilon=1.0, delta=1e-6, value=wanted)["mean_sd"].round(2).to_list()
+    [0.02, 0.15, 0.79]
+
+    """
+    import polars as pl
+
+    numbers = [check_integer(size, name="sizes", least=1) for size in sizes]
+    if not numbers or numbers[0] != 1:
+        raise ValueError("sizes must begin with 1, for the root. Hint: [1, 50, 1000]")
+    check_integer(rows, name="rows", least=1)
+    budget = Budget.of(epsilon=epsilon, delta=delta, rho=None, d_in=d_in)
+    check_type(value, (Value, list, tuple), name="value", hint="Value('amount', bounds=(0, 500))")  # type: ignore[arg-type]
+    values, found = read_values(value), []
+    shares = choose_shares(len(numbers), budget.pure_epsilon, budget.delta, d_in)
+    errors = predict_levels(numbers, shares, epsilon=budget.pure_epsilon, delta=budget.delta, d_in=d_in)
+    part = math.sqrt(sum(float(share) ** 2 for share in value_shares(values)))
+    for each, share in zip(values, value_shares(values), strict=True):
+        for error in errors:
+            spread = error.sum_sd / float(share) * (each.high - each.low)
+            mean = spread * error.nodes / rows
+            found.append((each.column, error.level, int(error.nodes), error.count_sd / part, spread, mean))
+    return pl.DataFrame(found, schema=["value", "level", "nodes", "count_sd", "sum_sd", "mean_sd"], orient="row")
