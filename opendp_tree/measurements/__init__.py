@@ -9,11 +9,9 @@ from opendp_tree.measurements.truncated_laplace import (
     truncated_laplace_radius,
 )
 from opendp_tree.rows.leaf_values import LeafValues, leaf_values_domain, make_leaf_values, then_leaf_values
-from opendp_tree.rows.value import Value
 
 __all__ = [
     "LeafValues",
-    "Value",
     "leaf_values_domain",
     "make_above_threshold",
     "make_bound_report",

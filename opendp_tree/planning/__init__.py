@@ -2,15 +2,20 @@
 
 from opendp_tree.planning.candidate import Candidate
 from opendp_tree.planning.inverse import deepest_tree, smallest_epsilon
+from opendp_tree.planning.means_candidate import MeansError, plan_means
+from opendp_tree.planning.methods import MultiplicativeEstimator
 from opendp_tree.planning.plan import Plan, plan_depths
 from opendp_tree.planning.predicted_errors import NoiseErrors, noise_errors
 
 __all__ = [
     "Candidate",
+    "MeansError",
+    "MultiplicativeEstimator",
     "NoiseErrors",
     "Plan",
     "deepest_tree",
     "noise_errors",
     "plan_depths",
+    "plan_means",
     "smallest_epsilon",
 ]

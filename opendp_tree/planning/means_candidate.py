@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
-from opendp_tree._arguments import check_integer, check_type
+from opendp_tree._arguments import check_integer
 from opendp_tree.measurements.means.prediction import choose_shares, predict_levels
 from opendp_tree.measurements.means.tree_means import make_tree_means
 from opendp_tree.planning.budget import Budget, Priced
@@ -16,12 +16,24 @@ from opendp_tree.rows.leaf_values import LeafValueSpace
 from opendp_tree.rows.value import Value, read_values, value_shares
 from opendp_tree.trees.tree import Tree
 
-if TYPE_CHECKING:
-    import polars as pl
-
-__all__ = ["plan_means"]
+__all__ = ["MeansError", "plan_means"]
 
 NAME = "tree_means"
+
+
+@dataclass(frozen=True)
+class MeansError:
+    """Standard deviations that are predicted for one value and the nodes of one level.
+
+    `mean_sd` is that of a node with an even part of all rows, and a mean in the middle of the bounds.
+    """
+
+    value: str
+    level: int
+    nodes: int
+    count_sd: float
+    sum_sd: float
+    mean_sd: float
 
 
 def means_candidate(space: LeafValueSpace, budget: Budget, *, method: Method | str) -> Candidate:
@@ -81,12 +93,11 @@ def plan_means(
     delta: float,
     value: Value | Sequence[Value],
     d_in: int = 1,
-) -> pl.DataFrame:
+) -> tuple[MeansError, ...]:
     """What to expect of counts, sums and means by level, for a shape that somebody has in mind. No row is read.
 
-    One row for each value and level: `value`, `level`, `nodes`, and standard deviations, predicted: `count_sd`,
-    `sum_sd`, and `mean_sd` of a node with an even part of all rows and a mean in the middle of the bounds. Cells are
-    taken to be the leaves. The shares of epsilon are those that `release_tree` takes.
+    Cells are taken to be the leaves. The shares of epsilon are those that `release_tree` takes. `pl.DataFrame` makes a
+    table of it.
 
     Parameters
     ----------
@@ -104,19 +115,19 @@ def plan_means(
     Examples
     --------
     >>> wanted = Value("amount", bounds=(0, 500))
-    >>> plan_means([1, 10, 200], rows=200_000, epsilon=1.0, delta=1e-6, value=wanted)["mean_sd"].round(2).to_list()
+    >>> levels = plan_means([1, 10, 200], rows=200_000, epsilon=1.0, delta=1e-6, value=wanted)
+    >>> [round(level.mean_sd, 2) for level in levels]
     [0.02, 0.15, 0.79]
 
     """
-    import polars as pl
-
     numbers = [check_integer(size, name="sizes", least=1) for size in sizes]
     if not numbers or numbers[0] != 1:
         raise ValueError("sizes must begin with 1, for the root. Hint: [1, 50, 1000]")
     check_integer(rows, name="rows", least=1)
     budget = Budget.of(epsilon=epsilon, delta=delta, rho=None, d_in=d_in)
-    check_type(value, (Value, list, tuple), name="value", hint="Value('amount', bounds=(0, 500))")  # type: ignore[arg-type]
     values, found = read_values(value), []
+    if not values:
+        raise ValueError("value must be given. Hint: Value('amount', bounds=(0, 500))")
     shares = choose_shares(len(numbers), budget.pure_epsilon, budget.delta, d_in)
     errors = predict_levels(numbers, shares, epsilon=budget.pure_epsilon, delta=budget.delta, d_in=d_in)
     part = math.sqrt(sum(float(share) ** 2 for share in value_shares(values)))
@@ -124,5 +135,5 @@ def plan_means(
         for error in errors:
             spread = error.sum_sd / float(share) * (each.high - each.low)
             mean = spread * error.nodes / rows
-            found.append((each.column, error.level, int(error.nodes), error.count_sd / part, spread, mean))
-    return pl.DataFrame(found, schema=["value", "level", "nodes", "count_sd", "sum_sd", "mean_sd"], orient="row")
+            found.append(MeansError(each.column, error.level, int(error.nodes), error.count_sd / part, spread, mean))
+    return tuple(found)

@@ -2,8 +2,9 @@
 
 from opendp_tree.plots.bounds import plot_bounds
 from opendp_tree.plots.level import plot_level
+from opendp_tree.plots.means import plot_means
 from opendp_tree.plots.page import write_html, write_image
 from opendp_tree.plots.plan import plot_depths, plot_plan
 from opendp_tree.plots.tree import plot_tree
 
-__all__ = ["plot_bounds", "plot_depths", "plot_level", "plot_plan", "plot_tree", "write_html", "write_image"]
+__all__ = ["plot_bounds", "plot_depths", "plot_level", "plot_means", "plot_plan", "plot_tree", "write_html", "write_image"]

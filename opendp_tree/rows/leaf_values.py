@@ -12,8 +12,9 @@ from opendp_tree._opendp import extrinsic_domain, make_transformation, to_then
 from opendp_tree._types import Ints
 from opendp_tree.rows.key import Key
 from opendp_tree.rows.unit import Unit
-from opendp_tree.rows.value import Value, check_figure_names, read_values
+from opendp_tree.rows.value import Value, read_values
 from opendp_tree.trees.domains import leaf_domain
+from opendp_tree.trees.level_names import check_figure_names
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.sparse_counts import SparseCounts
 from opendp_tree.trees.tree import Tree

@@ -12,12 +12,9 @@ import numpy as np
 from opendp_tree._arguments import check_positive, shortened
 from opendp_tree.rows.unit import Unit
 from opendp_tree.theorems.tree_means import STEPS
-from opendp_tree.trees.level_names import RESERVED
 
 __all__ = ["Value"]
 
-FIGURES = ("sum", "sum_lower", "sum_upper", "mean", "mean_lower", "mean_upper")
-"""What a release's frame has for each value."""
 _PARTS = 2**20
 _LEAST_SHARE = Fraction(1, 1024)
 _NUMBERS = ("integer", "Float64", "Float32", "Decimal")
@@ -124,40 +121,6 @@ def read_values(value: Value | Sequence[Value] | None) -> tuple[Value, ...]:
         raise ValueError(f"value must name at least one column, and none twice. {hint}")
     value_shares(tuple(given))
     return tuple(given)
-
-
-def figure_names(columns: Sequence[str]) -> list[str]:
-    """What a release's frame calls the figures of its values: with several, the name of each stands before them.
-
-    Parameters
-    ----------
-    columns
-        The values' columns.
-
-    Examples
-    --------
-    >>> figure_names(["amount"])[:2], figure_names(["amount", "delay"])[6]
-    (['sum', 'sum_lower'], 'delay_sum')
-    """
-    return [f"{column}_{name}" if len(columns) > 1 else name for column in columns for name in FIGURES]
-
-
-def check_figure_names(columns: Sequence[str], names: Sequence[str]) -> None:
-    """That the figures of values and the levels of a tree have names of their own.
-
-    Parameters
-    ----------
-    columns
-        The values' columns.
-    names
-        What the tree's levels are called.
-    """
-    figures = figure_names(columns)
-    taken = [name for name in figures if name in (*names, *RESERVED)]
-    if taken or len(set(figures)) < len(figures):
-        raise ValueError(
-            f"value: the release would have two columns {(taken or figures)[0]!r}. Hint: rename the column of the data"
-        )
 
 
 def value_shares(values: tuple[Value, ...]) -> tuple[Fraction, ...]:

@@ -2,7 +2,8 @@ import numpy as np
 import opendp.prelude as dp
 import pytest
 
-from opendp_tree import MultiplicativeEstimator, OpenTree, Tree, leaf_domain
+from opendp_tree import OpenTree, Tree, leaf_domain
+from opendp_tree.planning import MultiplicativeEstimator
 from opendp_tree.planning.budget import Budget
 from opendp_tree.planning.paper_candidate import paper_candidate
 from opendp_tree.planning.tree_facts import TreeFacts

@@ -28,7 +28,12 @@ class LevelError:
     count_sd: float
     """The standard deviation of a count."""
     sum_sd: float
-    """That of a sum, in widths of the bounds."""
+    """That of a sum's distance from the middle of the bounds, times the count: in widths of the bounds."""
+
+    @property
+    def mean_sd(self) -> float:
+        """That of a mean halfway from the middle to a bound, times the count: what the count lacks is felt there."""
+        return math.hypot(self.sum_sd, self.count_sd / 4)
 
 
 @dataclass(frozen=True)
@@ -81,10 +86,10 @@ def predict_levels(
 
 @lru_cache(maxsize=256)
 def choose_shares(depth: int, epsilon: float, delta: float, d_in: int = 1) -> MeansShares:
-    """The shares of least predicted error: of the smallest leaf that is found, and of counts, sums and means by level.
+    """The shares of least predicted error: of the smallest leaf that is found, and of counts and means by level.
 
     All of these are in proportion to one over some share, so that what is made small is their geometric mean: no unit
-    matters, and no level is left behind for another. The leaves' sums count once more: a hierarchy is for its leaves.
+    matters, and no level is left behind for another. The leaves' means count once more: a hierarchy is for its leaves.
 
     Parameters
     ----------
@@ -111,8 +116,8 @@ def choose_shares(depth: int, epsilon: float, delta: float, d_in: int = 1) -> Me
             threshold = choose_parameters(depth, finding * epsilon, delta, d_in=d_in).shape.thresholds[0]
         except ValueError:
             continue
-        merit = math.log(threshold) + math.log(errors[-1].sum_sd)
-        merit += sum(math.log(each.count_sd) + math.log(each.sum_sd) for each in errors) / depth
+        merit = math.log(threshold) + math.log(errors[-1].mean_sd)
+        merit += sum(math.log(each.count_sd) + math.log(each.mean_sd) for each in errors) / depth
         if merit < least:
             best, least = shares, merit
     if best is None:

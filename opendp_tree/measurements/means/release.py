@@ -28,9 +28,10 @@ from opendp_tree.measurements.partition.walk import find_cells
 from opendp_tree.releases.release import PrivacyStatement, TreeRelease
 from opendp_tree.releases.values import NodeValues
 from opendp_tree.rows.leaf_values import LeafValues
-from opendp_tree.rows.value import FIGURES, Value
+from opendp_tree.rows.value import Value
 from opendp_tree.theorems.interval import round_up
 from opendp_tree.theorems.tree_means import STEPS, sums_epsilon
+from opendp_tree.trees.level_names import FIGURES
 from opendp_tree.trees.least_squares import LeastSquares
 from opendp_tree.trees.shown_nodes import ShownCells
 from opendp_tree.trees.sparse_counts import SparseCounts

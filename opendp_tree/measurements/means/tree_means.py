@@ -79,8 +79,8 @@ def make_tree_means(
     --------
     >>> import numpy as np
     >>> import opendp.prelude as dp
-    >>> from opendp_tree import Tree
-    >>> from opendp_tree.measurements import LeafValues, Value, leaf_values_domain, then_tree_means
+    >>> from opendp_tree import Tree, Value
+    >>> from opendp_tree.measurements import LeafValues, leaf_values_domain, then_tree_means
     >>> dp.enable_features("contrib")
     >>> tree = Tree.from_paths([("be",), ("lu",)])
     >>> space = leaf_values_domain(tree, Value("amount", bounds=(0, 500))), dp.symmetric_distance()
