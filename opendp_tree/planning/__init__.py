@@ -1,6 +1,7 @@
 """Choosing a mechanism before anything is spent."""
 
 from opendp_tree.planning.candidate import Candidate
+from opendp_tree.planning.dial import plan_dial
 from opendp_tree.planning.inverse import deepest_tree, smallest_epsilon
 from opendp_tree.planning.means_candidate import MeansError, plan_means
 from opendp_tree.planning.methods import MultiplicativeEstimator
@@ -16,6 +17,7 @@ __all__ = [
     "deepest_tree",
     "noise_errors",
     "plan_depths",
+    "plan_dial",
     "plan_means",
     "smallest_epsilon",
 ]

@@ -23,8 +23,8 @@ def read_source(data: Any, *, schema: Mapping[str, Any] | None = None) -> pl.Dat
         A Polars frame, lazy or not, which is passed on; a pandas frame, whose index is ignored; anything with Arrow's
         stream protocol (PyArrow tables and readers, DuckDB relations); else with the `__dataframe__` protocol, or
         known to Narwhals if that is installed; a list of rows that are mappings; or the path of a Parquet, Arrow IPC
-        or CSV file, or a pattern such as "visits/*.csv" for many. A stream of batches is read once and can then not be
-        given again.
+        or CSV file, or a pattern such as `"visits/*.csv"` for many. A stream of batches is read once and can then not
+        be given again.
     schema
         For columns whose type is not as the data have it, the data type. By default None: all are as they are, which
         for CSV is text. It must be given for lists of rows, which have the declared columns and no others, and for
