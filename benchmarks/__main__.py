@@ -27,6 +27,7 @@ from benchmarks import (
     predicted,
     rows_to_release,
     scale,
+    sums,
     tree_sum,
 )
 
@@ -42,6 +43,7 @@ BENCHMARKS = (
     find_then_measure,
     open_categories,
     bound_report,
+    sums,
     crossovers,
     paper_numbers,
     predicted,

@@ -2,8 +2,8 @@
 
 The flights that left New York City in 2013, by origin, carrier and destination, each with a made-up delay of a long
 tail, clipped to [-30, 180]. RMSE is of means, over nodes with at least 100 flights that are shown. *Even split*: the
-same nodes and the same share of epsilon for each level, half of it for a noisy count and half for a noisy sum of clipped
-delays; a mean is their ratio, clipped. *OpenDP*: per level one quarter of the budget, `dp.len` and `dp.sum` of a
+same nodes and the same share of epsilon for each level, half of it for a noisy count and half for a noisy sum of
+clipped delays; a mean is their ratio, clipped. *OpenDP*: per level a quarter of the budget, `dp.len` and `dp.sum` of a
 grouping by keys that are not known, as its Polars Context releases them. Coverage is of intervals of confidence 0.95,
 over all nodes that are shown.
 """
@@ -87,8 +87,9 @@ def run() -> None:
     frame, generator = made_up(), np.random.default_rng(16)
     truth = truths(frame)
     shares = choose_shares(len(LEVELS), EPSILON, DELTA)
-    print(f"{frame.height:,} rows, epsilon {EPSILON:g}, delta {DELTA:g}, {RUNS} runs, {OPENDP_RUNS} of OpenDP; of epsilon {shares.finding:.0%} find,")
-    print(f"{shares.pairs:.0%} measure pairs of three levels, {shares.cells:.0%} sums in the cells\n")
+    print(f"{frame.height:,} rows, epsilon {EPSILON:g}, delta {DELTA:g}, {RUNS} runs, {OPENDP_RUNS} of OpenDP.")
+    parts = f"{shares.pairs:.0%} measure pairs of three levels, {shares.cells:.0%} sums in the cells"
+    print(f"Of epsilon {shares.finding:.0%} find, {parts}.\n")
     mine: list[list[np.ndarray]] = [[] for _ in LEVELS]
     even: list[list[np.ndarray]] = [[] for _ in LEVELS]
     theirs: list[list[np.ndarray]] = [[] for _ in LEVELS]
@@ -110,7 +111,14 @@ def run() -> None:
         ours, usual, opendp = rmse(mine[level]), rmse(even[level]), rmse(theirs[level])
         counts, sums, means = np.concatenate(held[level]).mean(axis=0)
         sizes = [f"{np.mean([part.size for part in parts]):.0f}" for parts in (mine[level], theirs[level])]
-        figures = (f"{ours:.3f}", f"{usual:.3f}", f"{ours / usual:.2f}", f"{opendp:.3f}", f"{ours / opendp:.2f}", *sizes)
+        figures = (
+            f"{ours:.3f}",
+            f"{usual:.3f}",
+            f"{ours / usual:.2f}",
+            f"{opendp:.3f}",
+            f"{ours / opendp:.2f}",
+            *sizes,
+        )
         table.append((name, *figures, f"{counts:.3f}", f"{sums:.3f}", f"{means:.3f}"))
         if level == len(BY):
             assert ours < 0.36 * usual, "leaves must have about a third of the error of an even split"

@@ -129,7 +129,8 @@ def tree_counts(
         plain, counts = _at_leaf_counts(query), query._chain
         if unit is not None or values or not isinstance(by, (Tree, type(None))):
             raise ValueError(
-                "by, unit and value must not be given: the query is not of a frame. Hint: dp.Context.compositor(data=frame)"
+                "by, unit and value must not be given: the query is not of a frame. "
+                "Hint: dp.Context.compositor(data=frame)"
             )
         tree = by
         tree_of_leaves(counts[0] if isinstance(counts, tuple) else counts.output_domain, tree)

@@ -149,9 +149,9 @@ def make_release(
 ) -> Measurement:
     """From where leaf counts come from to a release within a budget at distance `d_in`, with its whole statement.
 
-    `counts` is a transformation to leaf counts or leaf values, or their space. `d_in` is a distance of what goes into it: how many
-    leaf counts that can change, and what it protects, follows from it here and nowhere else. `counted` says in words
-    what the figures are counts of; None where nobody knows.
+    `counts` is a transformation to leaf counts or leaf values, or their space. `d_in` is a distance of what goes into
+    it: how many leaf counts that can change, and what it protects, follows from it here and nowhere else. `counted`
+    says in words what the figures are counts of; None where nobody knows.
     """
     space = counts if isinstance(counts, tuple) else (counts.output_domain, counts.output_metric)
     metric = counts[1] if isinstance(counts, tuple) else counts.input_metric

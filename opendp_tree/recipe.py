@@ -93,8 +93,8 @@ class Recipe:
         its arguments are those that are planned for. Parts that take other measurements or ladders are not among these.
     start
         What the chain starts from: "leaf_counts", the default, for `leaf_domain(tree)`; "leaf_values", for
-        `leaf_values_domain(tree, values)` under `symmetric_distance`; or OpenDP's type of the elements of a vector ("String", "i64", ...), of records under a metric of records, of counts under
-        `l1_distance`.
+        `leaf_values_domain(tree, values)` under `symmetric_distance`; or OpenDP's type of the elements of a vector
+        ("String", "i64", ...), of records under a metric of records, of counts under `l1_distance`.
     size
         How long such a vector is; None, the default, for any length.
     metric

@@ -9,6 +9,7 @@ from opendp_tree import (
     Key,
     Tree,
     Unit,
+    Value,
     frame_context,
     frame_domain,
     leaf_domain,
@@ -329,3 +330,21 @@ def test_a_query_says_what_it_counts():
     assert release.statement.counted == (
         "rows of the query after keeping at most 2 of each user, and none without a user"
     )
+
+
+@pytest.mark.parametrize("by_reference", [False, True])
+def test_sums_and_means_follow_the_steps_of_a_query(by_reference):
+    visits = pl.LazyFrame({"city": ["ghent"] * 900 + ["liege"] * 500, "amount": [40.0] * 900 + [90.0] * 500})
+    make = frame_context if by_reference else dp.Context.compositor
+    context = make(
+        data=visits,
+        privacy_unit=dp.unit_of(contributions=1),
+        privacy_loss=dp.loss_of(epsilon=6.0, delta=1e-6),
+        split_evenly_over=2,
+    )
+    wanted = Value("amount", bounds=(0, 100))
+    release = tree_counts(context.query().filter(pl.col("amount") > 50), by="city", value=wanted).release()
+    assert release.statement.counted == "rows of the query with a number in amount"
+    assert [round(mean, -1) for mean in release.to_frame(other=False)["mean"]] == [90, 90]
+    with pytest.raises(ValueError, match="value"):
+        tree_counts(context.query(), by="city", value=Value("city", bounds=(0, 1)))

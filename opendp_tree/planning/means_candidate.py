@@ -51,8 +51,8 @@ def means_candidate(space: LeafValueSpace, budget: Budget, *, method: Method | s
 
     """
     chosen, public = read_method(method), isinstance(space.tree, Tree)
-    fits = isinstance(chosen, (Auto, TreeNoise if public else Partition))
-    if not fits or chosen != type(chosen)(**({} if public else {"levels": chosen.levels})):  # type: ignore[union-attr]
+    levels = None if public else getattr(chosen, "levels", None)
+    if chosen not in (Auto(levels=levels), TreeNoise() if public else Partition(levels=levels)):
         raise ValueError(
             f"method ({chosen.name}) must be left out, or say levels of an open tree alone, where there is a value. "
             "Hint: method='auto'"
@@ -69,7 +69,7 @@ def means_candidate(space: LeafValueSpace, budget: Budget, *, method: Method | s
             epsilon=budget.pure_epsilon,
             delta=0.0 if public else budget.delta,
             confidence=given.confidence,
-            levels=None if public else chosen.levels,  # type: ignore[union-attr]
+            levels=levels,
             d_in=budget.d_in,
         )
         return budget.priced(made)

@@ -7,4 +7,13 @@ from opendp_tree.plots.page import write_html, write_image
 from opendp_tree.plots.plan import plot_depths, plot_plan
 from opendp_tree.plots.tree import plot_tree
 
-__all__ = ["plot_bounds", "plot_depths", "plot_level", "plot_means", "plot_plan", "plot_tree", "write_html", "write_image"]
+__all__ = [
+    "plot_bounds",
+    "plot_depths",
+    "plot_level",
+    "plot_means",
+    "plot_plan",
+    "plot_tree",
+    "write_html",
+    "write_image",
+]

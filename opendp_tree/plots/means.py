@@ -31,7 +31,7 @@ __all__ = ["plot_means"]
 def plot_means(
     release: TreeRelease, level: int | str, *, value: str | None = None, top: int = 40, title: str | None = None
 ) -> go.Figure:
-    """The means of the largest nodes of one level, the highest first, each with its interval; the mean of all as a line.
+    """The means of the largest nodes of one level, the highest first, with intervals; the mean of all as a line.
 
     Needs Plotly: `pip install plotly`.
 
@@ -61,7 +61,9 @@ def plot_means(
     if not release.values:
         raise ValueError("release must have a value. Hint: release_tree(..., value=Value('amount', bounds=(0, 500)))")
     names = tuple(each.name for each in release.values)
-    chosen = release.values[names.index(check_choice(names[0] if value is None else value, name="value", choices=names))]
+    chosen = release.values[
+        names.index(check_choice(names[0] if value is None else value, name="value", choices=names))
+    ]
     go = graph_objects()
     frame = release.to_frame(other=False)
     place = level_place(level, release.tree.names, int(frame["level"].to_numpy().max(initial=0)))
@@ -75,7 +77,9 @@ def plot_means(
     if place and frame.height:
         line = {"color": QUIET, "dash": "dot", "width": 2}
         mean = frame[columns[0]][0]
-        traces.append(go.Scatter(x=[mean, mean], y=[-0.5, len(rows) - 0.5], name="mean of all", mode="lines", line=line))
+        traces.append(
+            go.Scatter(x=[mean, mean], y=[-0.5, len(rows) - 0.5], name="mean of all", mode="lines", line=line)
+        )
     what = f"The {top:,} largest of {here.height:,} nodes" if here.height > top else f"{here.height:,} nodes"
     look = layout(
         title=text_or(title, default=_title(chosen.name, place, release.tree.names)),

@@ -65,7 +65,5 @@ def _largest(release: TreeRelease, most: int) -> tuple[list[tuple[Any, ...]], st
         # The root leads, whatever noise says.
         top = top.sort(pl.col("level") == 0, "estimate", descending=True, nulls_last=True).head(most).sort("row")
     left = shown.height - top.height
-    rows = [
-        (path if level or path else ROOT, *figures) for path, *figures, level in top.drop("row").rows()
-    ]
+    rows = [(path if level or path else ROOT, *figures) for path, *figures, level in top.drop("row").rows()]
     return rows, f"... and {left:,} smaller {'row' if left == 1 else 'rows'}: to_frame() has all." if left else ""

@@ -54,7 +54,9 @@ class NodeValues:
             if not isinstance(array, np.ndarray):
                 raise TypeError(f"values: {name} ({type(array).__name__}) must be a NumPy array")
             if array.shape != (size,):
-                raise ValueError(f"values: {name} (of shape {array.shape}) must hold one entry for each of {size} nodes")
+                raise ValueError(
+                    f"values: {name} (of shape {array.shape}) must hold one entry for each of {size} nodes"
+                )
 
     def words(self) -> str:
         """What is summed, in words.

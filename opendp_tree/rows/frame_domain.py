@@ -14,7 +14,14 @@ if TYPE_CHECKING:
 
 __all__ = ["frame_domain"]
 
-_KINDS = {"String": "text", "bool": "truth", "NaiveDate": "date", "NaiveTime": "time", "f64": "Float64", "f32": "Float32"}
+_KINDS = {
+    "String": "text",
+    "bool": "truth",
+    "NaiveDate": "date",
+    "NaiveTime": "time",
+    "f64": "Float64",
+    "f32": "Float32",
+}
 _ELEMENTS = {"DatetimeDomain": "datetime", "CategoricalDomain": "text", "EnumDomain": "text"}
 
 

@@ -57,7 +57,8 @@ class ValueCounter:
     def _bounded(self, frame: pl.LazyFrame) -> pl.DataFrame:
         """Groups of the rows that are kept: of each person so many, in a uniformly random order of that person's."""
         unit = self.rows.unit
-        assert unit is not None and unit.rows is not None
+        assert unit is not None
+        assert unit.rows is not None
         rows = self.rows.counted_rows(guarded(self._selected(frame).collect))
         order, starts = by_unit(rows[UNIT])
         sizes = np.diff(np.append(starts, order.size))

@@ -68,7 +68,8 @@ def test_predictions_are_in_proportion_to_bounds_and_shares():
 
 
 @pytest.mark.parametrize(
-    ("options", "message"), [({"sizes": [2, 3]}, "sizes"), ({"rows": 0}, "rows"), ({"value": None}, "value must be given")]
+    ("options", "message"),
+    [({"sizes": [2, 3]}, "sizes"), ({"rows": 0}, "rows"), ({"value": None}, "value must be given")],
 )
 def test_nonsense_is_refused(options, message):
     with pytest.raises(ValueError, match=message):

@@ -44,7 +44,8 @@ def small_steps_without_noise(monkeypatch):
 def node_sums(rows):
     """All rows at or below each node."""
     counts, steps = np.zeros(6, dtype=np.int64), np.zeros(6, dtype=np.int64)
-    for node, step in rows:
+    for place, step in rows:
+        node = place
         while node >= 0:
             counts[node] += 1
             steps[node] += step
@@ -187,7 +188,9 @@ def test_steps_of_the_program_are_those_of_the_theorem_up_to_a_tie(bounds):
 )
 def test_a_step_is_a_function_of_its_row_alone_and_never_fails(dtype, numbers):
     value = Value("x", bounds=(-1, 5))
-    column = pl.Series("x", numbers, dtype=pl.String, strict=False).cast(dtype) if isinstance(dtype, pl.Decimal) else None
+    column = (
+        pl.Series("x", numbers, dtype=pl.String, strict=False).cast(dtype) if isinstance(dtype, pl.Decimal) else None
+    )
     frame = pl.DataFrame({"x": pl.Series(numbers, dtype=dtype) if column is None else column})
     together = frame.select(step_of(value))["x"].to_list()
     alone = [frame[place : place + 1].select(step_of(value))["x"].item() for place in range(len(numbers))]

@@ -29,7 +29,9 @@ def test_columns_stand_beside_the_counts_and_have_names_where_there_are_several(
     several = release("amount", "delay").to_frame().columns
     assert several[4] == "amount_sum"
     assert several[15] == "delay_mean_upper"
-    assert release().to_frame().columns == [name for name in release("a").to_frame().columns if name not in value_columns([node_values()])]
+    assert release().to_frame().columns == [
+        name for name in release("a").to_frame().columns if name not in value_columns([node_values()])
+    ]
 
 
 def test_other_rows_hold_the_rest_of_sums_and_no_ends():

@@ -18,10 +18,19 @@ def test_a_value_is_frozen_and_equal_by_what_it_says():
 
 @pytest.mark.parametrize(
     "bounds",
-    [(5, 5), (6, 5), (0, float("inf")), (float("nan"), 1), (-1e308, 1e308), (0, 10**400), (0, 5e-324), (1e16, 1e16 + 4)],
+    [
+        (5, 5),
+        (6, 5),
+        (0, float("inf")),
+        (float("nan"), 1),
+        (-1e308, 1e308),
+        (0, 10**400),
+        (0, 5e-324),
+        (1e16, 1e16 + 4),
+    ],
 )
 def test_steps_of_no_width_or_of_infinite_width_are_refused(bounds):
-    with pytest.raises(ValueError, match="value: bounds .* must be"):
+    with pytest.raises(ValueError, match=r"value: bounds .* must be"):
         Value("amount", bounds=bounds)
 
 

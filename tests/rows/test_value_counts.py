@@ -1,5 +1,6 @@
 """Counts and sums against one row at a time in plain Python; people under equal draws."""
 
+import math
 from collections import Counter
 from fractions import Fraction
 
@@ -40,7 +41,7 @@ def expected(frame, values):
     counts, sums = Counter(), [Counter() for _ in values]
     for row in frame.iter_rows(named=True):
         numbers = [row[each.column] for each in values]
-        if any(number is None or number != number for number in numbers):
+        if any(number is None or math.isnan(number) for number in numbers):
             continue
         place = row["country"], row["city"]
         counts[place] += 1

@@ -22,7 +22,7 @@ from opendp_tree.theorems.tree_means import STEPS, sums_epsilon
 
 @dataclass(frozen=True)
 class NodeSums:
-    """For each shown node its rows and the sums of their steps, exactly: of one value, or of what lies in a node alone."""
+    """For each shown node its rows and the sums of their steps, exactly."""
 
     rows: Ints
     steps: Ints
@@ -143,5 +143,5 @@ def counts_of_pairs(pairs: list[list[Pairs]]) -> tuple[Measured, ...]:
         wide = math.sqrt(sum(scale**2 for scale in parts))
         # Each of the two integer numbers of a value is within 1 of a continuous one.
         told = replace(layer[0].layer, scale=wide, parts=parts, grain=2 / STEPS)
-        found.append(replace(layer[0].measured(counts), layer=told))  # type: ignore[arg-type]
+        found.append(replace(layer[0].measured(counts), layer=told))
     return tuple(found)

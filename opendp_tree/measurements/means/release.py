@@ -31,8 +31,8 @@ from opendp_tree.rows.leaf_values import LeafValues
 from opendp_tree.rows.value import Value
 from opendp_tree.theorems.interval import round_up
 from opendp_tree.theorems.tree_means import STEPS, sums_epsilon
-from opendp_tree.trees.level_names import FIGURES
 from opendp_tree.trees.least_squares import LeastSquares
+from opendp_tree.trees.level_names import FIGURES
 from opendp_tree.trees.shown_nodes import ShownCells
 from opendp_tree.trees.sparse_counts import SparseCounts
 from opendp_tree.trees.tree import Tree
@@ -151,9 +151,7 @@ class PublicMeans:
             _told(value, estimates, self._centred(part), self._bounds(value, part))
             for value, part in zip(self.values, pairs, strict=True)
         )
-        return TreeRelease(
-            self.tree, estimates, bounds.lower, bounds.upper, self.confidence, statement, values=values
-        )
+        return TreeRelease(self.tree, estimates, bounds.lower, bounds.upper, self.confidence, statement, values=values)
 
     def _totals(self, leaves: np.typing.NDArray[np.int64]) -> np.typing.NDArray[np.int64]:
         at = np.zeros(self.tree.node_count, dtype=np.int64)
@@ -195,7 +193,9 @@ class PublicMeans:
         return pair_bounds(value, union, 1 - self.confidence, ValueBounds(empty, empty))
 
 
-def _sums_at(data: LeafValues, counts: SparseCounts, levels: np.typing.NDArray[np.int64], places: np.typing.NDArray[np.int64]) -> tuple[NodeSums, ...]:
+def _sums_at(
+    data: LeafValues, counts: SparseCounts, levels: np.typing.NDArray[np.int64], places: np.typing.NDArray[np.int64]
+) -> tuple[NodeSums, ...]:
     """For each value the sums of all rows at or below each node."""
     everywhere = np.ones(levels.size, dtype=np.bool_)
 
@@ -235,4 +235,5 @@ def _spread(values: NodeValues, wanted: Bools) -> NodeValues:
         found[wanted] = figures
         return found
 
-    return replace(values, **{name: everywhere(getattr(values, name)) for name in FIGURES})
+    figures = (everywhere(getattr(values, name)) for name in FIGURES)
+    return NodeValues(values.name, values.low, values.high, *figures)

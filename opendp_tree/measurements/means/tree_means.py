@@ -25,7 +25,7 @@ from opendp_tree.noise import LARGEST_SCALE
 from opendp_tree.releases.release import PrivacyStatement
 from opendp_tree.rows.leaf_values import LeafValueSpace, read_space
 from opendp_tree.rows.value import value_shares
-from opendp_tree.theorems.interval import Interval, exp, round_down, round_up
+from opendp_tree.theorems.interval import exp, round_down, round_up
 from opendp_tree.theorems.tree_means import STEPS, tree_means_epsilon
 from opendp_tree.theorems.tree_partition import gap_delta, gap_epsilon
 from opendp_tree.trees.level_weights import regular_level_weights

@@ -42,7 +42,7 @@ def sum_reach(sets: Ints, parts: tuple[float, ...], chance: float) -> Floats:
         return (noise_bounds(terms, _FINE, chance) + terms) / _FINE * parts[0]
     scales = np.array(parts)
     rates = np.linspace(0.002, 0.998, 499) / scales.max()
-    moments = -np.log1p(-np.outer(scales, rates) ** 2).sum(axis=0)
+    moments = -np.log1p(-(np.outer(scales, rates) ** 2)).sum(axis=0)
     distinct, places = np.unique(few_numbers(sets), return_inverse=True)
     found: Floats = ((math.log(1 / chance) + distinct[:, None] * moments) / rates).min(axis=1)
     return found[places]

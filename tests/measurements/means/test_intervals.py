@@ -1,4 +1,5 @@
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -47,9 +48,11 @@ def test_the_reach_of_two_numbers_is_exact(first, second, chance):
 def test_the_reach_holds_for_sums_and_rises_with_the_distance_from_a_half(sets):
     parts = np.linspace(0, 0.5, 11)
     reaches = [two_reach(1 - part, part, sets, 0.05) for part in parts]
-    assert all(one >= other - 1e-12 for one, other in zip(reaches, reaches[1:], strict=False))
+    assert all(one >= other - 1e-12 for one, other in pairwise(reaches))
     for part, reach in zip(parts[::5], reaches[::5], strict=True):
-        noise = (1 - part) * RNG.laplace(size=(40_000, sets)).sum(axis=1) + part * RNG.laplace(size=(40_000, sets)).sum(axis=1)
+        noise = (1 - part) * RNG.laplace(size=(40_000, sets)).sum(axis=1) + part * RNG.laplace(size=(40_000, sets)).sum(
+            axis=1
+        )
         # At most 0.05 are beyond: 6 sd above is a chance below 1e-8.
         assert (np.abs(noise) > reach).mean() < 0.05 + 6 * math.sqrt(0.05 * 0.95 / 40_000)
 
@@ -86,7 +89,8 @@ def test_pairs_hold_the_mean_and_the_sum_with_their_confidence(place, sets):
     held = (found.sums.lower <= mean * rows) & (mean * rows <= found.sums.upper)
     assert held.mean() > 0.95 - slack
     assert held.mean() < (0.985 if sets == 1 else 0.999)  # and not by being endless
-    assert (found.means.lower >= VALUE.low).all() and (found.means.upper <= VALUE.high).all()
+    assert (found.means.lower >= VALUE.low).all()
+    assert (found.means.upper <= VALUE.high).all()
 
 
 def test_a_narrower_reach_would_miss():
@@ -100,7 +104,9 @@ def test_a_narrower_reach_would_miss():
 
 def test_a_box_holds_all_sums_and_means_of_its_counts_and_centred_sums():
     size = 200
-    shown = ShownTree(np.zeros(size, dtype=np.int64), np.full(size, -1), np.zeros(size, dtype=np.int64), np.full(size, True), 1)
+    shown = ShownTree(
+        np.zeros(size, dtype=np.int64), np.full(size, -1), np.zeros(size, dtype=np.int64), np.full(size, True), 1
+    )
     least = RNG.integers(0, 50, size).astype(float)
     most = least + RNG.integers(0, 40, size)
     centred = Centred(1.0 * STEPS, (RNG.integers(-60, 60, size) * STEPS))

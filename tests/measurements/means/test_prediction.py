@@ -44,7 +44,11 @@ def test_measured_errors_are_near_the_predicted_ones():
     rng = np.random.default_rng(4)
     size, value = 100_000, Value("x", bounds=(0, 2))
     frame = pl.DataFrame(
-        {"a": rng.integers(0, 10, size).astype(str), "b": rng.integers(0, 20, size).astype(str), "x": rng.uniform(0, 2, size)}
+        {
+            "a": rng.integers(0, 10, size).astype(str),
+            "b": rng.integers(0, 20, size).astype(str),
+            "x": rng.uniform(0, 2, size),
+        }
     )
     made = make_leaf_values(frame_domain(frame), dp.symmetric_distance(), values=value, by=["a", "b"])
     leaves = made(frame)

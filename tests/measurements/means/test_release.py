@@ -23,7 +23,9 @@ def made_up(size=30_000):
     origin = RNG.integers(0, 4, size)
     carrier = np.minimum(RNG.geometric(0.12, size), 30)
     delay = RNG.normal(20 + 10 * origin, 60, size)
-    return pl.DataFrame({"origin": [f"o{each}" for each in origin], "carrier": [f"c{each}" for each in carrier], "delay": delay})
+    return pl.DataFrame(
+        {"origin": [f"o{each}" for each in origin], "carrier": [f"c{each}" for each in carrier], "delay": delay}
+    )
 
 
 FRAME = made_up()
