@@ -290,7 +290,7 @@ def test_vectors_take_their_tree_where_frames_take_a_key():
         privacy_loss=PAIR,
         split_evenly_over=1,
     )
-    with pytest.raises(ValueError, match="by and unit must not be given"):
+    with pytest.raises(ValueError, match="by, unit and value must not be given"):
         context.query().tree_counts(by="country")
     assert context.query().tree_counts(by=PUBLIC).release().estimates.size == 3
 
