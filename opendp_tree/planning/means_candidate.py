@@ -117,7 +117,7 @@ def plan_means(
     >>> wanted = Value("amount", bounds=(0, 500))
     >>> levels = plan_means([1, 10, 200], rows=200_000, epsilon=1.0, delta=1e-6, value=wanted)
     >>> [round(level.mean_sd, 2) for level in levels]
-    [0.02, 0.15, 0.79]
+    [0.02, 0.16, 1.18]
 
     """
     numbers = [check_integer(size, name="sizes", least=1) for size in sizes]

@@ -22,6 +22,7 @@ from opendp_tree.theorems.tree_means import STEPS
 
 _CELLS = 128
 """Into so many cells the means from bound to bound are divided, to be rejected cell by cell."""
+_BLOCK = 2**14
 _ROWS = 0.01
 """The part of a sum's chance that goes into how many rows were rounded."""
 _RATES = np.linspace(0.002, 0.998, 499)
@@ -145,6 +146,9 @@ def lowest_part(high: Floats, low: Floats, sets: int, scale: float, chance: floa
     `high` and `low` are in scales of their noise. What noise exceeds rises with the distance of m from a half, so that
     the reach of the cell before, nearer to the end, holds for the whole cell.
     """
+    if high.size > _BLOCK:  # all cells of so many nodes are in memory at once
+        blocks = [slice(start, start + _BLOCK) for start in range(0, high.size, _BLOCK)]
+        return np.concatenate([lowest_part(high[block], low[block], sets, scale, chance) for block in blocks])
     parts = np.linspace(0.0, 1.0, _CELLS + 1)
     reach = _reach_from_cell_before(sets, chance) + sets / scale
     excess = high[:, None] - parts * (high + low)[:, None] - reach

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 
-from opendp_tree.measurements.partition.parameters import choose_parameters
+from opendp_tree.measurements.partition.parameters import GapParameters, choose_parameters
 from opendp_tree.measurements.partition.shares import NAMED, CellNoise
 
 TYPICAL = 20.0
@@ -66,7 +66,7 @@ def predict_levels(
     [6.2, 5.1, 2.4]
     """
     depth, each = len(sizes), epsilon / d_in
-    noise = CellNoise.of(choose_parameters(depth, shares.finding * epsilon, delta, d_in=d_in))
+    noise = CellNoise.of(_cells(depth, shares.finding * epsilon, delta, d_in))
     measured = max(depth - 1, 1) if depth <= NAMED else _LADDER
     pair = 4 / (shares.pairs * each / measured) ** 2
     counts = [noise.noise_variance + noise.token_variance]
@@ -82,6 +82,12 @@ def predict_levels(
         LevelError(level, size, math.sqrt(count), math.sqrt(total) / 2)
         for level, (size, count, total) in enumerate(zip(sizes, counts, sums, strict=True))
     )
+
+
+@lru_cache(maxsize=256)
+def _cells(depth: int, epsilon: float, delta: float, d_in: int) -> GapParameters:
+    """The parameters of the cells: many shares of pairs and centred sums go with one of finding."""
+    return choose_parameters(depth, epsilon, delta, d_in=d_in)
 
 
 @lru_cache(maxsize=256)
@@ -113,7 +119,7 @@ def choose_shares(depth: int, epsilon: float, delta: float, d_in: int = 1) -> Me
         shares = MeansShares(finding, pairs, cells)
         try:
             errors = predict_levels(sizes, shares, epsilon=epsilon, delta=delta, d_in=d_in)
-            threshold = choose_parameters(depth, finding * epsilon, delta, d_in=d_in).shape.thresholds[0]
+            threshold = _cells(depth, finding * epsilon, delta, d_in).shape.thresholds[0]
         except ValueError:
             continue
         merit = math.log(threshold) + math.log(errors[-1].mean_sd)
