@@ -22,7 +22,7 @@ BY = ["origin", "carrier", "dest"]
 LEVELS = ("all", *BY)
 LOW, HIGH = -30, 180
 EPSILON, DELTA, RUNS, LEAST = 1.0, 1e-6, 40, 100
-OPENDP_RUNS = 3
+OPENDP_RUNS = 10
 DELAY = Value("delay", bounds=(LOW, HIGH))
 
 
