@@ -29,6 +29,7 @@ from benchmarks import (
     scale,
     sums,
     tree_sum,
+    user_intervals,
 )
 
 BENCHMARKS = (
@@ -44,6 +45,7 @@ BENCHMARKS = (
     open_categories,
     bound_report,
     sums,
+    user_intervals,
     crossovers,
     paper_numbers,
     predicted,

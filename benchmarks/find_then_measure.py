@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -19,26 +19,18 @@ from benchmarks.cascade import cascade, counted, gaussian_deviation
 from benchmarks.open_categories import opendp_threshold
 from benchmarks.planner_grid import measure_partition
 from benchmarks.timing import print_table
-from opendp_tree import (
-    OpenTree,
-    Tree,
-    TreeRelease,
-    leaf_domain,
-    make_partition_estimator,
-    make_pruned_descent,
-    noise,
-    plan,
-)
+from opendp_tree import OpenTree, Tree, TreeRelease, leaf_domain, make_partition_estimator, noise, plan
+from opendp_tree.measurements import make_pruned_descent
+from opendp_tree.measurements.partition.layers import CellNoise
 from opendp_tree.measurements.partition.parameters import GapParameters, choose_parameters
 from opendp_tree.measurements.partition.prediction import predict_levels, worst_alpha_rmse, worst_caterpillar
 from opendp_tree.measurements.partition.release import people_at
-from opendp_tree.measurements.partition.shares import CellNoise
 from opendp_tree.measurements.partition.walk import find_cells
+from opendp_tree.theorems.tree_partition import GapShape
 from opendp_tree.trees.occupied import Occupied
 from opendp_tree.trees.sparse_counts import SparseCounts
 
 EPSILON, DELTA, ALPHA, ROWS, RUNS = 1.0, 1e-6, 0.1, 10**6, 10
-DEEP_RUNS = 3  # of cascades, whose many nodes are alike
 PUBLIC_DEPTHS = (3, 4, 6, 9, 12, 16, 20)
 CLASSES = (20, 100, 1_000, 10_000, 100_000, math.inf)
 COLUMNS = {2: (200, 50), 4: (20, 15, 10, 8), 6: (10, 5, 5, 4, 4, 4)}
@@ -192,7 +184,7 @@ def deep_trees() -> None:
         }
         for name, maker in makers.items():
             largest, squares, numbers = [], np.zeros(len(CLASSES)), np.zeros(len(CLASSES))
-            for _ in range(DEEP_RUNS):
+            for _ in range(RUNS):
                 error, truth = _deep_errors(counts, maker(counts))
                 largest.append(float(np.maximum(error - ALPHA * truth, 0).max()))
                 classes = np.digitize(truth, CLASSES[:-1])
@@ -200,7 +192,7 @@ def deep_trees() -> None:
                 numbers += np.bincount(classes, minlength=len(CLASSES))
             rmse = np.sqrt(squares / np.maximum(numbers, 1))[1:]
             rows.append((width + 1, name, f"{np.mean(largest):.0f}", *_words(rmse)))
-    print(f"Cascades of a million people, {DEEP_RUNS} releases each:\n")
+    print(f"Cascades of a million people, {RUNS} releases each:\n")
     print_table(("levels", "release", "largest alpha-error", "RMSE above 20 / 100 / 1,000 / 10,000 / 100,000"), rows)
 
 
@@ -237,8 +229,7 @@ def worst_cases() -> None:
         threshold = parameters.shape.thresholds[0]
         predicted = worst_alpha_rmse(parameters, ALPHA)
         leaves = max(_measured_leaves(parameters, people, depth) for people in range(threshold - 8, threshold + 4))
-        start = max(range(1, threshold), key=lambda count: worst_caterpillar(parameters, count, ALPHA))
-        longest = _measured_caterpillars(parameters, start, depth)
+        longest = _measured_caterpillars(parameters, worst_caterpillar(parameters, ALPHA).arrivals)
         rows.append(
             (depth, threshold, f"{predicted:.1f}", f"{max(leaves, longest):.1f}", f"{leaves:.1f} / {longest:.1f}")
         )
@@ -280,18 +271,24 @@ def _measured_leaves(parameters: GapParameters, people: int, depth: int, copies:
     return float(np.sqrt(np.mean(np.maximum(np.abs(values - people) - ALPHA * people, 0) ** 2)))
 
 
-def _measured_caterpillars(parameters: GapParameters, start: int, depth: int, copies: int = 4_000) -> float:
-    """The alpha-RMSE of not being shown, of the worst node of many caterpillars with one arrival a level."""
-    length = depth - 1
-    counts = np.tile(np.append(start, np.ones(length - 1, dtype=np.int64)), copies)
-    meets = np.tile(np.arange(depth - 2, -1, -1), copies)[:-1]  # at the last, branches meet at the root
-    cells = find_cells(Occupied(np.full(counts.size, depth - 1), meets, counts, np.arange(counts.size)), parameters)
-    deepest = np.full(copies, -1)
-    inside = cells.levels > 0
-    np.maximum.at(deepest, cells.places[inside] // length, cells.levels[inside])
-    hidden = [np.mean(deepest < level) for level in range(1, depth)]
-    people = start + (depth - 1 - np.arange(1, depth))
-    return float(np.sqrt((np.array(hidden) * ((1 - ALPHA) * people) ** 2).max()))
+def _measured_caterpillars(parameters: GapParameters, arrivals: tuple[int, ...], copies: int = 20_000) -> float:
+    """The alpha-RMSE of not being shown of the tops of many paths that people join, the deepest first.
+
+    The tops are at the root's children, or the root would be shared: so the tree is one level deeper.
+    """
+    length = len(arrivals)
+    shape = GapShape.uniform(
+        length + 1,
+        threshold=parameters.shape.thresholds[0],
+        radius=parameters.shape.radii[0],
+        margin=parameters.shape.margins[0],
+    )
+    levels = np.tile(np.arange(length, 0, -1), copies)
+    meets = np.tile(np.arange(length - 1, -1, -1), copies)[:-1]
+    occupied = Occupied(levels, meets, np.tile(arrivals, copies), np.arange(levels.size))
+    cells = find_cells(occupied, replace(parameters, shape=shape))
+    hidden = 1 - np.unique(cells.places[cells.levels > 0] // length).size / copies
+    return math.sqrt(hidden) * (1 - ALPHA) * sum(arrivals)
 
 
 def intervals() -> None:
@@ -329,7 +326,7 @@ def intervals() -> None:
 def _deep_intervals(counts: SparseCounts, maker: dp.Measurement) -> tuple[str, ...]:
     tree, keys = counts.tree, counts.keys
     sums = np.zeros((4, tree.depth))
-    for _ in range(3):
+    for _ in range(RUNS):
         release = maker(counts)
         assert release.nodes is not None
         assert release.nodes.words is not None

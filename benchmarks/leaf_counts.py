@@ -54,7 +54,7 @@ def variants(frame: pl.DataFrame) -> list[tuple[str, list[str], dp.Transformatio
         ("3 columns, open", BY, make_leaf_counts(*space, by=BY)),
         ("3 columns, public", BY, make_leaf_counts(*space, by=Key.columns(*BY, tree=tree))),
         ("path", ["path"], make_leaf_counts(*space, by=Key.path("path", depth=4))),
-        ("date", ["day"], make_leaf_counts(*space, by=Key.date("day"))),
+        ("date", ["day"], make_leaf_counts(*space, by=Key.calendar("day"))),
         ("bits, up to 10^6 distinct", ["number"], make_leaf_counts(*space, by=Key.bits("number", width=20))),
         ("3 columns, 5 rows a person", ["person", *BY], make_leaf_counts(*people, by=BY, unit=Unit("person", rows=5))),
     ]

@@ -20,8 +20,7 @@ from opendp_tree.paper import multiplicative_threshold
 from opendp_tree.planning import noise_errors
 from opendp_tree.planning.budget import Budget
 from opendp_tree.planning.methods import MultiplicativeEstimator, TreeNoise
-from opendp_tree.planning.noise_candidates import noise_candidate
-from opendp_tree.planning.paper_candidate import paper_candidate
+from opendp_tree.planning.public_candidates import noise_candidate, paper_candidate
 from opendp_tree.planning.tree_facts import TreeFacts
 from opendp_tree.theorems.factorization import balanced_gamma_squared
 

@@ -7,7 +7,7 @@ measured. The planner's choice must be the measured best, or within 5 % of it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 
@@ -18,7 +18,7 @@ from benchmarks.timing import print_table
 from benchmarks.worst_case import Battery, Measured, battery, level_battery, measured_error
 from opendp_tree import Tree, leaf_domain, make_partition_estimator, plan
 from opendp_tree.measurements.partition.parameters import GapParameters
-from opendp_tree.measurements.partition.prediction import FINEST
+from opendp_tree.measurements.partition.prediction import coarse, worst_caterpillar
 from opendp_tree.planning import Candidate, Plan
 from opendp_tree.theorems.tree_partition import GapShape
 
@@ -125,13 +125,15 @@ def measure_partition(
     threshold, margin = int(given["threshold"]), int(given["margin"])
     shape = GapShape.uniform(depth, threshold=threshold, radius=radius, margin=margin, every_node=radius is None)
     parameters = GapParameters(float(given["scale"]), float(given["token_scale"]), shape)
+    below = {name: getattr(shape, name)[1:] for name in ("levels", "thresholds", "radii", "margins")}
+    rough, step = coarse(replace(parameters, shape=replace(shape, **below)))  # without the root, which all share
     bad = battery(
         depth,
         alpha=alpha,
         open=open,
         threshold=threshold,
         spread=parameters.scale,
-        arrivals=max(1, round(threshold / FINEST)),
+        joining=tuple(round(step * joined) for joined in worst_caterpillar(rough, alpha).arrivals),
         copies=copies,
     )
     spent = {"epsilon": epsilon, "delta": 0.0 if radius is None else delta}

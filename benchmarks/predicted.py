@@ -27,14 +27,14 @@ from opendp_tree import (
     Tree,
     leaf_domain,
     make_multiplicative_estimator,
-    make_pruned_descent,
     make_tree_gaussian,
     make_tree_laplace,
     noise,
 )
+from opendp_tree.measurements import make_pruned_descent
+from opendp_tree.measurements.alpha_errors import worst_pruned_rmse
 from opendp_tree.measurements.level_noise import laplace_variance
 from opendp_tree.measurements.pruned_descent import Pruning
-from opendp_tree.measurements.pruned_prediction import worst_pruned_rmse
 from opendp_tree.paper import multiplicative_threshold
 from opendp_tree.planning.budget import Budget
 from opendp_tree.planning.ranking import candidate_for

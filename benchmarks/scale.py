@@ -10,7 +10,8 @@ import numpy as np
 import opendp.prelude as dp
 
 from benchmarks.timing import print_table
-from opendp_tree import OpenTree, leaf_domain, make_tree_counts
+from opendp_tree import OpenTree, leaf_domain
+from opendp_tree.planning import make_tree_counts
 
 PEOPLE, LEAVES = 1_000_000, 100_000
 CASES = (

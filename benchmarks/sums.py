@@ -15,7 +15,8 @@ import opendp.prelude as dp
 import polars as pl
 
 from benchmarks.timing import print_table
-from opendp_tree import Value, example_flights, release_tree
+from opendp_tree import Value, release_tree
+from opendp_tree.data import example_flights
 from opendp_tree.measurements.means.prediction import choose_shares
 
 BY = ["origin", "carrier", "dest"]

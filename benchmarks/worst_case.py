@@ -42,19 +42,19 @@ class Shape:
 
 @dataclass(frozen=True)
 class Situation:
-    """A shape, the weight of its deepest leaf, and how many people arrive at each other leaf of a caterpillar."""
+    """A shape, the weight of its deepest leaf, and how many people join a caterpillar at each node above, upwards."""
 
     shape: Shape
     weight: int
-    arrivals: int = 0
+    arrivals: tuple[int, ...] = ()
 
     def leaves(self) -> list[int]:
         """Leaf counts in the order of the shape's nodes."""
-        return [self.weight, *[self.arrivals] * (self.shape.chain - 1 if self.shape.caterpillar else 0)]
+        return [self.weight, *reversed(self.arrivals)]
 
     def __str__(self) -> str:
         if self.shape.caterpillar:
-            return f"caterpillar of {self.shape.chain} from {self.weight} with {self.arrivals} a level"
+            return f"caterpillar of {self.shape.chain} from {self.weight}, to {self.weight + sum(self.arrivals)}"
         return f"chain of {self.shape.chain} with {self.weight}"
 
 
@@ -91,29 +91,26 @@ def battery(
     open: bool,
     threshold: int,
     spread: float,
-    arrivals: int = 0,
+    joining: tuple[int, ...] = (),
     copies: int = 4000,
 ) -> Battery:
     """Bad situations for a mechanism that shows or marks what reaches a threshold with noise of scale `spread`.
 
     Chains of one and of all levels, of weights from the least to far above the threshold; and, if the mechanism blurs
-    what joins on the way up, caterpillars with `arrivals` a level. Nodes of an open tree exist only if somebody is
-    there; on a public tree empty nodes count too.
+    what joins on the way up, the caterpillar that so many people join, the deepest first. Nodes of an open tree exist
+    only if somebody is there; on a public tree empty nodes count too.
     """
     around = np.array([-3.0, -2.5, -2.0, -1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.5, 5.0, 8.0])
     weights = {1, threshold // 4, threshold // 2, 20 * threshold, *(threshold + np.rint(spread * around).astype(int))}
     weights = sorted({int(weight) for weight in weights if weight >= 1} | (set() if open else {0}))
-    if arrivals == 0:
+    if not joining:
         return _build([(Situation(Shape(depth - 1), weight), copies) for weight in weights])
     # Of a public tree, people outside cells are shared out: among so many empty leaves nobody gets any.
     chosen = [(Situation(Shape(1), weight), copies if weight else 100 * copies) for weight in weights]
-    if depth > 2:
-        longest = depth - 1
-        starts = sorted({max(1, round(threshold - spread * below)) for below in (2.0, 4.0, 6.0, 9.0)})
-        chosen += [
-            (Situation(Shape(longest, caterpillar=True), start, arrivals), copies // (2 if depth <= 12 else 8))
-            for start in starts
-        ]
+    if len(joining) > 1:
+        chosen.append((Situation(Shape(len(joining), caterpillar=True), joining[0], joining[1:]), copies))
+    if depth > 2:  # for the tree to have its depth
+        chosen.append((Situation(Shape(depth - 1), 20 * threshold), FEWEST // 2))
     return _build(chosen)
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import opendp.prelude as dp
 
-from opendp_tree import TreeRelease, example_flights, plot_level, plot_tree, release_tree
+from opendp_tree import TreeRelease, plot_level, plot_tree, release_tree
+from opendp_tree.data import example_flights
 from opendp_tree.plots import write_image
 
 IMAGES = Path(__file__).parent / "images"

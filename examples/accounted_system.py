@@ -7,7 +7,8 @@ from pathlib import Path
 
 import opendp.prelude as dp
 
-from opendp_tree import Ledger, OpenTree, TreeRelease, Unit, example_flights, plan, release_tree
+from opendp_tree import Ledger, OpenTree, TreeRelease, Unit, plan, release_tree
+from opendp_tree.data import example_flights
 from opendp_tree.ledger import BudgetError
 
 PERSON = Unit("tailnum", rows=10)
@@ -20,17 +21,15 @@ JOBS = [
 
 
 def run(job: list[str], cost: dict[str, float], ledger: Ledger, folder: Path) -> Path | None:
-    """One release: counted before it is made, written whole, entered with its statement. None if it is refused."""
+    """One release: counted before it is made, entered with its statement, written. None if it is refused."""
     try:
-        entry = ledger.reserve(cost, note={"by": job})
+        release = release_tree(example_flights(), by=job, **cost, unit=PERSON, ledger=ledger)
     except BudgetError:
         print(f"  {' / '.join(job)}: refused, {float(ledger.left()['epsilon']):g} of epsilon is left")
         return None
-    release = release_tree(example_flights(), by=job, **cost, unit=PERSON)
     file = folder / f"{'_'.join(job)}.json"
     file.write_text(release.to_json())
     assert release.statement is not None
-    ledger.finish(entry, release.statement.to_dict())
     print(f"  {' / '.join(job)}: released for {release.statement.unit}")
     return file
 
@@ -42,7 +41,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         total = {"epsilon": "1.0", "delta": "1e-6"}
-        ledger = Ledger.open(folder / "ledger.jsonl", total=total, unit="tailnum", dataset="flights 2013")
+        ledger = Ledger.open(
+            folder / "ledger.jsonl", total=total, unit="one value of 'tailnum'", dataset="flights 2013"
+        )
         files = [file for job, cost in JOBS if (file := run(job, cost, ledger, folder))]
         print("What readers get, from JSON alone:")
         for file in files:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import opendp.prelude as dp
 import polars as pl
 
-from opendp_tree import OpenTree, example_flights, plan, plot_tree, release_tree, write_html
+from opendp_tree import OpenTree, plan, plot_tree, release_tree
+from opendp_tree.data import example_flights
+from opendp_tree.plots import write_html
 
 BY = ["origin", "carrier", "dest"]
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import opendp.prelude as dp
 import polars as pl
 
-from opendp_tree import Key, Tree, example_flights, tree_counts
+from opendp_tree import Key, Tree, tree_counts
+from opendp_tree.data import example_flights
 
 DAYS = Tree.from_paths([(month, day) for month in range(1, 13) for day in range(1, 32)], names=["month", "day"])
 

@@ -1,18 +1,17 @@
 """Differentially private counts for every node of a hierarchy, as parts for the OpenDP Library.
 
 What is used often is here. The rest is in its room: `opendp_tree.paper`, `.bounds`, `.planning`, `.postprocess`,
-`.measurements`, `.trees`, `.releases`, and the modules `.error_measures`, `.context`, `.ledger`.
+`.measurements`, `.trees`, `.releases`, `.plots`, `.data`, `.context`, and the modules `.error_measures`, `.ledger`,
+`.recipe`, `.several`.
 """
 
 from importlib import import_module as _import_module
 from types import ModuleType as _ModuleType
 
 from opendp_tree.context import frame_context, register, tree_counts
-from opendp_tree.data.flights import example_flights
 from opendp_tree.ledger import Ledger
 from opendp_tree.measurements.partition.estimator import make_partition_estimator, then_partition_estimator
 from opendp_tree.measurements.partition.tree_partition import make_tree_partition, then_tree_partition
-from opendp_tree.measurements.pruned_descent import make_pruned_descent, then_pruned_descent
 from opendp_tree.measurements.sparse_vector import make_sparse_vector, then_sparse_vector
 from opendp_tree.measurements.tree_noise import (
     make_tree_gaussian,
@@ -32,13 +31,10 @@ from opendp_tree.paper.multiplicative_estimator import (
 from opendp_tree.pipeline import release_tree
 from opendp_tree.planning.methods import Auto, Partition, PrunedDescent, TreeNoise
 from opendp_tree.planning.plan import plan
-from opendp_tree.planning.tree_counts import make_tree_counts, then_tree_counts
 from opendp_tree.plots.level import plot_level
-from opendp_tree.plots.page import write_html
 from opendp_tree.plots.plan import plot_plan
 from opendp_tree.plots.tree import plot_tree
 from opendp_tree.postprocess.consistent import make_consistent, then_consistent
-from opendp_tree.recipe import Recipe
 from opendp_tree.releases.release import TreeRelease
 from opendp_tree.rows.frame_domain import frame_domain
 from opendp_tree.rows.key import Key
@@ -46,6 +42,7 @@ from opendp_tree.rows.leaf_counts import make_leaf_counts, then_leaf_counts
 from opendp_tree.rows.sources import read_source
 from opendp_tree.rows.unit import Unit
 from opendp_tree.rows.value import Value
+from opendp_tree.several import release_trees
 from opendp_tree.trees.domains import leaf_domain
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.tree import Tree
@@ -60,14 +57,12 @@ __all__ = [
     "OpenTree",
     "Partition",
     "PrunedDescent",
-    "Recipe",
     "Tree",
     "TreeNoise",
     "TreeRelease",
     "Unit",
     "Value",
     "bound_report",
-    "example_flights",
     "frame_context",
     "frame_domain",
     "leaf_domain",
@@ -75,9 +70,7 @@ __all__ = [
     "make_leaf_counts",
     "make_multiplicative_estimator",
     "make_partition_estimator",
-    "make_pruned_descent",
     "make_sparse_vector",
-    "make_tree_counts",
     "make_tree_gaussian",
     "make_tree_laplace",
     "make_tree_partition",
@@ -90,25 +83,24 @@ __all__ = [
     "read_source",
     "register",
     "release_tree",
+    "release_trees",
     "then_consistent",
     "then_leaf_counts",
     "then_multiplicative_estimator",
     "then_partition_estimator",
-    "then_pruned_descent",
     "then_sparse_vector",
-    "then_tree_counts",
     "then_tree_gaussian",
     "then_tree_laplace",
     "then_tree_partition",
     "then_tree_sum",
     "then_truncated_laplace",
     "tree_counts",
-    "write_html",
 ]
 
 _ROOMS = (
     "bounds",
     "context",
+    "data",
     "error_measures",
     "ledger",
     "measurements",
@@ -116,7 +108,9 @@ _ROOMS = (
     "planning",
     "plots",
     "postprocess",
+    "recipe",
     "releases",
+    "several",
     "trees",
 )
 """The rooms that hold further public names."""

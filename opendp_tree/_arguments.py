@@ -73,6 +73,16 @@ def check_choice(value: str, *, name: str, choices: tuple[str, ...]) -> str:
     return value
 
 
+def float_below(amount: Fraction) -> float:
+    """The nearest float that is no larger: a budget of 0.1 is a tenth, and the float 0.1 is more.
+
+    >>> float_below(Fraction("0.1")), float_below(Fraction("0.5"))
+    (0.09999999999999999, 0.5)
+    """
+    near = float(amount)
+    return near if Fraction(near) <= amount else math.nextafter(near, -math.inf)
+
+
 def is_text(text: str) -> bool:
     """Whether a text can be written as UTF-8; lone surrogates cannot."""
     return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)

@@ -14,6 +14,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from opendp_tree._arguments import float_below
 from opendp_tree._files import append
 from opendp_tree._interrupts import interruptible
 
@@ -193,6 +194,36 @@ def _amount(value: Amount, *, name: str) -> Fraction:
     if not fits:
         raise LedgerError(f"{name} ({value}) must be a finite number, not negative")
     return Fraction(exact)
+
+
+def as_written(amounts: Mapping[str, float]) -> tuple[dict[str, Fraction], dict[str, float]]:
+    """Amounts as exact as people write them, for a ledger, and the nearest floats below, for mechanisms.
+
+    The float 0.1 is more than a tenth: ten releases of it would not fit a total of 1.
+
+    Parameters
+    ----------
+    amounts
+        Checked numbers by their names.
+
+    >>> as_written({"epsilon": 0.1, "delta": 0})
+    ({'epsilon': Fraction(1, 10), 'delta': Fraction(0, 1)}, {'epsilon': 0.09999999999999999, 'delta': 0.0})
+    """
+    exact = {name: Fraction(repr(float(amount))) for name, amount in amounts.items()}
+    return exact, {name: float_below(amount) for name, amount in exact.items()}
+
+
+def short_above(amount: float) -> Fraction:
+    """A loss exactly, or the decimal of a few digits that it is only a rounding error below.
+
+    Shares of a budget are rounded down to floats. Summed as what they were meant to be, they make up the budget.
+
+    >>> short_above(0.49999999999999994), short_above(1 / 3) == Fraction(1 / 3)
+    (Fraction(1, 2), True)
+    """
+    exact = Fraction(amount)
+    few = Fraction(Context(prec=6, rounding=ROUND_CEILING).create_decimal(Decimal(amount)))
+    return few if few - exact <= exact / 10**12 else exact
 
 
 def decimal_texts(amounts: Mapping[str, Fraction]) -> dict[str, str]:

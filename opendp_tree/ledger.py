@@ -74,6 +74,22 @@ class Ledger:
     dataset: str | None
 
     @classmethod
+    def of(cls, ledger: Ledger | str | Path | None) -> Ledger | None:
+        """A ledger as it is, that of a file which is there, or None for none.
+
+        Parameters
+        ----------
+        ledger
+            What was given.
+
+        """
+        if isinstance(ledger, (str, os.PathLike)):
+            return cls.open(ledger)
+        if ledger is not None:
+            check_type(ledger, Ledger, name="ledger", hint="Ledger.open('ledger.jsonl', total={'epsilon': '1'})")
+        return ledger
+
+    @classmethod
     def open(
         cls,
         path: str | Path,
@@ -92,7 +108,8 @@ class Ledger:
             What all releases together may cost: `epsilon` and `delta`, or `rho`. By default that of the ledger, which
             must then be there; if one is given, it must be the ledger's own.
         unit
-            Whose privacy is counted, in words. By default whatever the ledger says; if given, it must be its own.
+            Whose privacy is counted, in words: "one row". By default whatever the ledger says; if given, it must be
+            its own, if that has one.
         dataset
             The name of the data that are counted. By default whatever the ledger says; if given, it must be its own.
 
@@ -103,7 +120,9 @@ class Ledger:
                 raise TypeError(f"{name} ({type(given).__name__}) must be a text. Hint: leave it out if there is none")
         stated = None if total is None else amounts_of(total, name="total", rounding=ROUND_FLOOR)
         if stated is None and not (place.is_file() and place.stat().st_size):
-            raise LedgerError(f"there is no ledger at {place} yet. Hint: state a total to begin one")
+            raise LedgerError(
+                f"there is no ledger at {place} yet. Hint: total={{'epsilon': '1', 'delta': '1e-6'}} begins one"
+            )
         with locked(place, create=stated is not None, write=stated is not None) as descriptor:
             content = read(descriptor)
             if stated is not None and is_unbegun(content):
@@ -117,7 +136,7 @@ class Ledger:
         if stated is not None and stated != ledger.total:
             raise LedgerError(f"{place} has another total: {show(ledger.total)}. Hint: leave the total out to use it")
         for name, given, own in (("unit", unit, ledger.unit), ("dataset", dataset, ledger.dataset)):
-            if given is not None and given != own:
+            if given is not None and given != own and not (name == "unit" and own is None):
                 raise LedgerError(f"{place} is for {name} {own!r}, not {given!r}. Hint: keep one ledger for each")
         return ledger
 
@@ -132,18 +151,10 @@ class Ledger:
             What is worth remembering of it, as JSON can hold it. By default nothing.
 
         """
-        asked = amounts_of(cost, name="cost")
-        if asked.keys() != self.total.keys():
-            raise LedgerError(f"{self.path} counts {' and '.join(self.total)}, not {' and '.join(asked)}")
+        asked = self._asked(cost)
         with locked(self.path) as descriptor:
             content = parse(self.path, read(descriptor))
-            left = self.left_after(content.entries)
-            over = [name for name, amount in asked.items() if amount > left[name]]
-            if over:
-                raise BudgetError(
-                    f"the release would cost {show(asked)}, but of {self.path}'s total {show(self.total)} "
-                    f"only {show(left)} are left. Hint: ask for less {' and '.join(over)}"
-                )
+            self._refuse_more_than_is_left(asked, content.entries)
             entry = len(content.entries) + 1
             line = {
                 "entry": entry,
@@ -154,6 +165,43 @@ class Ledger:
             }
             write_line(descriptor, content, line)
         return entry
+
+    def check(self, cost: Mapping[str, Amount], *, unit: str | None = None) -> None:
+        """Refuse now what `reserve` would refuse, before anything is read or computed. Nothing is written.
+
+        Parameters
+        ----------
+        cost
+            What a release may cost, as in `reserve`.
+        unit
+            Whose privacy it costs, in words. By default nobody says; if given, it must be the ledger's own, if that
+            has one.
+
+        """
+        if unit is not None and self.unit not in (None, unit):
+            raise LedgerError(
+                f"{self.path} is for unit {self.unit!r}, not {unit!r}. Hint: keep one ledger for each, or protect the "
+                "same unit"
+            )
+        asked = self._asked(cost)
+        self._refuse_more_than_is_left(asked, self.entries())
+
+    def _asked(self, cost: Mapping[str, Amount]) -> dict[str, Fraction]:
+        """A cost in this ledger's terms."""
+        asked = amounts_of(cost, name="cost")
+        if asked.keys() != self.total.keys():
+            terms = " and ".join(self.total)
+            raise LedgerError(f"{self.path} counts {terms}, not {' and '.join(asked)}. Hint: ask for {terms}")
+        return asked
+
+    def _refuse_more_than_is_left(self, asked: Mapping[str, Fraction], entries: Sequence[LedgerEntry]) -> None:
+        left = self.left_after(entries)
+        over = [name for name, amount in asked.items() if amount > left[name]]
+        if over:
+            raise BudgetError(
+                f"the release would cost {show(asked)}, but of {self.path}'s total {show(self.total)} "
+                f"only {show(left)} are left. Hint: {_what_is_possible(left, over)}"
+            )
 
     def finish(self, entry: int, statement: Mapping[str, Any]) -> None:
         """Record that a reserved release came out.
@@ -245,8 +293,18 @@ class Ledger:
         }
 
 
+def _what_is_possible(left: Mapping[str, Fraction], over: Sequence[str]) -> str:
+    """What may still be asked for, once a release was refused."""
+    first = next(iter(left))
+    if left[first] == 0:
+        return "the ledger is spent: no further release of these data is within its total"
+    if "delta" in over and left["delta"] == 0:
+        return f"no delta is left: ask for delta 0, as public trees allow, and at most {show({first: left[first]})}"
+    return f"ask for at most {show(left)}"
+
+
 def spend(
-    ledger: Ledger | None,
+    ledger: Ledger | str | Path | None,
     cost: Mapping[str, Amount],
     make: Callable[[], Made],
     *,
@@ -260,7 +318,7 @@ def spend(
     Parameters
     ----------
     ledger
-        The ledger; None counts nowhere.
+        The ledger, or the path of one that is there; None counts nowhere.
     cost
         What the release may cost, in the ledger's terms.
     make
@@ -276,8 +334,7 @@ def spend(
     'a release'
     Fraction(1, 2)
     """
-    if ledger is not None:
-        check_type(ledger, Ledger, name="ledger", hint="Ledger.open(...)")
+    ledger = Ledger.of(ledger)
     if not callable(make):
         raise TypeError(f"make ({type(make).__name__}) must be callable: it makes the release")
     if ledger is None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, TypeVar
 
 from opendp.metrics import symmetric_distance, symmetric_id_distance
 from opendp.mod import Domain, Measurement, Metric, Transformation, assert_features
 
 from opendp_tree._interrupts import interrupts_deferred
+from opendp_tree._ledger_file import as_written
 from opendp_tree._progress import shows_progress
+from opendp_tree.ledger import Ledger, spend
 from opendp_tree.planning.budget import Budget
 from opendp_tree.planning.means_candidate import means_candidate
 from opendp_tree.planning.methods import Auto, Method, Partition, read_method
@@ -21,7 +25,7 @@ from opendp_tree.rows.key import Key
 from opendp_tree.rows.leaf_counts import make_leaf_counts
 from opendp_tree.rows.leaf_values import holds_values, make_leaf_values, read_space
 from opendp_tree.rows.sources import read_source
-from opendp_tree.rows.unit import Unit, protected_unit
+from opendp_tree.rows.unit import Unit, protected_unit, unit_words
 from opendp_tree.rows.value import Value, read_values, values_counted
 from opendp_tree.trees.domains import tree_of_leaves
 from opendp_tree.trees.tree import Tree
@@ -29,6 +33,7 @@ from opendp_tree.trees.tree import Tree
 __all__ = ["release_tree"]
 
 Space = tuple[Domain, Metric]
+Made = TypeVar("Made")
 
 
 @interrupts_deferred
@@ -45,18 +50,19 @@ def release_tree(
     method: Method | str = "auto",
     confidence: float = 0.95,
     value: Value | Sequence[Value] | None = None,
-    schema: Mapping[str, Any] | None = None,
+    ledger: Ledger | str | Path | None = None,
 ) -> TreeRelease:
     """A private count of every node of a hierarchy, from the rows of a frame of any library, or of files.
 
     Everything is checked before a row is counted. One call is one release: it knows nothing of others. To account for
-    several, use OpenDP's Context and `tree_counts`, or a `Ledger`.
+    several, give each the same `ledger`, or use OpenDP's Context and `tree_counts`.
 
     Parameters
     ----------
     data
         The rows: a frame of Polars or of any library, a list of rows, or files, as `read_source` takes them. A Polars
-        frame, lazy or not, in memory or on disk, is passed by reference, never copied.
+        frame, lazy or not, in memory or on disk, is passed by reference, never copied. Where types would have to be
+        guessed from rows, declare them: `read_source(rows, schema={"age": int})`.
     by
         Where a row belongs: the names of columns from the coarsest to the finest, or a `Key`, which carries a public
         tree and all else that there is to say.
@@ -82,9 +88,10 @@ def release_tree(
         What is summed, `Value("amount", bounds=(0, 500))`, or a list of several: sums and means at every node that is
         shown, of numbers clipped to the bounds, with intervals of their own. Rows without a number are then left out
         of counts, too. Several values share what is spent on sums. By default None: rows are counted alone.
-    schema
-        Declared types of columns, as in `read_source`; by default those of the data. Needed where types would have to
-        be guessed from rows.
+    ledger
+        A `Ledger`, or the path of one that is there, in which the budget is counted before a row is read, or the
+        release refused; the command line keeps the same. A release that fails or is interrupted stays counted. By
+        default None: nobody counts.
 
     Examples
     --------
@@ -104,20 +111,57 @@ def release_tree(
 
     """
     assert_features("contrib")
-    frame = read_source(data, schema=schema)
     key = Key.of(by)
     values = read_values(value)
+    account = Account.of(ledger, unit, epsilon=epsilon, delta=delta, rho=rho)
+    frame = read_source(data)
     measurement = make_release(
         count_rows(frame, by=key, unit=unit, values=values),
         1,
         counted=counted_of(unit, values),
         method=method_for(key, method),
-        budget={"epsilon": epsilon, "delta": delta, "rho": rho},
+        budget=account.budget,
         alpha=alpha,
         confidence=confidence,
     )
-    release: TreeRelease = measurement(frame)
+    columns = [*key.columns_used, *(each.column for each in values)]
+    release: TreeRelease = account.spend(lambda: measurement(frame), note={"columns": columns})
     return release
+
+
+@dataclass(frozen=True)
+class Account:
+    """What a release may cost, and the ledger that counts it, if there is one."""
+
+    ledger: Ledger | None
+    budget: Mapping[str, Any]
+    cost: Mapping[str, Fraction]
+
+    @classmethod
+    def of(
+        cls,
+        ledger: Ledger | str | Path | None,
+        unit: Unit | None,
+        *,
+        epsilon: float | None,
+        delta: float,
+        rho: float | None,
+    ) -> Account:
+        """An account of checked arguments; what its ledger cannot pay is refused before anything is read."""
+        Budget.of(epsilon=epsilon, delta=delta, rho=rho, d_in=1)
+        budget = {"epsilon": epsilon, "delta": delta, "rho": rho}
+        book, person = Ledger.of(ledger), Unit.of(unit)
+        if book is None:
+            return cls(None, budget, {})
+        if rho is not None and delta:
+            raise ValueError("ledger counts epsilon and delta, or rho; delta must be 0 with rho. Hint: leave delta out")
+        cost, below = as_written({"rho": rho} if rho is not None else {"epsilon": epsilon or 0.0, "delta": delta})
+        book.check(cost, unit=unit_words(None if person is None else person.column))
+        return cls(book, {**budget, **below}, cost)
+
+    def spend(self, make: Callable[[], Made], *, note: Mapping[str, Any]) -> Made:
+        """Make the release once the ledger has counted it."""
+        return spend(self.ledger, self.cost, make, note=note)
 
 
 def count_rows(data: Any, *, by: Key, unit: Unit | None, values: tuple[Value, ...] = ()) -> Transformation:
@@ -141,7 +185,7 @@ def make_release(
     d_in: Any,
     *,
     method: Method | str,
-    budget: dict[str, Any],
+    budget: Mapping[str, Any],
     alpha: float,
     confidence: float,
     tree: Tree | None = None,

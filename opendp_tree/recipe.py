@@ -38,6 +38,7 @@ from opendp_tree.paper.multiplicative_estimator import make_multiplicative_estim
 from opendp_tree.paper.tree_classifier import make_tree_classifier
 from opendp_tree.planning.tree_counts import make_tree_counts
 from opendp_tree.releases import format as form
+from opendp_tree.releases.tree_format import read_tree, write_tree
 from opendp_tree.rows.leaf_counts import make_leaf_counts
 from opendp_tree.rows.leaf_values import leaf_values_domain
 from opendp_tree.rows.value import Value, read_values
@@ -173,7 +174,7 @@ class Recipe:
     def to_json(self) -> str:
         """The recipe as a text that `from_json` reads."""
         steps = [[name, dict(arguments)] for name, arguments in self.steps]
-        parts = {"tree": form.write_tree(self.tree), "steps": steps, "start": self.start, "size": self.size}
+        parts = {"tree": write_tree(self.tree), "steps": steps, "start": self.start, "size": self.size}
         values = [[each.column, *each.bounds, each.weight] for each in self.values]
         return form.write_text({**parts, "metric": self.metric, "values": values}, kind=_FORMAT)
 
@@ -189,7 +190,7 @@ class Recipe:
         parts = form.read_text(text, kind=_FORMAT)
         try:
             return cls(
-                form.read_tree(form.part(parts, "tree", dict)),
+                read_tree(form.part(parts, "tree", dict)),
                 [_read_step(step) for step in form.part(parts, "steps", list)],
                 form.part(parts, "start", str),
                 form.part(parts, "size", int, type(None)),

@@ -30,7 +30,7 @@ def test_decimals_add_up_exactly_to_the_total(path):
     for _ in range(10):
         ledger.reserve({"epsilon": "0.1", "delta": "1e-7"})
     assert ledger.left() == {"epsilon": 0, "delta": 0}
-    with pytest.raises(BudgetError, match=r"epsilon 0, delta 0 are left\. Hint: ask for less epsilon"):
+    with pytest.raises(BudgetError, match=r"epsilon 0, delta 0 are left\. Hint: the ledger is spent"):
         ledger.reserve({"epsilon": "1e-12"})
 
 
@@ -51,9 +51,28 @@ def test_a_total_that_is_no_short_decimal_is_rounded_down(path):
 def test_a_refusal_writes_nothing_and_delta_is_counted_too(path):
     ledger = Ledger.open(path, total={"epsilon": 1, "delta": "1e-6"})
     before = path.read_bytes()
-    with pytest.raises(BudgetError, match="ask for less delta"):
+    with pytest.raises(BudgetError, match=r"Hint: ask for at most epsilon 1, delta 0\.000001"):
         ledger.reserve({"epsilon": "0.1", "delta": "1e-5"})
     assert path.read_bytes() == before
+
+
+def test_a_refusal_says_what_is_still_possible(path):
+    ledger = Ledger.open(path, total={"epsilon": 1, "delta": "1e-6"}, unit="one row")
+    ledger.check({"epsilon": 1, "delta": "1e-6"}, unit="one row")
+    ledger.reserve({"epsilon": "0.25", "delta": "1e-6"})
+    for cost, words in (
+        ({"epsilon": "0.5", "delta": "1e-7"}, r"no delta is left: ask for delta 0, .* and at most epsilon 0\.75$"),
+        ({"epsilon": 1}, r"ask for at most epsilon 0\.75, delta 0$"),
+    ):
+        for refuse in (ledger.check, ledger.reserve):
+            with pytest.raises(BudgetError, match=words):
+                refuse(cost)
+    with pytest.raises(LedgerError, match=r"is for unit 'one row', not 'two'\. Hint"):
+        ledger.check({"epsilon": "0.1"}, unit="two")
+    ledger.reserve({"epsilon": "0.75"})
+    with pytest.raises(BudgetError, match="the ledger is spent"):
+        ledger.check({"epsilon": "0.1"})
+    assert len(ledger.entries()) == 2
 
 
 def test_statements_follow_reservations(path):
@@ -71,7 +90,7 @@ def test_statements_follow_reservations(path):
 
 
 def test_a_ledger_is_for_one_total_unit_and_data_set(path):
-    with pytest.raises(LedgerError, match=r"no ledger at .* yet\. Hint: state a total"):
+    with pytest.raises(LedgerError, match=r"no ledger at .* yet\. Hint: total="):
         Ledger.open(path)
     Ledger.open(path, total=PURE, unit="row", dataset="flights")
     assert Ledger.open(path, unit="row").dataset == "flights"
@@ -79,6 +98,8 @@ def test_a_ledger_is_for_one_total_unit_and_data_set(path):
         Ledger.open(path, total={"epsilon": 2})
     with pytest.raises(LedgerError, match=r"is for unit 'row', not 'tailnum'\. Hint"):
         Ledger.open(path, unit="tailnum")
+    Ledger.open(path.with_suffix(".any"), total=PURE)
+    assert Ledger.open(path.with_suffix(".any"), unit="row").unit is None  # which nobody said, so that any will do
     with pytest.raises(LedgerError, match=r"is for dataset 'flights', not 'taxis'\. Hint"):
         Ledger.open(path, dataset="taxis")
     with pytest.raises(LedgerError, match="counts epsilon and delta, not rho"):

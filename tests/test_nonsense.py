@@ -100,7 +100,7 @@ HUGE = 10**400
         (lambda: ot.plot_tree(release(), title=NotImplemented), "title"),
         (lambda: ot.plots.plot_depths(3), "frame"),
         (lambda: ot.plots.plot_depths(pl.DataFrame({"depth": ["a"], "mechanism": ["a"], "error": [1.0]})), "depth"),
-        (lambda: ot.write_html(3, "a.html"), "figure"),
+        (lambda: ot.plots.write_html(3, "a.html"), "figure"),
         (
             lambda: ot.frame_context(
                 pl.DataFrame({"a": [1]}), privacy_unit=(b"a", 1), privacy_loss=dp.loss_of(epsilon=1.0)

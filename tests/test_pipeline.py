@@ -1,10 +1,26 @@
+import signal
+from fractions import Fraction
+
 import numpy as np
 import opendp.prelude as dp
 import polars as pl
 import pytest
 from scipy.stats import binom
 
-from opendp_tree import Auto, Key, Tree, TreeNoise, TreeRelease, Unit, Value, make_leaf_counts, plan, release_tree
+from opendp_tree import (
+    Auto,
+    Key,
+    Ledger,
+    Tree,
+    TreeNoise,
+    TreeRelease,
+    Unit,
+    Value,
+    make_leaf_counts,
+    plan,
+    release_tree,
+)
+from opendp_tree.ledger import BudgetError, LedgerError
 from opendp_tree.pipeline import make_release, method_for
 from opendp_tree.rows.frame_domain import frame_domain
 
@@ -64,9 +80,9 @@ def test_a_public_tree_is_counted_without_delta():
     [
         ({"by": "planet"}, "planet"),
         ({"by": "country", "unit": "user"}, r"Hint: Unit\('user', rows=5\)"),
-        ({"by": "country", "unit": Unit("nobody", rows=1)}, "identifier"),
+        ({"by": "country", "unit": Unit("nobody", rows=1)}, "there is no column 'nobody'"),
         ({"by": "country", "epsilon": -1.0}, "epsilon"),
-        ({"by": "country", "delta": 0.0}, "nothing is possible"),
+        ({"by": "country", "delta": 0.0}, r"delta must be above 0 where nodes are unknown.* Hint: delta=1e-6"),
         ({"by": "country", "method": "magic"}, "method"),
         ({"by": "country", "confidence": 2.0}, "confidence"),
     ],
@@ -175,6 +191,64 @@ def _node_counts(tree, leaves):
     for level in reversed(tree.levels[1:]):
         np.add.at(totals, tree.parents[level], totals[level])
     return totals
+
+
+def refusing(batch):
+    raise AssertionError("data was touched")
+
+
+UNREAD = VISITS.lazy().map_batches(refusing, schema=VISITS.schema)
+
+
+def test_a_ledger_counts_before_a_row_is_read_and_refuses_what_is_too_much(tmp_path):
+    ledger = Ledger.open(tmp_path / "ledger", total={"epsilon": "0.3", "delta": "1e-5"}, unit="one row")
+    ask = {"by": ["country", "city"], "epsilon": 0.1, "delta": 1e-6}
+    for given in (ledger, str(ledger.path), ledger.path):  # 0.1 is a tenth: three times fit 0.3
+        release = release_tree(VISITS, **ask, ledger=given)
+        assert release.statement.loss["epsilon"] <= Fraction("0.1")
+    entries = ledger.entries()
+    assert [entry.cost["epsilon"] for entry in entries] == [Fraction("0.1")] * 3
+    assert {entry.state for entry in entries} == {"done"}
+    assert entries[0].about == f"columns country city, by {entries[0].statement['mechanism']}"
+    with pytest.raises(BudgetError, match="Hint: the ledger is spent"):
+        release_tree(UNREAD, **ask, ledger=ledger)
+    assert ledger.entries() == entries
+
+
+def test_what_a_ledger_is_not_for_is_refused_unread_and_costs_nothing(tmp_path):
+    ledger = Ledger.open(tmp_path / "ledger", total={"epsilon": 1, "delta": "1e-6"}, unit="one row")
+    ask = {"by": "country", "epsilon": 0.5, "delta": 1e-6, "ledger": ledger}
+    for more, kind, words in (
+        ({"unit": Unit("user", rows=1)}, LedgerError, r"is for unit 'one row', not \"one value of 'user'\". Hint"),
+        ({"epsilon": None, "delta": 0.0, "rho": 0.1}, LedgerError, "counts epsilon and delta, not rho. Hint"),
+        ({"epsilon": None, "rho": 0.1}, ValueError, "delta must be 0 with rho. Hint"),
+        ({"delta": 1e-5}, BudgetError, "Hint: ask for at most epsilon 1, delta 0.000001"),
+        ({"by": "planet"}, ValueError, "planet"),
+        ({"delta": 0.0}, ValueError, "delta"),
+        ({"ledger": tmp_path / "none"}, LedgerError, "no ledger at"),
+        ({"ledger": 3}, TypeError, "ledger .* must be a Ledger. Hint"),
+        ({"epsilon": "1"}, TypeError, "epsilon"),
+    ):
+        with pytest.raises(kind, match=words):
+            release_tree(UNREAD, **{**ask, **more})
+    assert ledger.entries() == []
+
+
+def test_a_release_that_fails_or_is_interrupted_stays_counted(tmp_path):
+    ledger = Ledger.open(tmp_path / "ledger", total={"epsilon": 1, "delta": "1e-5"})
+    ask = {"by": "country", "epsilon": 0.25, "delta": 1e-6, "ledger": ledger}
+    with pytest.raises(Exception, match="details are withheld"):
+        release_tree(UNREAD, **ask)
+    interrupted = VISITS.lazy().map_batches(raise_interrupt, schema=VISITS.schema)
+    with pytest.raises(KeyboardInterrupt):
+        release_tree(interrupted, **ask)
+    assert [entry.state for entry in ledger.entries()] == ["counted, not known to be done"] * 2
+    assert ledger.left()["epsilon"] == Fraction(1, 2)
+
+
+def raise_interrupt(batch):
+    signal.raise_signal(signal.SIGINT)
+    return batch
 
 
 AMOUNT = Value("amount", bounds=(0, 100))

@@ -7,8 +7,8 @@ import opendp.prelude as dp
 import pytest
 
 import opendp_tree as ot
-from opendp_tree import OpenTree, Recipe, Tree
-from opendp_tree.recipe import _PARTS
+from opendp_tree import OpenTree, Tree
+from opendp_tree.recipe import _PARTS, Recipe
 
 TREE = Tree.from_paths([("be", "ghent"), ("be", "liege"), ("lu",)])
 BITS = OpenTree.bits(8)
@@ -45,6 +45,15 @@ RECIPES = {
         values=[ot.Value("amount", bounds=(0, 500)), ot.Value("delay", bounds=(-30.5, 180), weight=2.0)],
     ),
     "transformation": Recipe(TREE, [("tree_sum", {})]),
+    "numbers": Recipe(ot.Key.number("age", low=0, high=100, bins=20).tree, [("tree_counts", {"epsilon": 1.0})]),
+    "outside": Recipe(
+        ot.Key.bits("k", width=8).open_tree(),
+        [("leaf_counts", {}), ("partition_estimator", BUDGET)],
+        "i64",
+        None,
+        "symmetric_distance",
+    ),
+    "calendar": Recipe(ot.Key.calendar("day").open_tree(), [("partition_estimator", BUDGET)]),
 }
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from importlib.util import find_spec
 
+from opendp_tree._arguments import float_below
 from opendp_tree._tables import table
-from opendp_tree.cli.parser import float_below
 from opendp_tree.cli.terminal import Exit
 from opendp_tree.data.flights import example_flights
 from opendp_tree.pipeline import release_tree

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import math
+import re
+from contextlib import suppress
+from datetime import date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import NoReturn
@@ -12,13 +14,13 @@ from opendp_tree.cli.terminal import CommandError, Exit
 from opendp_tree.planning.budget import EPSILONS
 from opendp_tree.planning.methods import METHODS
 from opendp_tree.planning.tree_facts import DEEPEST
+from opendp_tree.rows.key_levels import PARTS
 
-__all__ = ["build_parser", "float_below"]
+__all__ = ["build_parser"]
 
 INPUTS = ("parquet", "csv")
 OUTPUTS = (*INPUTS, "ndjson", "json")
 SMALLEST, LARGEST = EPSILONS
-PARTS = ("year", "month", "day", "hour")
 
 
 class Parser(argparse.ArgumentParser):
@@ -27,16 +29,6 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """An error in the arguments."""
         raise CommandError(Exit.USAGE, f"{message}. Hint: {self.prog} --help")
-
-
-def float_below(amount: Fraction) -> float:
-    """The nearest float that is no larger: a budget of 0.1 is a tenth, and the float 0.1 is more.
-
-    >>> float_below(Fraction("0.1")), float_below(Fraction("0.5"))
-    (0.09999999999999999, 0.5)
-    """
-    near = float(amount)
-    return near if Fraction(near) <= amount else math.nextafter(near, -math.inf)
 
 
 def positive(text: str) -> Fraction:
@@ -84,12 +76,27 @@ def names(text: str) -> tuple[str, ...]:
     return found
 
 
-def date_parts(text: str) -> tuple[str, ...]:
-    """Parts of dates, from the coarsest."""
+def calendar_levels(text: str) -> tuple[str, ...]:
+    """Parts of the calendar, from the coarsest."""
     found = names(text)
     if not set(found) <= set(PARTS) or list(found) != sorted(found, key=PARTS.index):
         raise argparse.ArgumentTypeError(f"{text} must be some of {','.join(PARTS)}, in this order")
     return found
+
+
+def bound(text: str) -> int | Decimal | date:
+    """A number, exactly as written, or a date or a time in the words of ISO 8601."""
+    if re.match(r"[0-9]{4}-[0-9]{2}-", text):
+        with suppress(ValueError):
+            return datetime.fromisoformat(text) if len(text) > 10 else date.fromisoformat(text)
+    amount = _decimal(text)
+    return int(amount) if abs(amount) < 2**127 and amount == amount.to_integral_value() else amount
+
+
+def width(text: str) -> int | Decimal | timedelta | date:
+    """A number, or so many days (7d) or hours (6h)."""
+    unit = {"d": timedelta(days=1), "h": timedelta(hours=1)}.get(text[-1:])
+    return bound(text) if unit is None else min(count(text[:-1]), 10**6) * unit
 
 
 def _decimal(text: str) -> Decimal:
@@ -203,16 +210,35 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
 
 def _add_hierarchy(parser: argparse.ArgumentParser, *, depth: str) -> None:
     group = parser.add_argument_group("hierarchy")
+    group.add_argument(
+        "--by",
+        type=names,
+        metavar="A,B,C",
+        help="one column a level, from the coarsest; above one of the next, if given",
+    )
     kinds = group.add_mutually_exclusive_group()
-    kinds.add_argument("--by", type=names, metavar="A,B,C", help="one column a level, from the coarsest")
     kinds.add_argument("--path", metavar="COLUMN", help="a column of paths, such as a/b/c")
+    kinds.add_argument("--url", metavar="COLUMN", help="a column of web addresses: hosts, then paths")
     kinds.add_argument("--ip", metavar="COLUMN", help="a column of IP addresses")
-    kinds.add_argument("--date", metavar="COLUMN", help="a column of dates or times")
+    kinds.add_argument("--calendar", metavar="COLUMN", help="a column of dates or times, by parts of the calendar")
+    kinds.add_argument("--number", metavar="COLUMN", help="a column of numbers, dates or times, in ranges")
     group.add_argument("--depth", type=levels, metavar="N", help=depth)
     group.add_argument("--separator", metavar="TEXT", help="for --path: what is between labels (/)")
-    group.add_argument("--ip-version", type=int, choices=(4, 6), help="for --ip (4)")
+    group.add_argument("--ip-version", choices=("4", "6", "both"), help="for --ip (4)")
     group.add_argument("--stride", type=count, metavar="BITS", help="for --ip: bits a level (8; for IPv6 16)")
-    group.add_argument("--parts", type=date_parts, metavar="PARTS", help="for --date (year,month,day; also hour)")
+    group.add_argument(
+        "--levels", type=calendar_levels, metavar="PARTS", help=f"for --calendar (year,month,day): {','.join(PARTS)}"
+    )
+    group.add_argument("--low", type=bound, metavar="X", help="for --number: where ranges begin, a public number")
+    group.add_argument("--high", type=bound, metavar="Y", help="for --number: where they end")
+    group.add_argument("--bins", type=count, metavar="N", help="for --number: how many ranges")
+    group.add_argument("--width", type=width, metavar="W", help="for --number: how wide they are (10, 0.5, 7d, 6h)")
+    group.add_argument("--branching", type=count, metavar="B", help="for --number: ranges in a range (up to 16)")
+    group.add_argument(
+        "--outside",
+        choices=("leaf", "drop", "ends"),
+        help="rows with no place: a leaf of their own, nowhere, or for --number the first and the last range",
+    )
     group.add_argument("--nodes", choices=("public", "open"), help="whether all nodes are known (open)")
     group.add_argument("--tree", metavar="FILE", help="for public nodes: a file with the same columns that lists them")
     group.add_argument("--format", choices=INPUTS, help="of FILE, whatever its ending says")

@@ -6,8 +6,8 @@ import argparse
 import json
 import math
 
-from opendp_tree.cli.parser import float_below
-from opendp_tree.cli.source import open_source
+from opendp_tree._arguments import float_below
+from opendp_tree.cli.source import KEY_KINDS, open_source
 from opendp_tree.cli.terminal import CommandError, Exit
 from opendp_tree.planning.plan import Plan, plan
 from opendp_tree.trees.open_tree import OpenTree
@@ -31,7 +31,10 @@ def _plan(options: argparse.Namespace) -> Plan:
     subject: Tree | OpenTree | int
     nodes = None
     if options.file is None:
-        if options.depth is None or options.path:
+        for name in ("by", *KEY_KINDS, "tree", "format"):
+            if getattr(options, name) is not None:
+                raise CommandError(Exit.USAGE, f"--{name} needs a file. Hint: FILE --{name} ..., or --depth N alone")
+        if options.depth is None:
             raise CommandError(Exit.USAGE, "a hierarchy is missing. Hint: --depth N, or FILE --by A,B,C")
         subject, nodes = options.depth, options.nodes or "open"
     else:

@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import os
-import sys
-from contextlib import ExitStack
-from fractions import Fraction
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from opendp.mod import Measurement
 
-from opendp_tree._files import PendingFile
+from opendp_tree._arguments import float_below
 from opendp_tree._interrupts import interruptible, interrupts_deferred
 from opendp_tree._tables import table
-from opendp_tree.cli.parser import OUTPUTS, float_below
 from opendp_tree.cli.source import Source, open_source
-from opendp_tree.cli.terminal import CommandError, Exit, Progress, print_bytes, silenced
-from opendp_tree.ledger import Ledger
+from opendp_tree.cli.spending import Job, check_outputs, first_sentence, output_format, run_job
+from opendp_tree.cli.terminal import CommandError, Exit, Progress, silenced
 from opendp_tree.pipeline import count_rows, counted_of, make_release
 from opendp_tree.releases.release import TreeRelease
-from opendp_tree.rows.unit import Unit, unit_words
+from opendp_tree.rows.unit import Unit
 from opendp_tree.rows.value import Value, read_values
 
 __all__ = ["run_release"]
@@ -36,41 +29,17 @@ def run_release(options: argparse.Namespace) -> Exit:
     progress.step("planning")
     with interruptible():
         source = open_source(options, unit=options.unit, values=tuple(options.value or ()))
-    _check_writable(options, source, form)
-    measurement = build_measurement(options, source)
-    with ExitStack() as files:
-        output = None if options.output == "-" else files.enter_context(PendingFile(options.output))
-        if options.plot is not None:
-            files.enter_context(PendingFile(options.plot))
-        ledger, entry = None, 0
-        if options.ledger is not None:
-            progress.step("checking the file")
-            _check_readable(options.file, source)
-            ledger = _open_ledger(options)
-            entry = ledger.reserve({"epsilon": options.epsilon, "delta": options.delta}, _note(options, source))
-        progress.step("counting")
-        try:
-            with silenced():
-                release: TreeRelease = measurement(source.frame)
-                with interruptible():
-                    content = _encode(release, form, options.spreadsheet_safe)
-            progress.step("writing")
-            if output is None:
-                print_bytes(content)
-            else:
-                output.commit(content)
-        except (BrokenPipeError, KeyboardInterrupt):
-            raise
-        except BaseException as error:  # a panic of Polars is no Exception
-            spent = "" if ledger is None else f", but its cost stays counted in {options.ledger}"
-            # Only the kind of error: its message may hold data.
-            raise CommandError(
-                Exit.FAILURE,
-                f"the release failed ({_kind(error)}){spent}. Hint: can {options.file} be read and {options.output} "
-                "be written in full?",
-            ) from None
-        if ledger is not None:
-            ledger.finish(entry, {} if release.statement is None else release.statement.to_dict())
+    _check_writable(source, form)
+    columns = [*source.key.columns_used, *(options.value or ())]
+    job = Job(
+        "release",
+        source.frame,
+        build_measurement(options, source),
+        lambda release: _encode(release, form, options.spreadsheet_safe),
+        {"epsilon": options.epsilon, "delta": options.delta},
+        {"file": Path(options.file).name, "columns": columns, "output": Path(options.output).name},
+    )
+    release: TreeRelease = run_job(options, job, progress)
     if options.plot is not None:
         progress.step("drawing")
         _draw(release, options.plot)
@@ -84,7 +53,7 @@ def build_measurement(options: argparse.Namespace, source: Source) -> Measuremen
         values = _values(options)
         counts = count_rows(source.frame, by=source.key, unit=_unit(options), values=values)
     except (TypeError, ValueError) as error:  # about columns and arguments: no row has been read
-        raise CommandError(Exit.USAGE, f"{_sentence(error)} Hint: opendp-tree release --help") from None
+        raise CommandError(Exit.USAGE, f"{first_sentence(error)} Hint: opendp-tree release --help") from None
     try:
         return make_release(
             counts,
@@ -96,9 +65,15 @@ def build_measurement(options: argparse.Namespace, source: Source) -> Measuremen
             confidence=float(options.confidence),
         )
     except ValueError as error:
-        raise CommandError(
-            Exit.INFEASIBLE, f"{_sentence(error)} Hint: opendp-tree plan shows what is possible"
-        ) from None
+        open_nodes = source.key.tree is None
+        if open_nodes and options.delta == 0:
+            words = "unknown nodes need a delta above 0: without one, none can be found"
+            raise CommandError(
+                Exit.INFEASIBLE, f"{words}. Hint: --delta 1e-6, or --tree FILE for public ones"
+            ) from None
+        known = open_nodes and options.method.startswith(("tree_", "raw_", "multiplicative"))
+        hint = "--tree FILE lists public nodes" if known else "opendp-tree plan shows what is possible"
+        raise CommandError(Exit.INFEASIBLE, f"{first_sentence(error)} Hint: {hint}") from None
 
 
 def _unit(options: argparse.Namespace) -> Unit | None:
@@ -122,43 +97,18 @@ def _check_arguments(options: argparse.Namespace) -> str:
         raise CommandError(Exit.USAGE, "each --value needs bounds, and none else. Hint: --value COLUMN --bounds 0 500")
     if options.confidence == 0:
         raise CommandError(Exit.USAGE, "--confidence must be above 0. Hint: 0.95")
-    if options.ledger is None and (options.total_epsilon or options.total_delta is not None or options.dataset):
-        raise CommandError(Exit.USAGE, "a total or a data set is for a ledger. Hint: --ledger LEDGER")
-    if options.total_delta is not None and options.total_epsilon is None:
-        raise CommandError(Exit.USAGE, "--total-delta goes with --total-epsilon. Hint: state both")
-    writes, reads = (
-        [os.path.realpath(name) for name in names if name not in (None, "-")]
-        for names in ((options.output, options.plot, options.ledger), (options.file, options.tree))
-    )
-    if len(set(writes)) < len(writes) or set(writes) & set(reads):
-        raise CommandError(Exit.USAGE, "a file is named twice. Hint: output, picture, ledger and input must differ")
-    if options.output == "-" and sys.stdout is None:
-        raise CommandError(Exit.FAILURE, "standard output is closed; nothing was spent. Hint: -o OUT.csv")
-    if options.plot is not None and find_spec("plotly") is None:
-        raise CommandError(Exit.FAILURE, "--plot needs Plotly. Hint: pip install plotly")
-    form = _output_format(options)
+    check_outputs(options, reads=(options.file, options.tree))
+    form = output_format(options, printed="csv") or "csv"
     if options.spreadsheet_safe and form != "csv":
         raise CommandError(Exit.USAGE, "--spreadsheet-safe goes with CSV output. Hint: leave it out")
     return form
 
 
-def _output_format(options: argparse.Namespace) -> str:
-    ending = Path(options.output).suffix.lower().removeprefix(".")
-    form = options.output_format or (
-        "csv" if options.output == "-" else {"jsonl": "ndjson", "pq": "parquet"}.get(ending, ending)
-    )
-    if form not in OUTPUTS:
-        raise CommandError(
-            Exit.USAGE, f"{options.output} has an unknown ending. Hint: --output-format {'|'.join(OUTPUTS)}"
-        )
-    return str(form)
-
-
-def _check_writable(options: argparse.Namespace, source: Source, form: str) -> None:
+def _check_writable(source: Source, form: str) -> None:
     """Whether the labels' types have a place in the output's format."""
     from opendp_tree.releases.writing import unwritable
 
-    if source.key.kind != "columns" or form == "json":  # the others' labels are texts and numbers
+    if source.key.kind not in ("columns", "nested") or form == "json":  # the others' labels are texts and numbers
         return
     with silenced():
         found = unwritable(source.frame.select(source.key.columns_used).collect_schema(), file_format=form)
@@ -166,31 +116,6 @@ def _check_writable(options: argparse.Namespace, source: Source, form: str) -> N
         raise CommandError(
             Exit.USAGE, f"{', '.join(found)} cannot be written as {form}; nothing was spent. Hint: -o OUT.parquet"
         )
-
-
-def _check_readable(name: str, source: Source) -> None:
-    """Read the file once before budget is spent on it."""
-    from opendp_tree.rows.files import FRAME_ERRORS, read_all
-
-    try:
-        with silenced(), interruptible():
-            read_all(source.frame)
-    except FRAME_ERRORS:
-        raise CommandError(
-            Exit.FAILURE, f"{name} is damaged, or not quoted as CSV must be; nothing was spent. Hint: mend it"
-        ) from None
-
-
-def _open_ledger(options: argparse.Namespace) -> Ledger:
-    total = None
-    if options.total_epsilon is not None:
-        total = {"epsilon": options.total_epsilon, "delta": options.total_delta or Fraction(0)}
-    return Ledger.open(options.ledger, total=total, unit=unit_words(options.unit), dataset=options.dataset)
-
-
-def _note(options: argparse.Namespace, source: Source) -> dict[str, Any]:
-    columns = [*source.key.columns_used, *(options.value or ())]
-    return {"file": Path(options.file).name, "columns": columns, "output": Path(options.output).name}
 
 
 def _encode(release: TreeRelease, form: str, spreadsheet_safe: bool) -> bytes:
@@ -220,12 +145,3 @@ def _summary(release: TreeRelease) -> str:
         for level, shown, largest, half in level_rows(release.to_frame())
     ]
     return f"{table(['level', 'nodes', 'largest', 'within'], rows)}\n\n{release.describe()}"
-
-
-def _kind(error: BaseException) -> str:
-    return error.strerror or "OSError" if isinstance(error, OSError) else type(error).__name__
-
-
-def _sentence(error: Exception) -> str:
-    """The error's first sentence, without its hint: hints of Python calls do not help here."""
-    return str(error).splitlines()[0].split(" Hint:")[0].rstrip(".") + "."

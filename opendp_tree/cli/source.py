@@ -14,7 +14,7 @@ from opendp_tree.trees.tree import Tree
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Source", "open_source", "read_key"]
+__all__ = ["Source", "open_source", "read_key", "scan_columns"]
 
 
 @dataclass(frozen=True)
@@ -25,54 +25,95 @@ class Source:
     key: Key
 
 
-_BELONGS = {"separator": "path", "ip_version": "ip", "stride": "ip", "parts": "date"}
+KEY_KINDS = ("path", "url", "ip", "calendar", "number")
+_BELONGS = {
+    "separator": ("path",),
+    "depth": ("path", "url"),
+    "ip_version": ("ip",),
+    "stride": ("ip",),
+    "levels": ("calendar",),
+    **dict.fromkeys(("low", "high", "bins", "width", "branching"), ("number",)),
+}
 
 
 def read_key(options: argparse.Namespace) -> Key:
     """The hierarchy that the arguments describe."""
-    kind = next((kind for kind in ("by", "path", "ip", "date") if getattr(options, kind) is not None), None)
-    if kind is None:
-        raise CommandError(Exit.USAGE, "a hierarchy is missing. Hint: --by A,B,C or --path, --ip, --date COLUMN")
-    belongs = {**_BELONGS, "depth": "path"}
-    for name, owner in belongs.items():
-        if getattr(options, name) is not None and owner != kind:
-            raise CommandError(Exit.USAGE, f"--{name.replace('_', '-')} goes with --{owner}. Hint: leave it out")
+    kind = next((kind for kind in KEY_KINDS if getattr(options, kind) is not None), None)
+    if kind is None and options.by is None:
+        others = ", ".join(f"--{each}" for each in KEY_KINDS)
+        raise CommandError(Exit.USAGE, f"a hierarchy is missing. Hint: --by A,B,C or {others} COLUMN")
+    for name, owners in _BELONGS.items():
+        if getattr(options, name) is not None and kind not in owners:
+            raise CommandError(Exit.USAGE, f"--{name.replace('_', '-')} goes with --{owners[0]}. Hint: leave it out")
     try:
-        if kind == "by":
+        if kind is None:
             return Key.columns(*options.by)
-        if kind == "path":
-            separator = "/" if options.separator is None else options.separator
-            return Key.path(options.path, separator=separator, depth=options.depth or 4)
-        if kind == "ip":
-            version = options.ip_version or 4
-            return Key.ip(options.ip, version=version, stride=options.stride or (8 if version == 4 else 16))
-        return Key.date(options.date, parts=options.parts or ("year", "month", "day"))
-    except ValueError as error:  # about arguments: no data has been read
+        own = _key_of(kind, options)
+        return own if options.by is None else Key.nested(Key.columns(*options.by), own)
+    except (TypeError, ValueError) as error:  # about arguments: no data has been read
         raise CommandError(Exit.USAGE, f"{error}. Hint: opendp-tree {options.command} --help") from None
+
+
+def _key_of(kind: str, options: argparse.Namespace) -> Key:
+    if kind == "path":
+        separator = "/" if options.separator is None else options.separator
+        return Key.path(options.path, separator=separator, depth=options.depth or 4)
+    if kind == "url":
+        return Key.url(options.url, depth=options.depth or 6)
+    if kind == "ip":
+        version = options.ip_version or "4"
+        return Key.ip(options.ip, version="both" if version == "both" else int(version), stride=options.stride)
+    if kind == "calendar":
+        return Key.calendar(options.calendar, levels=options.levels or ("year", "month", "day"))
+    return Key.number(
+        options.number,
+        low=options.low,
+        high=options.high,
+        bins=options.bins,
+        width=options.width,
+        branching=options.branching,
+        outside=options.outside or "leaf",
+    )
 
 
 def open_source(options: argparse.Namespace, *, unit: str | None = None, values: tuple[str, ...] = ()) -> Source:
     """The file, with all that can be checked before its rows are read."""
+    from opendp_tree.rows.files import with_numbers
+
     key = read_key(options)
     columns = (*key.columns_used, *([unit] if unit else []))
     if twice := [name for name in values if name in columns]:
         raise CommandError(Exit.USAGE, f"--value {twice[0]} is in use already. Hint: another column")
-    frame = _scan(options.file, options.format, (*columns, *values))
-    if values:
-        from opendp_tree.rows.files import with_numbers
-
-        frame = with_numbers(frame, values)
-    if key.kind == "date":
-        from opendp_tree.rows.files import with_times
-
-        frame = with_times(frame, key.columns_used[0], hours="hour" in key.parts)
+    frame = scan_columns(options.file, options.format, (*columns, *values))
+    frame = with_numbers(_typed(frame, key), values)
     if options.nodes == "public" and options.tree is None:
         raise CommandError(Exit.USAGE, "public nodes must be listed. Hint: --tree FILE, or leave out --nodes public")
     if options.nodes == "open" and options.tree is not None:
         raise CommandError(Exit.USAGE, "--tree lists public nodes. Hint: --nodes public")
-    if options.tree is not None:
-        key = replace(key, tree=_read_tree(options, key, frame))
+    try:
+        if options.tree is not None:
+            key = replace(key, tree=_read_tree(options, key, frame))
+        if options.outside is not None and options.number is None:
+            key = replace(key, outside=options.outside)
+    except ValueError as error:  # about arguments: no data has been read
+        raise CommandError(Exit.USAGE, f"{error}. Hint: opendp-tree {options.command} --help") from None
     return Source(frame, key)
+
+
+def _typed(frame: pl.LazyFrame, key: Key) -> pl.LazyFrame:
+    """Texts of a CSV file as what the key reads; what is no such value is null."""
+    from opendp_tree.rows.files import with_numbers, with_times
+
+    for part in key.inner if key.kind == "nested" else ():
+        frame = _typed(frame, part)
+    column, ranges = key.columns_used[0], None if key.tree is None else key.tree.ranges
+    if key.kind == "calendar":
+        return with_times(frame, column, hours="hour" in key.parts)
+    if ranges is None:
+        return frame
+    if ranges.has_dates:
+        return with_times(frame, column, hours=ranges.exact_edges[1] != 1)
+    return with_numbers(frame, [column])
 
 
 def _read_tree(options: argparse.Namespace, key: Key, frame: pl.LazyFrame) -> Tree:
@@ -81,7 +122,7 @@ def _read_tree(options: argparse.Namespace, key: Key, frame: pl.LazyFrame) -> Tr
 
     if key.kind not in ("columns", "path"):
         raise CommandError(Exit.USAGE, "--tree goes with --by or --path. Hint: leave it out")
-    listed = _scan(options.tree, None, key.columns_used)
+    listed = scan_columns(options.tree, None, key.columns_used)
     try:
         with silenced():
             paths = read_paths(listed, key.columns_used, like=frame, separator=key.separator, depth=key.depth)
@@ -95,7 +136,7 @@ def _read_tree(options: argparse.Namespace, key: Key, frame: pl.LazyFrame) -> Tr
         raise CommandError(Exit.FAILURE, f"{options.tree} lists no tree. Hint: one leaf a row, each once") from None
 
 
-def _scan(name: str, given: str | None, columns: tuple[str, ...]) -> pl.LazyFrame:
+def scan_columns(name: str, given: str | None, columns: tuple[str, ...]) -> pl.LazyFrame:
     """A file with the columns, or a failure that says what is wrong."""
     from opendp_tree.rows.files import FORMATS, FRAME_ERRORS, file_format, scan_file
 

@@ -7,6 +7,7 @@ from opendp_tree.planning.means_candidate import MeansError, plan_means
 from opendp_tree.planning.methods import MultiplicativeEstimator
 from opendp_tree.planning.plan import Plan, plan_depths
 from opendp_tree.planning.predicted_errors import NoiseErrors, noise_errors
+from opendp_tree.planning.tree_counts import make_tree_counts, then_tree_counts
 
 __all__ = [
     "Candidate",
@@ -15,9 +16,11 @@ __all__ = [
     "NoiseErrors",
     "Plan",
     "deepest_tree",
+    "make_tree_counts",
     "noise_errors",
     "plan_depths",
     "plan_dial",
     "plan_means",
     "smallest_epsilon",
+    "then_tree_counts",
 ]

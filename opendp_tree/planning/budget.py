@@ -50,7 +50,7 @@ class Budget:
 
         """
         if (epsilon is None) == (rho is None):
-            raise ValueError("exactly one of epsilon and rho must be given")
+            raise ValueError("exactly one of epsilon and rho must be given. Hint: epsilon=1.0, or rho=0.1")
         for name, value, (low, high) in (("epsilon", epsilon, EPSILONS), ("rho", rho, RHOS)):
             if value is not None and not low <= check_positive(value, name=name) <= high:
                 raise ValueError(f"{name} ({value}) must be from {low:g} to {high:g}")

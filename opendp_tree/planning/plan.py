@@ -230,7 +230,7 @@ def plan(
     --------
     >>> best = plan(12, epsilon=1.0, delta=1e-6, alpha=0.1, nodes="open").best
     >>> best.name, round(best.error)
-    ('partition_estimator', 20)
+    ('partition_estimator', 21)
     >>> print(plan(12, epsilon=1.0, delta=1e-6, nodes="open").describe().splitlines()[0])
     A tree of depth 12 with nodes that nobody has listed, epsilon 1 and delta 1e-06, alpha 0.1.
 

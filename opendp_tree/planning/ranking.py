@@ -11,21 +11,20 @@ import numpy as np
 from opendp_tree._arguments import check_scale, shortened
 from opendp_tree.planning.budget import Budget
 from opendp_tree.planning.candidate import Candidate
+from opendp_tree.planning.finding_candidates import partition_candidate, pruned_candidate
 from opendp_tree.planning.methods import (
     MECHANISMS,
     REFERENCES,
     Auto,
     Mechanism,
     Method,
+    MultiplicativeEstimator,
     Partition,
     PrunedDescent,
     TreeNoise,
     read_method,
 )
-from opendp_tree.planning.noise_candidates import noise_candidate
-from opendp_tree.planning.paper_candidate import paper_candidate
-from opendp_tree.planning.partition_candidate import partition_candidate
-from opendp_tree.planning.pruned_candidates import pruned_candidate
+from opendp_tree.planning.public_candidates import noise_candidate, paper_candidate
 from opendp_tree.planning.tree_facts import TreeFacts
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.tree import Tree
@@ -64,7 +63,7 @@ def ranked(
         What may be chosen. By default all.
 
     """
-    candidates = [_wanted(_guarded(each, facts, budget, alpha, auto), auto) for each in mechanisms]
+    candidates = [_wanted(_guarded(each, facts, budget, alpha, auto), auto, facts) for each in mechanisms]
     return tuple(sorted(candidates, key=lambda each: _rank(each, auto.aim)))
 
 
@@ -131,8 +130,10 @@ def _guarded(method: Mechanism, facts: TreeFacts, budget: Budget, alpha: float, 
     )
 
 
-def _wanted(candidate: Candidate, auto: Auto) -> Candidate:
-    """The candidate, if its estimates are what they must be."""
+def _wanted(candidate: Candidate, auto: Auto, facts: TreeFacts) -> Candidate:
+    """The candidate, if its estimates are what they must be, and of no other levels than are wanted."""
+    if candidate.feasible and facts.leaves_out and not facts.public and candidate.name != Partition.name:
+        return Candidate.infeasible(candidate.name, reason="it cannot leave out levels", needs="levels=None")
     for name, asked, kept in (
         ("nonnegative", auto.nonnegative, candidate.nonnegative),
         ("integers", auto.integers, candidate.integers),
@@ -172,7 +173,22 @@ def planned_candidate(tree: Tree | OpenTree, budget: Budget, *, alpha: float, me
         candidate = best_candidate(chosen, facts, budget, share)
     else:
         candidate = candidate_for(chosen, facts, budget, share)
-    if not candidate.feasible:
-        what = "nothing is possible" if isinstance(chosen, Auto) else f"method ({chosen.name}) is not possible"
-        raise ValueError(f"{what}: {candidate.reason}. It needs {candidate.needs}. Hint: plan(...).describe()")
-    return candidate
+    if candidate.feasible:
+        return candidate
+    if isinstance(chosen, TreeNoise | MultiplicativeEstimator) and not facts.public:
+        raise ValueError(
+            f"method ({chosen.name}) must be one for unknown nodes, or all nodes must be known: {candidate.reason}. "
+            "Hint: method='auto', or Key.columns(..., tree=Tree.from_paths(...))"
+        )
+    if not facts.public and budget.delta == 0:
+        raise ValueError(
+            "delta must be above 0 where nodes are unknown: without a chance of a larger loss, none can be found. "
+            "Hint: delta=1e-6, or a public tree: Key.columns(..., tree=Tree.from_paths(...))"
+        )
+    if facts.leaves_out and not facts.public and budget.rho is not None:
+        raise ValueError(
+            "levels must be left out with rho where nodes are unknown: only the partition leaves levels out, and it "
+            "spends epsilon and delta. Hint: epsilon=1.0, delta=1e-6"
+        )
+    what = "nothing is possible" if isinstance(chosen, Auto) else f"method ({chosen.name}) is not possible"
+    raise ValueError(f"{what}: {candidate.reason}. It needs {candidate.needs}. Hint: plan(...).describe()")

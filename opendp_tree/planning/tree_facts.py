@@ -70,6 +70,11 @@ class TreeFacts:
         return cls(depth, public, tree if public else None, _check_levels(levels, depth))
 
     @property
+    def leaves_out(self) -> bool:
+        """Whether some level is not wanted. The root's always is."""
+        return self.levels is not None and not set(range(1, self.depth)) <= set(self.levels)
+
+    @property
     def base_weights(self) -> Weights:
         """The weights of levels by whether they count: equal ones, little for the others, and the depth in all.
 
@@ -163,6 +168,9 @@ def _best_weights(fit: _LevelFit, noise: str, base: Weights) -> tuple[Weights, f
         tries.append(regular_level_weights(tree, noise=noise))
         if tree.node_count * tree.depth <= _SEARCHED:
             tries.append(choose_level_weights(tree, noise=noise))
+        if noise == "laplace" and tree.levels[-1].size == tree.leaf_count:
+            # A shallow tree may do best with sums of its leaves alone, which a search of weights above 0 never tries.
+            tries.append((*[0.0] * (tree.depth - 1), float(tree.depth)))
     errors = [fit.worst(weights) for weights in tries]
     error, best = min(zip(errors, range(len(tries)), strict=True))
     if base is None and tree.depth > 1 and tree.node_count <= _BALANCED:

@@ -65,9 +65,11 @@ def plot_level(release: TreeRelease, level: int | str, *, top: int = 40, title: 
     deepest = int(frame["level"].to_numpy().max(initial=0))
     place = level_place(level, release.tree.names, deepest)
     check_integer(top, name="top", least=1)
-    here = frame.filter((frame["level"] == place) & frame["shown"]).sort("estimate", descending=True)
+    here = frame.filter((frame["level"] == place) & frame["shown"])
     total = int((~here["other"]).sum())
-    rows = here.head(top).select("path", "other", "estimate", "lower", "upper").rows()
+    largest = here["estimate"].arg_sort(descending=True).head(top)
+    places = largest.sort() if release.tree.ordered else largest
+    rows = here[places].select("path", "other", "estimate", "lower", "upper").rows()
     paths = [path or "All" for path, *_ in rows]
     interval = confidence_text(release.confidence)
     counted = counted_lines(None if release.statement is None else release.statement.counted)

@@ -13,7 +13,18 @@ from typing import TYPE_CHECKING, Any
 from opendp_tree._arguments import check_integer, check_type
 from opendp_tree._files import PendingFile
 from opendp_tree._interrupts import deferred_interrupts, interruptible
-from opendp_tree.plots.style import FONT, FOOTER, HEAD, HEIGHT, INK, QUIET, SOFT_BREAK, foot_height, graph_objects
+from opendp_tree.plots.style import (
+    CLICK,
+    FONT,
+    FOOTER,
+    HEAD,
+    HEIGHT,
+    INK,
+    QUIET,
+    SOFT_BREAK,
+    foot_height,
+    graph_objects,
+)
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -80,7 +91,7 @@ def write_html(figure: go.Figure | Sequence[go.Figure], path: str | os.PathLike[
 
     >>> import tempfile
     >>> import plotly.graph_objects as go
-    >>> from opendp_tree import write_html
+    >>> from opendp_tree.plots import write_html
     >>> figure = go.Figure(go.Bar(x=[1, 2], y=[3, 4]), {"title": {"text": "Two bars"}})
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     page = write_html([figure, figure], f"{folder}/bars.html").read_text(encoding="utf-8")
@@ -142,7 +153,7 @@ def write_image(
     with deferred_interrupts(), PendingFile(target) as file:
         try:
             with interruptible():
-                content = figure.to_image(form, width=width, height=height, scale=2 if form == "png" else 1)
+                content = _on_paper(figure).to_image(form, width=width, height=height, scale=2 if form == "png" else 1)
         except (RuntimeError, ValueError) as error:
             raise RuntimeError(
                 f"Kaleido could not draw the picture ({type(error).__name__}). Hint: it needs a Chrome or Chromium; "
@@ -150,6 +161,15 @@ def write_image(
             ) from error
         file.commit(content)
     return target
+
+
+def _on_paper(figure: go.Figure) -> go.Figure:
+    """The figure without what only a page can do."""
+    still = figure.__class__(figure)
+    told = still.layout.title.subtitle.text
+    if told:
+        still.update_layout(title_subtitle_text=told.replace(CLICK, ""))
+    return still
 
 
 def _section(figure: go.Figure, place: str) -> tuple[str, str, str]:

@@ -24,6 +24,8 @@ HEAD = 64
 """The height of a title and its subtitle in pixels."""
 HEIGHT = 560
 """The height of a picture in pixels, where a notebook shows it."""
+CLICK = " Click to zoom."
+"""What a page can do and a picture on paper cannot."""
 FOOTER = "opendp-tree-footer"
 """The name of the annotation that holds a picture's footer; `write_html` sets it as text below the picture."""
 SOFT_BREAK = " <br>"

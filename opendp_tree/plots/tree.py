@@ -10,6 +10,7 @@ from opendp_tree._arguments import check_choice, check_integer, check_type
 from opendp_tree._types import Floats
 from opendp_tree.plots.nodes import Nodes, own_area, read_nodes
 from opendp_tree.plots.style import (
+    CLICK,
     INK,
     MUTED,
     QUIET,
@@ -96,7 +97,7 @@ def plot_tree(
         "marker": (marker := _marker(nodes, interval)),
         "textfont": {"size": 12 if kind == "sunburst" else 13, "color": [_ink(colour) for colour in marker["colors"]]},
         "maxdepth": nodes.depth_within(FIRST_VIEW),
-        "sort": True,
+        "sort": not release.tree.ordered,
     }
     if kind == "treemap":
         trace["marker"]["pad"] = {"t": 20, "l": 3, "r": 3, "b": 3}
@@ -112,7 +113,7 @@ def plot_tree(
     rows = int(np.count_nonzero(nodes.levels == 1))
     look = layout(
         title=text_or(title, default=_title(release.tree)),
-        subtitle="Area: estimate. Colour: how sure it is. Click to zoom.",
+        subtitle=f"Area: estimate. Colour: how sure it is.{CLICK}",
         footer=footer,
         above=0 if kind == "sunburst" else 26,  # the path bar, once one has gone into a node
         below=60,
@@ -181,7 +182,7 @@ def _ink(colour: float | str) -> str:
 
 def _texts(nodes: Nodes, kind: str) -> list[str]:
     """What is written on each node: label and estimate, in one line where nodes are low rows."""
-    low = (nodes.size < nodes.size[0] / 16) & (kind == "icicle")
+    low = (nodes.size < nodes.size[0] / 12) & (kind == "icicle")
     breaks = np.where(low, "\u2002", "<br>").tolist()
     figures = [number(value) for value in nodes.estimate.tolist()]
     labels = [as_text(shorten(label, 28)) for label in nodes.labels]

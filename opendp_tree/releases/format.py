@@ -6,7 +6,6 @@ import json
 import math
 import sys
 from collections.abc import Mapping
-from datetime import date, datetime
 from typing import Any, NoReturn
 
 import numpy as np
@@ -15,9 +14,7 @@ from opendp_tree._types import Array, Ints
 from opendp_tree.trees.arrays import node_levels
 from opendp_tree.trees.bit_keys import BitKeys, words_of
 from opendp_tree.trees.open_tree import OpenTree
-from opendp_tree.trees.paths import tagged_label
 from opendp_tree.trees.shown_nodes import ShownNodes
-from opendp_tree.trees.tree import Label, Tree
 
 _INNER = ("loss", "parameters")
 FORMAT, VERSION = "opendp-tree release", 1
@@ -189,75 +186,6 @@ def read_array(values: list[Any], name: str, kind: type, size: int | None = None
         raise ValueError(f'"{name}" holds numbers that are too large') from None
 
 
-def write_tree(tree: Tree | OpenTree) -> dict[str, Any]:
-    """The description of a tree: all of a public one, and how an open one is grown.
-
-    Parameters
-    ----------
-    tree
-        The tree.
-    """
-    if isinstance(tree, Tree):
-        labels = None if tree.labels is None else [_write_label(label) for label in tree.labels]
-        return {"kind": "public", "names": list(tree.names), "parents": tree.parents.tolist(), "labels": labels}
-    fields = ("kind", "depth", "width", "stride", "separator", "shown_as")
-    return {**{name: getattr(tree, name) for name in fields}, "names": list(tree.names)}
-
-
-def read_tree(described: Mapping[str, Any]) -> Tree | OpenTree:
-    """The tree that `write_tree` described.
-
-    Parameters
-    ----------
-    described
-        What `write_tree` gives, as read from JSON.
-    """
-    names = tuple(part(described, "names", list))
-    if not all(type(name) is str for name in names):
-        raise ValueError('"names" must be texts')
-    kind = part(described, "kind", str)
-    if kind != "public":
-        numbers = (part(described, name, int) for name in ("depth", "width", "stride"))
-        texts = (part(described, name, str) for name in ("separator", "shown_as"))
-        (depth, width, stride), (separator, shown_as) = numbers, texts
-        fits = kind != "columns" or len(names) == depth - 1  # or default names for a made-up depth would fill memory
-        if not fits or stride < 1 or not 0 <= width <= 128 or (kind == "paths") != bool(separator):
-            raise ValueError('"tree" must be a tree that OpenTree can make')
-        return OpenTree(kind, depth, width, stride, separator, names, shown_as)
-    parents = read_array(part(described, "parents", list), "parents", int)
-    labels = part(described, "labels", list, type(None))
-    plain = Tree.from_parents(parents)
-    if labels is None:
-        return plain
-    own = tuple(_read_label(label) for label in labels)
-    if len(own) != plain.node_count or own[plain.root] is not None:
-        raise ValueError('"labels" must hold one for each node, null for the root')
-    distinct = {(parent, tagged_label(label)) for parent, label in zip(parents.tolist(), own, strict=True)}
-    if len(distinct) < len(own):
-        raise ValueError('"labels" of the children of a node must be distinct')
-    return Tree(parents, own, names)
-
-
-def _write_label(label: Label) -> Any:
-    if type(label) in (date, datetime):
-        return {type(label).__name__: label.isoformat()}  # type: ignore[union-attr]
-    if type(label) in (str, int, bool, type(None)):
-        return label
-    raise TypeError(f"labels of type {type(label).__name__} cannot be written. Hint: texts, integers, dates")
-
-
-def _read_label(written: Any) -> Label:
-    if type(written) in (str, int, bool, type(None)):
-        return written  # type: ignore[no-any-return]
-    try:
-        ((kind, text),) = written.items()
-        return {"date": date, "datetime": datetime}[kind].fromisoformat(text)
-    except (AttributeError, KeyError, TypeError, ValueError):
-        raise ValueError(
-            '"labels" must be texts, integers, true, false, null, {"date": …} or {"datetime": …}'
-        ) from None
-
-
 def write_nodes(nodes: ShownNodes) -> dict[str, Any]:
     """The nodes of an open tree: each one's parent, and its own label or its prefix in hexadecimal digits.
 
@@ -273,7 +201,10 @@ def write_nodes(nodes: ShownNodes) -> dict[str, Any]:
         return {**parents, "labels": [write_labels(labels) for labels in nodes.labels]}
     assert isinstance(nodes.tree, OpenTree)
     high, low = (word.tolist() for word in nodes.words.to_the_right(nodes.tree.width))
-    return {**parents, "prefixes": [f"{(upper << 64) | lower:x}" for upper, lower in zip(high, low, strict=True)]}
+    prefixes: list[str | None] = [f"{(upper << 64) | lower:x}" for upper, lower in zip(high, low, strict=True)]
+    if nodes.outside >= 0:
+        prefixes[nodes.outside] = None
+    return {**parents, "prefixes": prefixes}
 
 
 def read_nodes(tree: OpenTree, described: Mapping[str, Any]) -> ShownNodes:
@@ -294,8 +225,15 @@ def read_nodes(tree: OpenTree, described: Mapping[str, Any]) -> ShownNodes:
     if levels.size and levels[-1] >= tree.depth:
         raise ValueError(f'"parents" must not go deeper than the tree, whose depth is {tree.depth}')
     if tree.kind == "bits":
-        words = _read_prefixes(tree, part(described, "prefixes", list), levels, parents)
-        return ShownNodes(tree, levels, parents, words=words)
+        prefixes = part(described, "prefixes", list)
+        outside = prefixes.index(None) if None in prefixes else -1
+        if outside >= 0:
+            alone = outside < levels.size and levels[outside] == 1 and not (parents == outside).any()
+            if not (tree.outside and alone and (outside + 1 == levels.size or levels[outside + 1] > 1)):
+                raise ValueError('"prefixes" must be null for the last node below the root alone, if "outside" is true')
+            prefixes = [*prefixes[:outside], "0", *prefixes[outside + 1 :]]
+        words = _read_prefixes(tree, prefixes, levels, parents)
+        return ShownNodes(tree, levels, parents, words=words, outside=outside)
     from opendp_tree.releases.labels import read_labels
 
     columns = part(described, "labels", list)

@@ -143,7 +143,7 @@ def _other_rows(
         changed += [pl.lit(None, dtype=pl.Float64).alias(name) for name in ("lower", "upper")]
     if separator:
         changed.append(_below("prefix", separator))
-    elif labels[0] in ("prefix", "node"):
+    elif labels[0] in ("prefix", "node") or (public and "low" in labels):
         changed += [pl.lit(None, dtype=frame.schema[name]).alias(name) for name in labels]
     else:
         changed += [

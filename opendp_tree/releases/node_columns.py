@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import date
-from functools import lru_cache
 
 import numpy as np
 import polars as pl
 
-from opendp_tree._types import Ints, Words
+from opendp_tree._types import Ints
 from opendp_tree.releases.writing import label_texts
 from opendp_tree.trees.bit_keys import BitKeys
+from opendp_tree.trees.number_range import NumberRange
 from opendp_tree.trees.open_tree import OpenTree
+from opendp_tree.trees.paths import OUTSIDE
+from opendp_tree.trees.prefix_texts import prefix_integers, prefix_texts
 from opendp_tree.trees.shown_nodes import ShownNodes
 from opendp_tree.trees.tree import Tree
 
@@ -26,7 +28,8 @@ _FIRST_DAY, _LAST_DAY = ((date(year, 1, 1) - date(1970, 1, 1)).days for year in 
 def node_columns(nodes: ShownNodes) -> list[pl.Series]:
     """Columns that say where each node is, and last its `path`, that in one text.
 
-    Label columns, called as the tree says; or `prefix` for paths; or `prefix` and `bits`; or `node`, the id.
+    Label columns, called as the tree says; or `prefix` for paths; or `prefix` and `bits`; or `low` and `high`, the ends
+    of a range; or `node`, the id. What is outside has null there.
 
     Parameters
     ----------
@@ -39,8 +42,9 @@ def node_columns(nodes: ShownNodes) -> list[pl.Series]:
     tree = nodes.tree
     if nodes.words is not None:
         assert isinstance(tree, OpenTree)
-        places = _prefix_columns(tree, nodes.levels, nodes.words)
-        return [*places, _prefix_path(tree, places)]
+        return _prefix_columns(nodes, tree, nodes.words)
+    if isinstance(tree, Tree) and tree.ranges is not None:
+        return _range_columns(tree, tree.ranges, nodes.labels)
     if isinstance(tree, Tree) and tree.labels is None:
         ids = pl.Series("node", tree.level_order.nodes)
         return [ids, ids.cast(pl.String).scatter(0, "").alias("path")]
@@ -50,66 +54,30 @@ def node_columns(nodes: ShownNodes) -> list[pl.Series]:
     return [*_label_columns(nodes.levels, nodes.parents, nodes.labels, tree.names), path]
 
 
-def _prefix_columns(tree: OpenTree, levels: Ints, words: BitKeys) -> list[pl.Series]:
-    """`prefix`, as the least key that it begins or as an address, and `bits`, its length."""
-    bits = pl.Series("bits", tree.bits_at(levels))
-    high, low = words.to_the_right(tree.width)
-    if tree.shown_as != "integer":
-        address = _ipv4(low) if tree.shown_as == "ipv4" else _ipv6(high, low)
-        prefix = pl.select(pl.concat_str(address, pl.lit("/"), bits.cast(pl.String))).to_series()
-    elif tree.width <= 64:
-        prefix = pl.Series(low, dtype=pl.UInt64)
-    else:
-        both = pl.Series(high).cast(pl.UInt128), pl.Series(low).cast(pl.UInt128)
-        prefix = pl.select(both[0] * pl.lit(2**64, dtype=pl.UInt128) + both[1]).to_series()
-    return [prefix.alias("prefix"), bits]
+def _prefix_columns(nodes: ShownNodes, tree: OpenTree, words: BitKeys) -> list[pl.Series]:
+    """`prefix`, as the least key that it begins or as an address, `bits`, its length, and the path, which is both."""
+    bits = tree.bits_at(nodes.levels)
+    texts = prefix_texts(words, bits, tree)
+    prefix = prefix_integers(words, tree) if tree.shown_as == "integer" else texts
+    path = pl.select(pl.when(pl.Series(bits) > 0).then(texts).otherwise(pl.lit(""))).to_series()
+    places = [prefix.alias("prefix"), pl.Series("bits", bits)]
+    if nodes.outside >= 0:
+        places = [place.scatter(nodes.outside, None) for place in places]
+        path = path.scatter(nodes.outside, OUTSIDE)
+    return [*places, path.alias("path")]
 
 
-def _prefix_path(tree: OpenTree, places: list[pl.Series]) -> pl.Series:
-    """A prefix says where it is without those above it; as an integer, with its length."""
-    prefix, bits = places
-    text = prefix if tree.shown_as != "integer" else pl.concat_str(prefix, pl.lit("/"), bits)
-    return pl.select(pl.when(bits == 0).then(pl.lit("")).otherwise(text).alias("path")).to_series()
-
-
-def _ipv4(words: Words) -> pl.Series:
-    parts = [pl.Series(words >> np.uint64(shift) & np.uint64(255)) for shift in (24, 16, 8, 0)]
-    return pl.select(pl.concat_str(parts, separator=".")).to_series()
-
-
-def _ipv6(high: Words, low: Words) -> pl.Series:
-    """Addresses as RFC 5952 writes them: the longest run of zeros, if longer than one, becomes `::`."""
-    shifts = (48, 32, 16, 0)
-    groups = np.stack([word >> np.uint64(shift) & np.uint64(0xFFFF) for word in (high, low) for shift in shifts])
-    texts = [_hexadecimals().gather(group) for group in groups]
-    runs = np.zeros((9, high.size), dtype=np.int64)  # the zeros that begin at each group
-    for place in reversed(range(8)):
-        runs[place] = np.where(groups[place] == 0, runs[place + 1] + 1, 0)
-    longest = runs.max(axis=0)
-    cases = np.where(longest > 1, runs.argmax(axis=0) * 9 + longest, 0)
-    address = pl.Series([""]).new_from_index(0, high.size)
-    for case in np.unique(cases).tolist():
-        rows = np.flatnonzero(cases == case)
-        start, length = divmod(case, 9)
-        here = [text.gather(rows) for text in texts]
-        if length:
-            left, right = (_together(part, rows.size) for part in (here[:start], here[start + length :]))
-            joined = pl.select(pl.concat_str(left, pl.lit("::"), right)).to_series()
-        else:
-            joined = _together(here, rows.size)
-        address = address.scatter(rows, joined)
-    return address
-
-
-def _together(parts: list[pl.Series], size: int) -> pl.Series:
-    if not parts:
-        return pl.Series([""]).new_from_index(0, size)
-    return pl.select(pl.concat_str(parts, separator=":")).to_series()
-
-
-@lru_cache(maxsize=1)
-def _hexadecimals() -> pl.Series:
-    return pl.Series([f"{number:x}" for number in range(2**16)])
+def _range_columns(tree: Tree, ranges: NumberRange, labels: Sequence[pl.Series]) -> list[pl.Series]:
+    """The ends of each node's range, and what it is called: a range says where it is without those above it."""
+    nodes, (first, last) = tree.level_order.nodes, tree.leaf_ranges
+    small = all(not isinstance(edge, int) or abs(edge) < 2**63 for edge in (ranges.edges[0], ranges.edges[-1]))
+    edges = pl.Series(ranges.edges if small else [float(edge) for edge in ranges.edges])
+    is_range = pl.Series(first[nodes] < ranges.bins)
+    ends = [
+        pl.select(pl.when(is_range).then(edges.gather(places[nodes].clip(max=ranges.bins))).alias(name)).to_series()
+        for places, name in ((first, "low"), (last, "high"))
+    ]
+    return [*ends, pl.concat([pl.Series("path", [""]), *(label_texts(own) for own in labels)]).alias("path")]
 
 
 def _label_columns(levels: Ints, parents: Ints, labels: Sequence[pl.Series], names: Sequence[str]) -> list[pl.Series]:

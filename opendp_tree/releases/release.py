@@ -10,6 +10,7 @@ import numpy as np
 
 from opendp_tree._types import Bools, Floats, Ints
 from opendp_tree.releases import format as form
+from opendp_tree.releases.tree_format import read_tree, write_tree
 from opendp_tree.releases.values import NodeValues, read_values, value_columns, write_values
 from opendp_tree.releases.words import cost_words, counted_words, error_words, tree_words, value_words
 from opendp_tree.trees.least_squares import LeastSquares
@@ -249,7 +250,7 @@ class TreeRelease:
             {
                 "statement": statement,
                 "confidence": float(self.confidence),
-                "tree": form.write_tree(self.tree),
+                "tree": write_tree(self.tree),
                 "nodes": nodes,
                 **arrays,
                 "cells": form.write_array(self.cells),
@@ -274,7 +275,7 @@ class TreeRelease:
         True
         """
         parts = form.read_text(text)
-        tree = form.read_tree(form.part(parts, "tree", dict))
+        tree = read_tree(form.part(parts, "tree", dict))
         described = form.part(parts, "nodes", *((dict,) if isinstance(tree, OpenTree) else (type(None),)))
         nodes = form.read_nodes(tree, described) if isinstance(tree, OpenTree) else None
         size = tree.node_count if isinstance(tree, Tree) else nodes.size if nodes else 0

@@ -50,6 +50,8 @@ def tree_words(tree: Tree | OpenTree, shown: int, mechanism: str | None) -> list
     if isinstance(tree, OpenTree):
         kinds = {"columns": names, "bits": f" ({_prefixes(tree)})", "paths": f" (paths split at {tree.separator!r})"}
         return [f"Counts of {_number(shown, 'node')} of an open tree of depth {tree.depth}{kinds[tree.kind]}.", *by]
+    if tree.ranges is not None:
+        names = f" ({_number(tree.ranges.bins, 'range')} from {tree.ranges.low} to {tree.ranges.high})"
     which = _number(tree.node_count, "node")
     which = f"all {which}" if shown == tree.node_count else f"{shown} of {which}"
     said = f"Counts of {which} of a public tree of depth {tree.depth}{names}."
@@ -159,7 +161,8 @@ def error_words(confidence: float, reach: Floats, hidden: float | None, *, count
 
 def _prefixes(tree: OpenTree) -> str:
     kind = {"integer": f"{tree.width}-bit integers", "ipv4": "IPv4 addresses", "ipv6": "IPv6 addresses"}[tree.shown_as]
-    return f"prefixes of {kind}, {_number(tree.stride, 'bit')} a level"
+    outside = "; what is no such key is outside" if tree.outside else ""
+    return f"prefixes of {kind}, {_number(tree.stride, 'bit')} a level{outside}"
 
 
 def _number(count: int, noun: str) -> str:

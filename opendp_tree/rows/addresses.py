@@ -8,7 +8,7 @@ import polars as pl
 from opendp_tree._types import Bools, Ints, Words
 
 _BYTE = "(?:[0-9]|[1-9][0-9]|1[0-9][0-9]|2[0-4][0-9]|25[0-5])"
-_IPV4 = rf"^{_BYTE}\.{_BYTE}\.{_BYTE}\.{_BYTE}$"
+IPV4 = rf"^{_BYTE}\.{_BYTE}\.{_BYTE}\.{_BYTE}$"
 _IPV6 = r"^[0-9A-Fa-f:.]{2,45}$"
 _GROUPS = 8
 
@@ -19,7 +19,7 @@ def read_ipv4(texts: pl.Series) -> tuple[Words, Bools]:
     >>> read_ipv4(pl.Series(["10.0.0.1", "10.0.0.256", "010.0.0.1", None]))
     (array([167772161,         0,         0,         0], dtype=uint64), array([ True, False, False, False]))
     """
-    valid = texts.str.contains(_IPV4).fill_null(False).to_numpy()
+    valid = texts.str.contains(IPV4).fill_null(False).to_numpy()
     numbers = np.zeros(texts.len(), dtype=np.uint64)
     parts = texts.filter(pl.Series(valid)).str.split(".").explode().str.to_integer(dtype=pl.UInt64)
     octets = parts.to_numpy().reshape(-1, 4) if valid.any() else np.zeros((0, 4), dtype=np.uint64)

@@ -110,10 +110,10 @@ def with_times(frame: pl.LazyFrame, column: str, *, hours: bool) -> pl.LazyFrame
 
 
 def with_numbers(frame: pl.LazyFrame, columns: Sequence[str]) -> pl.LazyFrame:
-    """The frame with columns of texts as numbers; what is no number is null."""
+    """The frame with columns of texts as floats; what is no number is null."""
     types = frame.collect_schema()
-    texts = [name for name in columns if types[name] == pl.String]
-    return frame.with_columns(pl.col(name).cast(pl.Float64, strict=False) for name in texts) if texts else frame
+    texts = [pl.col(name).str.strip_chars() for name in columns if types[name] == pl.String]
+    return frame.with_columns(text.cast(pl.Float64, strict=False) for text in texts) if texts else frame
 
 
 def read_paths(

@@ -46,7 +46,7 @@ def read_rows(rows: Sequence[Any], schema: pl.Schema) -> pl.DataFrame:
     if not schema:
         raise TypeError(
             "a list of rows must come with the data types of its columns: types must not be found in rows. "
-            "Hint: schema={'city': pl.String}"
+            "Hint: read_source(rows, schema={'city': pl.String})"
         )
     return pl.DataFrame([value_column(name, [_get(row, name) for row in rows], schema[name]) for name in schema])
 
@@ -68,7 +68,7 @@ def read_foreign(data: Any, schema: pl.Schema) -> pl.DataFrame | None:
     if _holds_objects(data):
         raise TypeError(
             f"the data ({type(data).__name__}) must not hold columns of Python objects, whose types are found in rows. "
-            "Hint: give a pandas frame, with a schema"
+            "Hint: read_source(frame, schema=...) of a pandas frame"
         )
     if hasattr(data, "__arrow_c_stream__"):
         return _read_stream(data)
@@ -150,7 +150,7 @@ def _pandas_way(name: str, dtype: Any, schema: pl.Schema) -> pl.DataType | None:
             return schema[name]
         raise TypeError(
             f"the data: column {name!r} holds Python objects, whose type must be declared: it must not be found in "
-            f"rows. Hint: schema={{{name!r}: pl.String}}, or leave the column out"
+            f"rows. Hint: read_source(frame, schema={{{name!r}: pl.String}}), or leave the column out"
         )
     if isinstance(inner, pd.StringDtype):
         return None if inner.storage != "python" else pl.Categorical() if category else pl.String()

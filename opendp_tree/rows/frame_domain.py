@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["frame_domain"]
 
-_KINDS = {
-    "String": "text",
-    "bool": "truth",
-    "NaiveDate": "date",
-    "NaiveTime": "time",
-    "f64": "Float64",
-    "f32": "Float32",
-}
+_KINDS = {"String": "text", "bool": "truth", "NaiveDate": "date", "NaiveTime": "time", "f32": "float", "f64": "float"}
 _ELEMENTS = {"DatetimeDomain": "datetime", "CategoricalDomain": "text", "EnumDomain": "text"}
 
 
@@ -30,6 +24,7 @@ class FrameColumns:
     """Describes a domain of frames that have at least these columns."""
 
     types: tuple[tuple[str, Any], ...]
+    margins: tuple[Any, ...] = ()
 
     def holds(self, value: Any) -> bool:
         """Whether a value is a frame with these columns. Looks at the schema alone."""
@@ -46,9 +41,14 @@ class FrameColumns:
 
     def opendp_domain(self) -> LazyFrameDomain:
         """OpenDP's own domain of such frames, in which every value may be null."""
+        from opendp.domains import with_margin
+
         from opendp_tree._opendp import inferred_domain
 
-        return inferred_domain(self.empty())
+        domain = inferred_domain(self.empty())
+        for margin in self.margins:
+            domain = with_margin(domain, margin)
+        return domain
 
     def read(self, data: Any) -> pl.LazyFrame:
         """The frame, lazy, once it is sure to be a member."""
@@ -62,7 +62,7 @@ class FrameColumns:
         return narrowed(data, [name for name, _ in self.types])
 
 
-def frame_domain(columns: Any) -> Domain:
+def frame_domain(columns: Any, *, margins: Sequence[Any] = ()) -> Domain:
     """The domain of Polars frames, lazy or not, that have at least these columns; OpenDP passes them by reference.
 
     Through OpenDP's own `lazyframe_domain` a frame in memory is copied at every crossing. Here it is not, but OpenDP's
@@ -72,6 +72,9 @@ def frame_domain(columns: Any) -> Domain:
     ----------
     columns
         Each column's data type, or a frame of any library, whose schema is taken.
+    margins
+        What is publicly known of groups of rows, as `dp.polars.Margin`: OpenDP's own queries may need it, `tree_counts`
+        never. It is taken on trust, as in OpenDP's Context. By default nothing.
 
     Examples
     --------
@@ -84,10 +87,14 @@ def frame_domain(columns: Any) -> Domain:
     from opendp_tree.rows.sources import schema_source
 
     types = tuple(read_schema(schema_source(columns)).items())
-    described = FrameColumns(types)
+    known = tuple(margins)
+    if not all(type(margin).__name__ == "Margin" for margin in known):
+        raise TypeError("margins must be a list of Margin. Hint: dp.polars.Margin(by=['city'], max_length=1000)")
+    described = FrameColumns(types, known)
     # OpenDP compares such domains by this text alone; a data type's text names all of its parts.
     text = ", ".join(f"{name!r}: {dtype!r}" for name, dtype in sorted(types, key=lambda column: column[0]))
-    return extrinsic_domain(f"FrameDomain({{{text}}})", described.holds, described)
+    facts = "".join(f", {margin!r} by {[str(each) for each in margin.by]}" for margin in known)
+    return extrinsic_domain(f"FrameDomain({{{text}}}{facts})", described.holds, described)
 
 
 def column_kinds(input_domain: Domain) -> dict[str, str]:

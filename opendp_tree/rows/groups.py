@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, timedelta
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 import numpy as np
 import polars as pl
 
 from opendp_tree.rows.key import Key
+from opendp_tree.rows.number_places import places_of
+from opendp_tree.trees.number_range import NumberRange
 
 Result = TypeVar("Result")
 KEY, UNIT, PEOPLE = "key", "unit", "people"
@@ -23,7 +26,10 @@ def kind_of(dtype: pl.DataType | type[pl.DataType]) -> str:
         return "text"
     if dtype.is_integer():
         return "integer"
-    for kind, types in (("truth", pl.Boolean), ("date", pl.Date), ("datetime", pl.Datetime)):
+    if dtype.is_float():
+        return "float"
+    simple = (("truth", pl.Boolean), ("date", pl.Date), ("datetime", pl.Datetime), ("decimal", pl.Decimal))
+    for kind, types in simple:
         if dtype == types:
             return kind
     return "time" if dtype in (pl.Time, pl.Duration) else str(dtype)
@@ -107,8 +113,11 @@ def group_rows(frame: pl.LazyFrame, key: Key, unit: str | None) -> pl.DataFrame:
 def selected_keys(frame: pl.LazyFrame, key: Key) -> list[pl.Expr]:
     """The columns of a key as rows are grouped by them: key_0, key_1, ..."""
     schema = guarded(frame.collect_schema)
-    pairs = zip(key.columns_used, key_names(key), strict=True)
-    return [_coarse(column, key, schema[column]).alias(name) for column, name in pairs]
+    owners = [part for part in (key.inner if key.kind == "nested" else (key,)) for _ in part.columns_used]
+    return [
+        _coarse(column, owner, schema[column]).alias(name)
+        for column, owner, name in zip(key.columns_used, owners, key_names(key), strict=True)
+    ]
 
 
 def key_names(key: Key) -> list[str]:
@@ -135,8 +144,10 @@ def guarded(work: Callable[[], Result]) -> Result:
     raise RuntimeError("reading the frame failed; the details are withheld because they may hold data")
 
 
-def frozen_argument(value: Any) -> Any:
-    """An argument of a step as something that nobody can change: expressions, plain values, and collections of them."""
+def frozen_argument(value: Any, *, frames: bool = False) -> Any:
+    """An argument of a step as something that nobody can change: expressions, plain values, collections, frames."""
+    if frames and isinstance(value, (pl.DataFrame, pl.LazyFrame)):
+        return value.clone().lazy()
     if value is None or isinstance(value, (str, int, float, timedelta, date, pl.Expr, pl.DataType)):
         return value
     if isinstance(value, type) and issubclass(value, pl.DataType):
@@ -150,18 +161,30 @@ def frozen_argument(value: Any) -> Any:
 
 
 def _coarse(name: str, key: Key, dtype: pl.DataType) -> pl.Expr:
-    """A column as rows are grouped by it. Times are cut to days or hours first: there may be millions of instants."""
+    """A column as rows are grouped by it: days or hours, places among ranges. There may be millions of values."""
     column = pl.col(name)
-    if key.kind != "date" or not isinstance(dtype, pl.Datetime):
+    if key.kind == "calendar" and isinstance(dtype, pl.Datetime):
+        step = (3_600 if "hour" in key.parts else 86_400) * _TICKS_A_SECOND[dtype.time_unit]
+        return _local_ticks(column, dtype) // step
+    if key.kind != "number" or key.tree is None or key.tree.ranges is None:
         return column
-    second = _TICKS_A_SECOND[dtype.time_unit]
-    step = (3_600 if "hour" in key.parts else 86_400) * second
-    ticks = column.to_physical()
+    if isinstance(dtype, pl.Datetime) and dtype.time_zone is not None:
+        column = _local_ticks(column, dtype).cast(pl.Datetime(dtype.time_unit))
+    return column.map_batches(partial(_places, ranges=key.tree.ranges), return_dtype=pl.Int64, is_elementwise=True)
+
+
+def _places(values: pl.Series, *, ranges: NumberRange) -> pl.Series:
+    return pl.Series(values.name, places_of(values, ranges))
+
+
+def _local_ticks(column: pl.Expr, dtype: pl.Datetime) -> pl.Expr:
+    """What a clock in the column's own zone shows, as the integers that stand for times."""
+    ticks, second = column.to_physical(), _TICKS_A_SECOND[dtype.time_unit]
     if dtype.time_zone is None:
-        return ticks // step
+        return ticks
     # With a time zone, Polars panics at instants that its calendar cannot hold, and at the ends of the 64-bit range:
     # null instead. They are clipped as well, because zones are applied to what is under a null.
     first = max((FIRST_DAY - 2) * 86_400 * second, -(2**63) + 10 * 86_400 * second)
     last = min((LAST_DAY + 2) * 86_400 * second, 2**63 - 1 - 10 * 86_400 * second)
     local = ticks.clip(first, last).cast(dtype).dt.replace_time_zone(None).to_physical()
-    return pl.when(ticks.is_between(first, last)).then(local // step)
+    return pl.when(ticks.is_between(first, last)).then(local)

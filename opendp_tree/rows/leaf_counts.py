@@ -191,7 +191,7 @@ def _check_unit(metric: Metric, kinds: dict[str, str], unit: Unit | None) -> boo
     name = identifier_of(metric)
     if name is None:
         if unit is not None:
-            raise ValueError("unit needs an input_metric with an identifier, such as symmetric_id_distance")
+            raise ValueError("unit needs an input_metric with an identifier. Hint: symmetric_id_distance('user')")
         if metric in (symmetric_distance(), insert_delete_distance()):
             return False
         if metric in (change_one_distance(), hamming_distance()):
@@ -201,14 +201,16 @@ def _check_unit(metric: Metric, kinds: dict[str, str], unit: Unit | None) -> boo
             "hamming_distance, symmetric_id_distance, change_one_id_distance, or frame_distance of one of them"
         )
     if name not in kinds:
-        raise ValueError(f"unit: the identifier {name!r} must be a column of input_domain")
+        raise ValueError(f"unit: there is no column {name!r}. Hint: the column that tells people apart")
     if kinds[name].startswith("Object"):
         raise ValueError(f"unit: Polars cannot tell the objects of the identifier {name!r} apart")
     if unit is None:
         raise ValueError(
-            f"unit must say how much of one person is counted, because input_metric counts people. "
+            f"unit must say how much of one person is counted, because people are told apart by {name!r}. "
             f"Hint: unit=Unit({name!r}, rows=5)"
         )
     if unit.column != name:
-        raise ValueError(f"unit ({unit.column!r}) must be the identifier of input_metric, {name!r}")
+        raise ValueError(
+            f"unit ({unit.column!r}) must be {name!r}, which tells people apart. Hint: unit=Unit({name!r}, ...)"
+        )
     return isinstance(metric, ChangeOneIdDistance)

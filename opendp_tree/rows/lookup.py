@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import date
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import polars as pl
 
 from opendp_tree._types import Ints
 from opendp_tree.rows.key_columns import Labels
+from opendp_tree.rows.key_levels import label_kind
 from opendp_tree.trees.tree import Tree
 
 
@@ -47,11 +47,11 @@ class Level:
 class Lookup:
     """Finds the leaf at or above each key of a public tree with labels."""
 
-    def __init__(self, tree: Tree, kinds: tuple[str, ...], other: int = -1) -> None:
-        """`kinds` says what the labels of each level of the keys are, `other` which leaf is for keys without one."""
+    def __init__(self, tree: Tree, kinds: tuple[str, ...], outside: int = -1) -> None:
+        """`kinds` says what the labels of each level of the keys are, `outside` which leaf is for keys without one."""
         assert tree.labels is not None
         self.tree = tree
-        self.other = other
+        self.outside = outside
         self.leaf_numbers: Ints = np.full(tree.node_count, -1, dtype=np.int64)
         self.leaf_numbers[tree.leaves] = np.arange(tree.leaf_count)
         self.levels = tuple(
@@ -59,20 +59,20 @@ class Lookup:
         )
 
     def leaves(self, keys: Labels) -> Ints:
-        """The place of each key's leaf: of the one that its labels lead to, or lead through; else `other`."""
+        """The place of each key's leaf: of the one that its labels lead to, or lead through; else `outside`."""
         nodes: Ints = np.full(keys.lengths.size, self.tree.root)
         leaves: Ints = self.leaf_numbers[nodes]
         for level, (edges, column) in enumerate(zip(self.levels, keys.columns, strict=False)):
             nodes = np.where(keys.lengths > level, edges.descend(nodes, column), -1)
             reached = nodes >= 0
             leaves[reached] = self.leaf_numbers[nodes[reached]]
-        leaves[leaves < 0] = self.other
+        leaves[leaves < 0] = self.outside
         return leaves
 
 
 def _level(tree: Tree, nodes: Ints, kind: str) -> Level:
     own = tree.labels or ()
-    held = [node for node in nodes.tolist() if own[node] is None or _kind(own[node]) == kind]
+    held = [node for node in nodes.tolist() if own[node] is None or label_kind(own[node]) == kind]
     number: dict[Any, int] = {}
     codes = [0 if own[node] is None else number.setdefault(own[node], len(number) + 1) for node in held]
     dtype = _TYPES.get(kind, pl.Null)
@@ -89,7 +89,3 @@ def _level(tree: Tree, nodes: Ints, kind: str) -> Level:
 
 
 _TYPES: dict[str, Any] = {"text": pl.String, "integer": pl.Int64, "truth": pl.Boolean, "date": pl.Date}
-
-
-def _kind(label: Any) -> str:
-    return {str: "text", int: "integer", bool: "truth", date: "date"}.get(type(label), "")

@@ -35,8 +35,11 @@ def plan_steps(plan: pl.LazyFrame) -> tuple[PlanStep, ...]:
 
     The plan must start from a frame without rows: all of it is written down. Of that text nothing is kept.
     """
+    return _steps_of(_written(plan))
+
+
+def _steps_of(node: Node) -> tuple[PlanStep, ...]:
     steps: list[PlanStep] = []
-    node = _written(plan)
     while (kind := next(iter(node))) != "DataFrameScan":
         inner = node[kind]
         if kind == "IR":  # a plan whose schema was asked for
@@ -53,6 +56,36 @@ def plan_steps(plan: pl.LazyFrame) -> tuple[PlanStep, ...]:
         steps.append(PlanStep(method, tuple(nodes) if isinstance(nodes, list) else (nodes,)))
         node = inner["input"]
     return tuple(reversed(steps))
+
+
+def aggregate_of(plan: pl.LazyFrame) -> tuple[tuple[PlanStep, ...], list[Node], list[Node]]:
+    """The row-wise steps of a query that ends in OpenDP's private expressions, its keys, and those expressions.
+
+    What comes after the aggregate is of private results: whether it may, OpenDP judges.
+    """
+    node = _written(plan)
+    while (kind := next(iter(node))) != "DataFrameScan":
+        inner = node[kind]
+        if kind == "GroupBy":
+            return _steps_of(inner["input"]), inner["keys"], inner["aggs"]
+        if kind == "Select" and is_private(inner["expr"]):
+            return _steps_of(inner["input"]), [], inner["expr"]
+        if kind == "Join":  # with public keys
+            sides = [inner["input_left"], inner["input_right"]]
+            node = next((side for side in sides if is_private(side)), sides[0])
+        else:
+            node = inner["dsl"] if kind == "IR" else inner["input"]
+    raise ValueError(
+        "a query must end in one of OpenDP's private expressions. Hint: select(dp.len()), "
+        "group_by('city').agg(dp.len()), or tree_counts(by=['region', 'city'])"
+    )
+
+
+def is_private(node: Node) -> bool:
+    """Whether one of OpenDP's private expressions is in an expression, or in a plan."""
+    if isinstance(node, dict):
+        return "FfiPlugin" in node or any(map(is_private, node.values()))
+    return isinstance(node, list) and any(map(is_private, node))
 
 
 def read_expression(node: Node) -> pl.Expr:

@@ -13,7 +13,7 @@ from opendp_tree.noise import uniform_words
 from opendp_tree.rows.bounding import truncate
 from opendp_tree.rows.groups import PEOPLE, UNIT, group_rows, key_names, read_frame
 from opendp_tree.rows.key import Key
-from opendp_tree.rows.key_columns import read_labels, read_words
+from opendp_tree.rows.key_columns import numbered_leaves, read_labels, read_words
 from opendp_tree.rows.lookup import Lookup
 from opendp_tree.rows.unit import Unit
 from opendp_tree.saturate import range_sums
@@ -37,7 +37,7 @@ class RowCounter:
     @classmethod
     def of(cls, key: Key, kinds: dict[str, str], used: dict[str, str], unit: Unit | None) -> RowCounter:
         """The counter for frames whose columns hold these kinds, of which some are used."""
-        lookup = None if key.tree is None else Lookup(key.tree, key.label_kinds(kinds), key.other_leaf)
+        lookup = None if key.tree is None else Lookup(key.tree, key.label_kinds(kinds), key.outside_leaf)
         return cls(key, used, unit, lookup)
 
     def count(self, data: Any) -> Ints | SparseCounts:
@@ -59,7 +59,10 @@ class RowCounter:
         tree = self.key.open_tree()
         if tree.kind == "bits":
             high, low, valid = read_words(groups, self.key)
-            return SparseCounts.of_words(tree, high[valid], low[valid], people[valid])
+            outside = 0
+            if tree.outside:
+                outside = int(range_sums(people[~valid], np.array([0]), np.array([people.size - valid.sum()]))[0])
+            return SparseCounts.of_words(tree, high[valid], low[valid], people[valid], outside=outside)
         labels = read_labels(groups, self.key)
         return labels.sparse(tree, people, self._valid(labels.with_null()))
 
@@ -75,6 +78,8 @@ class RowCounter:
 
     def _public_leaves(self, groups: pl.DataFrame, lookup: Lookup) -> Ints:
         """The place among the leaves of each group; -1 for groups that do not count."""
+        if self.key.kind == "number":
+            return numbered_leaves(groups, self.key)
         labels = read_labels(groups, self.key)
         leaves = lookup.leaves(labels)
         leaves[~self._valid(labels.with_null())] = -1
@@ -84,7 +89,10 @@ class RowCounter:
         """A number for each group, equal for groups of one leaf; -1 for groups that do not count."""
         if self.key.open_tree().kind == "bits":
             high, low, valid = read_words(groups, self.key)
-            columns = [pl.Series("high", high), pl.Series("low", low)]
+            # What is no key is all at one leaf, if there is one.
+            words = {"high": np.where(valid, high, 0), "low": np.where(valid, low, 0), "is_key": valid}
+            columns = [pl.Series(name, array) for name, array in words.items()]
+            valid = valid | self.key.open_tree().outside
         else:
             labels = read_labels(groups, self.key)
             columns = [column.alias(f"label_{level}") for level, column in enumerate(labels.columns)]

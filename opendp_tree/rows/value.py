@@ -17,7 +17,7 @@ __all__ = ["Value"]
 
 _PARTS = 2**20
 _LEAST_SHARE = Fraction(1, 1024)
-_NUMBERS = ("integer", "Float64", "Float32", "Decimal")
+_NUMBERS = ("integer", "float", "decimal")
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Value:
         """
         if self.column not in kinds:
             raise ValueError(f"value ({self.column!r}) must be a column of the data. Hint: check the name")
-        if not kinds[self.column].startswith(_NUMBERS):
+        if kinds[self.column] not in _NUMBERS:
             raise ValueError(
                 f"value ({self.column!r}) must hold numbers; it holds {kinds[self.column]}. Hint: cast it first"
             )

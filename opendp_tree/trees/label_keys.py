@@ -160,6 +160,8 @@ def labels_at(column: Any, rows: Ints) -> pl.Series:
         return label_series([column[row] for row in rows.tolist()])
     # Built anew from values: a slice or a gather of texts would keep the buffers of all others alive. Times go through
     # the integers that they are, because Python's hold no nanoseconds.
+    if column.dtype == pl.Enum:  # their order has done its work
+        return pl.Series(column.gather(rows).to_list(), dtype=pl.String)
     stored = column.to_physical()
     return pl.Series(stored.gather(rows).to_list(), dtype=stored.dtype).cast(column.dtype)
 

@@ -30,7 +30,7 @@ class OpenTree:
     the deepest possible key, as for `Tree`. Nothing but this description is public: which keys occur is private.
 
     >>> OpenTree.bits(32, stride=8)
-    OpenTree(kind='bits', depth=5, width=32, stride=8, separator='')
+    OpenTree(kind='bits', depth=5, width=32, stride=8, separator='', outside=False)
     """
 
     kind: Literal["columns", "bits", "paths"]
@@ -38,12 +38,16 @@ class OpenTree:
     width: int = 0
     stride: int = 1
     separator: str = ""
+    outside: bool = False
+    """Whether a tree of bits has one more leaf below its root, for what is no key."""
     # How nodes are shown says nothing of what the data are: trees that differ only in this are equal, and so are their
     # domains, so that a chain fits whether or not both of its ends were told the names.
     names: tuple[str, ...] = field(default=(), repr=False, compare=False)
     """What frames call the label of each level below the root, for keys that are tuples of labels."""
     shown_as: Literal["integer", "ipv4", "ipv6"] = field(default="integer", repr=False, compare=False)
     """How frames show prefixes of bits."""
+    ordered: bool = field(default=False, repr=False, compare=False)
+    """Whether pictures keep siblings in the order of their labels, instead of the largest first."""
 
     def __post_init__(self) -> None:
         check_choice(self.kind, name="kind", choices=("columns", "bits", "paths"))
@@ -51,6 +55,8 @@ class OpenTree:
             check_integer(getattr(self, name), name=name, least=least)
         if self.kind != "bits" and self.depth > MOST_LEVELS:
             raise ValueError(f"depth ({self.depth}) must be at most {MOST_LEVELS}; deeper keys count at that level")
+        if self.outside and self.kind != "bits":
+            raise ValueError("outside must be False but for bits: other trees have a place for every key")
         if self.kind == "bits" and self.depth != -(-self.width // self.stride) + 1:
             raise ValueError(f"depth ({self.depth}) must fit width and stride. Hint: OpenTree.bits")
         count = self.depth - 1 if self.kind == "columns" else 0
@@ -61,7 +67,7 @@ class OpenTree:
             raise ValueError(f"width ({self.width}) must be {width} to be shown as {self.shown_as}")
 
     @classmethod
-    def columns(cls, names: int | Iterable[str]) -> OpenTree:
+    def columns(cls, names: int | Iterable[str], *, ordered: bool = False) -> OpenTree:
         """Keys are tuples of labels, one for each level below the root. Shorter tuples stop at an inner node.
 
         Parameters
@@ -69,6 +75,9 @@ class OpenTree:
         names
             What frames call the labels, from the coarsest level to the finest; or how many levels there are, which are
             then called `label_1`, `label_2`, ...
+        ordered
+            Whether pictures keep siblings in the order of their labels, as for months. By default the largest come
+            first.
 
         >>> OpenTree.columns(["country", "city"]).count([("be", "ghent"), ("be", "ghent"), ("lu",)]).occupied.counts
         array([2, 1])
@@ -76,14 +85,21 @@ class OpenTree:
         ('label_1', 'label_2')
         """
         if isinstance(names, (int, np.integer)):
-            return cls("columns", check_integer(names, name="names", least=1) + 1)
+            return cls("columns", check_integer(names, name="names", least=1) + 1, ordered=ordered)
         checked = check_names(names)
         if not checked:
             raise ValueError("names must hold at least one name")
-        return cls("columns", len(checked) + 1, names=checked)
+        return cls("columns", len(checked) + 1, names=checked, ordered=ordered)
 
     @classmethod
-    def bits(cls, width: int, stride: int = 1, *, shown_as: Literal["integer", "ipv4", "ipv6"] = "integer") -> OpenTree:
+    def bits(
+        cls,
+        width: int,
+        stride: int = 1,
+        *,
+        shown_as: Literal["integer", "ipv4", "ipv6"] = "integer",
+        outside: bool = False,
+    ) -> OpenTree:
         """Keys are integers; nodes are the prefixes of their bits.
 
         Up to 64 bits, keys are one array of integers; beyond, an array of shape (n, 2) of high and low words.
@@ -98,6 +114,9 @@ class OpenTree:
         shown_as
             How releases show a prefix: by default as the least integer that it begins; as "ipv4" (32 bits) or "ipv6"
             (128 bits) as a text, `10.0.0.0/8`.
+        outside
+            Whether there is one more leaf below the root, "(outside)", at which `count` counts what is no key. By
+            default not: such keys count nowhere.
 
         >>> OpenTree.bits(128, stride=4).depth
         33
@@ -106,7 +125,7 @@ class OpenTree:
         stride = check_integer(stride, name="stride", least=1)
         if width > 128:
             raise ValueError(f"width ({width}) must be at most 128")
-        return cls("bits", -(-width // stride) + 1, width, stride, shown_as=shown_as)
+        return cls("bits", -(-width // stride) + 1, width, stride, shown_as=shown_as, outside=outside)
 
     @classmethod
     def paths(cls, separator: str, *, depth: int) -> OpenTree:
@@ -134,8 +153,8 @@ class OpenTree:
         ----------
         keys
             What `columns`, `bits` or `paths` says; for columns also a Polars frame, for paths a series. Keys that the
-            tree cannot hold (of another type, null, or too wide) count nowhere, so that nothing raised here depends on
-            the data.
+            tree cannot hold (of another type, null, or too wide) count nowhere, or outside if the tree has a leaf for
+            them, so that nothing raised here depends on the data.
 
         >>> OpenTree.bits(8).count([3, 3, 200, 256]).occupied.counts
         array([2, 1])
@@ -146,7 +165,9 @@ class OpenTree:
             from opendp_tree.trees.bit_keys import read_words
             from opendp_tree.trees.sparse_counts import SparseCounts
 
-            return SparseCounts.of_words(self, *read_words(keys, self.width))
+            given = keys if isinstance(keys, np.ndarray) else list(keys)
+            words = read_words(given, self.width)
+            return SparseCounts.of_words(self, *words, outside=len(given) - words[0].size if self.outside else 0)
         from opendp_tree.trees.label_keys import count_labels
 
         return count_labels(self, keys)

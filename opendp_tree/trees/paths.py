@@ -10,6 +10,8 @@ import numpy as np
 
 Label = str | int | bool | date | None
 Path = tuple[Label, ...]
+OUTSIDE = "(outside)"
+"""The label of the leaf for what belongs to no other."""
 
 
 def tagged_label(label: Any) -> tuple[type, Any]:

@@ -11,7 +11,7 @@ from opendp_tree._types import Bools
 from opendp_tree.saturate import range_sums
 from opendp_tree.trees.bit_keys import BitKeys
 from opendp_tree.trees.open_tree import OpenTree
-from opendp_tree.trees.paths import tagged_label
+from opendp_tree.trees.paths import OUTSIDE, tagged_label
 from opendp_tree.trees.sparse_counts import SparseCounts
 
 _WORD = 2**64 - 1
@@ -26,7 +26,8 @@ def check_path(tree: OpenTree, path: Any) -> tuple[Any, ...]:
         The tree.
     path
         For columns and paths a tuple of labels from below the root down, shorter than the tree is deep. For bits
-        (prefix, bits): the least integer that the prefix begins, and how many bits it has.
+        (prefix, bits): the least integer that the prefix begins, and how many bits it has; or ("(outside)",), where the
+        tree has that leaf.
 
     >>> check_path(OpenTree.bits(32, stride=8), (10 << 24, 8))
     (167772160, 8)
@@ -34,7 +35,7 @@ def check_path(tree: OpenTree, path: Any) -> tuple[Any, ...]:
     if not isinstance(path, tuple):
         raise TypeError(f"a path ({type(path).__name__}) must be a tuple. Hint: (label, ...), or (prefix, bits)")
     if tree.kind == "bits":
-        return _check_prefix(tree, path)
+        return path if tree.outside and path == (OUTSIDE,) else _check_prefix(tree, path)
     kinds = (str,) if tree.kind == "paths" else (str, int, date, type(None))
     if len(path) >= tree.depth or not all(isinstance(label, kinds) for label in path):
         words = "each a text" if len(kinds) == 1 else "each a text, a number, a date or None"
@@ -71,7 +72,11 @@ def people_at(counts: SparseCounts, path: tuple[Any, ...]) -> int:
     2
     """
     if isinstance(counts.keys, BitKeys):
-        chosen = _begin_with(counts.keys, *path, width=counts.tree.width)
+        is_key = np.arange(counts.occupied.levels.size) < counts.occupied.levels.size - counts.outside
+        if path == (OUTSIDE,):
+            chosen = ~is_key
+        else:
+            chosen = _begin_with(counts.keys, *path, width=counts.tree.width) & (is_key | (path[1] == 0))
     else:
         chosen = counts.occupied.levels >= len(path)
         for column, label in zip(counts.keys.columns, path, strict=False):

@@ -30,6 +30,8 @@ class ShownNodes:
     """For each level below the root its nodes' own labels, as a Polars series; none for bits, nor without labels."""
     words: BitKeys | None = None
     """For an open tree of bits, the prefixes."""
+    outside: int = -1
+    """For an open tree of bits, the node for what is no key, whose prefix is none; -1 if it is not here."""
 
     @property
     def size(self) -> int:
@@ -49,7 +51,9 @@ class ShownNodes:
         """
         tree, parents = counts.tree, nested_parents(levels, firsts)
         if isinstance(counts.keys, BitKeys):
-            return cls(tree, levels, parents, words=counts.keys[firsts].first(tree.bits_at(levels)))
+            words = counts.keys[firsts].first(tree.bits_at(levels))
+            last = (levels == 1) & (firsts == counts.occupied.levels.size - 1) & counts.outside
+            return cls(tree, levels, parents, words=words, outside=int(np.flatnonzero(last)[0]) if last.any() else -1)
         from opendp_tree.trees.label_keys import labels_at
 
         by_level = _by_level(levels, counts.keys.rows[firsts], tree.depth)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -37,9 +37,13 @@ class SparseCounts:
     occupied: Occupied
     keys: BitKeys | LabelKeys
     """Distinct, one for each place."""
+    outside: bool = False
+    """Whether the last place, below the root, is for what is no key of bits; the key that it has here is none."""
 
     @classmethod
-    def of_words(cls, tree: OpenTree, high: Words, low: Words, people: Ints | None = None) -> SparseCounts:
+    def of_words(
+        cls, tree: OpenTree, high: Words, low: Words, people: Ints | None = None, *, outside: int = 0
+    ) -> SparseCounts:
         """Counts from integers of the tree's width, in any order, which may repeat.
 
         Parameters
@@ -50,6 +54,8 @@ class SparseCounts:
             The integers' words.
         people
             How many people each integer stands for; by default one, as for raw keys.
+        outside
+            How many people have no such integer: 0 by default, and where the tree has no leaf for them.
         """
         keys = BitKeys.of_integers(high, low, tree.width)
         if people is None and tree.width <= 64:
@@ -60,7 +66,14 @@ class SparseCounts:
         firsts, counts = _merged((keys.high[1:] != keys.high[:-1]) | (keys.low[1:] != keys.low[:-1]), high.size, people)
         keys = keys if firsts.size == high.size else keys[firsts]
         meets = keys[1:].common_bits(keys[:-1]) // tree.stride
-        return cls._of(tree, np.full(counts.size, tree.depth - 1), meets, counts, keys)
+        levels = np.full(counts.size, tree.depth - 1)
+        if not outside:
+            return cls._of(tree, levels, meets, counts, keys)
+        none = np.zeros(1, dtype=np.uint64)
+        keys = BitKeys(np.append(keys.high, none), np.append(keys.low, none))
+        meets = np.append(meets, np.zeros(min(levels.size, 1), dtype=np.int64))
+        made = cls._of(tree, np.append(levels, 1), meets, np.append(counts, outside), keys)
+        return replace(made, outside=True)
 
     @classmethod
     def of_labels(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,9 @@ from opendp_tree.trees.level_order import LevelOrder
 from opendp_tree.trees.node_index import NodeIndex
 from opendp_tree.trees.occupied import Occupied, meets_between
 from opendp_tree.trees.paths import Label, Path, read_paths
+
+if TYPE_CHECKING:
+    from opendp_tree.trees.number_range import NumberRange
 
 __all__ = ["Label", "Path", "Tree"]
 
@@ -45,7 +48,15 @@ class Tree:
     └── lu
     """
 
-    def __init__(self, parents: Ints, labels: tuple[Label, ...] | None, names: Iterable[str] | None = None) -> None:
+    def __init__(
+        self,
+        parents: Ints,
+        labels: tuple[Label, ...] | None,
+        names: Iterable[str] | None = None,
+        *,
+        ordered: bool = False,
+        ranges: NumberRange | None = None,
+    ) -> None:
         """Use `Tree.from_parents`, `Tree.from_paths` or `Tree.balanced`, which check what they are given.
 
         Parameters
@@ -56,6 +67,10 @@ class Tree:
             For each node its own label; None if nodes have none.
         names
             What frames call the label of each level below the root; by default `label_1`, `label_2`, ...
+        ordered
+            Whether siblings have an order of their own, such as that of months. By default not.
+        ranges
+            For a tree that `NumberRange.tree` made, its ranges: they are the first leaves, in order of value.
         """
         put = object.__setattr__
         parents = check_parents(parents)
@@ -69,6 +84,8 @@ class Tree:
         put(self, "node_levels", levels)
         put(self, "depth", int(levels.max()) + 1)
         put(self, "names", () if labels is None else check_names(names, count=self.depth - 1))
+        put(self, "ordered", bool(ordered) or ranges is not None)
+        put(self, "ranges", ranges)
         is_leaf = np.bincount(parents[parents >= 0], minlength=parents.size) == 0
         put(self, "leaves", _frozen(np.flatnonzero(is_leaf)))
 
@@ -82,6 +99,11 @@ class Tree:
     """The number of nodes on the longest path from the root to a leaf."""
     names: tuple[str, ...]
     """What frames call the label of each level below the root. Cosmetic: trees that differ in names only are equal."""
+    ordered: bool
+    """Whether pictures keep siblings in the tree's order, instead of the largest first. Cosmetic, like names."""
+    ranges: NumberRange | None
+    """What the leaves of a tree of numbers, dates or times are: `ranges.edges[i]` and `[i + 1]` are the ends of
+    `leaves[i]`. None for other trees."""
     leaves: Ints
     """The ids of the leaves, ascending: the order of every vector of leaf counts."""
 
@@ -100,7 +122,9 @@ class Tree:
         return cls(parents, None)  # type: ignore[arg-type]
 
     @classmethod
-    def from_paths(cls, paths: Iterable[Sequence[Label]], *, names: Iterable[str] | None = None) -> Tree:
+    def from_paths(
+        cls, paths: Iterable[Sequence[Label]], *, names: Iterable[str] | None = None, ordered: bool = False
+    ) -> Tree:
         """A tree from the label paths of its leaves, which may have different lengths.
 
         Parameters
@@ -111,12 +135,14 @@ class Tree:
         names
             What frames call the label of each level below the root ("region", "city"); by default `label_1`,
             `label_2`, ...
+        ordered
+            Whether pictures keep siblings in this order, as for months. By default the largest come first.
 
         >>> Tree.from_paths([("a", "x"), ("a", "y"), ("b",)]).paths()
         [('a', 'x'), ('a', 'y'), ('b',)]
         """
         parents, labels = read_paths(paths)
-        return cls(np.array(parents, dtype=np.int64), tuple(labels), names)
+        return cls(np.array(parents, dtype=np.int64), tuple(labels), names, ordered=ordered)
 
     @classmethod
     def balanced(cls, *, branching: int, depth: int) -> Tree:

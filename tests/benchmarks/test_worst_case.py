@@ -6,7 +6,8 @@ import pytest
 
 from benchmarks.planner_grid import measure_partition
 from benchmarks.worst_case import Shape, Situation, battery, level_battery, measured_error
-from opendp_tree import Tree, leaf_domain, make_pruned_descent, noise, plan
+from opendp_tree import Tree, leaf_domain, noise, plan
+from opendp_tree.measurements import make_pruned_descent
 from opendp_tree.measurements.level_noise import laplace_variance
 
 METRIC = dp.l1_distance(T="i64")
@@ -47,7 +48,7 @@ def test_the_largest_of_many_equal_groups_is_not_too_large():
 
 @pytest.mark.parametrize("open", [True, False])
 def test_a_battery_holds_what_it_names(open):
-    found = battery(6, alpha=0.1, open=open, threshold=20, spread=2.0, arrivals=2, copies=300)
+    found = battery(6, alpha=0.1, open=open, threshold=20, spread=2.0, joining=(12, 1, 3, 2), copies=300)
     assert found.tree.depth == 6
     truth = found.truth
     for group, name in enumerate(found.names):
@@ -60,8 +61,8 @@ def test_a_battery_holds_what_it_names(open):
 
 
 def test_a_caterpillar_weighs_its_start_and_its_arrivals():
-    situation = Situation(Shape(4, caterpillar=True), 25, 2)
-    assert situation.leaves() == [25, 2, 2, 2]
+    situation = Situation(Shape(4, caterpillar=True), 25, (1, 2, 3))
+    assert situation.leaves() == [25, 3, 2, 1]  # those above it from the top down
     assert situation.shape.parents == [-1, 0, 1, 2, 0, 1, 2]
     assert Shape(3).parents == [-1, 0, 1]
 

@@ -12,13 +12,19 @@ FLAGS = [
 ]
 
 
+def chromium():
+    """The path of a Chromium."""
+    names = (os.environ.get("CHROMIUM") or "", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+    found = next((path for name in names if name and (path := shutil.which(name))), None)
+    assert found, "no Chromium found. Hint: `make test-browser` installs it, or set CHROMIUM to its path"
+    return found
+
+
 @pytest.fixture(scope="session")
 def browser():
     from playwright.sync_api import sync_playwright
 
-    names = (os.environ.get("CHROMIUM") or "", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-    found = next((path for name in names if name and (path := shutil.which(name))), None)
-    assert found, "no Chromium found. Hint: `make test-browser` installs it, or set CHROMIUM to its path"
+    found = chromium()
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=found, args=FLAGS)
         yield browser

@@ -7,9 +7,9 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from opendp_tree import plot_level, plot_plan, plot_tree, write_html
-from opendp_tree.plots import plot_bounds, plot_depths
-from tests.browser.conftest import until
+from opendp_tree import plot_level, plot_plan, plot_tree
+from opendp_tree.plots import plot_bounds, plot_depths, write_html, write_image
+from tests.browser.conftest import chromium, until
 from tests.pictures import HOSTILE, depths, mechanisms, release
 from tests.releases.test_bound_report import REPORT
 
@@ -228,3 +228,21 @@ def test_notebooks_show_releases_and_plans_without_cutting_or_running_anything(d
     assert page.locator(".opendp-tree svg rect").count() > 25
     assert_not_blank(page, tmp_path / "notebook.png")
     page.close()
+
+
+def test_images_are_drawn_for_paper(tmp_path, monkeypatch, browser):
+    """By Kaleido, in the same Chromium: PNG of twice the size, with colours; SVG with every bar and all texts."""
+    monkeypatch.setenv("BROWSER_PATH", chromium())
+    tree = write_image(plot_tree(release()), tmp_path / "tree.png", width=800)
+    picture = matplotlib.image.imread(tree)[:, :, :3]
+    assert picture.shape[1] == 1600
+    assert np.unique(picture.reshape(-1, 3), axis=0).shape[0] > 50
+    assert (picture.min(axis=2) < 0.98).mean() > 0.3  # most of it is drawn on
+    figure = plot_level(release(), 2)
+    content = write_image(figure, tmp_path / "level.svg").read_text()
+    assert content.startswith("<svg")
+    assert content.count('class="point"') >= len(figure.data[0].x)
+    for text in (figure.layout.title.text, "95 % interval", "Privacy: "):
+        assert text in content
+    assert "Click" not in content
+    assert len(list(tmp_path.iterdir())) == 2

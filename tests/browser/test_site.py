@@ -48,7 +48,8 @@ def contrast(page):
                 }
                 return 'rgb(255, 255, 255)';
             };
-            return [getComputedStyle(text).color, solid(text)].map(each => each.match(/[\\d.]+/g).slice(0, 3).map(Number));
+            const numbers = each => each.match(/[\\d.]+/g).slice(0, 3).map(Number);
+            return [getComputedStyle(text).color, solid(text)].map(numbers);
         }"""
     )
     light, dark = sorted(map(luminance, colours), reverse=True)

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opendp_tree.cli.parser import build_parser, float_below
+from opendp_tree._arguments import float_below
+from opendp_tree.cli.parser import build_parser
 from opendp_tree.cli.terminal import CommandError, Exit
 from opendp_tree.planning.methods import METHODS
 
@@ -46,8 +47,11 @@ def test_every_method_is_asked_for_by_its_name(name):
         ("plan --depth ² --epsilon 1", "must be a whole number"),
         ("plan f --by a,,b --epsilon 1", "must be different names with commas"),
         ("plan f --by a,a --epsilon 1", "must be different names with commas"),
-        ("plan f --by a --ip b --epsilon 1", "not allowed with"),
-        ("plan f --date a --parts month,year --epsilon 1", "must be some of year,month,day,hour"),
+        ("plan f --path a --ip b --epsilon 1", "not allowed with"),
+        ("plan f --calendar a --levels month,year --epsilon 1", "must be some of year,quarter,month"),
+        ("plan f --number a --low x --high 1 --bins 2 --epsilon 1", "x must be a number"),
+        ("plan f --number a --low nan --high 1 --bins 2 --epsilon 1", "nan must be a number"),
+        ("plan f --number a --low 0 --high 1 --width 0d --epsilon 1", "0 must be a whole number"),
         ("release f --by a --epsilon 1", "-o/--output"),
         ("release f --by a --epsilon 1 -o x.csv --method magic", "invalid choice"),
         ("", "required"),

@@ -35,12 +35,14 @@ def test_a_files_columns_make_the_depth(tmp_path, capsys):
     for name, words in {
         "by": ["--by", "region,city"],
         "ip": ["--ip", "address"],
-        "date": ["--date", "day", "--parts", "year,month,day,hour"],
+        "calendar": ["--calendar", "day", "--levels", "year,month,day,hour"],
+        "number": ["--number", "day", "--low", "2023-01-01", "--high", "2025-01-01", "--width", "1d"],
+        "nested": ["--by", "region", "--url", "url"],
         "path": ["--path", "url", "--depth", "7"],
     }.items():
         assert main(["plan", source, *words, *BUDGET, "--json"]) == 0
         told[name] = json.loads(capsys.readouterr().out)["depth"]
-    assert told == {"by": 3, "ip": 5, "date": 5, "path": 7}
+    assert told == {"by": 3, "ip": 5, "calendar": 5, "number": 4, "nested": 7, "path": 7}
 
 
 def test_public_nodes_from_a_file(tmp_path, capsys):
@@ -65,7 +67,14 @@ def test_nothing_possible_is_a_result_with_a_code_of_its_own(capsys):
     assert "not possible" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("words", [[], ["--by", "a"], ["--path", "a", "--depth", "3"]])
-def test_a_plan_needs_a_depth_or_a_file(words, capsys):
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ([], "a hierarchy is missing. Hint: --depth N, or FILE"),
+        (["--by", "a", "--depth", "3"], "--by needs a file. Hint: FILE --by ..., or --depth N alone"),
+        (["--path", "a", "--depth", "3"], "--path needs a file"),
+    ],
+)
+def test_a_plan_needs_a_depth_or_a_file(words, told, capsys):
     assert main(["plan", *words, *BUDGET]) == 2
-    assert "a hierarchy is missing. Hint: --depth N, or FILE" in capsys.readouterr().err
+    assert told in capsys.readouterr().err

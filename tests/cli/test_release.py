@@ -54,8 +54,21 @@ def test_every_format_in_and_out(tmp_path, form):
 KEYS = [
     (["--path", "url"], {"": 5000, "shop": 4000, "about": 1000, "shop / books": 4000}),
     (["--path", "url", "--separator", "/", "--depth", "2"], {"": 5000, "shop": 4000, "about": 1000}),
-    (["--date", "day"], {"": 5000, "2023": 1000, "2024": 4000, "2023 / 1": 1000, "2024 / 5": 4000}),
-    (["--date", "day", "--parts", "month,hour"], {"": 5000, "1": 1000, "5": 4000, "1 / 23": 1000, "5 / 8": 4000}),
+    (["--calendar", "day"], {"": 5000, "2023": 1000, "2024": 4000, "2023 / 1": 1000, "2024 / 5": 4000}),
+    (["--calendar", "day", "--levels", "month,hour"], {"": 5000, "1": 1000, "5": 4000, "1 / 23": 1000, "5 / 8": 4000}),
+    (["--calendar", "day", "--levels", "quarter,weekday"], {"": 5000, "Q1 / Mon": 1000, "Q2": 4000, "Q2 / Fri": 4000}),
+    (["--url", "url"], {"": 5000, "/shop": 4000, "/shop / /books": 4000, "/about": 1000}),
+    (["--ip", "address", "--ip-version", "both"], {"": 5000, "IPv4": 5000, "IPv4 / 10.0.0.0/8": 4000}),
+    (["--by", "region", "--path", "url"], {"": 5000, "north / shop": 3000, "south / about": 1000}),
+    (["--ip", "address", "--ip-version", "6"], {"": 5000, "(outside)": 5000}),
+    (
+        ["--number", "day", "--low", "2023-01-01", "--high", "2024-12-31", "--bins", "2"],
+        {"": 5000, "[2023-01-01, 2024-01-01)": 1000, "[2024-01-01, 2024-12-31]": 4000},
+    ),
+    (
+        ["--number", "day", "--low", "2024-05-17", "--high", "2024-05-18", "--width", "8h"],
+        {"": 5000, "[2024-05-17 08:00:00, 2024-05-17 16:00:00)": 4000, "(outside)": 1000},
+    ),
     (["--by", "region", "--unit", "person", "--rows-per-unit", "2"], {"": 5000, "north": 3000, "south": 2000}),
     (["--by", "region", "--unit", "person", "--leaves-per-unit", "2"], {"": 4500, "north": 2500, "south": 2000}),
     (["--by", "region", "--unit", "person", "--rows-per-unit", "1"], {"": 2500}),
@@ -69,6 +82,24 @@ def test_every_kind_of_hierarchy(tmp_path, form, words, truth):
     assert main(["release", write_rows(tmp_path, form), *words, *BUDGET, "-o", str(out)]) == 0
     found = estimates(out)
     assert near({place: found.get(place, -FAR) for place in truth}, truth)
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv"])
+def test_numbers_need_no_delta_and_texts_that_are_none_are_outside(tmp_path, form):
+    values = ["1"] * 2000 + ["2.5"] * 1000 + [" 9 "] * 500 + ["-3"] * 300 + ["1e400", "no number", "nan", ""] * 100
+    frame = pl.DataFrame({"amount": values})
+    if form == "parquet":
+        frame = frame.with_columns(pl.col("amount").str.strip_chars().cast(pl.Float64, strict=False))
+    words = ["--number", "amount", "--low", "0", "--high", "10", "--bins", "4", "--epsilon", "1"]
+    for outside, last in (("leaf", 700), ("ends", 300), ("drop", None)):
+        out = tmp_path / f"{outside}.parquet"
+        source = write_rows(tmp_path, form, frame)
+        assert main(["release", source, *words, "--outside", outside, "-o", str(out)]) == 0
+        found = estimates(out)
+        first = 2300 if outside == "ends" else 2000
+        truth = {"[0, 2.5)": first, "[2.5, 5)": 1000, "[5, 7.5)": 0, "[7.5, 10]": 600 if outside == "ends" else 500}
+        truth[""] = sum(truth.values()) + (last or 0)
+        assert near(found, truth if last is None else {**truth, "(outside)": last})
 
 
 def test_addresses(tmp_path):
@@ -179,8 +210,8 @@ def failures(folder):
         ([rows, "--ip", "address", "--tree", rows, *BUDGET, *out], 2, "--tree goes with"),
         ([rows, *by, "--epsilon", "0", *out], 2, "must be a positive number"),
         ([rows, *by, "--epsilon", "1", "--delta", "1", *out], 2, "below 1"),
-        ([rows, *by, "--epsilon", "1", *out], 4, "nothing is possible"),
-        ([rows, *by, *BUDGET, "--method", "raw_laplace", *out], 4, "not possible"),
+        ([rows, *by, "--epsilon", "1", *out], 4, "need a delta"),
+        ([rows, *by, *BUDGET, "--method", "raw_laplace", *out], 4, "Hint: --tree FILE"),
         ([rows, *by, *BUDGET, "--confidence", "0", *out], 2, "--confidence must be above 0"),
         ([rows, *by, *BUDGET, "-o", str(folder / "out.xls")], 2, "unknown ending"),
         ([rows, *by, *BUDGET, "-o", str(folder / "no" / "out.csv")], 1, "No such file or directory"),
@@ -239,7 +270,10 @@ def test_a_ledger_counts_exactly_and_refuses_with_a_code_of_its_own(tmp_path, ca
     assert main(words) == 0  # three tenths are 0.3, though the float 0.1 is more than a tenth
     released = out.read_bytes()
     assert main(words) == 3
-    assert re.search(r"only epsilon 0, .* are left\. Hint: ask for less epsilon\n", capsys.readouterr().err)
+    assert re.search(
+        r"only epsilon 0, .* are left\. Hint: the ledger is spent: [^\n]*\n",
+        capsys.readouterr().err,
+    )
     assert out.read_bytes() == released
     header, *records = map(json.loads, book.read_text().splitlines())
     assert (header["unit"], header["dataset"]) == ("one row", "rows")
@@ -272,7 +306,7 @@ def test_a_picture_goes_with_the_release_or_nothing_is_released(tmp_path, capsys
     assert main([*words, str(tmp_path / "no" / "out.html")]) == 1
     assert "No such file or directory" in capsys.readouterr().err
     with monkeypatch.context() as patch:
-        patch.setattr("opendp_tree.cli.release.find_spec", lambda name: None)
+        patch.setattr("opendp_tree.cli.spending.find_spec", lambda name: None)
         assert main([*words, str(picture)]) == 1
     assert "Hint: pip install plotly" in capsys.readouterr().err
     assert sorted(os.listdir(tmp_path)) == ["rows.parquet"]

@@ -1,3 +1,6 @@
+from datetime import date, datetime
+from decimal import Decimal
+
 import polars as pl
 import pytest
 
@@ -20,7 +23,34 @@ def options(file, *words):
         (["--path", "url", "--separator", ".", "--depth", "3"], Key.path("url", separator=".", depth=3)),
         (["--ip", "address"], Key.ip("address")),
         (["--ip", "address6", "--ip-version", "6"], Key.ip("address6", version=6, stride=16)),
-        (["--date", "day", "--parts", "year,month"], Key.date("day", parts=("year", "month"))),
+        (["--ip", "address", "--ip-version", "both"], Key.ip("address", version="both")),
+        (["--calendar", "day", "--levels", "year,week"], Key.calendar("day", levels=("year", "week"))),
+        (["--url", "url"], Key.url("url")),
+        (["--url", "url", "--depth", "3"], Key.url("url", depth=3)),
+        (["--by", "region", "--ip", "address"], Key.nested(Key.columns("region"), Key.ip("address"))),
+        (
+            ["--number", "person", "--low", "-1", "--high", "10.5", "--bins", "4"],
+            Key.number("person", low=-1, high=Decimal("10.5"), bins=4),
+        ),
+        (
+            ["--number", "day", "--low", "2024-01-01", "--high", "2024-01-15", "--width", "7d", "--branching", "2"],
+            Key.number("day", low=date(2024, 1, 1), high=date(2024, 1, 15), bins=2, branching=2),
+        ),
+        (
+            [
+                "--number",
+                "day",
+                "--low",
+                "2024-01-01T06:00",
+                "--high",
+                "2024-01-02",
+                "--width",
+                "6h",
+                "--outside",
+                "ends",
+            ],
+            Key.number("day", low=datetime(2024, 1, 1, 6), high=date(2024, 1, 2), bins=3, outside="ends"),
+        ),
     ],
 )
 def test_arguments_describe_a_key(words, key):
@@ -34,6 +64,11 @@ def test_arguments_describe_a_key(words, key):
         (["--by", "region", "--stride", "4"], "--stride goes with --ip"),
         (["--ip", "address", "--depth", "3"], "--depth goes with --path"),
         (["--path", "url", "--separator", ""], "separator"),
+        (["--by", "region", "--low", "3"], "--low goes with --number"),
+        (["--number", "person", "--low", "3", "--high", "2", "--bins", "1"], r"low \(3\) must be below high \(2\)"),
+        (["--number", "person", "--bins", "1"], "low .* must be a number"),
+        (["--number", "person", "--low", "0", "--high", "1", "--width", "0.3"], "Hint: bins=3"),
+        (["--calendar", "day", "--levels", "month,week"], "must not have weeks"),
     ],
 )
 def test_arguments_that_do_not_go_together_are_refused(words, message):
@@ -52,7 +87,7 @@ def test_a_source_holds_the_columns_that_are_used_and_no_more(tmp_path):
 
 
 def test_dates_of_texts_are_read(tmp_path):
-    source = open_source(options(write_rows(tmp_path, "csv"), "--date", "day"))
+    source = open_source(options(write_rows(tmp_path, "csv"), "--calendar", "day"))
     assert source.frame.collect_schema()["day"] == pl.Date
 
 

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from opendp_tree import example_flights
+from opendp_tree.data import example_flights
 from opendp_tree.data.flights import FLIGHTS
 
 

@@ -9,6 +9,7 @@ import hashlib
 import io
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import date
 
 import numpy as np
 import opendp.prelude as dp
@@ -80,6 +81,7 @@ def pool(dtype):
     values = {
         pl.Boolean: [True, False, None],
         pl.Float64: [0.0, -0.0, 1.5, float("nan"), float("inf"), None],
+        pl.Float32: [0.0, -0.0, 0.3, 1e38, float("nan"), -float("inf"), None],
         pl.Binary: [b"", b"a", b"\xff", None],
         pl.List: [[], [1], [1, None], None],
         pl.Struct: [{"a": 1}, {"a": None}, None],
@@ -91,7 +93,7 @@ def pool(dtype):
 
 def random_key(random):
     """A key and the data types of its columns; now and then one that it cannot read."""
-    kind = random.choice(("columns", "columns", "path", "bits", "ip", "date"))
+    kind = random.choice(("columns", "columns", "path", "url", "bits", "ip", "calendar", "number", "days", "nested"))
     texts = (pl.String, pl.Categorical, pl.Enum(TEXTS))
     wrong = random.random() < 0.05
     if kind == "columns":
@@ -103,10 +105,31 @@ def random_key(random):
         dtypes = [random.choice(INTEGERS)]
         key = Key.bits("k0", width=random.choice((1, 8, 63, 64, 65, 128)), stride=random.choice((1, 3, 64, 200)))
     elif kind == "ip":
-        dtypes, key = [random.choice((*texts, *INTEGERS))], Key.ip("k0", version=random.choice((4, 6)))
+        dtypes, key = [random.choice((*texts, *INTEGERS))], Key.ip("k0", version=random.choice((4, 6, "both")))
+    elif kind == "url":
+        dtypes, key = [random.choice(texts)], Key.url("k0", depth=random.choice((2, 5)))
+    elif kind == "number":
+        low, high = random.choice(((0, 1), (-9, 9), (-(2**63), 2**63), (-(2**127), 2**127)))
+        outside = random.choice(("leaf", "ends", "drop"))
+        dtypes = [random.choice((*INTEGERS, pl.Float32, pl.Float64, pl.Decimal(10, 2)))]
+        key = Key.number("k0", low=low, high=high, bins=random.choice((1, 7, 100)), branching=3, outside=outside)
+    elif kind == "days":
+        dtypes = [random.choice((pl.Date, *TIMES))]
+        key = Key.number("k0", low=date(1969, 1, 1), high=date(2030, 1, 1), bins=9, branching=2)
+    elif kind == "nested":
+        dtypes = [random.choice(LABELS), random.choice(texts)]
+        last = random.choice((Key.ip("k1", version="both"), Key.url("k1"), Key.path("k1", depth=3), Key.ip("k1")))
+        key = Key.nested(Key.columns("k0"), last)
     else:
         dtypes = [random.choice((pl.Date, *TIMES))]
-        key = Key.date("k0", parts=random.choice((("year", "month", "day"), ("month",), ("day", "hour"))))
+        levels = (
+            ("year", "month", "day"),
+            ("month",),
+            ("day", "hour"),
+            ("year", "week", "weekday"),
+            ("quarter", "hour"),
+        )
+        key = Key.calendar("k0", levels=random.choice(levels))
     return key, [random.choice(REFUSED) for _ in dtypes] if wrong else dtypes
 
 
@@ -134,9 +157,11 @@ def check(random):
         kinds = CSV if source == "csv" else (*LABELS, *REFUSED)
         pools.append(pool(random.choice(kinds)))
         names.append(unit)
-    placed = {"tree": random_tree(random, key, pools), "nulls": random.choice((None, "label", "drop"))}
-    if placed["tree"] is not None and random.random() < 0.5:
-        placed["other"] = ("(rest)",)
+    placed = {"nulls": random.choice((None, "label", "drop"))}
+    if key.kind != "number":  # which has a tree of its own
+        placed["tree"] = random_tree(random, key, pools)
+    if placed.get("tree") is not None and random.random() < 0.5:
+        placed["outside"] = ("(rest)",)
     bounds = random.choice([{"rows": 2}, {"leaves": 1}, {"leaves": 2, "rows_per_leaf": 2, "rows": 3}])
     person = Unit(unit, **bounds) if unit else None
     schema = {column: values.dtype for column, values in zip(names, pools, strict=True)}
@@ -220,6 +245,7 @@ def counts(count, frame, source):
     numbers = found.occupied.counts.tolist()
     if found.tree.kind == "bits":
         leaves = list(zip(found.keys.high.tolist(), found.keys.low.tolist(), strict=True))
+        leaves[-1:] = ["(outside)"] if found.outside else leaves[-1:]
     else:
         columns = [plain(column).gather(found.keys.rows).to_list() for column in found.keys.columns]
         ends = found.occupied.levels.tolist()
@@ -250,8 +276,8 @@ def coupled(seed):
     def leaves(counter, groups):
         found = old[1](counter, groups)
         if counter.key.open_tree().kind == "bits":
-            high, low, _ = read_words(groups, counter.key)
-            rows = list(zip(high.tolist(), low.tolist(), strict=True))
+            *words, valid = (array.tolist() for array in read_words(groups, counter.key))
+            rows = [row if is_key else "(outside)" for *row, is_key in zip(*words, valid, strict=True)]
         else:
             labels = read_labels(groups, counter.key)
             rows = list(

@@ -119,7 +119,14 @@ def trees():
 def keys():
     return (
         *(ot.Key.columns("a"), ot.Key.columns("a", "b"), ot.Key.path("a", depth=3), ot.Key.bits("b", width=8)),
-        *(ot.Key.ip("a"), ot.Key.ip("b", version=6), ot.Key.date("a"), ot.Key.columns("nowhere")),
+        *(ot.Key.url("a"), ot.Key.number("b", low=0, high=9, bins=3), ot.Key.ip("a", version="both")),
+        *(
+            ot.Key.nested(ot.Key.columns("a"), ot.Key.bits("b", width=8)),
+            ot.Key.ip("a"),
+            ot.Key.ip("b", version=6),
+            ot.Key.calendar("a"),
+            ot.Key.columns("nowhere"),
+        ),
     )
 
 
@@ -166,7 +173,7 @@ def made():
         *(release, open_release, statement, estimator, step, ot.paper.Ladder(base=third, rounds=(step,))),
         *(ot.plan(3, epsilon=1.0, delta=1e-6, nodes="open"), ot.plan(trees()[0], rho=0.1), release.to_json()),
         ot.bound_report(pl.DataFrame({"user": list(range(900)) * 2}), most=3, epsilon=1.0),
-        *(ot.plot_tree(release), ot.paper.NodeClasses(np.array([True]), np.array([1])), ot.example_flights),
+        *(ot.plot_tree(release), ot.paper.NodeClasses(np.array([True]), np.array([1])), ot.data.example_flights),
         *(dp.unit_of(contributions=1), dp.loss_of(epsilon=1.0), dp.loss_of(rho=0.1, delta=1e-6)),
     )
 
@@ -201,6 +208,7 @@ def sensible(name, random):
         "ladder": [value for value in made() if isinstance(value, ot.paper.Ladder)],
         "plan": [value for value in made() if isinstance(value, ot.planning.Plan)],
         "rho": (0.1, 1.0),
+        "ledger": (None,),
         "schema": (None, {"a": pl.String}, {"a": int, "b": pl.Date}),
         "nodes": ("public", "open", 10),
         "noise": ("laplace", "gaussian"),

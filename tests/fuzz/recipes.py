@@ -3,7 +3,8 @@
 import json
 import warnings
 
-from opendp_tree import OpenTree, Recipe, Tree
+from opendp_tree import OpenTree, Tree
+from opendp_tree.recipe import Recipe
 from tests.fuzz import Violation
 from tests.fuzz.limits import limited
 from tests.fuzz.mutations import as_json, letters, run, structures

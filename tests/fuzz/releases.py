@@ -34,8 +34,9 @@ def samples():
         schema_overrides={"instant": pl.Datetime("ns", "Europe/Brussels")},
     )
     keys = [
-        *(Key.path("text", depth=4), Key.bits("whole", width=8, stride=2), Key.ip("address"), Key.date("day")),
-        *(Key.columns("text", "whole", "truth"), Key.columns("day", "instant")),
+        *(Key.path("text", depth=4), Key.bits("whole", width=8, stride=2), Key.ip("address"), Key.calendar("day")),
+        *(Key.columns("text", "whole", "truth"), Key.columns("day", "instant"), Key.ip("text")),
+        *(Key.number("whole", low=0, high=9, bins=3), Key.nested(Key.calendar("day"), Key.url("text"))),
     ]
     return [
         TreeRelease(tree, noisy, noisy - 1, noisy + np.inf, 0.95, statement, shown=shown),

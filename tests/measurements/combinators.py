@@ -48,12 +48,14 @@ def above_threshold():
 MEASUREMENTS = {
     "make_tree_laplace": lambda: ot.make_tree_laplace(*LEAVES, 4.0),
     "make_tree_gaussian": lambda: ot.make_tree_gaussian(*LEAVES, 4.0),
-    "make_pruned_descent": lambda: ot.make_pruned_descent(*KEYS, 4.0, delta=1e-7),
-    'make_pruned_descent, noise="gaussian"': lambda: ot.make_pruned_descent(*KEYS, 4.0, delta=1e-7, noise="gaussian"),
+    "make_pruned_descent": lambda: ot.measurements.make_pruned_descent(*KEYS, 4.0, delta=1e-7),
+    'make_pruned_descent, noise="gaussian"': lambda: ot.measurements.make_pruned_descent(
+        *KEYS, 4.0, delta=1e-7, noise="gaussian"
+    ),
     "make_tree_partition": lambda: make_tree_partition(*KEYS, 4.0, delta=1e-7),
     "make_partition_estimator": lambda: make_partition_estimator(*KEYS, **PROMISED),
     "make_partition_estimator, delta=0": lambda: make_partition_estimator(*LEAVES, epsilon=1.0, delta=0.0),
-    "make_tree_counts": lambda: ot.make_tree_counts(*KEYS, **PROMISED),
+    "make_tree_counts": lambda: ot.planning.make_tree_counts(*KEYS, **PROMISED),
     "make_sparse_vector": lambda: ot.make_sparse_vector(*LEAVES, 4.0, threshold=20),
     "make_sparse_vector, gaps, open tree": lambda: ot.make_sparse_vector(*KEYS, 4.0, threshold=20, gaps=True),
     "make_above_threshold": above_threshold,

@@ -66,10 +66,10 @@ ON_VECTORS = {
     "tree_sum": lambda space: ot.make_tree_sum(*space, tree=TREE),
     "tree_laplace": lambda space: ot.make_tree_laplace(*space, 4.0, tree=TREE),
     "tree_gaussian": lambda space: ot.make_tree_gaussian(*space, 4.0, tree=TREE),
-    "pruned_descent": lambda space: ot.make_pruned_descent(*space, 4.0, delta=1e-7, tree=TREE),
+    "pruned_descent": lambda space: ot.measurements.make_pruned_descent(*space, 4.0, delta=1e-7, tree=TREE),
     "tree_partition": lambda space: make_tree_partition(*space, 4.0, delta=1e-7, tree=TREE),
     "partition_estimator": lambda space: make_partition_estimator(*space, epsilon=1.0, delta=1e-7, tree=TREE),
-    "tree_counts": lambda space: ot.make_tree_counts(*space, epsilon=1.0, delta=1e-7, tree=TREE),
+    "tree_counts": lambda space: ot.planning.make_tree_counts(*space, epsilon=1.0, delta=1e-7, tree=TREE),
     "sparse_vector": lambda space: ot.make_sparse_vector(*space, 4.0, threshold=20, tree=TREE),
     "tree_classifier": lambda space: ot.paper.make_tree_classifier(
         *space, **combinators.BUDGET, threshold=10**5, mass=2 * 10**5, tree=TREE

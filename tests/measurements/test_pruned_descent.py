@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import opendp_tree as ot
-from opendp_tree import OpenTree, Tree, leaf_domain, make_pruned_descent, then_pruned_descent
+from opendp_tree import OpenTree, Tree, leaf_domain
+from opendp_tree.measurements import make_pruned_descent, then_pruned_descent
 from opendp_tree.measurements.pruned_descent import LevelCounts, descend
 from opendp_tree.theorems.discrete_gaussian import gaussian_tail
 from opendp_tree.theorems.interval import exp, round_up

@@ -10,9 +10,9 @@ from opendp_tree import (
     Tree,
     TreeNoise,
     leaf_domain,
-    make_tree_counts,
     plan,
 )
+from opendp_tree.planning import make_tree_counts
 from opendp_tree.planning.methods import METHODS, REFERENCES, MultiplicativeEstimator, read_method
 
 L1 = dp.l1_distance(T="i64")

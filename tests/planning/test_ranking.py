@@ -5,7 +5,7 @@ import pytest
 from opendp_tree import Auto, OpenTree, Tree, TreeNoise, leaf_domain, plan
 from opendp_tree.planning.budget import Budget
 from opendp_tree.planning.methods import MECHANISMS
-from opendp_tree.planning.ranking import best_candidate, candidate_for, ranked
+from opendp_tree.planning.ranking import best_candidate, candidate_for, planned_candidate, ranked
 from opendp_tree.planning.tree_facts import TreeFacts
 
 L1 = dp.l1_distance(T="i64")
@@ -101,3 +101,29 @@ def test_what_estimates_must_be_is_kept_or_not_possible():
 def test_mistakes_in_options_are_not_taken_for_extreme_budgets():
     with pytest.raises(ValueError, match="weights"):
         candidate_for(TreeNoise(weights=(1, 2)), TreeFacts.of(PUBLIC), BUDGET, 0.1)
+
+
+def test_levels_are_left_out_or_refused_where_nodes_are_unknown():
+    found = plan(OPEN, epsilon=1.0, delta=1e-6, levels=[2])
+    assert [candidate.name for candidate in found.candidates if candidate.feasible] == ["partition_estimator"]
+    assert found.candidate("pruned_laplace").reason == "it cannot leave out levels"
+    for levels in (None, [1, 2, 3], [0, 1, 2, 3]):  # nothing is left out: the root is always there
+        assert plan(OPEN, epsilon=1.0, delta=1e-6, levels=levels).candidate("pruned_laplace").feasible
+    budget = Budget.of(epsilon=None, delta=1e-6, rho=0.1, d_in=1)
+    assert planned_candidate(OPEN, budget, alpha=0.1, method="auto").name == "pruned_gaussian"
+    with pytest.raises(ValueError, match=r"levels must be left out with rho .* Hint"):
+        planned_candidate(OPEN, budget, alpha=0.1, method=Auto(levels=[2]))
+
+
+@pytest.mark.parametrize("method", ["auto", "partition_estimator", "pruned_laplace", "pruned_gaussian"])
+def test_unknown_nodes_need_a_delta_and_are_told_so(method):
+    for amounts in ({"epsilon": 1.0, "rho": None}, {"epsilon": None, "rho": 0.1}):
+        budget = Budget.of(delta=0.0, d_in=1, **amounts)
+        with pytest.raises(ValueError, match=r"delta must be above 0 where nodes are unknown.* Hint: delta=1e-6"):
+            planned_candidate(OPEN, budget, alpha=0.1, method=method)
+
+
+@pytest.mark.parametrize("method", ["tree_laplace", "raw_gaussian", "multiplicative_estimator"])
+def test_methods_for_known_nodes_say_so(method):
+    with pytest.raises(ValueError, match=rf"method \({method}\) must be one for unknown nodes.* Hint: method='auto'"):
+        planned_candidate(OPEN, BUDGET, alpha=0.1, method=method)

@@ -63,3 +63,13 @@ def test_a_tree_is_solved_once_for_each_noise(monkeypatch):
 def test_a_mere_depth_cannot_be_solved():
     with pytest.raises(ValueError, match="tree itself"):
         TreeFacts.of(3, nodes="public").least_squares("laplace")
+
+
+def test_leaves_alone_get_noise_where_their_sums_err_least():
+    weights, error = TreeFacts.of(Tree.balanced(branching=2, depth=3)).least_squares("laplace")
+    assert weights == (0.0, 0.0, 3.0)
+    assert error == pytest.approx(2 / 3)  # four leaves, each of a third of the noise
+    deeper, _ = TreeFacts.of(Tree.balanced(branching=2, depth=6)).least_squares("laplace")
+    assert min(deeper) > 0
+    ragged, _ = TreeFacts.of(Tree.from_paths([("a", "x"), ("b",)])).least_squares("laplace")
+    assert min(ragged) > 0

@@ -4,8 +4,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from opendp_tree import Tree, TreeRelease, plot_level
+from opendp_tree import Tree, TreeRelease, plot_level, plot_tree
 from opendp_tree.plots.level import BAR, OTHER
+from opendp_tree.trees.number_range import NumberRange
 from tests.pictures import HOSTILE, release
 from tests.plots.test_tree import small
 
@@ -85,3 +86,16 @@ def test_a_level_has_a_name():
     tree = Tree.balanced(branching=2, depth=2)
     with pytest.raises(ValueError, match=r"level \('a'\) must be a number, because levels have no names here"):
         plot_level(TreeRelease(tree, *np.ones((3, 3)), confidence=1.0, statement=None), "a")
+
+
+def test_ranges_and_months_are_bars_in_their_order():
+    for tree in (
+        NumberRange(0, 3, 3).tree(branching=4, outside=False),
+        Tree.from_paths([("jan",), ("feb",), ("mar",)], ordered=True),
+    ):
+        counts = np.array([60.0, 10.0, 30.0, 20.0])
+        release = TreeRelease(tree, counts, counts - 4, counts + 4, 0.95, None)
+        assert plot_level(release, 1).data[0].x == (10, 30, 20)
+        assert plot_level(release, 1, top=2).data[0].x == (30, 20)
+        assert plot_tree(release).data[0].sort is False
+    assert plot_tree(small()).data[0].sort is True

@@ -4,8 +4,8 @@ import re
 import plotly.graph_objects as go
 import pytest
 
-from opendp_tree import plot_level, plot_tree, write_html
-from opendp_tree.plots import write_image
+from opendp_tree import plot_level, plot_tree
+from opendp_tree.plots import write_html, write_image
 from tests.plots.test_tree import small
 
 
@@ -101,6 +101,16 @@ def test_images_need_a_library_and_say_so(tmp_path, monkeypatch):
         write_image(plot_tree(small()), tmp_path / "a.html")
     with pytest.raises(ValueError, match="width"):
         write_image(plot_tree(small()), tmp_path / "a.svg", width=0)
+
+
+def test_images_do_not_ask_to_be_clicked(tmp_path, monkeypatch):
+    monkeypatch.setattr("opendp_tree.plots.page.find_spec", lambda name: name)
+    drawn = []
+    monkeypatch.setattr(go.Figure, "to_image", lambda self, form, **size: drawn.append(self) or b"drawn")
+    figure = plot_tree(small())
+    write_image(figure, tmp_path / "a.svg")
+    assert "Click" in figure.layout.title.subtitle.text
+    assert drawn[0].layout.title.subtitle.text == "Area: estimate. Colour: how sure it is."
 
 
 def test_images_are_whole_or_not_there(tmp_path, monkeypatch):

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from opendp_tree import Key, Tree, Unit, frame_domain, make_leaf_counts
 from opendp_tree.rows import row_counts
+from opendp_tree.rows.number_places import NOWHERE
 from opendp_tree.rows.row_counts import RowCounter
 from opendp_tree.theorems.leaf_counts import leaf_counts_l1, per_person
 from tests.frame_truth import as_paths, path_of
@@ -27,8 +28,15 @@ KEYS = {
     "open": {"by": ["a", "b"]},
     "open, no nulls": {"by": Key.columns("a", "b", nulls="drop")},
     "public": {"by": Key.columns("a", "b", tree=TREE)},
-    "public, other": {"by": Key.columns("a", "b", tree=TREE, other=("(other)",))},
-    "bits": {"by": Key.bits("b", width=2)},
+    "public, other": {"by": Key.columns("a", "b", tree=TREE, outside=("(other)",))},
+    "public, outside": {"by": Key.columns("a", "b", tree=TREE, outside="leaf")},
+    "bits": {"by": Key.bits("b", width=1)},
+    "bits, no others": {"by": Key.bits("b", width=1, outside="drop")},
+    "numbers": {"by": Key.number("b", low=0, high=2, bins=2, branching=2)},
+    "numbers, ends": {"by": Key.number("b", low=0, high=1, bins=2, outside="ends", nulls="drop")},
+    "url": {"by": Key.url("a", depth=3)},
+    # Ranges of width 1 from 0, so that what rows are grouped by is the number itself.
+    "nested": {"by": Key.nested(Key.number("b", low=0, high=3, bins=3, branching=2), Key.path("a", depth=3))},
     "path": {"by": Key.path("a", depth=3)},
     "path, no nulls": {"by": Key.path("a", depth=2, nulls="drop")},
 }
@@ -60,6 +68,7 @@ def by_content(leaves):
     def numbered(counter, groups):
         found = leaves(counter, groups)
         named = groups.rename({f"key_{place}": name for place, name in enumerate(counter.key.columns_used)})
+        named = named.with_columns(pl.col(pl.Int64).replace(NOWHERE, None))
         paths = [path_of(row, counter.key) for row in named.iter_rows(named=True)]
         numbers = [int.from_bytes(hashlib.sha256(repr(path).encode()).digest()[:7], "big") for path in paths]
         assert len(set(zip(found.tolist(), numbers, strict=True))) == len(set(found.tolist())) == len(set(numbers))

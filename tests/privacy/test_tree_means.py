@@ -250,7 +250,7 @@ def test_mutant_nulls_dropped_after_finding_counts_other_rows_than_it_sums():
     from opendp_tree.rows.value_counts import ValueCounter
 
     frame = pl.DataFrame({"city": ["a", "a", "b", "b"], "x": [1.0, None, float("nan"), 2.0]})
-    key, kinds = Key.of("city"), {"city": "text", "x": "Float64"}
+    key, kinds = Key.of("city"), {"city": "text", "x": "float"}
     counter = RowCounter.of(key, kinds, kinds, None)
     right = ValueCounter(counter, (Value("x", bounds=(0, 2)),)).count(frame)
     assert right.people.tolist() == [1, 1]

@@ -5,7 +5,8 @@ import numpy as np
 import opendp.prelude as dp
 import pytest
 
-from opendp_tree import OpenTree, Tree, TreeRelease, leaf_domain, make_pruned_descent
+from opendp_tree import OpenTree, Tree, TreeRelease, leaf_domain
+from opendp_tree.measurements import make_pruned_descent
 from opendp_tree.releases.display import ROOT
 from tests.pictures import HOSTILE, STATEMENT, release
 

@@ -91,6 +91,33 @@ def test_how_prefixes_are_shown_comes_back():
     assert again(paths).to_frame().equals(paths.to_frame())
 
 
+def test_what_is_outside_of_bits_comes_back():
+    for keys in ([0, 3, 300, -1, None], [-1], [7]):
+        release = release_of(OpenTree.bits(8, 4, outside=True), keys)
+        back = again(release)
+        assert back.to_frame().equals(release.to_frame())
+        assert back.tree == release.tree
+        assert back.nodes.outside == release.nodes.outside
+    assert again(release_of(OpenTree.columns(["month"], ordered=True), [(1,)])).tree.ordered
+
+
+@pytest.mark.parametrize(
+    ("keys", "change"),
+    [
+        ([0, 16], lambda parts: parts["nodes"]["prefixes"].__setitem__(1, None)),  # not the last below the root
+        ([0, 16], lambda parts: parts["nodes"]["prefixes"].__setitem__(2, None)),  # has a node below it
+        ([0, -1], lambda parts: parts["tree"].__setitem__("outside", False)),
+        ([0, -1], lambda parts: parts["tree"].__setitem__("outside", 1)),
+        ([0, -1], lambda parts: parts["nodes"]["prefixes"].__setitem__(0, None)),
+    ],
+)
+def test_what_cannot_be_outside_is_refused(keys, change):
+    parts = json.loads(release_of(OpenTree.bits(8, 4, outside=True), keys).to_json())
+    change(parts)
+    with pytest.raises(ValueError, match=r"prefixes|outside"):
+        TreeRelease.from_json(json.dumps(parts))
+
+
 def test_labels_that_have_no_text_are_refused():
     class Word(str):
         __slots__ = ()

@@ -1,6 +1,7 @@
 """Where nodes are, as columns."""
 
 import ipaddress
+from datetime import date
 
 import numpy as np
 import polars as pl
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from opendp_tree import OpenTree, Tree, TreeRelease
 from opendp_tree.releases.node_columns import node_columns
+from opendp_tree.trees.number_range import NumberRange
 from opendp_tree.trees.shown_nodes import ShownNodes
 from tests.releases.test_frame import release_of
 from tests.trees.test_tree import parents
@@ -68,3 +70,33 @@ def test_mixed_labels_of_one_level_become_texts_and_leave_other_levels_alone():
     assert frame.schema["label_1"] == pl.String
     assert frame.schema["label_2"] == pl.Int64
     assert frame["path"].to_list() == ["", "a", "2", "a / 1", "2 / 3"]
+
+
+def test_what_is_no_key_is_outside_and_has_no_prefix():
+    for shown, prefix in (("integer", 0), ("ipv4", "0.0.0.0/8")):
+        tree = OpenTree.bits(32, 8, shown_as=shown, outside=True)
+        frame = release_of(tree, [0, -1, -1]).to_frame(other=False).filter(pl.col("level") == 1)
+        assert frame.select("path", "prefix", "bits", "estimate").rows() == [
+            ("0/8" if shown == "integer" else prefix, prefix, 8, 1.0),
+            ("(outside)", None, None, 2.0),
+        ]
+
+
+def test_ranges_have_their_ends_and_are_called_by_them_in_order_of_value():
+    tree = NumberRange(0, 30, 3).tree(branching=2, outside=True)
+    frame = TreeRelease(tree, *np.ones((3, tree.node_count)), confidence=0.9, statement=None).to_frame()
+    assert frame.select("path", "low", "high").rows() == [
+        ("", 0, 30),
+        ("[0, 20)", 0, 20),
+        ("[20, 30]", 20, 30),
+        ("(outside)", None, None),
+        ("[0, 10)", 0, 10),
+        ("[10, 20)", 10, 20),
+        ("[20, 30]", 20, 30),
+    ]
+    wide = NumberRange(-(2**127), 2**127, 2).tree(branching=2, outside=False)
+    frame = TreeRelease(wide, *np.ones((3, 3)), confidence=0.9, statement=None).to_frame()
+    assert frame["high"].to_list() == [2.0**127, 0.0, 2.0**127]
+    days = NumberRange(date(2024, 1, 1), date(2024, 1, 3), 2).tree(branching=2, outside=False)
+    frame = TreeRelease(days, *np.ones((3, days.node_count)), confidence=0.9, statement=None).to_frame()
+    assert frame["low"].to_list() == [date(2024, 1, 1), date(2024, 1, 1), date(2024, 1, 2)]

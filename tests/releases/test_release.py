@@ -15,10 +15,10 @@ from opendp_tree import (
     TreeRelease,
     leaf_domain,
     make_partition_estimator,
-    make_pruned_descent,
     make_tree_gaussian,
     make_tree_laplace,
 )
+from opendp_tree.measurements import make_pruned_descent
 from opendp_tree.postprocess import range_counts
 from opendp_tree.releases import PrivacyStatement
 from opendp_tree.trees.shown_nodes import ShownNodes

@@ -72,7 +72,9 @@ def test_nan_is_missing_in_pandas_and_a_number_in_arrow():
 @pytest.mark.parametrize("values", [[], ["x"], [1], [1, "x"], [None], [object()]])
 def test_columns_of_objects_must_be_declared_whatever_they_hold(values):
     frame = pd.DataFrame({"k": pd.Series(values, dtype=object), "n": 1})
-    with pytest.raises(TypeError, match=r"column 'k' holds Python objects, .* Hint: schema=\{'k': pl.String\}"):
+    with pytest.raises(
+        TypeError, match=r"column 'k' holds Python objects, .* Hint: read_source\(frame, schema=\{'k': pl.String\}\)"
+    ):
         read(frame)
     assert read(frame, k=pl.String).schema == {"k": pl.String, "n": pl.Int64}
     categories = pd.DataFrame({"k": pd.Categorical([1, "x"])})
@@ -157,7 +159,7 @@ def test_rows_are_what_is_declared_of_them():
     assert found.rows() == [(1, None), (None, None), (None, None), (None, None), (3, None), (None, "x")]
     assert read_rows([], pl.Schema({"a": pl.Int64})).schema == {"a": pl.Int64}
     for rows in ([], [{"a": 1}], [1, 2]):
-        with pytest.raises(TypeError, match=r"a list of rows must come with .* Hint: schema="):
+        with pytest.raises(TypeError, match=r"a list of rows must come with .* Hint: read_source\(rows, schema="):
             read_rows(rows, NONE)
 
 

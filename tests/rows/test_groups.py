@@ -35,8 +35,8 @@ def test_instants_of_one_hour_or_day_are_one_group(unit, zone):
     start = datetime(2024, 3, 30, 5)
     times = pl.Series("k", [start + timedelta(minutes=minutes) for minutes in (0, 59, 60, 600)])
     frame = times.cast(pl.Datetime(unit)).dt.replace_time_zone(zone).to_frame().lazy()
-    by_hour = groups.group_rows(frame, Key.date("k", parts=("hour",)), None)
-    by_day = groups.group_rows(frame, Key.date("k", parts=("day",)), None)
+    by_hour = groups.group_rows(frame, Key.calendar("k", levels=("hour",)), None)
+    by_day = groups.group_rows(frame, Key.calendar("k", levels=("day",)), None)
     assert sorted(by_hour[groups.PEOPLE]) == [1, 1, 2]
     assert by_day[groups.PEOPLE].to_list() == [4]
 
@@ -49,10 +49,12 @@ def test_kinds_are_the_words_that_keys_use():
         "date": pl.Date,
         "datetime": pl.Datetime("ns", "UTC"),
         "time": pl.Time,
+        "float": pl.Float32,
+        "decimal": pl.Decimal(38, 2),
     }
     assert groups.kinds_of(types) == {kind: kind for kind in types}
     assert groups.kind_of(pl.Categorical()) == groups.kind_of(pl.Enum(["a"])) == "text"
-    assert groups.kind_of(pl.Float64()) == "Float64"
+    assert groups.kind_of(pl.Binary()) == "Binary"
 
 
 def test_a_frame_is_taken_by_its_schema_alone():

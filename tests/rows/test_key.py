@@ -1,3 +1,6 @@
+from dataclasses import replace
+from datetime import date
+
 import pytest
 
 from opendp_tree import Key, OpenTree, Tree
@@ -7,16 +10,19 @@ def test_open_trees_of_keys():
     assert Key.of("a") == Key.columns("a")
     assert Key.of(("a", "b")).open_tree() == OpenTree.columns(["a", "b"])
     assert Key.path("a", separator=".", depth=3).open_tree() == OpenTree.paths(".", depth=3)
-    assert Key.bits("a", width=40, stride=7).open_tree() == OpenTree.bits(40, 7)
-    assert Key.ip("a").open_tree() == OpenTree.bits(32, 8, shown_as="ipv4")
-    assert Key.ip("a", version=6, stride=16).open_tree() == OpenTree.bits(128, 16, shown_as="ipv6")
-    assert Key.date("a", parts="month").open_tree() == OpenTree.columns(["month"])
+    assert Key.bits("a", width=40, stride=7).open_tree() == OpenTree.bits(40, 7, outside=True)
+    assert Key.bits("a", width=40, stride=7, outside="drop").open_tree() == OpenTree.bits(40, 7)
+    assert Key.ip("a").open_tree() == OpenTree.bits(32, 8, shown_as="ipv4", outside=True)
+    assert Key.ip("a", version=6).open_tree() == OpenTree.bits(128, 16, shown_as="ipv6", outside=True)
+    assert Key.ip("a", version="both").open_tree().depth == 10
+    assert Key.url("a").open_tree() == OpenTree.paths(" / ", depth=6)
+    assert Key.calendar("a", levels="month").open_tree() == OpenTree.columns(["month"])
     for key in (
         Key.of(["a", "b"]),
         Key.path("a", depth=3),
         Key.bits("a", width=9, stride=4),
         Key.ip("a"),
-        Key.date("a"),
+        Key.calendar("a"),
     ):
         assert key.depth == key.open_tree().depth
         assert Key.of(key) is key
@@ -26,29 +32,42 @@ TREE = Tree.from_paths([("ghent",), ("liege",)])
 
 
 def test_where_rows_belong_is_one_value():
-    key = Key.columns("city", tree=TREE, other=("liege",), nulls="drop")
-    assert key == Key.columns("city", tree=Tree.from_paths([("ghent",), ("liege",)]), other=("liege",), nulls="drop")
-    assert hash(key) == hash(Key.columns("city", tree=TREE, other=("liege",), nulls="drop"))
+    key = Key.columns("city", tree=TREE, outside=("liege",), nulls="drop")
+    assert key == Key.columns("city", tree=Tree.from_paths([("ghent",), ("liege",)]), outside=("liege",), nulls="drop")
+    assert hash(key) == hash(Key.columns("city", tree=TREE, outside=("liege",), nulls="drop"))
     assert key != Key.columns("city", tree=TREE)
     assert key.hierarchy == TREE
-    assert key.other_leaf == 1
-    assert Key.columns("city", tree=TREE).other_leaf == -1
+    assert key.outside_leaf == 1
+    assert Key.columns("city", tree=TREE).outside_leaf == -1
     assert Key.columns("city").hierarchy == OpenTree.columns(["city"])
 
 
-def test_null_is_a_label_where_there_is_room_for_it():
-    assert not Key.columns("a").drops_nulls
-    assert Key.columns("a", nulls="drop").drops_nulls
-    for key in (Key.ip("a"), Key.bits("a", width=8)):
-        assert key.drops_nulls
-    assert not Key.bits("a", width=8, tree=TREE).drops_nulls
+def test_rows_are_dropped_where_somebody_says_so():
+    for key in (Key.columns("a"), Key.ip("a"), Key.bits("a", width=8), Key.calendar("a")):
+        assert not key.drops_nulls
+        assert replace(key, nulls="drop").drops_nulls
+    assert Key.bits("a", width=8, outside="drop").drops_nulls
+    assert not Key.bits("a", width=8, outside="drop").open_tree().outside
+    assert not Key.columns("a", tree=TREE, outside="drop").drops_nulls
+
+
+def test_a_leaf_outside_is_where_it_is_free_or_asked_for():
+    assert Key.columns("a", tree=TREE).hierarchy is TREE
+    asked = Key.columns("a", tree=TREE, outside="leaf")
+    assert asked.hierarchy.paths() == [("ghent",), ("liege",), ("(outside)",)]
+    assert asked.outside_leaf == 2
+    spare = Tree.from_paths([("ghent",), ("(outside)",)])
+    assert Key.columns("a", tree=spare).outside_leaf == 1
+    assert Key.columns("a", tree=spare, outside="leaf").hierarchy == spare
+    assert Key.columns("a", tree=spare, outside="drop").outside_leaf == -1
+    assert replace(asked, show=[1]).hierarchy == asked.hierarchy
 
 
 def test_a_key_knows_its_shown_levels():
     assert Key.columns("a", "b").shown_levels == (0, 1, 2)
     assert Key.columns("a", "b", show=["b"]).shown_levels == (0, 2)
     assert Key.columns("a", "b", show=["b", 0, 2]).shown_levels == (0, 2)
-    assert Key.date("a", show=["month"]).shown_levels == (0, 2)
+    assert Key.calendar("a", show=["month"]).shown_levels == (0, 2)
     assert Key.path("a", depth=4, show=[3, 1]).shown_levels == (0, 1, 3)
     assert Key.ip("a", show=[2, 4]).shown_levels == (0, 2, 4)
     assert Key.columns("a", tree=TREE, show=[1]).shown_levels == (0, 1)
@@ -64,21 +83,37 @@ def test_a_key_knows_its_shown_levels():
         (lambda: Key.path("a", separator="", depth=3), ValueError, r"separator \(''\) must be a non-empty text"),
         (lambda: Key.path("a", depth=1), ValueError, r"depth \(1\) must be an integer from 2"),
         (lambda: Key.bits("a", width=129), ValueError, r"width \(129\) must be at most 128"),
-        (lambda: Key.ip("a", version=5), ValueError, r"version \(5\) must be 4 or 6"),
-        (lambda: Key.date("a", parts=("week",)), ValueError, r"parts \('week'\) must be one of 'year', 'month'"),
-        (lambda: Key.date("a", parts=("day", "month")), ValueError, r"parts .* must be some of .*, in this order"),
-        (lambda: Key.date("a", parts=()), ValueError, r"parts \(\) must be some of"),
-        (lambda: Key.columns("a", nulls="other"), ValueError, r"nulls \('other'\) must be one of 'label', 'drop'"),
-        (lambda: Key.bits("a", width=8, nulls="label"), ValueError, r"nulls \('label'\) must be 'drop'"),
-        (lambda: Key.columns("a", other=("x",)), ValueError, "other needs a public tree. Hint"),
-        (lambda: Key.columns("a", tree=TREE, other=("x",)), ValueError, r"other .* must be the path of a leaf of tree"),
+        (lambda: Key.ip("a", version=5), ValueError, r"version \(5\) must be 4, 6 or 'both'"),
         (
-            lambda: Key.columns("a", tree=TREE, other="ghent"),
+            lambda: Key.calendar("a", levels=("decade",)),
             ValueError,
-            r"other .* must be the path of a leaf of tree",
+            r"levels \('decade'\) must be one of 'year', 'quarter'",
+        ),
+        (
+            lambda: Key.calendar("a", levels=("day", "month")),
+            ValueError,
+            "levels .* must be some of .*, in this order",
+        ),
+        (lambda: Key.calendar("a", levels=()), ValueError, r"levels \(\) must be some of"),
+        (lambda: Key.columns("a", nulls="other"), ValueError, r"nulls \('other'\) must be one of 'label', 'drop'"),
+        (
+            lambda: Key.bits("a", width=8, nulls="label", outside="drop"),
+            ValueError,
+            r"nulls \('label'\) must be 'drop'",
+        ),
+        (lambda: Key.columns("a", outside=("x",)), ValueError, r"outside .* needs a public tree. Hint"),
+        (
+            lambda: Key.columns("a", tree=TREE, outside=("x",)),
+            ValueError,
+            "outside .* must be .* path of a leaf",
+        ),
+        (
+            lambda: Key.columns("a", tree=TREE, outside="ghent"),
+            ValueError,
+            "outside .* must be .* path of a leaf",
         ),
         (lambda: Key.path("a", depth=3, tree="x"), TypeError, r"tree \(str\) must be a Tree. Hint: Tree.from_paths"),
-        (lambda: Key.date("a", tree=Tree.from_parents([-1, 0])), ValueError, "tree must have labels. Hint"),
+        (lambda: Key.calendar("a", tree=Tree.from_parents([-1, 0])), ValueError, "tree must have labels. Hint"),
         (lambda: Key.bits("a", width=128, stride=64, tree=TREE), ValueError, r"stride \(64\) must be at most 63"),
         (
             lambda: Key.columns("a", "b", show=["c"]),
@@ -90,6 +125,29 @@ def test_a_key_knows_its_shown_levels():
         (lambda: Key.ip("a", show=[]), TypeError, r"show \(\[\]\) must be a list of levels"),
         (lambda: Key("tree", ("a",), 2), ValueError, r"kind \('tree'\) must be one of"),
         (lambda: Key("columns", ["a"], 2), TypeError, "columns_used must be a tuple of names. Hint"),
+        (lambda: Key.columns("a", outside="leaf"), ValueError, "each row has a place in this open tree"),
+        (lambda: Key.bits("a", width=8, outside=("a",)), ValueError, "needs a public tree. Hint: 'leaf' or 'drop'"),
+        (
+            lambda: Key.columns("a", tree=Tree.from_paths([("a", "b")])),
+            ValueError,
+            r"tree \(of 2 levels below its root\) must not be deeper than the key \(1\).* Hint: name a column",
+        ),
+        (lambda: Key.calendar("a", levels=("month", "week")), ValueError, "must not have weeks .* quarters or months"),
+        (lambda: Key.number("a", low=0, high=1), ValueError, "bins or width must be given"),
+        (lambda: Key.number("a", low=0, high=1, bins=1, width=1), ValueError, "bins or width must be given"),
+        (lambda: Key.number("a", low=1, high=1, bins=1), ValueError, r"low \(1\) must be below high \(1\)"),
+        (lambda: Key.number("a", low=0, high=date(1, 1, 1), bins=1), TypeError, "low and high must be two numbers, or"),
+        (lambda: Key.number("a", low=0, high=1, bins=2, outside=("x",)), ValueError, "outside .* must be one of"),
+        (lambda: Key.number("a", low=0, high=1, bins=2, branching=1), ValueError, r"branching \(1\)"),
+        (lambda: Key.number("a", low=0, high=1, bins=2, outside="drop", nulls="label"), ValueError, "null is outside"),
+        (lambda: Key.nested(Key.columns("a")), TypeError, "keys must be two keys or more. Hint"),
+        (lambda: Key.nested(Key.url("a"), Key.columns("b")), ValueError, "key 1 must be last"),
+        (lambda: Key.nested(Key.columns("a", nulls="drop"), Key.columns("b")), ValueError, "no options of its own"),
+        (
+            lambda: Key.nested(Key.columns("a"), Key.number("b", low=0, high=1, bins=2, outside="drop")),
+            ValueError,
+            "key 2 must have outside='leaf' or 'ends'",
+        ),
         (lambda: Key.of(7), TypeError, r"by \(int\) must be a Key, a column's name, or a list of names"),
     ],
 )

@@ -60,7 +60,7 @@ def test_paths_end_where_their_labels_do():
 
 
 def test_days_outside_the_calendar_have_one_label_null():
-    key = Key.date("k")
+    key = Key.calendar("k")
     groups = grouped([0, 2**31 - 1, None], pl.Int32, key).with_columns(pl.col("key_0").cast(pl.Date))
     labels = read_labels(groups, key)
     found = {

@@ -26,6 +26,14 @@ IPV6 = (
         ["::", "1::", "::1.2.3.4", "::ffff:10.0.0.1", "1:2:3:4:5:6:7::", "fe80::1%eth0", ":::", "1::2::3"]
     )
 )
+URLS = st.builds(
+    "{}{}{}{}{}".format,
+    st.sampled_from(["", "//", "http://", "HTTPS://", "ftp+x://", "1a://", "mailto:"]),
+    st.sampled_from(["", "me@", "a:b@"]),
+    st.sampled_from(["", "example.com", "www.Example.com.", "10.0.0.1", "[::1]", "localhost", "a..b"]),
+    st.sampled_from(["", ":", ":80", ":x"]),
+    st.sampled_from(["", "/", "//", "/a", "/a/b/", "/a//b", "?q=/x", "/a#b/c"]),
+)
 INTEGERS = {
     kind: st.integers(*bounds)
     for kind, bounds in (
@@ -53,12 +61,18 @@ SINGLE = {
     "ip 6": (pl.String, IPV6, Key.ip("k", version=6, stride=16)),
     "ip 6, odd": (pl.Categorical, IPV6, Key.ip("k", version=6, stride=9)),
     "ip 4, numbers": (pl.UInt32, INTEGERS[pl.UInt32], Key.ip("k")),
-    "date": (pl.Date, DAYS, Key.date("k")),
-    "month and day": (pl.Date, DAYS, Key.date("k", parts=("month", "day"))),
-    "hour, ms": (pl.Datetime("ms"), INSTANTS, Key.date("k", parts=("year", "month", "day", "hour"))),
-    "hour, us": (pl.Datetime("us"), INSTANTS, Key.date("k", parts=("month", "hour"))),
-    "day, us": (pl.Datetime("us"), INSTANTS, Key.date("k")),
-    "day, ns": (pl.Datetime("ns"), st.datetimes(datetime(1700, 1, 1), datetime(2200, 1, 1)), Key.date("k")),
+    "date": (pl.Date, DAYS, Key.calendar("k")),
+    "month and day": (pl.Date, DAYS, Key.calendar("k", levels=("month", "day"))),
+    "hour, ms": (pl.Datetime("ms"), INSTANTS, Key.calendar("k", levels=("year", "month", "day", "hour"))),
+    "hour, us": (pl.Datetime("us"), INSTANTS, Key.calendar("k", levels=("month", "hour"))),
+    "day, us": (pl.Datetime("us"), INSTANTS, Key.calendar("k")),
+    "day, ns": (pl.Datetime("ns"), st.datetimes(datetime(1700, 1, 1), datetime(2200, 1, 1)), Key.calendar("k")),
+    "week": (pl.Date, DAYS, Key.calendar("k", levels=("year", "week", "weekday"))),
+    "quarter": (pl.Datetime("us"), INSTANTS, Key.calendar("k", levels=("quarter", "month", "weekday", "day", "hour"))),
+    "url": (pl.String, URLS, Key.url("k", depth=5)),
+    "url, any text": (pl.String, st.text(st.sampled_from("ab.:/?#@[]1\\n-é"), max_size=14), Key.url("k", depth=9)),
+    "both": (pl.String, IPV4 | IPV6, Key.ip("k", version="both")),
+    "both, odd": (pl.String, IPV4 | IPV6, Key.ip("k", version="both", stride=31)),
     **{
         f"bits, {str(kind).lower()}, {width}": (
             kind,
@@ -92,6 +106,31 @@ def check_open(frame, key):
         assert as_paths(make_leaf_counts(domain, ROWS, by=key)(data)) == open_counts(frame, key)
         found = make_leaf_counts(domain, ROWS, by=replace(Key.of(key), nulls="drop"))(data)
         assert as_paths(found) == open_counts(frame, key, drop=True)
+
+
+NESTED = [
+    Key.nested(Key.columns("land"), Key.ip("ip")),
+    Key.nested(Key.columns("land"), Key.ip("ip", version="both")),
+    Key.nested(Key.ip("ip", stride=16), Key.columns("land", "number")),
+    Key.nested(Key.columns("number"), Key.url("ip", depth=4)),
+    Key.nested(Key.calendar("day", levels=("year", "weekday")), Key.path("land", depth=3)),
+    Key.nested(Key.calendar("day"), Key.calendar("day", levels=("weekday",))),
+    Key.nested(Key.bits("number", width=3, stride=2), Key.calendar("day", levels=("quarter",))),
+    Key.nested(Key.columns("land"), Key.number("number", low=-2, high=6, bins=8, branching=2)),
+    Key.nested(Key.number("number", low=0, high=4, bins=4, branching=3, outside="ends"), Key.columns("land")),
+    Key.nested(Key.number("day", low=date(2020, 1, 1), high=date(2025, 1, 1), bins=9), Key.columns("land")),
+]
+
+
+@pytest.mark.parametrize("key", NESTED, ids=range(len(NESTED)))
+@settings(max_examples=25)
+@given(st.lists(st.tuples(TEXTS | st.none(), IPV4 | IPV6 | st.none(), DAYS | st.none(), st.integers(-9, 9))))
+def test_nested_keys_count_as_a_plain_group_by_and_lose_nothing(key, rows):
+    schema = {"land": pl.String, "ip": pl.String, "day": pl.Date, "number": pl.Int64}
+    frame = pl.DataFrame(rows, schema=schema, orient="row")
+    check_open(frame, key)
+    counts = make_leaf_counts(frame_domain(frame), ROWS, by=key)(frame)
+    assert counts.occupied.counts.sum() == frame.height
 
 
 @given(st.data())
@@ -130,17 +169,19 @@ def test_public_trees_count_the_leaf_that_a_key_leads_to_or_through(kind):
     @given(columns(values), st.data())
     def check(column, data):
         frame = pl.DataFrame({"k": column}, schema={"k": dtype})
-        seen = sorted(open_counts(frame, key) or {("none",): 1}, key=repr)
+        seen = sorted(open_counts(frame, key) or {(None,): 1}, key=repr)
         cut = [path[: data.draw(st.integers(1, len(path)))] for path in data.draw(st.lists(st.sampled_from(seen)))]
         cut = [path for path in dict.fromkeys(cut) if not any(path[: len(up)] == up != path for up in cut)]
         cut = [path for path in cut if path != ("(other)",)]
         tree = Tree.from_paths([*cut, ("(other)",)])
         for drop in (False, True):
-            for other in (None, ("(other)",)):
+            # A tree whose only labels are of another type than the column's is refused.
+            matches = any(path[0] is not None for path in cut)
+            for outside in (None, ("(other)",)) if matches else (("(other)",),):
                 for domain, given_data in both(frame):
-                    public = replace(key, tree=tree, other=other, nulls="drop" if drop else "label")
+                    public = replace(key, tree=tree, outside=outside, nulls="drop" if drop else "label")
                     count = make_leaf_counts(domain, ROWS, by=public)
-                    expected = public_counts(frame, key, tree, drop=drop, other=other)
+                    expected = public_counts(frame, key, tree, drop=drop, outside=outside)
                     assert count(given_data).tolist() == expected
 
     check()
@@ -156,8 +197,8 @@ def test_public_trees_of_columns(data):
     cut = [path for path in dict.fromkeys(cut) if not any(path[: len(up)] == up != path for up in cut)]
     tree = Tree.from_paths([*(path for path in cut if path[0] != "(other)"), ("(other)",)])
     for domain, given_data in both(frame):
-        count = make_leaf_counts(domain, ROWS, by=Key.columns(*frame.columns, tree=tree, other=("(other)",)))
-        assert count(given_data).tolist() == public_counts(frame, frame.columns, tree, other=("(other)",))
+        count = make_leaf_counts(domain, ROWS, by=Key.columns(*frame.columns, tree=tree, outside=("(other)",)))
+        assert count(given_data).tolist() == public_counts(frame, frame.columns, tree, outside=("(other)",))
         assert count(given_data).sum() == frame.height
         assert count.output_domain == leaf_domain(tree)
 
@@ -174,7 +215,7 @@ def test_times_are_read_by_the_clock_of_their_zone():
     start = datetime(2024, 3, 30, 21)
     hours = pl.Series("k", [start + timedelta(hours=place) for place in range(12)], dtype=pl.Datetime("us"))
     frame = hours.dt.replace_time_zone("UTC").dt.convert_time_zone("Europe/Berlin").to_frame()
-    key = Key.date("k", parts=("day", "hour"))
+    key = Key.calendar("k", levels=("day", "hour"))
     found = as_paths(make_leaf_counts(frame_domain(frame), ROWS, by=key)(frame))
     assert found == open_counts(frame, key)
     assert (31, 2) not in found  # the hour that was skipped
@@ -185,12 +226,12 @@ def test_times_are_read_by_the_clock_of_their_zone():
 def test_instants_beyond_the_calendar_count_as_null(unit, zone):
     ends = [2**63 - 1, -(2**63) + 1, -(2**63), 10**15]
     frame = pl.DataFrame({"k": pl.Series([*ends, 0], dtype=pl.Int64).cast(pl.Datetime(unit, zone))})
-    found = as_paths(make_leaf_counts(frame_domain(frame), ROWS, by=Key.date("k", parts=("year",)))(frame))
+    found = as_paths(make_leaf_counts(frame_domain(frame), ROWS, by=Key.calendar("k", levels=("year",)))(frame))
     beyond = {"ms": 4, "us": 3, "ns": 0 if zone is None else 3}  # the calendar holds all nanoseconds, but not in zones
     assert found.get((None,), 0) == beyond[unit]
     assert sum(found.values()) == 5
     days = pl.DataFrame({"k": pl.Series([2**31 - 1, -(2**31), 0], dtype=pl.Int32).cast(pl.Date)})
-    found = as_paths(make_leaf_counts(frame_domain(days), ROWS, by=Key.date("k", parts=("year",)))(days))
+    found = as_paths(make_leaf_counts(frame_domain(days), ROWS, by=Key.calendar("k", levels=("year",)))(days))
     assert found == {(None,): 2, (1970,): 1}
 
 
@@ -295,12 +336,16 @@ def test_opendps_own_truncation_is_respected():
         ({"by": Key.path("id", depth=2)}, ValueError, r"by: column 'id' \(integer\) must hold one of: text"),
         ({"by": Key.bits("city", width=8)}, ValueError, r"by: column 'city' \(text\) must hold one of: integer"),
         ({"by": Key.ip("day")}, ValueError, r"by: column 'day' \(date\) must hold one of: text, integer"),
-        ({"by": Key.date("day", parts=("hour",))}, ValueError, r"by: column 'day' \(date\) must hold one of: datetime"),
+        (
+            {"by": Key.calendar("day", levels=("hour",))},
+            ValueError,
+            r"by: column 'day' \(date\) must hold one of: datetime",
+        ),
         ({"unit": Unit("id", rows=1)}, ValueError, "unit needs an input_metric with an identifier"),
         ({"unit": "id"}, ValueError, r"unit \('id'\) must say how much .* Hint: Unit\('id', rows=5\)"),
         ({"metric": PEOPLE, "unit": 5}, TypeError, r"unit \(int\) must be a Unit. Hint"),
         ({"metric": PEOPLE}, ValueError, r"unit must say how much of one person .* Hint: unit=Unit\('id', rows=5\)"),
-        ({"metric": PEOPLE, "unit": Unit("age", rows=1)}, ValueError, r"unit \('age'\) must be the identifier"),
+        ({"metric": PEOPLE, "unit": Unit("age", rows=1)}, ValueError, r"unit \('age'\) must be 'id'"),
         (
             {"metric": dp.symmetric_id_distance(pl.col("id") + 1), "unit": Unit("id", rows=1)},
             ValueError,
@@ -309,7 +354,7 @@ def test_opendps_own_truncation_is_respected():
         (
             {"metric": dp.symmetric_id_distance("who"), "unit": Unit("who", rows=1)},
             ValueError,
-            "unit: the identifier 'who' must be a column of input_domain",
+            "unit: there is no column 'who'",
         ),
         ({"metric": dp.l1_distance(T="i64"), "domain": FRAMES}, ValueError, r"input_metric \(.*\) must be symmetric"),
         (

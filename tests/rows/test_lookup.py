@@ -39,7 +39,7 @@ def test_keys_without_a_leaf_go_to_the_one_for_others():
     tree = Tree.from_paths([("a", "x"), ("a", "y"), ("rest",)])
     asked = labels_of([("a", "x"), ("a",), ("a", "z"), ("b",), (None,), ("rest",)])
     assert Lookup(tree, ("text",) * 2).leaves(asked).tolist() == [0, -1, -1, -1, -1, 2]
-    assert Lookup(tree, ("text",) * 2, other=2).leaves(asked).tolist() == [0, 2, 2, 2, 2, 2]
+    assert Lookup(tree, ("text",) * 2, outside=2).leaves(asked).tolist() == [0, 2, 2, 2, 2, 2]
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,15 @@ KEYS = {
     "no nulls": Key.columns("a", "b", nulls="drop"),
     "path": Key.path("a", depth=3),
     "bits": Key.bits("b", width=1),
+    "bits, no others": Key.bits("b", width=1, outside="drop"),
+    "url": Key.url("a", depth=3),
+    "numbers": Key.number("b", low=1, high=2, bins=3, branching=2),
+    "numbers, ends": Key.number("b", low=1, high=2, bins=3, outside="ends"),
+    "numbers, no others": Key.number("b", low=1, high=2, bins=3, outside="drop"),
+    "nested": Key.nested(Key.number("b", low=1, high=2, bins=3), Key.path("a", depth=3)),
+    "outside": Key.columns("a", tree=TREE, outside="leaf"),
     "public": Key.columns("a", tree=TREE),
-    "other": Key.columns("a", tree=TREE, other=("rest",)),
+    "other": Key.columns("a", tree=TREE, outside=("rest",)),
 }
 
 

@@ -130,14 +130,14 @@ def test_text_files_hold_texts_unless_declared(tmp_path, left_out):
 def test_one_door_for_releases_and_contexts(kind, tmp_path):
     frame = pl.DataFrame({"city": ["ghent"] * 900, "age": [1] * 900, "day": [None] * 900}, schema=SCHEMA)
     schema = SCHEMA if kind in ("rows", "pandas objects") else None
-    release = release_tree(SOURCES[kind](frame, tmp_path), by="city", epsilon=1.0, delta=1e-6, schema=schema)
+    source = read_source(SOURCES[kind](frame, tmp_path), schema=schema) if schema else SOURCES[kind](frame, tmp_path)
+    release = release_tree(source, by="city", epsilon=1.0, delta=1e-6)
     assert abs(release.estimates[0] - 900) < 60
     context = frame_context(
-        SOURCES[kind](frame, tmp_path),
+        read_source(SOURCES[kind](frame, tmp_path), schema=schema) if schema else SOURCES[kind](frame, tmp_path),
         privacy_unit=dp.unit_of(contributions=1),
         privacy_loss=dp.loss_of(epsilon=1.0, delta=1e-6),
         split_evenly_over=2,
-        schema=schema,
     )
     for _ in range(2):
         again = context.query().tree_counts(by="city").release()

@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from dataclasses import replace
 from datetime import date, datetime
+from decimal import Decimal
 
 import numpy as np
 import opendp.prelude as dp
@@ -16,7 +17,7 @@ import pytest
 
 from opendp_tree import Key, Tree, Unit, frame_domain, make_leaf_counts
 from opendp_tree.rows.groups import kinds_of
-from tests.frame_truth import as_paths
+from tests.frame_truth import as_paths, range_path
 
 ENDS = [0, 1, -1, 7, 2**31 - 1, -(2**31), 2**53 + 1, 2**63 - 1, -(2**63), None]
 DAYS = [0, 1, -1, 19_000, 2_932_896, 2_932_897, -719_162, -719_163, 2**31 - 1, -(2**31), None]
@@ -102,13 +103,63 @@ KEYS = {
     "many bits": Key.bits("k", width=128, stride=40),
     "ip 4": Key.ip("k"),
     "ip 6": Key.ip("k", version=6, stride=16),
-    "date": Key.date("k"),
-    "hour": Key.date("k", parts=("year", "hour")),
+    "date": Key.calendar("k"),
+    "hour": Key.calendar("k", levels=("year", "hour")),
+    "week": Key.calendar("k", levels=("year", "week", "weekday")),
+    "quarter": Key.calendar("k", levels=("quarter", "month", "weekday", "day")),
+    "url": Key.url("k", depth=4),
+    "both": Key.ip("k", version="both"),
+    "nested": Key.nested(Key.columns("also"), Key.path("k", depth=3)),
+    "nested, both": Key.nested(Key.columns("also"), Key.ip("k", version="both")),
+    "nested, bits": Key.nested(Key.bits("k", width=128, stride=40), Key.columns("also")),
+    "nested, calendar": Key.nested(Key.calendar("k", levels=("year", "week")), Key.columns("also")),
+    "nested, numbers": Key.nested(Key.number("k", low=-9, high=9, bins=18, branching=4), Key.columns("flag")),
+    "nested, ends": Key.nested(Key.columns("flag"), Key.number("k", low=0, high=1, bins=3, outside="ends")),
+    "nested, days": Key.nested(
+        Key.columns("flag"), Key.number("k", low=date(1970, 1, 1), high=date(1970, 1, 8), bins=7, branching=2)
+    ),
 }
 
 
+SPANS = {
+    "small": (0, 10, 4),
+    "negative": (-2, 1, 7),
+    "fine": (0, 1, 10),
+    "wide": (-(2**127), 2**127, 5),
+    "64 bits": (-(2**63), 2**63, 2**10),
+    "decimals": (Decimal("-0.10"), Decimal("99999999999999999999.99"), 3),
+}
+WAYS = {"leaf": {}, "ends": {"outside": "ends"}, "drop": {"outside": "drop"}, "no nulls": {"nulls": "drop"}}
+NUMBERS = {
+    (name, way): Key.number("k", low=low, high=high, bins=bins, branching=3, **WAYS[way])
+    for name, (low, high, bins) in SPANS.items()
+    for way in WAYS
+}
+DATES = {
+    (name, way): Key.number("k", low=low, high=high, bins=bins, branching=2, **WAYS[way])
+    for name, (low, high, bins) in {
+        "days": (date(1969, 12, 31), date(1970, 1, 7), 7),
+        "all days": (date.min, date.max, 9),
+        "hours": (datetime(1970, 1, 1), datetime(1970, 1, 1, 12), 36),
+    }.items()
+    for way in WAYS
+}
+FLOATS = [0.0, -0.0, 0.3, 0.1, 1.0, 10.0, 1e38, -1e38, 5e-324, 2.0**127, 1.7e308, -1.7e308]
+FLOATS += [float("inf"), -float("inf"), float("nan"), None]
+SERIES.update(
+    {
+        "Float32": pl.Series("k", FLOATS, dtype=pl.Float64).cast(pl.Float32),
+        "Float64": pl.Series("k", FLOATS, dtype=pl.Float64),
+        "Decimal 2": pl.Series("k", ["0.10", "-0.10", "99999999999999999999.99", "0", None]).cast(pl.Decimal(38, 2)),
+        "Decimal 0": pl.Series("k", ["9" * 38, "-" + "9" * 38, "1", None]).cast(pl.Decimal(38, 0)),
+        "Decimal 38": pl.Series("k", ["0." + "9" * 37, "0.3", "-0." + "9" * 37, None]).cast(pl.Decimal(38, 37)),
+    }
+)
+
+
 def frame_of(name):
-    return SERIES[name].to_frame().with_columns(also=pl.col("k"))
+    series = SERIES[name]
+    return series.to_frame().with_columns(also=pl.col("k"), flag=pl.lit(True))
 
 
 def takes(key, name):
@@ -143,30 +194,60 @@ def test_rows_of_every_type_count_alone_and_together(way, name):
     key, frame = KEYS[way], frame_of(name)
     for tree in TREES.values():
         for nulls in ("label", "drop"):
-            if tree is None and not key.holds_null and nulls == "label":
+            if tree is not None and tree.depth > key.depth:
                 continue
-            other = None if tree is None else tree.path(int(tree.leaves[0]))
-            make = make_leaf_counts(
-                frame_domain(frame), dp.symmetric_distance(), by=replace(key, tree=tree, nulls=nulls, other=other)
-            )
+            outside = None if tree is None else tree.path(int(tree.leaves[0]))
+            by = replace(key, tree=tree, nulls=nulls, outside=outside)
+            if not takes(by, name):
+                continue
+            make = make_leaf_counts(frame_domain(frame), dp.symmetric_distance(), by=by)
             assert adds_up(make, frame)
+            if nulls == "label":
+                assert found(make(frame)).total() == frame.height
+
+
+@pytest.mark.parametrize("name", SERIES)
+def test_numbers_of_every_type_count_alone_and_together_where_plain_python_puts_them(name):
+    frame = frame_of(name)
+    held = frame["k"].dtype
+    for (_, way), key in (NUMBERS | DATES).items():
+        if not takes(key, name):
+            continue
+        make = make_leaf_counts(frame_domain(frame), dp.symmetric_distance(), by=key)
+        assert adds_up(make, frame)
+        total = make(frame).sum()
+        if way in ("leaf", "ends"):
+            assert total == frame.height
+        if held.is_numeric() and held != pl.Float32:  # Python's own numbers say where each belongs
+            paths = [range_path(value, key) if value is not None else (None,) for value in frame["k"].to_list()]
+            if way == "drop":
+                paths = [path for path in paths if path not in ((None,), ("(outside)",))]
+            if way == "no nulls":
+                paths = [path for path in paths if path != (None,)]
+            expected = key.tree.count([("(outside)",) if path == (None,) else path for path in paths])
+            assert make(frame).tolist() == expected.tolist()
 
 
 LONG_PATH = """
-import resource, polars as pl, opendp.prelude as dp
+import resource, sys, polars as pl, opendp.prelude as dp
 from opendp_tree import Key, frame_domain, make_leaf_counts
 dp.enable_features("contrib")
-frame = pl.DataFrame({"k": ["/" * 6_000_000, "a/b"]})
-make = make_leaf_counts(frame_domain(frame), dp.symmetric_distance(), by=Key.path("k", depth=4))
+kind, letter = sys.argv[1:]
+frame = pl.DataFrame({"k": [letter * 6_000_000, "a/b"]})
+key = Key.path("k", depth=4) if kind == "path" else Key.url("k", depth=4)
+make = make_leaf_counts(frame_domain(frame), dp.symmetric_distance(), by=key)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 assert make(frame).occupied.counts.tolist() == [1, 1]
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
 
 
-def test_one_path_of_millions_of_labels_takes_no_more_memory_than_its_text():
-    done = subprocess.run([sys.executable, "-c", LONG_PATH], capture_output=True, text=True, check=True, timeout=60)
-    assert int(done.stdout) < 100 * 1024  # kilobytes, for a text of 6 megabytes; one label each would take 190
+@pytest.mark.parametrize(("kind", "letter", "most"), [("path", "/", 100), ("url", "/", 300), ("url", ".", 300)])
+def test_one_text_of_millions_of_labels_takes_little_memory(kind, letter, most):
+    """Of megabytes, for a text of 6: one label for each letter would take 190 more, in columns of every row."""
+    words = [sys.executable, "-c", LONG_PATH, kind, letter]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
+    assert int(done.stdout) < most * 1024
 
 
 UNITS = {
@@ -195,7 +276,7 @@ def test_units_of_every_type_are_told_apart(name, bounds):
         make = make_leaf_counts(
             frame_domain(frame),
             dp.symmetric_id_distance("unit"),
-            by=Key.columns("k", tree=tree, other=None if tree is None else ("absent",)),
+            by=Key.columns("k", tree=tree, outside=None if tree is None else ("absent",)),
             unit=LIMITS[bounds],
         )
         present = frame.filter(pl.col("unit").is_not_null())

@@ -81,7 +81,7 @@ def test_words_say_which_rows_are_counted():
 
 
 def test_a_column_must_be_there_and_hold_numbers():
-    for kind in ("integer", "Float64", "Float32", "Decimal(precision=38, scale=2)"):
+    for kind in ("integer", "float", "decimal"):
         AMOUNT.check_kinds({"amount": kind})
     with pytest.raises(ValueError, match="must be a column"):
         AMOUNT.check_kinds({"other": "integer"})

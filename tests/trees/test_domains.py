@@ -88,7 +88,7 @@ def test_chains_fit_whatever_the_columns_are_called():
             assert leaf_domain(first) == leaf_domain(second)
             space = leaf_domain(first), dp.l1_distance(T="i64")
             chain = dp.c.make_chain_mt(
-                ot.make_pruned_descent(leaf_domain(second), space[1], 2.0, delta=1e-6),
+                ot.measurements.make_pruned_descent(leaf_domain(second), space[1], 2.0, delta=1e-6),
                 _make_transformation(*space, *space, lambda counts: counts, lambda d_in: d_in),
             )
             release = chain(first.count(keys))
@@ -97,10 +97,12 @@ def test_chains_fit_whatever_the_columns_are_called():
     assert leaf_domain(OpenTree.columns(2)) != leaf_domain(OpenTree.columns(["region"]))
 
 
-@pytest.mark.parametrize("make", [ot.make_pruned_descent, ot.make_tree_partition, ot.make_partition_estimator])
+@pytest.mark.parametrize(
+    "make", [ot.measurements.make_pruned_descent, ot.make_tree_partition, ot.make_partition_estimator]
+)
 def test_a_tree_equal_to_that_of_the_domain_may_be_given(make):
     options = {
-        ot.make_pruned_descent: {"scale": 1.0, "delta": 1e-6},
+        ot.measurements.make_pruned_descent: {"scale": 1.0, "delta": 1e-6},
         ot.make_tree_partition: {"scale": 1.0, "token_scale": 1.0, "threshold": 30, "radius": 20, "margin": 10},
         ot.make_partition_estimator: {"epsilon": 1.0, "delta": 1e-6},
     }[make]

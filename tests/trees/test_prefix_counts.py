@@ -44,6 +44,17 @@ def test_prefixes_of_bits(keys, level, integer):
     )
 
 
+@given(st.lists(st.integers(-3, 70), max_size=30))
+def test_what_is_no_key_is_outside_and_below_the_root_alone(keys):
+    tree = OpenTree.bits(6, stride=2, outside=True)
+    counts = tree.count(keys)
+    assert people_at(counts, check_path(tree, ("(outside)",))) == sum(not 0 <= key < 64 for key in keys)
+    assert people_at(counts, check_path(tree, (0, 0))) == len(keys)
+    assert people_at(counts, check_path(tree, (0, 2))) == sum(0 <= key < 16 for key in keys)
+    with pytest.raises(ValueError, match="two integers"):
+        check_path(OpenTree.bits(6, stride=2), ("(outside)",))
+
+
 def test_sums_saturate():
     tree = OpenTree.bits(8)
     words = np.array([3, 4], dtype=np.uint64)

@@ -14,9 +14,8 @@ import numpy as np
 
 from opendp_tree._types import Bools, Floats, Ints
 from opendp_tree.measurements.means.layers import Centred, Pairs
-from opendp_tree.measurements.partition.intervals import SAFE, Bounds, narrowest
+from opendp_tree.measurements.partition.intervals import SAFE, Bounds, few_numbers, narrowest
 from opendp_tree.measurements.partition.layers import ShownTree
-from opendp_tree.measurements.partition.noise_bounds import few_numbers
 from opendp_tree.rows.value import Value
 from opendp_tree.theorems.tree_means import STEPS
 

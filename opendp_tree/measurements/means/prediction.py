@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 
+from opendp_tree.measurements.partition.layers import NAMED, CellNoise
 from opendp_tree.measurements.partition.parameters import GapParameters, choose_parameters
-from opendp_tree.measurements.partition.shares import NAMED, CellNoise
 
 TYPICAL = 20.0
 """The children of a shown node, where nothing is known: what is chosen for them is near the best for 5 and for 100."""

@@ -21,9 +21,8 @@ from opendp_tree.measurements.means.layers import (
     noisy_pairs,
 )
 from opendp_tree.measurements.partition.intervals import SAFE, Bounds, hidden_bound, node_bounds
-from opendp_tree.measurements.partition.layers import Layer, Measured, ShownTree
+from opendp_tree.measurements.partition.layers import NAMED, Layer, Measured, ShownTree
 from opendp_tree.measurements.partition.release import FindThenMeasure, fill_levels, people_at
-from opendp_tree.measurements.partition.shares import NAMED
 from opendp_tree.measurements.partition.walk import find_cells
 from opendp_tree.releases.release import PrivacyStatement, TreeRelease
 from opendp_tree.releases.values import NodeValues

@@ -13,11 +13,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from opendp_tree._types import Bools, Floats
-from opendp_tree.measurements.partition.layers import Measured, ShownTree
-from opendp_tree.measurements.partition.shares import LEAST_VARIANCE, CellNoise
+from opendp_tree.measurements.partition.layers import LEAST_VARIANCE, CellNoise, Measured, ShownTree
 
 FLOW_MEAN, FLOW_DEVIATION = 0.35, 0.25
 """What flows out of a shown node that is no cell: guessed, in thresholds."""
+SURPRISE = 4.0
+"""A count further than this from what the nodes below let expect, in deviations, says that they err more than was told.
+
+Gaps of cells that were hardly shown, and guesses of what no cell holds, err all to one side, and such errors add up.
+"""
+CROWD = 64
+"""With fewer cells at or below a node there is not enough to add up: a surprise is rather the count's own noise."""
 _WIDE = 1e12
 
 
@@ -38,8 +44,17 @@ class _State:
         for name, values in vars(part).items():
             getattr(self, name)[here] = values
 
-    def see_people(self, value: Floats, precision: Floats) -> None:
-        """Take in a measurement of the people; a precision of 0 is none."""
+    def see_people(self, value: Floats, precision: Floats, crowd: Bools) -> None:
+        """Take in a measurement of the people; a precision of 0 is none.
+
+        One that surprises makes all that was known of a crowd as much less sure.
+        """
+        needed = ((value - self.people) / SURPRISE) ** 2 * precision - 1  # of the variance, over that of the noise
+        doubt = np.where(crowd, np.maximum(1.0, needed / np.maximum(precision * self.pp, 1e-12)), 1.0)
+        self.pp, self.pf, self.ff = doubt * self.pp, doubt * self.pf, doubt * self.ff
+        self._take_in(value, precision)
+
+    def _take_in(self, value: Floats, precision: Floats) -> None:
         gain = precision / (1 + precision * self.pp)
         step = gain * (value - self.people)
         self.people, self.flow = self.people + self.pp * step, self.flow + self.pf * step
@@ -49,7 +64,7 @@ class _State:
     def see_flow(self, value: Floats, precision: Floats) -> None:
         """Take in a measurement of the flow."""
         self.people, self.flow, self.pp, self.ff = self.flow, self.people, self.ff, self.pp
-        self.see_people(value, precision)
+        self._take_in(value, precision)
         self.people, self.flow, self.pp, self.ff = self.flow, self.people, self.ff, self.pp
 
 
@@ -85,9 +100,10 @@ def estimate_nodes(
         return np.zeros(0)
     evidence = _gather(shown.levels.size, measured, local_rest)
     flows = _Flows(shown.gaps + _shift(shown, measured, is_leaf, model), gap_variance(shown, is_leaf, model))
+    crowds = shown.totals(shown.is_cell.astype(np.float64)) > CROWD
     before, after = _State(shown.levels.size), _State(shown.levels.size)
     for level in reversed(range(shown.depth)):
-        _ascend(shown, level, evidence, flows, model, before, after)
+        _ascend(shown, level, evidence, flows, crowds, model, before, after)
     for level in range(shown.depth - 1):
         _descend(shown, level, before, after)
     return after.people
@@ -154,6 +170,7 @@ def _ascend(
     level: int,
     evidence: _Evidence,
     flows: _Flows,
+    crowds: Bools,
     model: CellNoise,
     before: _State,
     after: _State,
@@ -179,7 +196,7 @@ def _ascend(
     guess, deviation = FLOW_MEAN * model.threshold, FLOW_DEVIATION * model.threshold
     state.see_flow(np.where(cell, gap, guess), 1 / np.where(cell, flows.variance[here], deviation**2))
     known = evidence.people_precision[here]
-    state.see_people(evidence.people[here] / np.where(known > 0, known, 1.0), known)
+    state.see_people(evidence.people[here] / np.where(known > 0, known, 1.0), known, crowds[here])
     after.put(here, state)
 
 

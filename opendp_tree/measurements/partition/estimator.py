@@ -21,11 +21,10 @@ from opendp_tree._arguments import (
     read_distance,
 )
 from opendp_tree._opendp import make_measurement, to_then
-from opendp_tree.measurements.partition.layers import SHARES
+from opendp_tree.measurements.partition.layers import NAMED, SHARES, LevelWeights, default_measuring
 from opendp_tree.measurements.partition.parameters import GapParameters, choose_parameters, shown_levels
 from opendp_tree.measurements.partition.prediction import worst_alpha_rmse
 from opendp_tree.measurements.partition.release import FindThenMeasure
-from opendp_tree.measurements.partition.shares import NAMED, LevelWeights, default_measuring
 from opendp_tree.measurements.partition.walk import hides_empty_nodes
 from opendp_tree.measurements.searches import make_unfunded, with_promised_delta
 from opendp_tree.noise import LARGEST_SCALE
@@ -87,7 +86,7 @@ def make_partition_estimator(
         The dial between more keys and better totals: the share of epsilon that measures. A larger share makes totals of
         the upper levels more exact; a smaller one finds smaller nodes and makes leaf counts more exact. None, the
         default, keeps every level near what a release of that level alone would give: 0.4 to 0.55 by the number of
-        levels that are shown, about a third for more than nine.
+        levels that are shown, a third for more than 64.
     weights
         Which levels matter, if at most nine are shown: by level name, or one number for each shown level from the root
         to the one above the deepest. A level of twice the weight may err by half as much. None, the default, treats

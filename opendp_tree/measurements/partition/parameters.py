@@ -13,7 +13,7 @@ from opendp_tree.theorems.tree_partition import GapShape, gap_delta, gap_epsilon
 
 __all__ = ["GapParameters", "choose_parameters"]
 
-_EXACT_SHARE = 0.05
+_EXACT_SHARE = 0.1
 _FALSE_CELLS = 0.05
 _PUBLIC_MARGIN = 3.0
 
@@ -105,7 +105,7 @@ def choose_parameters(
 
     >>> chosen = choose_parameters(3, 1.0, 1e-6)
     >>> chosen.shape.thresholds, chosen.shape.margins, chosen.loss(1)
-    ((16, 16, 16), (3, 3, 3), (1.0, 5.801013904569468e-07))
+    ((16, 16, 16), (2, 2, 2), (1.0, 5.801013904569468e-07))
     >>> choose_parameters(12, 1.0, 0.0, public_nodes=4095).loss(1)
     (1.0, 0.0)
     """
@@ -174,7 +174,7 @@ def _fitted(found: GapParameters, epsilon: float, each: Fraction, people: int) -
     )
     left = Fraction((Interval.of(each) - stay.ln() * (shape.depth - 1)).lo)
     if left <= 0:
-        raise ValueError("exact_share must leave something of epsilon to tokens. Hint: 0.05")
+        raise ValueError("exact_share must leave something of epsilon to tokens. Hint: 0.1")
     found = replace(found, token_scale=round_up(1 / left))
     while found.loss(people)[0] > epsilon:  # by the last digit of an enclosure
         found = replace(

@@ -1,8 +1,8 @@
 """What find, then measure errs by, before any data is touched.
 
 The law of one node that is tested once is summed exactly, in floats, whatever its count; so is that of a caterpillar,
-whose arrivals tokens may take off one by one. These are the worst inputs that are known. For a stated shape of data,
-the errors of its levels come from the same law at the leaves and from the variances of layers and cells above them.
+whose arrivals tokens may take off a few at a time. These are the worst inputs that are known. For a stated shape of
+data, the errors of its levels come from the same law at the leaves and from variances of layers and cells above them.
 """
 
 from __future__ import annotations
@@ -15,15 +15,26 @@ from functools import lru_cache
 import numpy as np
 
 from opendp_tree._types import Floats, Ints
-from opendp_tree.measurements.excess import normal_excess
-from opendp_tree.measurements.partition.layers import ShownTree, ladder_of
+from opendp_tree.measurements.alpha_errors import normal_excess
+from opendp_tree.measurements.partition.layers import (
+    NAMED,
+    RATIO,
+    CellNoise,
+    LevelWeights,
+    ShownTree,
+    ladder_of,
+    level_shares,
+)
 from opendp_tree.measurements.partition.parameters import GapParameters
-from opendp_tree.measurements.partition.shares import NAMED, RATIO, CellNoise, LevelWeights, level_shares
 
 FINEST = 64
 """Steps up to the threshold at which laws are summed: exact up to this, and then in steps of several people."""
 _SURE = 4
 """A node of so many thresholds is a cell, as good as surely."""
+_FLOW = 0.2
+"""The deviation of what no cell holds of a shown node, in thresholds: it is less than one, and rarely none."""
+_STARTS = 4
+"""From so many lengths of even caterpillars the search for the worst one starts."""
 _TAIL = 1e-12
 """Chances of noise that are less than this, and what lies beyond, are left out of sums."""
 
@@ -83,7 +94,7 @@ def _geometric(scale: float, radius: int | None) -> Floats:
 
 @lru_cache(maxsize=256)
 def worst_alpha_rmse(parameters: GapParameters, alpha: float) -> float:
-    """The largest alpha-RMSE of a node, over nodes that are tested once and over caterpillars with one arrival a level.
+    """The largest alpha-RMSE of a node, over nodes that are tested once and the worst caterpillar that is found.
 
     Laws of thresholds beyond `FINEST` are summed in steps of several people, which changes it by about a hundredth.
 
@@ -99,9 +110,7 @@ def worst_alpha_rmse(parameters: GapParameters, alpha: float) -> float:
         for is_leaf in (True, False)
         for people in counts
     )
-    starts = range(1, threshold)
-    longest = (worst_caterpillar(parameters, start, alpha)[0] for start in starts)
-    return step * math.sqrt(max(*once, *longest))
+    return step * math.sqrt(max(*once, worst_caterpillar(parameters, alpha).mean_square))
 
 
 def coarse(parameters: GapParameters) -> tuple[GapParameters, float]:
@@ -128,29 +137,79 @@ def coarse(parameters: GapParameters) -> tuple[GapParameters, float]:
     return GapParameters(parameters.scale / step, parameters.token_scale / step, rough), step
 
 
-def worst_caterpillar(parameters: GapParameters, start: int, alpha: float) -> tuple[float, int]:
-    """One person joins `start` others at each level: the largest mean squared alpha-error of not being shown.
+@dataclass(frozen=True)
+class Caterpillar:
+    """How many people join at each level of a path, the deepest first, and the top node's error of not being shown."""
 
-    Also the count of the node where that is.
+    arrivals: tuple[int, ...]
+    mean_square: float
+
+
+@lru_cache(maxsize=256)
+def worst_caterpillar(parameters: GapParameters, alpha: float) -> Caterpillar:
+    """The path whose top errs most by not being shown: the best of even ones, changed level by level while that helps.
+
+    Every level has a token of its own, so people who join a few at a time are taken off more easily than all at once.
+    No level without arrivals helps, so a path has no more levels than people. The search is local: on small trees it
+    finds what trying everything finds, but it proves nothing.
+
+    Parameters
+    ----------
+    parameters
+        Those of the cells.
+    alpha
+        The part of the count that the error forgives.
+
+    >>> from opendp_tree.measurements.partition.parameters import choose_parameters
+    >>> worst_caterpillar(choose_parameters(5, 0.5, 1e-2, exact_share=0.05), 0.0).arrivals
+    (4, 1, 2, 2, 4)
     """
+    steps = _hidden_steps(parameters)
+    most, threshold, _ = steps.shape
+    sizes, depth, found = np.arange(most), parameters.shape.depth, []
+    for each in range(1, 4):  # start with any number, and as many at each further level
+        held, even = steps[:, 0, :], []
+        for length in range(1, min(depth, 4 * threshold) + 1):
+            squares = held.sum(axis=1) * (sizes + each * (length - 1)) ** 2
+            even.append((float(squares.max()), int(squares.argmax()), length))
+            held = held @ steps[each]
+        for _, start, length in sorted(even)[-_STARTS:]:
+            found.append(_ascend(steps, [0] * min(2, depth - length) + [start] + [each] * (length - 1)))
+    square, arrivals = max(found)
+    return Caterpillar(arrivals, (1 - alpha) ** 2 * square)
+
+
+def _hidden_steps(parameters: GapParameters) -> Floats:
+    """By arrivals, count before and count after: the chance that a node that so many join is no cell and passes it."""
     shape = parameters.shape
     threshold, level = shape.thresholds[0], shape.thresholds[0] - shape.margins[0]
     t = math.exp(-1 / parameters.token_scale)
     tests = _geometric(parameters.scale, shape.radii[0])
     stays = np.cumsum(np.append(tests, np.zeros(threshold)))[:threshold][::-1]  # P(noise < threshold - y), y ascending
-    counts = np.arange(threshold)
-    held, worst = np.zeros(threshold), (0.0, start)
-    held[start] = stays[start] if start < level else 0.0
-    most = ((1 - alpha) * (start + shape.depth)) ** 2
-    for people in range(start + 1, start + shape.depth):
-        grown = np.append(0.0, held[:-1])  # one more, who may be taken off by a token
-        kept = np.where(counts >= level, (1 - t) * grown, grown)
-        held = (kept + np.where(counts + 1 >= level, t * held, 0.0)) * stays
-        chance = float(held.sum())
-        worst = max(worst, (chance * ((1 - alpha) * people) ** 2, people))
-        if chance * most <= worst[0]:  # it only falls
-            break
-    return worst
+    joined, before, after = np.ogrid[: threshold + 3, :threshold, :threshold]
+    held = joined + before
+    least = np.maximum(level - 1, before)
+    chance = np.where(after > least, 1 - t, 1.0) * t ** np.maximum(held - after, 0)
+    blurred = np.where((after >= least) & (after <= held), chance, 0.0)
+    found: Floats = np.where(held < level, after == held, blurred) * stays
+    return found
+
+
+def _ascend(steps: Floats, arrivals: list[int]) -> tuple[float, tuple[int, ...]]:
+    """Change the arrivals of one level after the other, each to what is best given the others, until nothing helps."""
+    sizes, best, last = np.arange(steps.shape[0]), 0.0, -1.0
+    while best > last * (1 + 1e-9):
+        last, after = best, [np.ones(steps.shape[1])]  # chances to stay hidden from each level on, by count
+        for size in reversed(arrivals):
+            after.append(steps[size] @ after[-1])
+        held = np.zeros(steps.shape[1])
+        held[0] = 1.0
+        for place in range(len(arrivals)):
+            chances = (steps @ after[-2 - place]) @ held
+            squares = chances * (sum(arrivals) - arrivals[place] + sizes) ** 2
+            arrivals[place], best = int(squares.argmax()), float(squares.max())
+            held = held @ steps[arrivals[place]]
+    return best, tuple(arrivals[next((at for at, size in enumerate(arrivals) if size), 0) :])
 
 
 def totals_alpha_rmse(parameters: GapParameters, epsilon: float, alpha: float, cells: Floats) -> Floats:
@@ -200,8 +259,8 @@ def predict_levels(
 ) -> LevelPrediction:
     """Errors by level for a shape that is stated or taken to be typical: leaf counts of a tree of few levels.
 
-    Leaves by the exact law; levels above them by the variances of their layers, the cells below them, and what flows
-    past them. Nodes that are not shown count as 0.
+    Leaves by the exact law; levels above them by the variances of their layers, of the cells below them, and of what
+    flows past them, after least squares. Nodes that are not shown count as 0.
 
     Parameters
     ----------
@@ -222,17 +281,18 @@ def predict_levels(
     laws = [one_test(parameters, int(people)) for people in distinct]
     seen = np.array([law.shown for law in laws])[inverse]
     squares = np.array([law.mean_square for law in laws])[inverse]
-    shown_chance, passed = [seen], [leaf_counts * (1 - seen)]
+    shown_chance, cell_chance, passed = [seen], [seen], [leaf_counts * (1 - seen)]
     once = np.array([one_test(parameters, people).shown for people in range(_SURE * parameters.shape.thresholds[0])])
     for level in reversed(range(depth - 1)):
         flow = passed[0].reshape(counts[level].size, -1).sum(axis=1)
         cell = np.where(flow < once.size - 1, np.interp(flow, np.arange(once.size), once), 1.0)
         below = 1 - np.prod((1 - shown_chance[0]).reshape(counts[level].size, -1), axis=1)
         passed.insert(0, flow * (1 - cell))
+        cell_chance.insert(0, cell)
         shown_chance.insert(0, 1 - (1 - cell) * (1 - below))
-    typical = _typical(shown_chance, sizes)
-    shares = level_shares(typical, CellNoise.of(parameters), epsilon, weights)
-    variances = _variances(typical, CellNoise.of(parameters), shares * epsilon / shares.sum())
+    model, typical = CellNoise.of(parameters), _typical(shown_chance, cell_chance, sizes)
+    shares = level_shares(typical, model, epsilon, weights)
+    variances = _variances(typical, model, shares * epsilon / shares.sum())
     rmse = np.zeros(depth)
     for level in range(depth):
         real = counts[level] > 0
@@ -245,28 +305,39 @@ def predict_levels(
     return LevelPrediction(rmse, np.array([part.sum() for part in shown_chance]))
 
 
-def _typical(chances: list[Floats], sizes: Sequence[int]) -> ShownTree:
-    """The tree of the nodes that are rather shown than not, with cells at the leaves."""
+def _typical(shown: list[Floats], cells: list[Floats], sizes: Sequence[int]) -> ShownTree:
+    """The tree of the nodes that are rather shown than not, with those as cells that rather are."""
     depth = len(sizes) + 1
-    kept = [np.flatnonzero(part > 0.5) for part in chances]
+    kept = [np.flatnonzero(part > 0.5) for part in shown]
     levels = np.concatenate([np.full(part.size, level) for level, part in enumerate(kept)])
     starts = np.append(0, np.cumsum([part.size for part in kept]))
     parents = np.full(levels.size, -1)
     for level in range(1, depth):
         above = np.searchsorted(kept[level - 1], kept[level] // sizes[level - 1])
         parents[starts[level] : starts[level + 1]] = starts[level - 1] + above.clip(0, max(kept[level - 1].size - 1, 0))
-    is_cell = np.ones(levels.size, dtype=np.bool_)
-    is_cell[: starts[depth - 1]] = False
+    is_cell = np.concatenate([chance[here] > 0.5 for chance, here in zip(cells, kept, strict=True)])
     return ShownTree(levels, parents, np.zeros(levels.size, dtype=np.int64), is_cell, depth)
 
 
 def _variances(shown: ShownTree, model: CellNoise, shares: Floats) -> Floats:
-    """The mean variance of the nodes of each level above the deepest, after least squares upwards."""
-    sizes = np.diff(shown.edges).astype(float)
-    found = np.zeros(shown.depth)
-    found[-1] = float(model.variance(np.array([True]))[0])
+    """The mean variance of the nodes of each level above the deepest, after least squares up and down the tree.
+
+    What no shown child holds is known from the gap of a cell, or guessed, and from the rests that lower layers count.
+    """
+    precisions = np.append(shares**2 / 2, 0.0)
+    lower = np.append(np.cumsum(precisions[::-1])[::-1], 0.0)[1:]
+    own = np.where(shown.is_cell, model.variance(shown.levels == shown.depth - 1), (_FLOW * model.threshold) ** 2)
+    before = np.where(shown.levels == shown.depth - 1, own, 1 / (1 / own + lower[shown.levels]))
+    after = before.copy()
     for level in reversed(range(shown.depth - 1)):
-        ratio = sizes[level + 1] / max(sizes[level], 1.0)
-        below = (model.threshold / 4) ** 2 + found[level + 1] * ratio
-        found[level] = 1 / (1 / below + shares[level] ** 2 / 2)
-    return found
+        here = shown.at(level)
+        before[here] += shown.sum_children(after, level)
+        after[here] = 1 / (1 / before[here] + precisions[level])
+    for level in range(1, shown.depth):
+        here = shown.at(level)
+        above = shown.parents[here]  # whose variances are final by now
+        known = after[above] / before[above]
+        after[here] -= after[here] ** 2 / before[above] * (1 - known)
+    return np.array(
+        [after[shown.at(level)].mean() if shown.at(level).stop else 0.0 for level in range(shown.depth - 1)]
+    )

@@ -10,13 +10,20 @@ import numpy as np
 
 from opendp_tree import saturate
 from opendp_tree._types import Bools, Floats, Ints
-from opendp_tree.measurements.partition.dense import find_cells_of_tree
 from opendp_tree.measurements.partition.estimates import estimate_nodes
 from opendp_tree.measurements.partition.intervals import Bounds, hidden_bound, least_people, node_bounds
-from opendp_tree.measurements.partition.layers import Layers, Measured, ShownTree, measure
+from opendp_tree.measurements.partition.layers import (
+    NAMED,
+    CellNoise,
+    Layers,
+    LevelWeights,
+    Measured,
+    ShownTree,
+    choose_layers,
+    measure,
+)
 from opendp_tree.measurements.partition.parameters import GapParameters, shown_levels
-from opendp_tree.measurements.partition.shares import NAMED, CellNoise, LevelWeights, choose_layers
-from opendp_tree.measurements.partition.walk import find_cells
+from opendp_tree.measurements.partition.walk import find_cells, find_cells_of_tree
 from opendp_tree.releases.release import PrivacyStatement, TreeRelease
 from opendp_tree.trees.occupied import Occupied
 from opendp_tree.trees.shown_nodes import ShownCells, contracted_parents
@@ -139,12 +146,16 @@ class FindThenMeasure:
         self, shown: ShownTree, layers: Layers, measured: tuple[Measured, ...], is_leaf: Bools, miss: float
     ) -> tuple[Floats, Bounds]:
         """Estimates and intervals of the shown nodes."""
+        estimates = self.estimates(shown, measured, is_leaf)
+        bounds = node_bounds(shown, layers, measured, self.contracted, is_leaf=is_leaf, miss=miss)
+        return estimates, Bounds(np.minimum(bounds.lower, estimates), np.maximum(bounds.upper, estimates))
+
+    def estimates(self, shown: ShownTree, measured: tuple[Measured, ...], is_leaf: Bools) -> Floats:
+        """Estimates of the shown nodes, none below what its cells hold for sure."""
         local = np.full(shown.levels.size, True) if shown.depth <= NAMED else shown.child_counts > 1
         estimates = estimate_nodes(shown, measured, local, is_leaf, CellNoise.of(self.contracted))
         sure = shown.totals(np.where(shown.is_cell, least_people(self.contracted, shown.levels), 0.0))
-        estimates = np.maximum(estimates, sure)
-        bounds = node_bounds(shown, layers, measured, self.contracted, is_leaf=is_leaf, miss=miss)
-        return estimates, Bounds(np.minimum(bounds.lower, estimates), np.maximum(bounds.upper, estimates))
+        return np.maximum(estimates, sure)
 
 
 def from_above(tree: Tree, upper: Floats) -> Floats:

@@ -15,9 +15,8 @@ from opendp.mod import Domain, Measurement, Metric, assert_features
 from opendp_tree import noise
 from opendp_tree._arguments import check_integer, check_probability, check_scale, read_distance
 from opendp_tree._opendp import make_measurement, to_then
-from opendp_tree.measurements.partition.dense import find_cells_of_tree
 from opendp_tree.measurements.partition.parameters import GapParameters, choose_parameters
-from opendp_tree.measurements.partition.walk import find_cells
+from opendp_tree.measurements.partition.walk import find_cells, find_cells_of_tree
 from opendp_tree.measurements.searches import with_promised_delta
 from opendp_tree.theorems.interval import round_down
 from opendp_tree.theorems.tree_partition import GapShape

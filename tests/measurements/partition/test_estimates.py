@@ -1,10 +1,24 @@
+import math
+from fractions import Fraction
+
 import numpy as np
+import polars as pl
 import pytest
 
-from opendp_tree.measurements.partition import estimates
-from opendp_tree.measurements.partition.estimates import FLOW_DEVIATION, FLOW_MEAN, estimate_nodes, gap_variance
-from opendp_tree.measurements.partition.layers import Layer, Measured, ShownTree
-from opendp_tree.measurements.partition.shares import CellNoise
+from opendp_tree import OpenTree, noise
+from opendp_tree.measurements.partition import estimates, release
+from opendp_tree.measurements.partition.estimates import (
+    FLOW_DEVIATION,
+    FLOW_MEAN,
+    SURPRISE,
+    estimate_nodes,
+    gap_variance,
+)
+from opendp_tree.measurements.partition.layers import CellNoise, Layer, Measured, ShownTree, choose_layers
+from opendp_tree.measurements.partition.parameters import choose_parameters
+from opendp_tree.measurements.partition.release import FindThenMeasure
+from opendp_tree.releases.release import PrivacyStatement
+from opendp_tree.trees.sparse_counts import SparseCounts
 from tests.measurements.partition.shown_trees import shown_tree
 
 MODEL = CellNoise(1.2, 3.0, 1.4, 3.5, 20.0)
@@ -59,6 +73,7 @@ def dense(shown, measured, is_leaf):
 @pytest.mark.parametrize("seed", range(12))
 def test_two_passes_are_the_least_squares_of_the_whole_model(seed, monkeypatch):
     monkeypatch.setattr(estimates, "_rest_spread", lambda cell, lacking, threshold: np.full(cell.size, SPREAD))
+    monkeypatch.setattr(estimates, "SURPRISE", math.inf)
     monkeypatch.setattr(estimates, "_shift", lambda shown, measured, is_leaf, model: model.shift(is_leaf))
     rng = np.random.default_rng(seed)
     shown = shown_tree(rng, int(rng.integers(1, 6)), 3)
@@ -97,3 +112,59 @@ def test_tokens_lost_by_many_hidden_nodes_do_not_pull_at_shown_ones():
     found = estimate_nodes(shown, (total, parts), np.full(3, True), np.arange(3) == 2, MODEL)
     assert abs(found[2] - 25) < 10
     assert abs(found[1] - 22) < 15
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_root_stays_within_four_deviations_of_its_own_count_whatever_the_cells_say(seed, monkeypatch):
+    monkeypatch.setattr(estimates, "CROWD", 0)
+    rng = np.random.default_rng(seed)
+    shown = shown_tree(rng, int(rng.integers(2, 6)), 3)
+    root, scale = np.zeros(1, dtype=np.int64), float(rng.choice([0.5, 5.0, 200.0]))
+    count = np.array([int(rng.choice([0, 100, 10**6]))])
+    total = Measured(Layer(root, root[:0], scale), count, root[:0])
+    found = estimate_nodes(shown, (total,), np.full(shown.levels.size, True), shown.child_counts == 0, MODEL)
+    q = np.exp(-1 / scale)
+    assert abs(found[0] - count[0]) <= SURPRISE * np.sqrt(2 * q) / (1 - q) + 1e-6
+
+
+def test_a_count_as_expected_is_taken_in_as_least_squares_would(monkeypatch):
+    rng = np.random.default_rng(3)
+    shown = shown_tree(rng, 3, 3)
+    root, is_leaf, everywhere = np.zeros(1, dtype=np.int64), shown.child_counts == 0, np.full(shown.levels.size, True)
+    expected = estimate_nodes(shown, (), everywhere, is_leaf, MODEL)[0]
+    total = Measured(Layer(root, root[:0], 30.0), np.array([round(expected) + 20]), root[:0])
+    found = estimate_nodes(shown, (total,), everywhere, is_leaf, MODEL)
+    monkeypatch.setattr(estimates, "SURPRISE", math.inf)
+    assert (found == estimate_nodes(shown, (total,), everywhere, is_leaf, MODEL)).all()
+
+
+def near_threshold(widths, people):
+    """Alike leaves, all near the threshold."""
+    tree, size = OpenTree.columns(len(widths)), math.prod(widths)
+    columns = [pl.Series(np.char.zfill(code.astype(str), 5)) for code in np.unravel_index(np.arange(size), widths)]
+    return SparseCounts.of_labels(tree, columns, np.full(size, len(widths)), people=np.full(size, people))
+
+
+@pytest.mark.parametrize(("widths", "people"), [((10_000, 1), 22), ((10_000, 1), 26), ((5_000, 1, 1), 24)])
+def test_many_siblings_near_the_threshold_do_not_add_up_their_errors(widths, people, monkeypatch):
+    """Each that is shown is taken for larger by what it lacked. Layers have no noise here: the bound is sure."""
+    monkeypatch.setattr(noise, "laplace", lambda scale, size: np.zeros(size, dtype=np.int64))
+    counts = near_threshold(widths, people)
+    mechanism = FindThenMeasure(choose_parameters(counts.tree.depth, 0.6, 1e-6), Fraction(2, 5), None, 0.95)
+    layers = []
+
+    def choose(*args, **options):
+        layers.append(choose_layers(*args, **options))
+        return layers[-1]
+
+    monkeypatch.setattr(release, "choose_layers", choose)
+
+    def error():
+        found = mechanism.open_release(counts, PrivacyStatement("", "", 1, {}, {}))
+        return abs(found.estimates[0] - people * math.prod(widths)), math.sqrt(2) * layers[-1].layers[0].scale
+
+    off, deviation = error()
+    assert off <= SURPRISE * deviation
+    monkeypatch.setattr(estimates, "SURPRISE", math.inf)
+    off, deviation = error()
+    assert off > 2 * SURPRISE * deviation

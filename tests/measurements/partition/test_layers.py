@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from opendp_tree import noise, saturate
-from opendp_tree.measurements.partition.layers import measure
+from opendp_tree.measurements.partition.layers import CellNoise, choose_layers, default_measuring, level_shares, measure
 from opendp_tree.measurements.partition.parameters import choose_parameters
-from opendp_tree.measurements.partition.shares import CellNoise, choose_layers, default_measuring, level_shares
 from tests.measurements.partition.shown_trees import shown_tree
 
 SHAPES = [(1, 3), (2, 4), (3, 5), (4, 4), (9, 2), (10, 2), (14, 2), (40, 1)]
@@ -88,3 +87,14 @@ def test_a_level_of_more_weight_gets_a_larger_share():
 
 def test_default_shares_of_epsilon_leave_most_to_finding_on_deep_trees():
     assert all(0.3 < default_measuring(depth) < 0.6 for depth in range(1, 200))
+
+
+@pytest.mark.parametrize("depth", [2, 3, 6, 12, 33])
+def test_the_dial_leaves_most_to_neither_side(depth):
+    assert 0.2 < default_measuring(depth) < 0.7
+
+
+def test_noise_of_inner_cells_is_no_less_than_that_of_leaves():
+    model = CellNoise.of(choose_parameters(3, 1.0, 1e-6))
+    leaf, inner = model.variance(np.array([True, False])).tolist()
+    assert 0 < leaf < inner

@@ -1,0 +1,228 @@
+"""A Context over a frame that is passed by reference, and what it has spent."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from opendp.mod import FrameDistance, Measure, Measurement, Metric, assert_features
+
+from opendp_tree._interrupts import interrupts_deferred
+from opendp_tree._ledger_file import as_written, short_above
+from opendp_tree._opendp import total_bound
+from opendp_tree._tables import html_table, table
+from opendp_tree.context.queries import FrameQuery, amounts_of_loss
+from opendp_tree.ledger import Ledger, spend
+from opendp_tree.rows.frame_domain import frame_domain
+from opendp_tree.rows.sources import read_source
+from opendp_tree.rows.steps import FrameSteps
+from opendp_tree.rows.unit import identifier_of, unit_words
+from opendp_tree.theorems.interval import round_up
+
+if TYPE_CHECKING:
+    from opendp.context import Context
+
+__all__ = ["FrameContext", "frame_context"]
+
+
+class FrameContext:
+    """A Context over a frame that is passed by reference; made by `frame_context`."""
+
+    def __init__(self, context: Context, ledger: Ledger | None = None) -> None:
+        self.context = context
+        self.ledger = ledger
+
+    def query(self, **share: Any) -> FrameQuery:
+        """A query with its share of the budget, as in OpenDP's Context.
+
+        Parameters
+        ----------
+        **share
+            Of a filter, what the query may cost: `epsilon`, `delta` or `rho`. A Context with a split knows.
+
+        """
+        if self.context.d_mids == [] and not share:
+            raise ValueError(
+                f"the Context's budget is spent: all {len(self.context.d_mids_consumed)} of its queries were released. "
+                "Hint: a larger split_evenly_over, before the first query"
+            )
+        if self.ledger is not None and all(isinstance(amount, (int, float)) for amount in share.values()):
+            share = as_written(share)[1]
+        query: Any = self.context.query(**share)
+        query._context = self
+        return FrameQuery(query, FrameSteps())
+
+    @interrupts_deferred
+    def __call__(self, measurement: Measurement) -> Any:
+        """Release what a measurement of the frame gives, on this budget, counted in the ledger first if there is one.
+
+        What the budget cannot pay is refused here: a filter of OpenDP's that has refused a query answers no other.
+        """
+        if measurement.output_measure != self.context.accountant.output_measure:
+            return self.context(measurement)  # which refuses it
+        cost = _payable(self.context, measurement)
+        if self.ledger is None:
+            return self.context(measurement)
+        exact = {name: short_above(amount) for name, amount in cost.items()}
+        return spend(self.ledger, exact, lambda: self.context(measurement), note={"by": "a query of a Context"})
+
+    def __repr__(self) -> str:
+        """What was spent and what is left."""
+        title, heads, rows = _accounts(self.context)
+        return f"{title}\n\n{table(heads, rows)}" if rows else title
+
+    def _repr_html_(self) -> str:
+        title, heads, rows = _accounts(self.context)
+        return html_table(heads, rows, title=title)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.context, name)
+
+
+def _payable(context: Context, measurement: Measurement) -> dict[str, float]:
+    """What a query is counted for, if the budget can pay it: its share of a split, its own loss otherwise."""
+    measure = context.accountant.output_measure
+    cost = amounts_of_loss(measure, measurement.map(context.d_in))  # type: ignore[no-untyped-call]
+    if context.d_mids is not None:
+        counted = left = amounts_of_loss(measure, context.d_mids[0]) if context.d_mids else dict.fromkeys(cost, 0.0)
+        fits = all(amount <= left[name] for name, amount in cost.items())
+    elif context.d_out is not None:
+        total = amounts_of_loss(measure, context.d_out)
+        spent = amounts_of_loss(measure, context.current_privacy_loss())  # type: ignore[no-untyped-call]
+        counted, left = cost, {name: total[name] - spent[name] for name in total}
+        fits = all(round_up(Fraction(spent[name]) + Fraction(cost[name])) <= total[name] for name in total)
+    else:
+        return cost
+    if not fits:
+        is_spent = not any(amount > 0 for amount in left.values())
+        hint = "the Context's budget is spent" if is_spent else f"ask for at most {_words(left)}"
+        raise ValueError(f"the query would cost {_words(cost)}, but {_words(left)} are left for it. Hint: {hint}")
+    return counted
+
+
+def _words(amounts: dict[str, float]) -> str:
+    return ", ".join(f"{name} {amount:.6g}" for name, amount in amounts.items())
+
+
+def _accounts(context: Context) -> tuple[str, list[str], list[list[str]]]:
+    """The budget of a Context, as a sentence and a table: of each query, or of all of them, if there is no split."""
+    measure = context.accountant.output_measure
+
+    def words(loss: Any) -> str:
+        try:
+            return _words(amounts_of_loss(measure, loss))
+        except (TypeError, ValueError):  # a measure that has no such names
+            return str(loss)
+
+    title = "A Context over a frame, with a budget of its own for each query."
+    if context.d_mids is not None:
+        states = [("spent", loss) for loss in context.d_mids_consumed] + [("left", loss) for loss in context.d_mids]
+        rows = [[str(number), words(loss), state] for number, (state, loss) in enumerate(states, start=1)]
+        return title, ["query", "budget", "state"], rows
+    title = "A Context over a frame, with one budget for all queries."
+    figures = [("spent", context.current_privacy_loss())]  # type: ignore[no-untyped-call]
+    if context.d_out is not None:
+        figures.append(("left", context.remaining_privacy_loss()))  # type: ignore[no-untyped-call]
+    return title, ["", "budget"], [[name, words(figure)] for name, figure in figures]
+
+
+def frame_context(
+    data: Any,
+    *,
+    privacy_unit: tuple[Metric, Any],
+    privacy_loss: tuple[Measure, Any],
+    split_evenly_over: int | None = None,
+    split_by_weights: list[float] | None = None,
+    margins: Sequence[Any] = (),
+    ledger: Ledger | str | Path | None = None,
+) -> FrameContext:
+    """OpenDP's `Context.compositor` for a frame in memory, which is never copied.
+
+    OpenDP copies frames in memory each time that they cross into it, some microseconds for every row. Here it accounts
+    for a reference. Polars steps are judged on an empty frame of the same schema and then taken on the data, with the
+    answers that OpenDP's own Context gives; all values are taken to be nullable.
+
+    OpenDP's own queries run on the same budget: `context.query().select(dp.len()).release().collect()`. OpenDP makes
+    them and proves their maps; what they do row by row must be on the list that `tree_counts` has for its steps. These
+    do copy a frame that is in memory.
+
+    Parameters
+    ----------
+    data
+        The rows, as `read_source` takes them: a Polars frame, lazy or not, is passed on as it is.
+    privacy_unit
+        Who is protected, as `dp.unit_of(contributions=1)` or `dp.unit_of(contributions=1, identifier="user")` says.
+    privacy_loss
+        What all queries may cost together, as `dp.loss_of(epsilon=1.0, delta=1e-6)` says.
+    split_evenly_over
+        How many queries share the budget evenly. By default None: see `split_by_weights`.
+    split_by_weights
+        A weight for each query's share. By default None; with neither split, each query says what it costs, and the
+        Context is a privacy filter.
+    margins
+        What is publicly known of groups of rows, as `dp.polars.Margin`, for OpenDP's own queries; taken on trust. By
+        default nothing.
+    ledger
+        A `Ledger`, or the path of one that is there, in which each query is counted before the data are read: its
+        share of a split, else its own loss. By default None: the Context alone counts.
+
+    Examples
+    --------
+    >>> import opendp.prelude as dp
+    >>> import polars as pl
+    >>> from opendp_tree import Unit
+    >>> dp.enable_features("contrib")
+    >>> visits = pl.DataFrame({"user": range(1300), "country": ["be"] * 900 + ["lu"] * 400})
+    >>> context = frame_context(
+    ...     visits,
+    ...     privacy_unit=dp.unit_of(contributions=1, identifier="user"),
+    ...     privacy_loss=dp.loss_of(epsilon=1.0, delta=1e-6),
+    ...     split_evenly_over=2,
+    ... )
+    >>> query = context.query().filter(pl.col("user") >= 100)
+    >>> release = query.tree_counts(by="country", unit=Unit("user", rows=1)).release()
+    >>> release.to_frame(other=False)["path"].to_list()
+    ['', 'be', 'lu']
+
+    """
+    assert_features("contrib")
+    for name, given, kind, hint in (
+        ("privacy_unit", privacy_unit, Metric, "dp.unit_of(contributions=1)"),
+        ("privacy_loss", privacy_loss, Measure, "dp.loss_of(epsilon=1.0)"),
+    ):
+        if not (isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], kind)):
+            raise TypeError(f"{name} ({type(given).__name__}) must be a {kind.__name__} and a number. Hint: {hint}")
+    book = Ledger.of(ledger)
+    if book is not None:
+        privacy_loss = _within(book, privacy_unit, privacy_loss)
+    from opendp.context import Context
+
+    data = read_source(data)
+    context = Context.compositor(
+        data=data,
+        domain=frame_domain(data, margins=margins),
+        privacy_unit=privacy_unit,
+        privacy_loss=privacy_loss,
+        split_evenly_over=split_evenly_over,
+        split_by_weights=split_by_weights,
+    )
+    return FrameContext(context, book)
+
+
+def _within(ledger: Ledger, unit: tuple[Metric, Any], loss: tuple[Measure, Any]) -> tuple[Measure, Any]:
+    """A loss as it is written, which a ledger counts exactly; refused if the ledger has less left, or counts others."""
+    (metric, distance), (measure, _) = unit, loss
+    declared = amounts_of_loss(*loss)
+    if set(declared) == {"rho", "delta"}:
+        raise ValueError("privacy_loss of rho and delta must not be given with a ledger. Hint: dp.loss_of(rho=0.1)")
+    if not all(math.isfinite(amount) for amount in declared.values()):
+        raise ValueError("privacy_loss must be finite with a ledger. Hint: dp.loss_of(epsilon=1.0, delta=1e-6)")
+    cost, below = as_written(declared)
+    most = total_bound(distance) if isinstance(metric, FrameDistance) else distance
+    column = identifier_of(metric)
+    ledger.check(cost, unit=unit_words(None, rows=most) if column is None else unit_words(column, people=most))
+    amounts = tuple(below.values())
+    return measure, amounts if len(amounts) > 1 else amounts[0]

@@ -1,0 +1,116 @@
+from fractions import Fraction
+
+import opendp.prelude as dp
+import polars as pl
+import pytest
+
+from opendp_tree import (
+    Key,
+    Ledger,
+    Unit,
+    frame_context,
+    frame_domain,
+    make_leaf_counts,
+)
+from opendp_tree._opendp import make_measurement
+from opendp_tree.ledger import BudgetError
+from tests.context.shared import PAIR, PERSON, PUBLIC, ROW, VISITS
+
+
+def test_frames_by_reference_are_not_copied():
+    frame = VISITS.lazy()
+    seen = []
+    space = frame_domain(VISITS), dp.symmetric_distance()
+    counts = make_leaf_counts(*space, by="country")
+    context = frame_context(frame, privacy_unit=ROW, privacy_loss=PAIR, split_evenly_over=1)
+    spy = make_measurement(*space, dp.approximate(dp.max_divergence()), seen.append, lambda d_in: (0.5, 1e-7))
+    context.context(spy)
+    assert seen[0] is frame
+    assert counts.map(1) == 1
+
+
+def test_a_frame_context_prints_what_is_spent_and_left():
+    rows = pl.DataFrame({"country": ["be"] * 900})
+    settings = {"privacy_unit": dp.unit_of(contributions=1), "privacy_loss": dp.loss_of(epsilon=1.0, delta=1e-6)}
+    context = frame_context(rows, **settings, split_evenly_over=2)
+    context.query().tree_counts(by="country").release()
+    states = [line.split()[-1] for line in repr(context).splitlines()[2:]]
+    assert states == ["state", "spent", "left"]
+    assert "epsilon 0.5" in repr(context)
+    assert "epsilon 0.5" in context._repr_html_()
+    open_ended = frame_context(rows, **settings)
+    assert "spent" in repr(open_ended)
+    assert "left" in open_ended._repr_html_()
+
+
+def test_each_query_is_counted_in_the_ledger_before_it_is_released(tmp_path):
+    ledger = Ledger.open(tmp_path / "ledger", total={"epsilon": 1, "delta": "1e-6"}, unit="one row")
+    context = frame_context(VISITS, privacy_unit=ROW, privacy_loss=PAIR, split_by_weights=[1, 3], ledger=ledger)
+    assert ledger.entries() == []
+    first = context.query().tree_counts(by="country").release()
+    assert ledger.entries()[0].statement["loss"] == first.statement.loss
+    assert 0.2499 < ledger.entries()[0].cost["epsilon"] <= Fraction(1, 4)
+    context.query().filter(pl.col("country") == "be").tree_counts(by="country").release()
+    assert 0 <= ledger.left()["epsilon"] < 1e-9
+    with pytest.raises(ValueError, match=r"budget is spent: all 2 of its queries were released\. Hint"):
+        context.query()
+    with pytest.raises(BudgetError, match=r"Hint: (ask for at most|the ledger is spent)"):
+        frame_context(VISITS, privacy_unit=ROW, privacy_loss=PAIR, ledger=ledger.path)
+    assert len(ledger.entries()) == 2
+
+
+def test_a_filter_counts_what_each_query_loses_and_refuses_more_without_harm(tmp_path):
+    ledger = Ledger.open(tmp_path / "ledger", total={"epsilon": 1, "delta": "1e-6"}, unit="one value of 'user'")
+    context = frame_context(VISITS, privacy_unit=PERSON, privacy_loss=PAIR, ledger=str(ledger.path))
+    one = Unit("user", rows=1)
+    context.query(epsilon=0.5, delta=5e-7).tree_counts(by="country", unit=one).release()
+    before = ledger.entries()
+    lost = dict(zip(("epsilon", "delta"), context.current_privacy_loss(), strict=True))
+    assert all(lost[name] <= cost <= lost[name] * (1 + 1e-12) for name, cost in before[0].cost.items())
+    assert before[0].cost["epsilon"] == Fraction(1, 2)
+    query = context.query(epsilon=0.6, delta=1e-7).tree_counts(by="country", unit=one)
+    with pytest.raises(
+        ValueError, match=r"would cost epsilon .*, but epsilon .* are left for it. Hint: ask for at most"
+    ):
+        query.release()
+    assert ledger.entries() == before
+    context.query(epsilon=0.4, delta=1e-7).tree_counts(by="country", unit=one).release()  # the filter still answers
+    assert len(ledger.entries()) == 2
+
+
+def test_what_a_ledger_is_not_for_is_refused_before_a_context_is_made(tmp_path):
+    ledger = Ledger.open(tmp_path / "ledger", total={"epsilon": 1, "delta": "1e-6"}, unit="one row")
+    for unit, loss, words in (
+        (PERSON, PAIR, "is for unit 'one row'"),
+        (dp.unit_of(contributions=2), PAIR, "is for unit 'one row', not '2 rows'"),
+        (ROW, dp.loss_of(rho=0.1), "counts epsilon and delta, not rho"),
+        (ROW, dp.loss_of(rho=0.1, delta=1e-7), "privacy_loss of rho and delta"),
+        (ROW, (dp.max_divergence(), float("inf")), "must be finite with a ledger"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            frame_context(VISITS, privacy_unit=unit, privacy_loss=loss, ledger=ledger)
+
+
+def test_an_odometer_prints_what_is_spent():
+    context = frame_context(VISITS, privacy_unit=ROW, privacy_loss=(dp.max_divergence(), float("inf")))
+    key = Key.columns("country", tree=PUBLIC)
+    context.query(epsilon=0.5).tree_counts(by=key).release()
+    assert "spent" in repr(context)
+    assert "left" not in repr(context)
+
+
+@pytest.mark.parametrize("parts", [3, 7, 10])
+def test_a_budget_fits_a_ledger_of_the_same_total_to_the_last_query(tmp_path, parts):
+    """Of 0.7, which no float is; and ten times 0.1, where each query says what it costs."""
+    key = Key.columns("country", tree=PUBLIC)
+    ledger = Ledger.open(tmp_path / "ledger", total={"epsilon": "0.7"})
+    loss = dp.loss_of(epsilon=0.7)
+    context = frame_context(VISITS, privacy_unit=ROW, privacy_loss=loss, split_evenly_over=parts, ledger=ledger)
+    for _ in range(parts):
+        context.query().tree_counts(by=key).release()
+    assert 0 <= ledger.left()["epsilon"] < 1e-12
+    other = Ledger.open(tmp_path / "other", total={"epsilon": "1"})
+    context = frame_context(VISITS, privacy_unit=ROW, privacy_loss=dp.loss_of(epsilon=1.0), ledger=other)
+    for _ in range(10):
+        context.query(epsilon=0.1).tree_counts(by=key).release()
+    assert other.left()["epsilon"] == 0

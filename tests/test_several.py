@@ -1,0 +1,138 @@
+from fractions import Fraction
+
+import opendp.prelude as dp
+import polars as pl
+import pytest
+
+from opendp_tree import Key, Ledger, Tree, Unit, Value, release_trees
+from opendp_tree.ledger import BudgetError
+
+VISITS = pl.DataFrame(
+    {
+        "user": [row % 300 for row in range(1300)],
+        "country": ["be"] * 900 + ["lu"] * 400,
+        "city": ["ghent"] * 800 + ["liege"] * 100 + ["lux"] * 400,
+        "hour": [9] * 650 + [17] * 650,
+    }
+)
+HOURS = Key.columns("hour", tree=Tree.from_paths([(hour,) for hour in range(24)]))
+BY = {"place": ["country", "city"], "time": HOURS, "city": "city"}
+
+
+@pytest.mark.parametrize(
+    "budget",
+    [
+        {"epsilon": 1.0, "delta": 1e-6},
+        {"epsilon": 0.1, "delta": 3e-7},
+        {"epsilon": 0.7},
+        {"rho": 0.3},
+        {"rho": 0.1, "delta": 1e-6},
+    ],
+)
+@pytest.mark.parametrize("weights", [None, {"place": 2, "time": 1, "city": 0.3}])
+@pytest.mark.parametrize("unit", [None, Unit("user", rows=2)])
+def test_the_total_loss_is_the_declared_one(budget, weights, unit):
+    tree = Tree.from_paths([("be", "ghent"), ("be", "liege"), ("lu", "lux")])
+    by = BY if budget.get("delta") else {**BY, "place": Key.columns("country", "city", tree=tree), "city": HOURS}
+    releases = release_trees(VISITS, by=by, weights=weights, unit=unit, **budget)
+    total = releases.statement.loss
+    for name, amount in budget.items():
+        shares = {each: Fraction(release.statement.loss[name]) for each, release in releases.items()}
+        assert sum(shares.values()) <= total[name] <= amount
+        if name != "delta":  # not every mechanism spends its delta
+            assert total[name] > 0.99 * amount
+            for each, share in shares.items():
+                part = Fraction(1, 3) if weights is None else Fraction(weights[each]) / Fraction(sum(weights.values()))
+                assert share <= part * Fraction(amount)
+                assert share > Fraction(99, 100) * part * Fraction(amount)
+    assert releases.statement.mechanism == "composition"
+    assert releases.statement.unit == releases["time"].statement.unit
+    assert releases.statement.parameters == {name: each.statement.mechanism for name, each in releases.items()}
+
+
+def test_each_hierarchy_is_released_as_itself():
+    releases = release_trees(VISITS, by=BY, epsilon=3.0, delta=1e-6, confidence=1 - 1e-9)
+    assert list(releases) == list(BY)
+    assert len(releases) == 3
+    for release in releases.values():
+        assert release.lower[0] <= 1300 <= release.upper[0]  # false alarms at most 1e-9 each
+    assert releases["time"].to_frame().height == 25
+    assert "epsilon 3" in repr(releases)
+    assert "<table" in releases._repr_html_()
+    assert repr(releases).splitlines()[0].split() == ["hierarchy", "nodes", "shown", "mechanism", "its", "share"]
+
+
+def test_a_ledger_counts_all_of_them_once(tmp_path):
+    ledger = Ledger.open(tmp_path / "ledger", total={"epsilon": "0.3", "delta": "1e-6"})
+    releases = release_trees(VISITS, by=BY, epsilon=0.3, delta=1e-6, ledger=ledger)
+    (entry,) = ledger.entries()
+    assert entry.cost == {"epsilon": Fraction("0.3"), "delta": Fraction("1e-6")}
+    assert entry.statement["loss"] == releases.statement.loss
+    assert ledger.left() == {"epsilon": 0, "delta": 0}
+    with pytest.raises(BudgetError, match="the ledger is spent"):
+        release_trees(VISITS, by=BY, epsilon=0.3, delta=1e-6, ledger=ledger)
+
+
+def refusing(batch):
+    raise AssertionError("data was touched")
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"by": ["country", "city"]}, r"by must give a key for each hierarchy's name. Hint"),
+        ({"by": {}}, "by must give a key"),
+        ({"by": {"place": "planet"}}, "planet"),
+        ({"weights": {"place": 1.0}}, r"weights must give one for each of 'place', 'time', 'city'. Hint"),
+        ({"weights": {"place": 1.0, "time": -1.0, "city": 1.0}}, r"weights\['time'\]"),
+        ({"epsilon": None}, "epsilon"),
+        ({"delta": 0.0}, "delta"),
+        ({"unit": "user"}, "unit"),
+    ],
+)
+def test_mistakes_are_refused_before_a_row_is_read(more, words):
+    unread = VISITS.lazy().map_batches(refusing, schema=VISITS.schema)
+    with pytest.raises((TypeError, ValueError), match=words):
+        release_trees(unread, **{"by": BY, "epsilon": 1.0, "delta": 1e-6, **more})
+
+
+def test_contrib_is_asked_for():
+    dp.disable_features("contrib")
+    try:
+        with pytest.raises(Exception, match="contrib"):
+            release_trees(VISITS, by=BY, epsilon=1.0, delta=1e-6)
+    finally:
+        dp.enable_features("contrib")
+
+
+def test_values_are_summed_in_every_hierarchy_and_named_in_the_ledger(tmp_path):
+    """Each mean's interval misses with a chance of at most 1e-9."""
+    spent = VISITS.with_columns(amount=pl.when(pl.col("country") == "be").then(40.0).otherwise(90.0))
+    ledger = Ledger.open(tmp_path / "ledger", total={"epsilon": 4, "delta": "1e-6"})
+    releases = release_trees(
+        spent,
+        by={"place": "country", "time": HOURS},
+        epsilon=4.0,
+        delta=1e-6,
+        confidence=1 - 1e-9,
+        value=Value("amount", bounds=(0, 100)),
+        ledger=ledger,
+    )
+    for release in releases.values():
+        root = release.to_frame(other=False).row(0, named=True)
+        assert root["mean_lower"] <= (900 * 40 + 400 * 90) / 1300 <= root["mean_upper"]
+    assert releases.statement.loss["epsilon"] <= 4.0
+    assert releases.statement.counted == "rows with a number in amount"
+    assert "amount" in ledger.entries()[0].about
+
+
+def test_values_have_a_place_in_hierarchies_of_numbers_and_in_nested_ones():
+    """Each mean's interval misses with a chance of at most 1e-9."""
+    spent = VISITS.with_columns(amount=pl.when(pl.col("hour") == 9).then(40.0).otherwise(90.0))
+    hours = Key.number("hour", low=0, high=24, bins=8)
+    ask = {"epsilon": 6.0, "delta": 1e-6, "confidence": 1 - 1e-9, "value": Value("amount", bounds=(0, 100))}
+    by = {"hours": hours, "both": Key.nested(hours, Key.columns("country"))}
+    for release in release_trees(spent, by=by, **ask).values():
+        root = release.to_frame(other=False).row(0, named=True)
+        assert root["lower"] <= 1300 <= root["upper"]
+        assert root["mean_lower"] <= 65 <= root["mean_upper"]
