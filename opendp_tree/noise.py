@@ -27,6 +27,7 @@ from opendp_tree.theorems.interval import Interval, digits
 from opendp_tree.theorems.tree_partition import FirstReach
 
 __all__ = [
+    "choice",
     "first_reach",
     "gaussian",
     "geometric",
@@ -169,6 +170,26 @@ def gaussian(scale: float, size: int) -> Ints:
         return drawn, _kept(np.abs(drawn), exact, _bytes(8 * count).view(np.uint64))
 
     return _accepted(candidates, size)
+
+
+def choice(scores: Ints, scale: float) -> int:
+    """A place i with P(i) proportional to exp(-scores[i]/scale): the exponential mechanism.
+
+    Places are proposed evenly, and one is kept if a geometric number reaches what its score exceeds the least by. That
+    has exactly the chance exp(-excess/scale). Of as many proposals as there are places one is kept, in the mean.
+    """
+    excess = scores - scores.min()
+    while True:
+        places = _even(excess.size, min(_BLOCK, 2 * excess.size))
+        kept = np.flatnonzero(geometric(scale, places.size) >= excess[places])
+        if kept.size:
+            return int(places[kept[0]])
+
+
+def _even(count: int, size: int) -> Ints:
+    """At most `size` numbers, each of 0..count-1 as likely: words of few bits, without those that are too large."""
+    words = uniform_words(size) >> np.uint64(64 - max(1, (count - 1).bit_length()))
+    return words[words < count].astype(np.int64)
 
 
 def _kept(magnitudes: Ints, scale: Fraction, words: Words) -> Bools:

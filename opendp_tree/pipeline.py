@@ -17,7 +17,7 @@ from opendp_tree._progress import shows_progress
 from opendp_tree.ledger import Ledger, spend
 from opendp_tree.planning.budget import Budget
 from opendp_tree.planning.means_candidate import means_candidate
-from opendp_tree.planning.methods import Auto, Method, Partition, read_method
+from opendp_tree.planning.methods import Auto, Curve, Method, Partition, read_method
 from opendp_tree.planning.ranking import planned_candidate
 from opendp_tree.releases.release import TreeRelease
 from opendp_tree.rows.frame_domain import frame_domain
@@ -119,7 +119,7 @@ def release_tree(
         count_rows(frame, by=key, unit=unit, values=values),
         1,
         counted=counted_of(unit, values),
-        method=method_for(key, method),
+        method=method_for(key, method, values),
         budget=account.budget,
         alpha=alpha,
         confidence=confidence,
@@ -210,9 +210,15 @@ def make_release(
     return released if isinstance(counts, tuple) else counts >> released
 
 
-def method_for(key: Key, method: Method | str) -> Method:
+def method_for(key: Key, method: Method | str, values: tuple[Value, ...] = ()) -> Method:
     """The method, for the levels that the key shows. Refused where a method would count the others all the same."""
     chosen = read_method(method)
+    last = key.inner[-1] if key.kind == "nested" else key
+    is_line = key.kind == "nested" and last.kind == "number"  # what is summed has means by range, and no curves
+    if is_line and not values and (chosen == Auto() or isinstance(chosen, Curve)):
+        assert last.tree is not None
+        curve = chosen if isinstance(chosen, Curve) else Curve()
+        chosen = replace(curve, groups=key.depth - last.depth, ranges=last.tree.ranges)
     shown = key.shown_levels
     if len(shown) == key.hierarchy.depth:
         return chosen

@@ -139,7 +139,7 @@ def release_trees(
             count_rows(frame, by=key, unit=unit, values=values),
             1,
             counted=counted_of(unit, values),
-            method=method_for(key, method),
+            method=method_for(key, method, values),
             budget=_part(account.budget, shares[name], of=len(keys)),
             alpha=alpha,
             confidence=confidence,

@@ -131,7 +131,8 @@ def test_values_have_a_place_in_hierarchies_of_numbers_and_in_nested_ones():
     spent = VISITS.with_columns(amount=pl.when(pl.col("hour") == 9).then(40.0).otherwise(90.0))
     hours = Key.number("hour", low=0, high=24, bins=8)
     ask = {"epsilon": 6.0, "delta": 1e-6, "confidence": 1 - 1e-9, "value": Value("amount", bounds=(0, 100))}
-    by = {"hours": hours, "both": Key.nested(hours, Key.columns("country"))}
+    country = Key.columns("country")
+    by = {"hours": hours, "above": Key.nested(hours, country), "below": Key.nested(country, hours)}
     for release in release_trees(spent, by=by, **ask).values():
         root = release.to_frame(other=False).row(0, named=True)
         assert root["lower"] <= 1300 <= root["upper"]

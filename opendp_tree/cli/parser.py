@@ -14,6 +14,7 @@ from opendp_tree.cli.terminal import CommandError, Exit
 from opendp_tree.planning.budget import EPSILONS
 from opendp_tree.planning.methods import METHODS
 from opendp_tree.planning.tree_facts import DEEPEST
+from opendp_tree.releases.curve import check_quantiles
 from opendp_tree.rows.key_levels import PARTS
 
 __all__ = ["build_parser"]
@@ -47,6 +48,14 @@ def share(text: str) -> Fraction:
     if not (amount == 0 or 1e-300 <= amount < 1):
         raise argparse.ArgumentTypeError(f"{text} must be at least 0 and below 1")
     return Fraction(amount)
+
+
+def shares(text: str) -> tuple[float, ...]:
+    """Numbers from 0 to 1 with commas."""
+    try:
+        return tuple(float(share) for share in check_quantiles([float(part) for part in text.split(",")]))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text} must be numbers from 0 to 1 with commas") from None
 
 
 def count(text: str) -> int:
@@ -141,6 +150,9 @@ def _add_release(parser: argparse.ArgumentParser) -> None:
     _add_hierarchy(parser, depth="for --path: levels of the tree, with its root (4)")
     _add_budget(parser)
     parser.add_argument("--method", choices=METHODS, default="auto", help="the mechanism (auto)")
+    parser.add_argument(
+        "--quantiles", type=shares, metavar="A,B", help="for --number: write these quantiles (0.1,0.5,0.9), not counts"
+    )
     parser.add_argument("--confidence", type=share, default=Fraction("0.95"), metavar="C", help="of intervals (0.95)")
     sums = parser.add_argument_group("sums and means")
     sums.add_argument("--value", action="append", metavar="COLUMN", help="sum and average this column; may be repeated")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 from opendp.mod import Measurement
@@ -14,6 +15,7 @@ from opendp_tree.cli.source import Source, open_source
 from opendp_tree.cli.spending import Job, check_outputs, first_sentence, output_format, run_job
 from opendp_tree.cli.terminal import CommandError, Exit, Progress, silenced
 from opendp_tree.pipeline import count_rows, counted_of, make_release
+from opendp_tree.planning.methods import METHODS, Line, Method, Quantiles
 from opendp_tree.releases.release import TreeRelease
 from opendp_tree.rows.unit import Unit
 from opendp_tree.rows.value import Value, read_values
@@ -35,15 +37,15 @@ def run_release(options: argparse.Namespace) -> Exit:
         "release",
         source.frame,
         build_measurement(options, source),
-        lambda release: _encode(release, form, options.spreadsheet_safe),
+        lambda release: _encode(release, form, options.spreadsheet_safe, options.quantiles),
         {"epsilon": options.epsilon, "delta": options.delta},
         {"file": Path(options.file).name, "columns": columns, "output": Path(options.output).name},
     )
     release: TreeRelease = run_job(options, job, progress)
     if options.plot is not None:
         progress.step("drawing")
-        _draw(release, options.plot)
-    progress.end(_summary(release) if progress.shown else "")
+        _draw(release, options.plot, options.quantiles)
+    progress.end(_summary(release, options.quantiles) if progress.shown else "")
     return Exit.OK
 
 
@@ -61,7 +63,7 @@ def build_measurement(options: argparse.Namespace, source: Source) -> Measuremen
             counted=counted_of(_unit(options), values),
             budget={"epsilon": float_below(options.epsilon), "delta": float_below(options.delta)},
             alpha=float(options.alpha),
-            method=options.method,
+            method=_method(options),
             confidence=float(options.confidence),
         )
     except ValueError as error:
@@ -74,6 +76,10 @@ def build_measurement(options: argparse.Namespace, source: Source) -> Measuremen
         known = open_nodes and options.method.startswith(("tree_", "raw_", "multiplicative"))
         hint = "--tree FILE lists public nodes" if known else "opendp-tree plan shows what is possible"
         raise CommandError(Exit.INFEASIBLE, f"{first_sentence(error)} Hint: {hint}") from None
+
+
+def _method(options: argparse.Namespace) -> Method | str:
+    return Quantiles(options.quantiles) if options.method == Quantiles.name else str(options.method)
 
 
 def _unit(options: argparse.Namespace) -> Unit | None:
@@ -99,9 +105,25 @@ def _check_arguments(options: argparse.Namespace) -> str:
         raise CommandError(Exit.USAGE, "--confidence must be above 0. Hint: 0.95")
     check_outputs(options, reads=(options.file, options.tree))
     form = output_format(options, printed="csv") or "csv"
+    _check_quantiles(options, form)
     if options.spreadsheet_safe and form != "csv":
         raise CommandError(Exit.USAGE, "--spreadsheet-safe goes with CSV output. Hint: leave it out")
     return form
+
+
+def _check_quantiles(options: argparse.Namespace, form: str) -> None:
+    """That quantiles are asked for where there are some."""
+    if options.quantiles is None and options.method == Quantiles.name:
+        raise CommandError(Exit.USAGE, "--method chosen_quantiles needs to know which. Hint: --quantiles 0.5")
+    if options.quantiles is not None and options.number is None:
+        raise CommandError(Exit.USAGE, "--quantiles needs a number. Hint: --number COLUMN")
+    if options.quantiles is not None and form == "json":
+        raise CommandError(Exit.USAGE, "--quantiles has no JSON. Hint: -o OUT.csv")
+    lines = ("auto", *(name for name, method in METHODS.items() if isinstance(method, Line)))
+    if options.quantiles is not None and options.method not in lines:
+        raise CommandError(Exit.USAGE, f"--method {options.method} has no quantiles. Hint: --method curve")
+    if options.plot is not None and options.method == Quantiles.name:
+        raise CommandError(Exit.USAGE, "--plot needs counts. Hint: --method curve")
 
 
 def _check_writable(source: Source, form: str) -> None:
@@ -118,25 +140,32 @@ def _check_writable(source: Source, form: str) -> None:
         )
 
 
-def _encode(release: TreeRelease, form: str, spreadsheet_safe: bool) -> bytes:
+def _encode(release: TreeRelease, form: str, spreadsheet_safe: bool, quantiles: Sequence[float] | None) -> bytes:
     if form == "json":
         return release.to_json().encode()
     from opendp_tree.releases.writing import frame_bytes
 
+    if quantiles is not None:
+        return frame_bytes(release.quantiles(quantiles), file_format=form, statement=release.statement)
     frame = release.to_frame(spreadsheet_safe=spreadsheet_safe)
     return frame_bytes(frame, file_format=form, statement=release.statement)
 
 
-def _draw(release: TreeRelease, path: str) -> None:
+def _draw(release: TreeRelease, path: str, quantiles: Sequence[float] | None) -> None:
+    from opendp_tree.plots.curve import plot_quantiles
     from opendp_tree.plots.page import write_html
     from opendp_tree.plots.tree import plot_tree
 
     with silenced(), interruptible():
-        write_html(plot_tree(release), path)
+        write_html(plot_tree(release) if quantiles is None else plot_quantiles(release, quantiles), path)
 
 
-def _summary(release: TreeRelease) -> str:
+def _summary(release: TreeRelease, quantiles: Sequence[float] | None) -> str:
     """What came out, for the terminal."""
+    if quantiles is not None:
+        found = release.quantiles(quantiles)
+        cells = [["" if cell is None else str(cell) for cell in row] for row in found.rows()]
+        return f"{table(found.columns, cells)}\n\n{release.describe()}"
     from opendp_tree.releases.tables import level_rows
 
     names = ("all", *(release.tree.names or ()))

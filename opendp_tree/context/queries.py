@@ -87,7 +87,7 @@ def tree_counts(
             raise ValueError("by must say where rows belong. Hint: by=['region', 'city']")
         key = Key.of(by)
         plain, counts = _counted(query, by=key, unit=unit, **({"values": values} if values else {}))
-        method = method_for(key, method)
+        method = method_for(key, method, values)
         _check_delta(key, share_of(plain))
     else:
         plain, counts = at_leaf_counts(query), query._chain

@@ -11,6 +11,8 @@ from opendp.mod import Measurement
 from opendp_tree._opendp import to_then
 from opendp_tree.context.queries import at_leaf_counts, leaf_counts, share_of, then, tree_counts
 from opendp_tree.measurements.above_threshold import make_above_threshold
+from opendp_tree.measurements.chosen_quantiles import make_chosen_quantiles
+from opendp_tree.measurements.curve import make_bin_curve, make_segment_curve
 from opendp_tree.measurements.partition.estimator import make_partition_estimator
 from opendp_tree.measurements.partition.tree_partition import make_tree_partition
 from opendp_tree.measurements.pruned_descent import make_pruned_descent
@@ -32,6 +34,9 @@ __all__ = ["register"]
 
 _CONSTRUCTORS = (
     make_above_threshold,
+    make_bin_curve,
+    make_chosen_quantiles,
+    make_segment_curve,
     make_leaf_counts,
     make_partition_estimator,
     make_sparse_vector,

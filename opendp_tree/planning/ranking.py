@@ -12,10 +12,13 @@ from opendp_tree._arguments import check_scale, shortened
 from opendp_tree.planning.budget import Budget
 from opendp_tree.planning.candidate import Candidate
 from opendp_tree.planning.finding_candidates import partition_candidate, pruned_candidate
+from opendp_tree.planning.line_candidates import line_candidate
 from opendp_tree.planning.methods import (
     MECHANISMS,
     REFERENCES,
     Auto,
+    Curve,
+    Line,
     Mechanism,
     Method,
     MultiplicativeEstimator,
@@ -167,6 +170,12 @@ def planned_candidate(tree: Tree | OpenTree, budget: Budget, *, alpha: float, me
 
     """
     chosen = read_method(method)
+    if isinstance(tree, Tree) and tree.ranges is not None and chosen == Auto():
+        chosen = Curve()
+    if isinstance(chosen, Line):
+        return line_candidate(
+            chosen, tree, budget, group=lambda groups, part: planned_candidate(groups, part, alpha=alpha, method="auto")
+        )
     facts = TreeFacts.of(tree, levels=chosen.levels if isinstance(chosen, Auto) else None)
     share = check_alpha(alpha)
     if isinstance(chosen, Auto):

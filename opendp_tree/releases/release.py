@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from opendp_tree._types import Bools, Floats, Ints
 from opendp_tree.releases import format as form
+from opendp_tree.releases.curve import MeasuredCurve
 from opendp_tree.releases.tree_format import read_tree, write_tree
 from opendp_tree.releases.values import NodeValues, read_values, value_columns, write_values
 from opendp_tree.releases.words import cost_words, counted_words, error_words, tree_words, value_words
@@ -113,6 +114,10 @@ class TreeRelease:
         For an open tree, what a node that is not shown holds at most; by default None: nothing is said.
     values
         Sums and means of each value that was asked for; by default none was.
+    curve
+        For a tree whose leaves are the bins of a line, how many lie below each value; by default None: it is no line.
+    curves
+        For groups, the curve of each that is shown, by its place in the arrays; by default None: there are no groups.
     """
 
     tree: Tree | OpenTree
@@ -127,6 +132,8 @@ class TreeRelease:
     shown: Bools | None = None
     hidden: float | None = None
     values: tuple[NodeValues, ...] = ()
+    curve: MeasuredCurve | None = None
+    curves: Mapping[int, MeasuredCurve] | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.tree, (Tree, OpenTree)):
@@ -216,6 +223,59 @@ class TreeRelease:
         sums = tuple(value_columns(self.values))
         frame = release_frame(nodes, values, certain=self.confidence == 1, other=other, sums=sums)
         return safe(frame) if spreadsheet_safe else frame
+
+    def quantiles(self, at: Sequence[float]) -> pl.DataFrame:
+        """The values that given shares lie below: `quantile`, `estimate`, `lower`, `upper`. Costs nothing more.
+
+        An interval holds every value with at most that share strictly below it and at least that share at or below
+        it, with the release's confidence, each for itself. Needs a release over a line, as of `Key.number`; where that
+        is below other columns, each row begins with the labels of its group.
+
+        Parameters
+        ----------
+        at
+            Shares from 0 to 1: [0.25, 0.5, 0.75] for the quartiles.
+        """
+        return self._on_lines("quantiles", lambda curve: curve.quantile_frame(at))
+
+    def cdf(self, at: Any = None) -> pl.DataFrame:
+        """The share that lies below each value: `value`, `estimate`, `lower`, `upper`. Costs nothing more.
+
+        Each interval holds with the release's confidence, for itself. Needs a release over a line, as of `Key.number`.
+
+        Parameters
+        ----------
+        at
+            The values. By default None: those at which the line was cut, which say all that is known.
+        """
+        return self._on_lines("cdf", lambda curve: curve.share_frame(at))
+
+    def between(self, low: Any, high: Any) -> pl.DataFrame:
+        """How many lie from one value up to another: `low`, `high`, `estimate`, `lower`, `upper`. Costs nothing more.
+
+        Needs a release over a line, as of `Key.number`.
+
+        Parameters
+        ----------
+        low, high
+            The two values; what is at `high` itself is not counted. Beyond the ends of the line, its ends.
+        """
+        return self._on_lines("between", lambda curve: curve.count_frame(low, high))
+
+    def _on_lines(self, name: str, frame_of: Callable[[MeasuredCurve], pl.DataFrame]) -> pl.DataFrame:
+        """The frame of the line; of groups all frames, each row with its group's labels first."""
+        import polars as pl
+
+        if self.curve is not None:
+            return frame_of(self.curve)
+        if self.curves is None:
+            raise ValueError(f"{name} needs a release over the bins of a line. Hint: by=Key.number('age', ...)")
+        order = np.arange(self.estimates.size) if self.nodes is not None else self.tree.level_order.nodes  # type: ignore[union-attr]
+        rows = np.empty_like(order)
+        rows[order] = np.arange(order.size)
+        labels = self.to_frame(other=False).select(self.tree.names)
+        parts = [labels[int(rows[node])].join(frame_of(curve), how="cross") for node, curve in self.curves.items()]
+        return pl.concat(parts) if parts else labels.clear()
 
     def to_arrow(self, *, other: bool = True) -> Any:
         """The frame of `to_frame` as a PyArrow table; integers of 128 bits are texts. Needs PyArrow.

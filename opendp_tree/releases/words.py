@@ -23,6 +23,10 @@ _MECHANISMS = {
     "multiplicative_estimator": "the paper's rounds of sparse vectors",
     "ladder_estimator": "a ladder of sparse vectors",
     "tree_means": "counts, sums and means from pairs of sums, and cells where nodes had to be found",
+    "bin_curve": "a balanced tree over all bins, Laplace noise and least squares",
+    "segment_curve": "segments where people are, a tree over them, Laplace noise and least squares",
+    "grouped_curves": "groups first, and a curve for each that is shown",
+    "chosen_quantiles": "the exponential mechanism",
     "clipped_estimator": "estimates clipped into intervals that always hold",
 }
 """What each method's name stands for."""

@@ -562,3 +562,35 @@ def test_values_that_cannot_be_are_refused(tmp_path, capsys, words, said):
     assert said in error
     assert "Hint" in error
     assert not (tmp_path / "out.csv").exists()
+
+
+@pytest.mark.parametrize("method", ["auto", "bin_curve", "chosen_quantiles"])
+def test_quantiles_of_a_number(tmp_path, method):
+    pl.DataFrame({"age": [float(age) for age in range(100)] * 50}).write_parquet(tmp_path / "ages.parquet")
+    line = ["--number", "age", "--low", "0", "--high", "100", "--bins", "100", "--epsilon", "1", "--method", method]
+    out = tmp_path / "out.csv"
+    words = ["release", str(tmp_path / "ages.parquet"), *line, "--quantiles", "0.25,0.5", "-o", str(out)]
+    assert main(words) == 0
+    found = pl.read_csv(out)
+    assert found["quantile"].to_list() == [0.25, 0.5]
+    assert [abs(value - share) < 5 for value, share in zip(found["estimate"], (25, 50), strict=True)] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ("--by age --quantiles 0.5 -o {out}.csv", "--quantiles needs a number"),
+        ("--number age --low 0 --high 9 --bins 9 --quantiles 0.5 -o {out}.json", "has no JSON"),
+        ("--number age --low 0 --high 9 --bins 9 --method chosen_quantiles -o {out}.csv", "needs to know which"),
+        (
+            "--number age --low 0 --high 9 --bins 9 --quantiles 0.5 --method tree_laplace -o {out}.csv",
+            "has no quantiles",
+        ),
+        ("--number age --low 0 --high 9 --bins 9 --quantiles 2 -o {out}.csv", "from 0 to 1"),
+    ],
+)
+def test_quantiles_that_cannot_be_are_refused(tmp_path, capsys, words, complaint):
+    pl.DataFrame({"age": [1.0]}).write_parquet(tmp_path / "ages.parquet")
+    given = shlex.split(words.format(out=tmp_path / "out"))
+    assert main(["release", str(tmp_path / "ages.parquet"), "--epsilon", "1", *given]) != 0
+    assert complaint in capsys.readouterr().err
