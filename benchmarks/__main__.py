@@ -30,6 +30,7 @@ from benchmarks import (
     quantiles,
     rows_to_release,
     scale,
+    sums,
     tree_sum,
     user_intervals,
 )
@@ -47,6 +48,7 @@ BENCHMARKS = (
     find_then_measure,
     open_categories,
     bound_report,
+    sums,
     quantiles,
     people,
     user_intervals,

@@ -16,6 +16,7 @@ from opendp_tree._ledger_file import as_written
 from opendp_tree._progress import shows_progress
 from opendp_tree.ledger import Ledger, spend
 from opendp_tree.planning.budget import Budget
+from opendp_tree.planning.means_candidate import means_candidate
 from opendp_tree.planning.methods import Auto, Curve, Method, Partition, PeopleLayers, read_method
 from opendp_tree.planning.people_candidate import planned_people, weighs_people
 from opendp_tree.planning.ranking import check_alpha, planned_candidate
@@ -23,9 +24,11 @@ from opendp_tree.releases.release import TreeRelease
 from opendp_tree.rows.frame_domain import frame_domain
 from opendp_tree.rows.key import Key
 from opendp_tree.rows.leaf_counts import make_leaf_counts
+from opendp_tree.rows.leaf_values import holds_values, make_leaf_values, read_space
 from opendp_tree.rows.people import make_people_records, tree_of_people
 from opendp_tree.rows.sources import read_source
 from opendp_tree.rows.unit import Unit, protected_unit, unit_words
+from opendp_tree.rows.value import Value, read_values, values_counted
 from opendp_tree.trees.domains import tree_of_leaves
 from opendp_tree.trees.tree import Tree
 
@@ -48,6 +51,7 @@ def release_tree(
     unit: Unit | None = None,
     method: Method | str = "auto",
     confidence: float = 0.95,
+    value: Value | Sequence[Value] | None = None,
     ledger: Ledger | str | Path | None = None,
     memory: int | str | None = None,
 ) -> TreeRelease:
@@ -84,6 +88,10 @@ def release_tree(
         method's name, or a value with its own options, such as `TreeNoise("gaussian", nonnegative=True)`.
     confidence
         The probability with which each interval holds its node's true count, node by node. By default 0.95.
+    value
+        What is summed, `Value("amount", bounds=(0, 500))`, or a list of several: sums and means at every node that is
+        shown, of numbers clipped to the bounds, with intervals of their own. Rows without a number are then left out
+        of counts, too. Several values share what is spent on sums. By default None: rows are counted alone.
     ledger
         A `Ledger`, or the path of one that is there, in which the budget is counted before a row is read, or the
         release refused; the command line keeps the same. A release that fails or is interrupted stays counted. By
@@ -104,23 +112,29 @@ def release_tree(
     [(0, None), (1, 'be'), (1, 'lu')]
     >>> release.statement.unit, release.statement.counted, release.statement.loss["epsilon"] <= 1.0
     ('one row', 'rows', True)
+    >>> spent = visits.with_columns(amount=pl.when(pl.col("city") == "ghent").then(40.0).otherwise(90.0))
+    >>> release = release_tree(spent, by="city", epsilon=1.0, delta=1e-6, value=Value("amount", bounds=(0, 100)))
+    >>> release.to_frame(other=False).select("city", (pl.col("mean") / 10).round()).rows()
+    [(None, 6.0), ('ghent', 4.0), ('liege', 9.0)]
 
     """
     assert_features("contrib")
     key = Key.of(by)
+    values = read_values(value)
     account = Account.of(ledger, unit, epsilon=epsilon, delta=delta, rho=rho)
     frame = read_source(data)
     measurement = make_release(
-        count_rows(frame, by=key, unit=unit, method=method, memory=memory),
+        count_rows(frame, by=key, unit=unit, method=method, values=values, memory=memory),
         1,
-        counted=counted_of(unit, method),
+        counted=counted_of(unit, method, values),
         person=unit,
-        method=method_for(key, method),
+        method=method_for(key, method, values),
         budget=account.budget,
         alpha=alpha,
         confidence=confidence,
     )
-    release: TreeRelease = account.spend(lambda: measurement(frame), note={"columns": list(key.columns_used)})
+    columns = [*key.columns_used, *(each.column for each in values)]
+    release: TreeRelease = account.spend(lambda: measurement(frame), note={"columns": columns})
     return release
 
 
@@ -160,19 +174,31 @@ class Account:
 
 
 def count_rows(
-    data: Any, *, by: Key, unit: Unit | None, method: Method | str = "auto", memory: int | str | None = None
+    data: Any,
+    *,
+    by: Key,
+    unit: Unit | None,
+    method: Method | str = "auto",
+    values: tuple[Value, ...] = (),
+    memory: int | str | None = None,
 ) -> Transformation:
-    """What a method needs of a frame that is passed by reference: leaf counts, or records of people who are weighed."""
+    """What a method needs of a frame that is passed by reference: leaf counts or values, or records of people."""
     person = Unit.of(unit)
     metric = symmetric_distance() if person is None else symmetric_id_distance(identifier=person.column)
+    if values:
+        return make_leaf_values(frame_domain(data), metric, values=values, by=by, unit=person)
     if person is not None and weighs_people(person, method):
         return make_people_records(frame_domain(data), metric, by=by, unit=person, memory=memory)
     return make_leaf_counts(frame_domain(data), metric, by=by, unit=person, memory=memory)
 
 
-def counted_of(unit: Unit | None, method: Method | str = "auto", *, of: str = "rows") -> str:
+def counted_of(
+    unit: Unit | None, method: Method | str = "auto", values: tuple[Value, ...] = (), *, of: str = "rows"
+) -> str:
     """What a release of rows counts, in words."""
     person = Unit.of(unit)
+    if values:
+        return values_counted(of if person is None else person.counted(of=of), values)
     return of if person is None else person.counted(of=of, weighed=weighs_people(person, method))
 
 
@@ -190,31 +216,34 @@ def make_release(
 ) -> Measurement:
     """From where leaf counts come from to a release within a budget at distance `d_in`, with its whole statement.
 
-    `counts` is a transformation to leaf counts, or their space; or to records of people, who are weighed as `person`
-    says. `d_in` is a distance of what goes into it: how many leaf counts that can change, and what it protects, follows
-    from it here and nowhere else. `counted` says in words what the figures are counts of; None where nobody knows.
+    `counts` is a transformation to leaf counts or leaf values, or their space; or to records of people, who are weighed
+    as `person` says. `d_in` is a distance of what goes into it: how many leaf counts that can change, and what it
+    protects, follows from it here and nowhere else. `counted` says in words what the figures are counts of; None where
+    nobody knows.
     """
     space = counts if isinstance(counts, tuple) else (counts.output_domain, counts.output_metric)
     metric = counts[1] if isinstance(counts, tuple) else counts.input_metric
     most = d_in if isinstance(counts, tuple) else counts.map(d_in)  # type: ignore[no-untyped-call]
     amounts = Budget.of(**{"epsilon": None, "delta": 0.0, "rho": None, **budget}, d_in=most)
     people = tree_of_people(space[0])
-    if people is None:
-        candidate = planned_candidate(tree_of_leaves(space[0], tree), amounts, alpha=alpha, method=method)
-        unit = protected_unit(metric, d_in, most)
-    else:
+    unit = protected_unit(metric, d_in, most if people is None else None)
+    if people is not None:
         assert person is not None
         candidate = planned_people(people, person, amounts, alpha=check_alpha(alpha), method=method)
-        unit = protected_unit(metric, d_in, None)
+    elif holds_values(space[0]):
+        candidate = means_candidate(read_space(space[0]), amounts, method=method)
+    else:
+        candidate = planned_candidate(tree_of_leaves(space[0], tree), amounts, alpha=alpha, method=method)
     released = candidate.make(*space, tree=tree, confidence=confidence, unit=unit, counted=counted)
     return released if isinstance(counts, tuple) else counts >> released
 
 
-def method_for(key: Key, method: Method | str) -> Method:
+def method_for(key: Key, method: Method | str, values: tuple[Value, ...] = ()) -> Method:
     """The method, for the levels that the key shows. Refused where a method would count the others all the same."""
     chosen = read_method(method)
     last = key.inner[-1] if key.kind == "nested" else key
-    if key.kind == "nested" and last.kind == "number" and (chosen == Auto() or isinstance(chosen, Curve)):
+    is_line = key.kind == "nested" and last.kind == "number"  # what is summed has means by range, and no curves
+    if is_line and not values and (chosen == Auto() or isinstance(chosen, Curve)):
         assert last.tree is not None
         curve = chosen if isinstance(chosen, Curve) else Curve()
         chosen = replace(curve, groups=key.depth - last.depth, ranges=last.tree.ranges)

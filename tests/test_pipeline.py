@@ -16,6 +16,7 @@ from opendp_tree import (
     TreeNoise,
     TreeRelease,
     Unit,
+    Value,
     make_leaf_counts,
     plan,
     release_tree,
@@ -254,3 +255,66 @@ def test_a_release_that_fails_or_is_interrupted_stays_counted(tmp_path):
 def raise_interrupt(batch):
     signal.raise_signal(signal.SIGINT)
     return batch
+
+
+AMOUNT = Value("amount", bounds=(0, 100))
+SPENT = VISITS.with_columns(amount=pl.when(pl.col("city") == "ghent").then(40.0).otherwise(90.0))
+
+
+def test_sums_and_means_stand_beside_the_counts():
+    """Each interval misses with a chance of at most 1e-9."""
+    release = release_tree(SPENT, by="city", epsilon=2.0, delta=1e-6, value=AMOUNT, confidence=SURE)
+    truth = {None: (1300, 77_000), "ghent": (800, 32_000), "liege": (100, 9_000), "lux": (400, 36_000)}
+    for row in release.to_frame(other=False).rows(named=True):
+        count, total = truth[row["city"]]
+        assert row["lower"] <= count <= row["upper"]
+        assert row["sum_lower"] <= total <= row["sum_upper"]
+        assert row["mean_lower"] <= total / count <= row["mean_upper"]
+    assert release.statement.mechanism == "tree_means"
+    assert release.statement.counted == "rows with a number in amount"
+    assert release.statement.loss["epsilon"] <= 2.0
+
+
+def test_rows_without_a_number_are_in_no_count():
+    half = SPENT.with_columns(amount=pl.when(pl.col("country") == "be").then("amount"))
+    frame = release_tree(half, by="country", epsilon=2.0, delta=1e-6, value=AMOUNT, confidence=SURE).to_frame(
+        other=False
+    )
+    assert frame["country"].to_list() == [None, "be"]
+    assert frame["lower"][0] <= 900 <= frame["upper"][0]
+    assert frame["upper"][0] < 1300
+
+
+def test_people_with_values_are_bounded_by_rows():
+    release = release_tree(
+        SPENT, by="country", epsilon=3.0, delta=1e-6, unit=Unit("user", rows=2), value=AMOUNT, confidence=SURE
+    )
+    assert release.statement.unit == "one value of 'user', with at most 2 rows"
+    assert release.statement.counted.startswith("rows with a number in amount after keeping at most 2 of each user")
+    assert release.lower[0] <= 600 <= release.upper[0]
+    with pytest.raises(ValueError, match="bound on rows alone"):
+        release_tree(SPENT, by="country", epsilon=1.0, delta=1e-6, unit=Unit("user", leaves=2), value=AMOUNT)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"value": "amount"}, TypeError, "must be a Value"),
+        ({"value": Value("nowhere", bounds=(0, 1))}, ValueError, "must be a column"),
+        ({"value": Value("city", bounds=(0, 1))}, ValueError, "must hold numbers"),
+        ({"value": AMOUNT, "method": "pruned_laplace"}, ValueError, "method"),
+        ({"value": AMOUNT, "delta": 0.0}, ValueError, "epsilon and delta must both be given"),
+        ({"value": AMOUNT, "epsilon": None, "rho": 0.5}, ValueError, "epsilon and delta must both be given"),
+    ],
+)
+def test_values_that_cannot_be_are_refused_before_a_row_is_read(options, error, message):
+    with pytest.raises(error, match=message):
+        release_tree(SPENT, **{"by": "country", "epsilon": 1.0, "delta": 1e-6, **options})
+
+
+def test_a_public_tree_has_means_for_a_pure_budget_and_for_rho():
+    key = Key.columns("country", "city", tree=Tree.from_paths([("be", "ghent"), ("be", "liege"), ("lu", "lux")]))
+    for budget in ({"epsilon": 1.0}, {"rho": 0.5}, {"epsilon": 1.0, "delta": 1e-6}):
+        release = release_tree(SPENT, by=key, value=AMOUNT, **budget)
+        assert release.to_frame().height == 6
+        assert release.statement.loss.keys() == budget.keys()

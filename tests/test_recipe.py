@@ -43,6 +43,13 @@ RECIPES = {
     "classes": Recipe(
         TREE, [("tree_classifier", {"alpha": 0.5, **BUDGET, "eta": 0.01, "threshold": 10**5, "mass": 2 * 10**5})]
     ),
+    "means": Recipe(
+        BITS,
+        [("tree_means", BUDGET)],
+        start="leaf_values",
+        metric="symmetric_distance",
+        values=[ot.Value("amount", bounds=(0, 500)), ot.Value("delay", bounds=(-30.5, 180), weight=2.0)],
+    ),
     "transformation": Recipe(TREE, [("tree_sum", {})]),
     "numbers": Recipe(ot.Key.number("age", low=0, high=100, bins=20).tree, [("tree_counts", {"epsilon": 1.0})]),
     "outside": Recipe(

@@ -72,6 +72,11 @@ def counts(text: str) -> int | tuple[int, ...]:
     return found[0] if len(found) == 1 else found
 
 
+def number(text: str) -> float:
+    """Any number."""
+    return float(_decimal(text))
+
+
 def levels(text: str) -> int:
     """The depth of a tree."""
     if count(text) > DEEPEST:
@@ -156,6 +161,16 @@ def _add_release(parser: argparse.ArgumentParser) -> None:
         "--quantiles", type=shares, metavar="A,B", help="for --number: write these quantiles (0.1,0.5,0.9), not counts"
     )
     parser.add_argument("--confidence", type=share, default=Fraction("0.95"), metavar="C", help="of intervals (0.95)")
+    sums = parser.add_argument_group("sums and means")
+    sums.add_argument("--value", action="append", metavar="COLUMN", help="sum and average this column; may be repeated")
+    sums.add_argument(
+        "--bounds",
+        action="append",
+        nargs=2,
+        type=number,
+        metavar=("LOW", "HIGH"),
+        help="of each --value: numbers beyond are clipped; not from the data",
+    )
     unit = parser.add_argument_group("whose privacy")
     unit.add_argument("--unit", metavar="COLUMN", help="protect all rows with the same value here, not single rows")
     _add_counts(unit)

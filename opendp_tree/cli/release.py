@@ -18,6 +18,7 @@ from opendp_tree.pipeline import count_rows, counted_of, make_release
 from opendp_tree.planning.methods import METHODS, Line, Method, Quantiles
 from opendp_tree.releases.release import TreeRelease
 from opendp_tree.rows.unit import Unit
+from opendp_tree.rows.value import Value, read_values
 
 __all__ = ["run_release"]
 
@@ -29,15 +30,16 @@ def run_release(options: argparse.Namespace) -> Exit:
     form = _check_arguments(options)
     progress.step("planning")
     with interruptible():
-        source = open_source(options, unit=options.unit)
+        source = open_source(options, unit=options.unit, values=tuple(options.value or ()))
     _check_writable(source, form)
+    columns = [*source.key.columns_used, *(options.value or ())]
     job = Job(
         "release",
         source.frame,
         build_measurement(options, source),
         lambda release: _encode(release, form, options.spreadsheet_safe, options.quantiles),
         {"epsilon": options.epsilon, "delta": options.delta},
-        {"file": Path(options.file).name, "columns": source.key.columns_used, "output": Path(options.output).name},
+        {"file": Path(options.file).name, "columns": columns, "output": Path(options.output).name},
     )
     release: TreeRelease = run_job(options, job, progress)
     if options.plot is not None:
@@ -50,15 +52,15 @@ def run_release(options: argparse.Namespace) -> Exit:
 def build_measurement(options: argparse.Namespace, source: Source) -> Measurement:
     """From the frame to the release, within the budget for one row or one unit."""
     try:
-        unit = _unit(options)
-        counts = count_rows(source.frame, by=source.key, unit=unit, method=options.method)
+        unit, values = _unit(options), _values(options)
+        counts = count_rows(source.frame, by=source.key, unit=unit, method=options.method, values=values)
     except (TypeError, ValueError) as error:  # about columns and arguments: no row has been read
         raise CommandError(Exit.USAGE, f"{first_sentence(error)} Hint: opendp-tree release --help") from None
     try:
         return make_release(
             counts,
             1,
-            counted=counted_of(unit, options.method),
+            counted=counted_of(unit, options.method, values),
             person=unit,
             budget={"epsilon": float_below(options.epsilon), "delta": float_below(options.delta)},
             alpha=float(options.alpha),
@@ -88,6 +90,11 @@ def _unit(options: argparse.Namespace) -> Unit | None:
     return Unit(options.unit, count=options.count, **bounds)
 
 
+def _values(options: argparse.Namespace) -> tuple[Value, ...]:
+    pairs = zip(options.value or (), options.bounds or (), strict=True)
+    return read_values([Value(column, bounds=(low, high)) for column, (low, high) in pairs] or None)
+
+
 def _check_arguments(options: argparse.Namespace) -> str:
     """What the parser cannot check, and the format of the output."""
     bounds = {
@@ -100,6 +107,8 @@ def _check_arguments(options: argparse.Namespace) -> str:
     if options.unit is not None and not bounds[options.count]:
         needed = "--nodes-per-unit M" if options.count == "people" else "--rows-per-unit K, or --count shares"
         raise CommandError(Exit.USAGE, f"--unit needs a bound. Hint: {needed}")
+    if len(options.value or ()) != len(options.bounds or ()):
+        raise CommandError(Exit.USAGE, "each --value needs bounds, and none else. Hint: --value COLUMN --bounds 0 500")
     if options.confidence == 0:
         raise CommandError(Exit.USAGE, "--confidence must be above 0. Hint: 0.95")
     check_outputs(options, reads=(options.file, options.tree))

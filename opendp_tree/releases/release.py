@@ -13,7 +13,8 @@ from opendp_tree.releases import format as form
 from opendp_tree.releases.curve import MeasuredCurve
 from opendp_tree.releases.curve_format import read_curves, write_curves
 from opendp_tree.releases.tree_format import read_tree, write_tree
-from opendp_tree.releases.words import NO_SUMS, cost_words, counted_words, error_words, tree_words
+from opendp_tree.releases.values import NodeValues, read_values, value_columns, write_values
+from opendp_tree.releases.words import NO_SUMS, cost_words, counted_words, error_words, tree_words, value_words
 from opendp_tree.trees.least_squares import LeastSquares
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.shown_nodes import ShownNodes
@@ -112,6 +113,8 @@ class TreeRelease:
         wants: they say where others are, and have no row in a frame.
     hidden
         For an open tree, what a node that is not shown holds at most; by default None: nothing is said.
+    values
+        Sums and means of each value that was asked for; by default none was.
     curve
         For a tree whose leaves are the bins of a line, how many lie below each value; by default None: it is no line.
     curves
@@ -132,6 +135,7 @@ class TreeRelease:
     fit: Fit | None = None
     shown: Bools | None = None
     hidden: float | None = None
+    values: tuple[NodeValues, ...] = ()
     curve: MeasuredCurve | None = None
     curves: Mapping[int, MeasuredCurve] | None = None
     adds_up: bool = True
@@ -150,6 +154,8 @@ class TreeRelease:
                 raise TypeError(f"{name} ({type(array).__name__}) must be a NumPy array")
             if array is not None and array.shape != (size,):
                 raise ValueError(f"{name} (of shape {array.shape}) must hold one entry for each of the {size} nodes")
+        for value in self.values:
+            value.check(size)
 
     def __repr__(self) -> str:
         """The largest nodes as a short table, and the release in words."""
@@ -177,7 +183,8 @@ class TreeRelease:
 
         `path`, where it is, in one text; `estimate`, `lower`, `upper`; `level` (the root's is 0); the same place in
         columns: labels, `prefix` (and `bits`), or the id `node`; `cells`, if the mechanism has cells; and whether it is
-        `shown`. What is counted is in the statement.
+        `shown`. Where a value was asked for, `sum`, `mean` and their intervals (`sum_lower`, `mean_upper`, ...) follow;
+        with several values the name of each stands before them. What is counted is in the statement.
 
         Parameters
         ----------
@@ -213,12 +220,15 @@ class TreeRelease:
             nodes, order = ShownNodes.of_tree(self.tree), self.tree.level_order.nodes
         assert nodes is not None
         numbers = {"estimate": self.estimates, "lower": self.lower, "upper": self.upper}
+        numbers |= value_columns(self.values)
         columns: dict[str, Any] = {name: array.astype(np.float64, copy=False) for name, array in numbers.items()}
         if self.cells is not None:
             columns["cells"] = self.cells
         columns["shown"] = np.ones(order.size, dtype=np.bool_) if self.shown is None else self.shown
         values = {name: array[order] for name, array in columns.items()}
-        frame = release_frame(nodes, values, certain=self.confidence == 1, other=other, adds_up=self.adds_up)
+        sums = tuple(value_columns(self.values))
+        certain = self.confidence == 1
+        frame = release_frame(nodes, values, certain=certain, other=other, adds_up=self.adds_up, sums=sums)
         return safe(frame) if spreadsheet_safe else frame
 
     def quantiles(self, at: Sequence[float]) -> pl.DataFrame:
@@ -315,6 +325,7 @@ class TreeRelease:
                 "hidden": None if self.hidden is None else form.write_number(float(self.hidden)),
                 "line": write_curves(self.curve, self.curves),
                 **({} if self.adds_up else {"adds_up": False}),
+                "values": write_values(self.values),
             }
         )
 
@@ -357,6 +368,7 @@ class TreeRelease:
             curve=curve,
             curves=curves,
             adds_up=form.part({"adds_up": True, **parts}, "adds_up", bool),
+            values=read_values(form.part(parts, "values", list), size) if "values" in parts else (),
             **arrays,
         )
 
@@ -385,8 +397,8 @@ class TreeRelease:
         counted = counted_words(cost)
         error = error_words(self.confidence, reach, hidden, counted=counted)
         first, *by = tree_words(self.tree, shown, mechanism)
-        sums = [] if self.adds_up else [NO_SUMS]
-        return "\n".join([first, *([counted] if counted else []), *sums, *by, cost_words(cost), *error])
+        more = value_words(self.values, shown=mask) if self.adds_up else [NO_SUMS]
+        return "\n".join([first, *([counted] if counted else []), *more, *by, cost_words(cost), *error])
 
 
 def _read_statement(described: Mapping[str, Any] | None) -> PrivacyStatement | None:

@@ -111,13 +111,12 @@ def group_rows(frame: pl.LazyFrame, key: Key, unit: str | None) -> pl.DataFrame:
 
     With a unit, one row for each key of each unit, in the column `unit`. Rows without a unit are left out.
     """
-    names = key_names(key)
-    selected = _coarse_columns(key, key.columns_used, guarded(frame.collect_schema))
+    names, selected = key_names(key), selected_keys(frame, key)
     if unit is not None:
         selected.append(pl.col(unit).alias(UNIT))
         names.append(UNIT)
     grouped = frame.select(selected).group_by(names).agg(pl.len().cast(pl.Int64).alias(PEOPLE))
-    groups = guarded(lambda: _collect(grouped, len(names)))
+    groups = guarded(lambda: collect_groups(grouped, len(names)))
     return groups if unit is None else groups.filter(pl.col(UNIT).is_not_null())
 
 
@@ -145,12 +144,18 @@ def sorted_keys(frame: pl.LazyFrame, key: Key, memory: int) -> pl.DataFrame | No
     return guarded(find)
 
 
+def selected_keys(frame: pl.LazyFrame, key: Key) -> list[pl.Expr]:
+    """The columns of a key as rows are grouped by them: key_0, key_1, ..."""
+    return _coarse_columns(key, key.columns_used, guarded(frame.collect_schema))
+
+
 def key_names(key: Key) -> list[str]:
     """What the columns of a key are called once rows are grouped."""
     return [f"{KEY}_{place}" for place in range(len(key.columns_used))]
 
 
-def _collect(frame: pl.LazyFrame, columns: int) -> pl.DataFrame:
+def collect_groups(frame: pl.LazyFrame, columns: int) -> pl.DataFrame:
+    """Grouped rows in memory."""
     # Counting piece by piece is the faster way, but for several columns of a frame that is in memory already.
     files = " SCAN " in frame.explain(optimized=False)
     engine: Literal["streaming", "in-memory"] = "streaming" if files or columns == 1 else "in-memory"

@@ -27,7 +27,9 @@ from opendp_tree._arguments import check_integer
 from opendp_tree._opendp import make_transformation, to_then, total_bound
 from opendp_tree.rows.frame_domain import column_kinds
 from opendp_tree.rows.key import Key
+from opendp_tree.rows.leaf_values import leaf_values_domain
 from opendp_tree.rows.unit import Unit, identifier_of
+from opendp_tree.rows.value import Value, value_unit
 from opendp_tree.theorems.leaf_counts import leaf_counts_l1
 from opendp_tree.theorems.people_layers import people_apart
 from opendp_tree.trees.domains import leaf_domain
@@ -128,9 +130,8 @@ def _count_vectors(input_domain: VectorDomain, input_metric: Metric, by: Any) ->
 class LeafCounting:
     """The parts of the transformation, checked."""
 
-    tree: Tree | OpenTree
     space: tuple[Domain, Metric]
-    """What comes out: leaf counts, or records of people."""
+    """What comes out: leaf counts, leaf values, or records of people."""
     count: Callable[[Any], Any]
     stability_map: Callable[[Any], int]
 
@@ -144,17 +145,22 @@ class LeafCounting:
         unit: Unit | None = None,
         memory: int | str | None = None,
         records: bool = False,
+        values: tuple[Value, ...] = (),
     ) -> LeafCounting:
-        """Checks the arguments of `make_leaf_counts`, or with `records` those of `make_people_records`."""
-        key, kinds, person = Key.of(by), column_kinds(input_domain), Unit.of(unit)
+        """Checks the arguments of `make_leaf_counts`, `make_leaf_values`, or (`records`) `make_people_records`."""
+        key, kinds, person = Key.of(by), column_kinds(input_domain), value_unit(unit) if values else Unit.of(unit)
         key.check_kinds(kinds)
+        for each in values:
+            each.check_kinds(kinds)
         metric, distance = _read_metric(input_metric)
         changed = _check_unit(metric, kinds, person)
         most = 1 if person is None or records else person.most_rows
-        used = dict.fromkeys(key.columns_used if person is None else (*key.columns_used, person.column))
+        used = dict.fromkeys((*key.columns_used, *([] if person is None else [person.column])))
+        used |= dict.fromkeys(each.column for each in values)
 
         from opendp_tree.rows.people import people_domain
         from opendp_tree.rows.row_counts import RowCounter
+        from opendp_tree.rows.value_counts import ValueCounter
 
         counter = RowCounter.of(key, kinds, {name: kinds[name] for name in used}, person, memory)
 
@@ -167,8 +173,11 @@ class LeafCounting:
         if records:
             if person is None:
                 raise ValueError("unit must say who a person is. Hint: Unit('user', count='shares')")
-            return cls(tree, (people_domain(tree), symmetric_distance()), counter.people, stability_map)
-        return cls(tree, (leaf_domain(tree), l1_distance(T="i64")), counter.count, stability_map)
+            return cls((people_domain(tree), symmetric_distance()), counter.people, stability_map)
+        if values:
+            counts = ValueCounter(counter, values).count
+            return cls((leaf_values_domain(tree, values), symmetric_distance()), counts, stability_map)
+        return cls((leaf_domain(tree), l1_distance(T="i64")), counter.count, stability_map)
 
 
 def _read_metric(metric: Metric) -> tuple[Metric, Callable[[Any], int]]:

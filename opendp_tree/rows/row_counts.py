@@ -71,8 +71,11 @@ class RowCounter:
                 return SparseCounts.of_words(tree, high, low)
             outside = valid.size - int(valid.sum()) if tree.outside else 0
             return SparseCounts.of_words(tree, high[valid], low[valid], outside=outside)
-        groups = self._groups(data)
-        people = groups[PEOPLE].to_numpy()
+        return self.by_leaf(self._groups(data), PEOPLE)
+
+    def by_leaf(self, groups: pl.DataFrame, column: str) -> Ints | SparseCounts:
+        """The sums of a column of groups by leaf, in an order that is the same for every column."""
+        people = groups[column].to_numpy()
         if self.lookup is not None:
             leaves = self._public_leaves(groups, self.lookup)
             order = np.argsort(leaves)
@@ -165,12 +168,19 @@ class RowCounter:
             keys.with_columns(pl.Series(LEAF, leaves)), on=key_names(self.key), how="left", nulls_equal=True
         )
         pairs = pairs.filter(pl.col(LEAF) >= 0).group_by(UNIT, LEAF).agg(pl.col(PEOPLE).sum())
-        order, starts = _by_unit(pairs[UNIT])
+        order, starts = by_unit(pairs[UNIT])
         people = np.empty(order.size, dtype=np.int64)
         people[order] = np.repeat(np.arange(starts.size), np.diff(np.append(starts, order.size)))
         places, rows = pairs[LEAF].to_numpy(), pairs[PEOPLE].to_numpy()
         order = np.lexsort((places, people))
         return people[order], places[order], rows[order]
+
+    def counted_rows(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Those of some rows with keys that belong to a leaf."""
+        keys = rows.select(key_names(self.key)).unique()
+        leaves = self._open_leaves(keys) if self.lookup is None else self._public_leaves(keys, self.lookup)
+        kept = keys.filter(pl.Series(leaves >= 0))
+        return rows if kept.height == keys.height else rows.join(kept, on=kept.columns, how="semi", nulls_equal=True)
 
     def _valid(self, with_null: Bools) -> Bools:
         return ~with_null if self.key.drops_nulls else np.ones_like(with_null)
@@ -217,7 +227,7 @@ class RowCounter:
 
     def _kept(self, pairs: pl.DataFrame, unit: Unit) -> pl.Series:
         """How many rows of each pair of a person and a leaf are kept."""
-        order, starts = _by_unit(pairs[UNIT])
+        order, starts = by_unit(pairs[UNIT])
         rows = pairs[PEOPLE].to_numpy()[order]
         kept = np.empty_like(rows)
         kept[order] = truncate(rows, starts, unit, lambda places: _draws(pairs, order[places]))
@@ -229,7 +239,7 @@ def _draws(pairs: pl.DataFrame, places: Ints) -> Words:
     return uniform_words(places.size)
 
 
-def _by_unit(units: pl.Series) -> tuple[Ints, Ints]:
+def by_unit(units: pl.Series) -> tuple[Ints, Ints]:
     """An order of rows in which each unit's are together, and where each unit starts in it."""
     if units.dtype.is_integer() and units.dtype not in (pl.Int128, pl.UInt128):
         order = np.argsort(units.to_numpy())

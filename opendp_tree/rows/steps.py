@@ -15,6 +15,7 @@ from opendp_tree._opendp import empty_lazyframe, lazy_query, make_measurement, m
 from opendp_tree.noise import uniform_words
 from opendp_tree.rows.frame_domain import FrameColumns
 from opendp_tree.rows.leaf_counts import LeafCounting, make_leaf_counts
+from opendp_tree.rows.leaf_values import make_leaf_values
 from opendp_tree.rows.people import make_people_records
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def stable_leaf_counts(
     from opendp_tree.rows.plans import plan_steps
 
     if not plan_steps(plan):
-        return _without_steps(input_domain, input_metric, **options)
+        return _leaves(input_domain, input_metric, options)
     steps, counting = _judged(plan, empty_lazyframe(input_domain), input_domain, input_metric, options)
     return steps >> make_transformation(
         steps.output_domain,
@@ -56,11 +57,14 @@ def stable_leaf_counts(
     )
 
 
-def _without_steps(
-    input_domain: Domain, input_metric: Metric, *, records: bool = False, **options: Any
-) -> Transformation:
-    make = make_people_records if records else make_leaf_counts
-    return make(input_domain, input_metric, **options)
+def _leaves(domain: Domain, metric: Metric, options: Mapping[str, Any]) -> Transformation:
+    """Leaf counts; leaf values where there are any to be summed; or records of people."""
+    rest = {name: value for name, value in options.items() if name != "records"}
+    if options.get("records"):
+        return make_people_records(domain, metric, **rest)
+    if options.get("values"):
+        return make_leaf_values(domain, metric, **{name: value for name, value in rest.items() if name != "memory"})
+    return make_leaf_counts(domain, metric, **rest)
 
 
 def _judged(
@@ -209,7 +213,7 @@ class FrameSteps:
         the data is the same, expression by expression.
         """
         if not self.steps:
-            return _without_steps(input_domain, input_metric, **options)
+            return _leaves(input_domain, input_metric, options)
         described = input_domain.descriptor
         assert isinstance(described, FrameColumns)
         empty, domain = described.empty(), described.opendp_domain()

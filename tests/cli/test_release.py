@@ -531,6 +531,44 @@ def test_a_panic_while_writing_is_one_line_without_data(tmp_path, capfd, monkeyp
     assert Ledger.open(book).left()["epsilon"] == 0
 
 
+@pytest.mark.parametrize("form", ["parquet", "csv"])
+def test_sums_and_means_of_a_column(tmp_path, form):
+    rows = pl.DataFrame(
+        {"region": ["north"] * 3000 + ["south"] * 2000, "paid": [40.5] * 3000 + [None] * 500 + [90.0] * 1500}
+    )
+    source = tmp_path / f"rows.{form}"
+    getattr(rows, f"write_{form}")(source)
+    for ending in ("parquet", "csv", "json", "ndjson"):
+        out = tmp_path / f"out.{ending}"
+        words = ["--value", "paid", "--bounds", "-10", "100"]
+        assert main(["release", str(source), "--by", "region", *words, *BUDGET, "-o", str(out)]) == 0
+        frame = read(out).filter(~pl.col("other"))
+        assert near(
+            dict(zip(["", "north", "south"], frame["estimate"], strict=True)), {"": 4500, "north": 3000, "south": 1500}
+        )
+        assert [round(mean / 10) for mean in frame["mean"]] == [6, 4, 9]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--value", "person"], "each --value needs bounds"),
+        (["--bounds", "0", "5"], "each --value needs bounds"),
+        (["--value", "person", "--bounds", "5", "0"], "bounds"),
+        (["--value", "region", "--bounds", "0", "5"], "in use already"),
+        (["--value", "nowhere", "--bounds", "0", "5"], "has no column nowhere"),
+        (["--value", "person", "--bounds", "0", "x"], "must be a number"),
+    ],
+)
+def test_values_that_cannot_be_are_refused(tmp_path, capsys, words, said):
+    source = write_rows(tmp_path, "parquet")
+    assert main(["release", source, "--by", "region", *words, *BUDGET, "-o", str(tmp_path / "out.csv")]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert "Hint" in error
+    assert not (tmp_path / "out.csv").exists()
+
+
 @pytest.mark.parametrize("method", ["auto", "bin_curve", "chosen_quantiles"])
 def test_quantiles_of_a_number(tmp_path, method):
     pl.DataFrame({"age": [float(age) for age in range(100)] * 50}).write_parquet(tmp_path / "ages.parquet")

@@ -4,7 +4,7 @@ import opendp.prelude as dp
 import polars as pl
 import pytest
 
-from opendp_tree import Key, Tree, Unit, frame_context, frame_domain, register, then_leaf_counts, tree_counts
+from opendp_tree import Key, Tree, Unit, Value, frame_context, frame_domain, register, then_leaf_counts, tree_counts
 from opendp_tree.planning import then_tree_counts
 from tests.context.shared import PAIR, PERSON, PUBLIC, ROW, SURE, VISITS, contexts
 
@@ -108,7 +108,7 @@ def test_vectors_take_their_tree_where_frames_take_a_key():
         privacy_loss=PAIR,
         split_evenly_over=1,
     )
-    with pytest.raises(ValueError, match="by, unit and memory must not be given"):
+    with pytest.raises(ValueError, match="by, unit, value and memory must not be given"):
         context.query().tree_counts(by="country")
     assert context.query().tree_counts(by=PUBLIC).release().estimates.size == 3
 
@@ -160,3 +160,21 @@ def test_memory_is_checked_and_changes_nothing_of_what_is_counted():
             tree_counts(context.query(), **options, memory="lots")
         release = tree_counts(context.query(), **options, memory="20KiB").release()
         assert release.lower[0] <= 600 <= release.upper[0]  # a false alarm has a chance of at most 1e-9
+
+
+@pytest.mark.parametrize("by_reference", [False, True])
+def test_sums_and_means_follow_the_steps_of_a_query(by_reference):
+    visits = pl.LazyFrame({"city": ["ghent"] * 900 + ["liege"] * 500, "amount": [40.0] * 900 + [90.0] * 500})
+    make = frame_context if by_reference else dp.Context.compositor
+    context = make(
+        data=visits,
+        privacy_unit=dp.unit_of(contributions=1),
+        privacy_loss=dp.loss_of(epsilon=6.0, delta=1e-6),
+        split_evenly_over=2,
+    )
+    wanted = Value("amount", bounds=(0, 100))
+    release = tree_counts(context.query().filter(pl.col("amount") > 50), by="city", value=wanted).release()
+    assert release.statement.counted == "rows of the query with a number in amount"
+    assert [round(mean, -1) for mean in release.to_frame(other=False)["mean"]] == [90, 90]
+    with pytest.raises(ValueError, match="value"):
+        tree_counts(context.query(), by="city", value=Value("city", bounds=(0, 1)))

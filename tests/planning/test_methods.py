@@ -4,7 +4,6 @@ import pytest
 
 from opendp_tree import (
     Auto,
-    MultiplicativeEstimator,
     OpenTree,
     Partition,
     PrunedDescent,
@@ -14,7 +13,7 @@ from opendp_tree import (
     plan,
 )
 from opendp_tree.planning import make_tree_counts
-from opendp_tree.planning.methods import METHODS, REFERENCES, Line, read_method
+from opendp_tree.planning.methods import METHODS, REFERENCES, Line, MultiplicativeEstimator, read_method
 
 L1 = dp.l1_distance(T="i64")
 PUBLIC = Tree.balanced(branching=3, depth=4)

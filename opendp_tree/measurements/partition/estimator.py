@@ -135,7 +135,7 @@ def make_partition_estimator(
     unfunded = is_zero(epsilon)
     budget = _Budget.of(found, 1.0 if unfunded else epsilon, delta, d_in)
     if parameters is None:
-        parameters = _best_parameters(found, budget, measuring, _check_levels(found.depth, levels))
+        parameters = _best_parameters(found, budget, measuring, check_levels(found.depth, levels))
     elif levels is not None:
         raise ValueError("levels must be left out where parameters are given, which say what levels are tested")
     used, left = budget.split(found, parameters)
@@ -273,7 +273,7 @@ class _Setting:
         )
 
 
-def _check_levels(depth: int, levels: Sequence[int] | None) -> tuple[int, ...]:
+def check_levels(depth: int, levels: Sequence[int] | None) -> tuple[int, ...]:
     """The levels that are shown, the root's among them."""
     if levels is None:
         return tuple(range(depth))

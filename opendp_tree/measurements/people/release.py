@@ -145,7 +145,7 @@ class PeopleRelease:
         fine = _stretched(layers, design.units)
         measured = measure(fine, *halves)
         coarse = tuple(
-            Measured(layer, part.whole / design.units, part.rest / design.units)  # type: ignore[arg-type]
+            Measured(layer, part.whole / design.units, part.rest / design.units)
             for layer, part in zip(layers.layers, measured, strict=True)
         )
         is_leaf = shown.levels == shown.depth - 1
