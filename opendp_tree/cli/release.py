@@ -14,7 +14,7 @@ from opendp_tree._tables import table
 from opendp_tree.cli.source import Source, open_source
 from opendp_tree.cli.spending import Job, check_outputs, first_sentence, output_format, run_job
 from opendp_tree.cli.terminal import CommandError, Exit, Progress, silenced
-from opendp_tree.pipeline import count_rows, counted_of, make_release
+from opendp_tree.pipeline import count_rows, counted_of, make_release, method_for
 from opendp_tree.planning.methods import METHODS, Line, Method, Quantiles
 from opendp_tree.releases.release import TreeRelease
 from opendp_tree.rows.unit import Unit
@@ -64,7 +64,7 @@ def build_measurement(options: argparse.Namespace, source: Source) -> Measuremen
             person=unit,
             budget={"epsilon": float_below(options.epsilon), "delta": float_below(options.delta)},
             alpha=float(options.alpha),
-            method=_method(options),
+            method=_method(options, source),
             confidence=float(options.confidence),
         )
     except ValueError as error:
@@ -79,8 +79,11 @@ def build_measurement(options: argparse.Namespace, source: Source) -> Measuremen
         raise CommandError(Exit.INFEASIBLE, f"{first_sentence(error)} Hint: {hint}") from None
 
 
-def _method(options: argparse.Namespace) -> Method | str:
-    return Quantiles(options.quantiles) if options.method == Quantiles.name else str(options.method)
+def _method(options: argparse.Namespace, source: Source) -> Method | str:
+    """The method; where quantiles of groups are asked for, with how many levels are groups."""
+    if options.quantiles is None:
+        return str(options.method)
+    return method_for(source.key, Quantiles(options.quantiles) if options.method == Quantiles.name else options.method)
 
 
 def _unit(options: argparse.Namespace) -> Unit | None:

@@ -569,6 +569,26 @@ def test_values_that_cannot_be_are_refused(tmp_path, capsys, words, said):
     assert not (tmp_path / "out.csv").exists()
 
 
+@pytest.mark.parametrize("method", ["auto", "curve", "bin_curve", "segment_curve"])
+def test_quantiles_of_a_number_by_group(tmp_path, method):
+    frame = pl.DataFrame({"kind": ["a", "b"] * 5000, "age": [20, 60] * 5000})
+    source, out = write_rows(tmp_path, frame=frame), tmp_path / "out.csv"
+    line = ["--by", "kind", "--number", "age", "--low", "0", "--high", "100", "--bins", "100", "--method", method]
+    assert main(["release", source, *line, *BUDGET, "--quantiles", "0.25,0.5", "-o", str(out)]) == 0
+    found = read(out).sort("kind", "quantile")
+    assert found["kind"].to_list() == ["a", "a", "b", "b"]
+    assert found["estimate"].to_list() == pytest.approx([20, 20, 60, 60], abs=3)
+
+
+def test_quantiles_of_groups_cannot_be_chosen_and_nothing_is_spent(tmp_path, capsys):
+    source, book = write_rows(tmp_path, frame=pl.DataFrame({"kind": ["a"] * 50, "age": [20] * 50})), tmp_path / "ledger"
+    line = ["--by", "kind", "--number", "age", "--low", "0", "--high", "100", "--bins", "100"]
+    words = ["release", source, *line, *BUDGET, "--quantiles", "0.5", "--method", "chosen_quantiles"]
+    assert main([*words, "-o", str(tmp_path / "out.csv"), "--ledger", str(book), *LEDGER]) == 4
+    assert "have no order" in capsys.readouterr().err
+    assert not book.exists()
+
+
 @pytest.mark.parametrize("method", ["auto", "bin_curve", "chosen_quantiles"])
 def test_quantiles_of_a_number(tmp_path, method):
     pl.DataFrame({"age": [float(age) for age in range(100)] * 50}).write_parquet(tmp_path / "ages.parquet")
