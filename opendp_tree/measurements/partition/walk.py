@@ -29,6 +29,15 @@ class Cells:
     gaps: Ints
 
 
+@dataclass(frozen=True)
+class Walked:
+    """The cells, and what the topmost tested nodes with people pass up: each is known by its first place."""
+
+    cells: Cells
+    roots: Ints
+    passed: Ints
+
+
 def find_cells(occupied: Occupied, parameters: GapParameters) -> Cells:
     """One run of the mechanism.
 
@@ -39,15 +48,31 @@ def find_cells(occupied: Occupied, parameters: GapParameters) -> Cells:
     parameters
         The scales and the shape. Each threshold must exceed its radius, so that empty nodes need no test.
     """
+    return walk_up(occupied, parameters).cells
+
+
+def walk_up(occupied: Occupied, parameters: GapParameters, passed: Ints | None = None) -> Walked:
+    """One run of the mechanism, which may begin where runs on subtrees ended.
+
+    Parameters
+    ----------
+    occupied, parameters
+        As for `find_cells`.
+    passed
+        How much of each place's count one node below the tested levels passed up to it. By default None: nothing, the
+        counts are all of people.
+    """
     shape = parameters.shape
     if not hides_empty_nodes(shape):
         raise ValueError("each threshold must exceed its radius where only occupied nodes are tested")
     # Levels that are not tested are left out: what is at or meets at one of them does so at the next tested one above.
     deepest = int(occupied.levels.max(initial=0))
     tested = np.searchsorted(shape.levels, np.arange(deepest + 1), side="right") - 1
-    walk = _Walk(tested[occupied.levels], tested[occupied.meets], occupied.counts, parameters)
-    places, levels, gaps = walk.up_to_the_root()
-    return Cells(places, np.array(shape.levels)[levels], gaps)
+    largest = np.zeros_like(occupied.counts) if passed is None else passed
+    walk = _Walk(tested[occupied.levels], tested[occupied.meets], occupied.counts, largest, parameters)
+    roots, handed = walk.up_to_the_root()
+    places, levels, gaps = walk.cells()
+    return Walked(Cells(places, np.array(shape.levels)[levels], gaps), roots, handed)
 
 
 def hides_empty_nodes(shape: GapShape) -> bool:
@@ -63,21 +88,28 @@ class _Walk:
     it merges. Levels are counted among the tested ones; -1 is above them all.
     """
 
-    def __init__(self, levels: Ints, meets: Ints, counts: Ints, parameters: GapParameters) -> None:
+    def __init__(self, levels: Ints, meets: Ints, counts: Ints, largest: Ints, parameters: GapParameters) -> None:
         self._parameters, self._meets = parameters, meets
         self._bands = _bands(parameters.shape)
         self._blur_levels = np.array(parameters.shape.blur_levels)
         self._end, self._start = np.arange(counts.size), np.arange(counts.size)
         self._base = levels.copy()
         self._held = counts.clip(0, saturate.LIMIT)  # by the group's first node: x
-        self._largest = np.zeros(counts.size, dtype=np.int64)  # that one of its children passed up
+        self._largest = largest.clip(0, saturate.LIMIT)  # that one of its children passed up
         self._found: list[tuple[Ints, Ints, Ints]] = []
 
-    def up_to_the_root(self) -> tuple[Ints, Ints, Ints]:
+    def up_to_the_root(self) -> tuple[Ints, Ints]:
+        """The groups that have a node on the topmost tested level or below, and what they pass up beyond it."""
         for level, boundaries in _deepest_first(self._meets):
             self._merge(level, boundaries)
-        if self._held.size:
-            self._climb(np.append(0, np.flatnonzero(self._meets < 0) + 1), -1)
+        if self._held.size == 0:
+            return _NONE, _NONE
+        groups = np.append(0, np.flatnonzero(self._meets < 0) + 1)
+        groups = groups[self._base[groups] >= 0]  # nobody tests the others
+        return groups, self._climb(groups, -1)[0]
+
+    def cells(self) -> tuple[Ints, Ints, Ints]:
+        """Those found so far: their first places, levels and gaps."""
         if not self._found:
             return _NONE, _NONE, _NONE
         places, levels, gaps = (np.concatenate(parts) for parts in zip(*self._found, strict=True))
@@ -105,13 +137,14 @@ class _Walk:
     def _climb(self, groups: Ints, top: int) -> tuple[Ints, Ints]:
         """Test each group's chain of nodes below `top`: what it passes up, and what of that comes from a child.
 
-        A group without a node of its own, people at the very node where groups meet, only hands them over.
+        A group without a node of its own, people at the very node where groups meet, or what one node below passed up
+        to it, only hands them over.
         """
         has_chain = self._base[groups] > top
         if has_chain.all():
             passed = self._test(groups, top)
             return passed, passed
-        passed, by_child = self._held[groups], np.zeros(groups.size, dtype=np.int64)
+        passed, by_child = self._held[groups], self._largest[groups]
         chains = np.flatnonzero(has_chain)
         if chains.size:
             by_child[chains] = self._test(groups[chains], top)
