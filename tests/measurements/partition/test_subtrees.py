@@ -29,23 +29,25 @@ from tests.measurements.partition.test_walk import (
 )
 from tests.privacy.partition_law import Mechanism, Rules
 
-U43, U32 = (4, 3, 1), (3, 2, 1)
+U43, U32, U21 = (4, 3, 1), (3, 2, 1), (2, 1, 0)
 # Several subtrees that meet above the cut, at every level at which they can.
 MEETING = {
     "two subtrees at the root": ({("a", "x"): 3, ("b", "y"): 2}, (U43,) * 3),
-    "three subtrees at one node": ({("a", "x"): 2, ("a", "y"): 2, ("a", "z"): 1}, (U32,) * 3),
-    "heavy subtrees": ({("a", "x"): 3, ("a", "y"): 2, ("b",): 1}, ((4, 2, 2),) * 3),
+    "three subtrees at one node": ({("a", "x"): 2, ("a", "y"): 1, ("a", "z"): 1}, (U21,) * 3),
+    "heavy subtrees": ({("a", "x"): 2, ("a", "y"): 2}, ((3, 2, 1), (3, 1, 1), (3, 1, 1))),
     "a heavy one alone": ({("a", "x"): 3}, ((4, 2, 2),) * 3),
-    "people above the cut": ({(): 1, ("a",): 2, ("a", "x"): 2, ("b", "y"): 1}, (U32,) * 3),
+    "people above the cut": ({(): 1, ("a",): 1, ("a", "x"): 2, ("b", "y"): 1}, (U21,) * 3),
     "a chain above": ({("a", "b", "c"): 2, ("a", "b", "d"): 2}, (U43,) * 4),
-    "wide below": ({("a", "x"): 1, ("a", "y"): 1, ("b", "z"): 2, ("b",): 1}, (U32,) * 3),
+    "wide below": ({("a", "x"): 1, ("a", "y"): 1, ("b", "z"): 2, ("b",): 1}, (U21,) * 3),
     "untested between": ({("a", "b", "c"): 2, ("a", "d", "e"): 2}, (U43, U43, None, U32)),
     "untested root": ({("a", "b"): 2, ("a", "c"): 3, ("d", "e"): 1}, (None, U43, U43)),
 }
-CASES = {**OPEN, **MEETING}
+SLOW = ("branches", "star of heavy leaves", "caterpillar")  # of those that take the other paths of the walk
+CASES = {**{name: case for name, case in OPEN.items() if name not in SLOW}, **MEETING}
 CUTS = [
     (name, cut)
     for name, (_, levels) in CASES.items()
+    if name != "nobody"
     for cut in [level for level, numbers in enumerate(levels) if numbers is not None][1:]
 ]
 
@@ -99,8 +101,6 @@ def laws(name, cut, monkeypatch, **parts):
 
 @pytest.mark.parametrize(("name", "cut"), CUTS)
 def test_every_run_in_parts_has_the_chance_of_the_whole_mechanism(name, cut, monkeypatch):
-    if not CASES[name][0]:
-        pytest.skip("nobody is in a subtree")
     found, exact = laws(name, cut, monkeypatch)
     assert found == exact
 
