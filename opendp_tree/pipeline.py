@@ -42,6 +42,7 @@ def release_tree(
     method: Method | str = "auto",
     confidence: float = 0.95,
     schema: Mapping[str, Any] | None = None,
+    memory: int | str | None = None,
 ) -> TreeRelease:
     """A private count of every node of a hierarchy, from the rows of a frame of any library, or of files.
 
@@ -77,6 +78,10 @@ def release_tree(
     schema
         Declared types of columns, as in `read_source`; by default those of the data. Needed where types would have to
         be guessed from rows.
+    memory
+        How much memory people's rows may take while they are cut to the unit's bounds: bytes, or a text such as "2GiB".
+        By default None: an eighth of the machine's memory, and at most 2 GiB. Where there are more rows, the data are
+        read several times, a part of the people each time.
 
     Examples
     --------
@@ -95,7 +100,7 @@ def release_tree(
     frame = read_source(data, schema=schema)
     key = Key.of(by)
     measurement = make_release(
-        count_rows(frame, by=key, unit=unit),
+        count_rows(frame, by=key, unit=unit, memory=memory),
         1,
         counted=counted_of(unit),
         method=method_for(key, method),
@@ -107,11 +112,11 @@ def release_tree(
     return release
 
 
-def count_rows(data: Any, *, by: Key, unit: Unit | None) -> Transformation:
+def count_rows(data: Any, *, by: Key, unit: Unit | None, memory: int | str | None = None) -> Transformation:
     """Leaf counts of a frame that is passed by reference, at distances in rows or in people."""
     person = Unit.of(unit)
     metric = symmetric_distance() if person is None else symmetric_id_distance(identifier=person.column)
-    return make_leaf_counts(frame_domain(data), metric, by=by, unit=person)
+    return make_leaf_counts(frame_domain(data), metric, by=by, unit=person, memory=memory)
 
 
 def counted_of(unit: Unit | None) -> str:

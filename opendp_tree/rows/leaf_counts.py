@@ -42,6 +42,7 @@ def make_leaf_counts(
     *,
     by: Key | str | Sequence[str] | Tree | OpenTree,
     unit: Unit | None = None,
+    memory: int | str | None = None,
 ) -> Transformation:
     """How many rows of a frame belong to each leaf: `leaf_domain` of a public tree, or of the key's open tree.
 
@@ -74,6 +75,10 @@ def make_leaf_counts(
     unit
         How much of one person is counted, where the metric has an identifier: `Unit("user", rows=5)`. By default None:
         the metric counts rows.
+    memory
+        How much memory the rows of people may take while they are cut to the unit's bounds: bytes, or a text such as
+        "2GiB". By default None: an eighth of the machine's memory, and at most 2 GiB. Where there are more rows, the
+        data are read several times, a part of the people each time. What is released has the same law.
 
     Examples
     --------
@@ -101,7 +106,7 @@ def make_leaf_counts(
         raise TypeError(
             "by must be a Key or names of columns where input_domain holds frames. Hint: Key.columns(..., tree=...)"
         )
-    counting = LeafCounting.of(input_domain, input_metric, by=by, unit=unit)
+    counting = LeafCounting.of(input_domain, input_metric, by=by, unit=unit, memory=memory)
     return make_transformation(
         input_domain,
         input_metric,
@@ -135,7 +140,13 @@ class LeafCounting:
 
     @classmethod
     def of(
-        cls, input_domain: Domain, input_metric: Metric, *, by: Key | str | Sequence[str], unit: Unit | None = None
+        cls,
+        input_domain: Domain,
+        input_metric: Metric,
+        *,
+        by: Key | str | Sequence[str],
+        unit: Unit | None = None,
+        memory: int | str | None = None,
     ) -> LeafCounting:
         """Checks the arguments of `make_leaf_counts`."""
         key, kinds, person = Key.of(by), column_kinds(input_domain), Unit.of(unit)
@@ -147,7 +158,7 @@ class LeafCounting:
 
         from opendp_tree.rows.row_counts import RowCounter
 
-        counter = RowCounter.of(key, kinds, {name: kinds[name] for name in used}, person)
+        counter = RowCounter.of(key, kinds, {name: kinds[name] for name in used}, person, memory)
 
         def stability_map(d_in: Any) -> int:
             return leaf_counts_l1(distance(d_in), per_unit=most, changed=changed)

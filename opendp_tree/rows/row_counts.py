@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ from opendp_tree.rows.groups import PEOPLE, UNIT, group_rows, key_names, read_fr
 from opendp_tree.rows.key import Key
 from opendp_tree.rows.key_columns import read_labels, read_words
 from opendp_tree.rows.lookup import Lookup
+from opendp_tree.rows.parts import added_up, frame_parts, new_salt, people_part, read_memory
 from opendp_tree.rows.unit import Unit
 from opendp_tree.saturate import range_sums
 from opendp_tree.trees.sparse_counts import SparseCounts
@@ -33,19 +35,25 @@ class RowCounter:
     """Who is counted, and how much of each; None for all rows."""
     lookup: Lookup | None
     """For a public tree."""
+    memory: int
+    """How many bytes people's records may take together before they are taken part by part."""
 
     @classmethod
-    def of(cls, key: Key, kinds: dict[str, str], used: dict[str, str], unit: Unit | None) -> RowCounter:
+    def of(
+        cls,
+        key: Key,
+        kinds: dict[str, str],
+        used: dict[str, str],
+        unit: Unit | None,
+        memory: int | str | None = None,
+    ) -> RowCounter:
         """The counter for frames whose columns hold these kinds, of which some are used."""
         lookup = None if key.tree is None else Lookup(key.tree, key.label_kinds(kinds), key.other_leaf)
-        return cls(key, used, unit, lookup)
+        return cls(key, used, unit, lookup, read_memory(memory))
 
     def count(self, data: Any) -> Ints | SparseCounts:
         """The leaf counts of a frame."""
-        groups = group_rows(read_frame(data, self.kinds), self.key, None if self.unit is None else self.unit.column)
-        if self.unit is not None:
-            # A key of which nothing is kept must not show: it would tell that somebody has it.
-            groups = self._bounded(groups, self.unit).filter(pl.col(PEOPLE) > 0)
+        groups = self._groups(data)
         people = groups[PEOPLE].to_numpy()
         if self.lookup is not None:
             leaves = self._public_leaves(groups, self.lookup)
@@ -58,6 +66,22 @@ class RowCounter:
             return SparseCounts.of_words(tree, high[valid], low[valid], people[valid])
         labels = read_labels(groups, self.key)
         return labels.sparse(tree, people, self._valid(labels.with_null()))
+
+    def _groups(self, data: Any) -> pl.DataFrame:
+        """The keys that occur and how many rows are kept of each, of all people together."""
+        if self.unit is None:
+            return group_rows(read_frame(data, self.kinds), self.key, None)
+        unit = self.unit
+        # A key of which nothing is kept must not show: it would tell that somebody has it.
+        kept = (self._bounded(pairs, unit).filter(pl.col(PEOPLE) > 0) for pairs in self.records(data, unit.column))
+        return added_up(kept, key_names(self.key))
+
+    def records(self, data: Any, unit: str) -> Iterator[pl.DataFrame]:
+        """How many rows each person has of each key, one part of the people after the other."""
+        frame, salt = read_frame(data, self.kinds), new_salt()
+        parts = frame_parts(frame, unit, len(self.kinds), self.memory)
+        for part in range(parts):
+            yield group_rows(people_part(frame, unit, salt, part, parts), self.key, unit)
 
     def _valid(self, with_null: Bools) -> Bools:
         return ~with_null if self.key.drops_nulls else np.ones_like(with_null)
@@ -95,7 +119,7 @@ class RowCounter:
         pairs = pairs.filter(pl.col(LEAF) >= 0).group_by(UNIT, LEAF).agg(pl.col(PEOPLE).sum())
         counts = pairs.select(LEAF, self._kept(pairs, unit)).group_by(LEAF).agg(pl.col(PEOPLE).sum())
         any_key = keys.with_columns(pl.Series(LEAF, leaves)).unique(LEAF, keep="any")
-        return counts.join(any_key, on=LEAF, how="left").drop(LEAF)
+        return counts.join(any_key, on=LEAF, how="left").select(*names, PEOPLE)
 
     def _kept(self, pairs: pl.DataFrame, unit: Unit) -> pl.Series:
         """How many rows of each pair of a person and a leaf are kept."""

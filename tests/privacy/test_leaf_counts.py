@@ -190,10 +190,23 @@ TWO_ROWS = {"by": "a", "unit": Unit("id", rows=2)}
 
 
 @pytest.mark.parametrize("options", [TWO_LEAVES, TWO_ROWS], ids=str)
+@pytest.mark.parametrize("memory", [None, 600])
 @pytest.mark.parametrize("seed", range(3))
-def test_small_pairs_hold(options, seed, monkeypatch):
+def test_small_pairs_hold(options, memory, seed, monkeypatch):
+    """In one part, and in several: frames of different sizes are then taken in different numbers of parts."""
     monkeypatch.setattr(row_counts, "_draws", draws(seed))
-    assert not broken(make(PEOPLE, options), PAIRS)
+    assert not broken(make(PEOPLE, {**options, "memory": memory}), PAIRS)
+
+
+def test_mutant_parts_of_rows_instead_of_people_is_rejected(monkeypatch):
+    """Half of a person's rows in each part: each is cut by itself, and the person counts twice."""
+
+    def every_other_row(frame, unit, salt, part, parts):
+        return frame.filter(pl.int_range(pl.len()) % parts == part)
+
+    monkeypatch.setattr(row_counts, "_draws", draws(0))
+    monkeypatch.setattr(row_counts, "people_part", every_other_row)
+    assert broken(make(PEOPLE, {**TWO_ROWS, "memory": 600}), PAIRS)
 
 
 def test_mutant_first_rows_of_the_frame_is_rejected(monkeypatch):
