@@ -7,6 +7,7 @@ number for each of its shown nodes. The law is that of the whole walk: docs/proo
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -14,7 +15,9 @@ from opendp_tree import saturate
 from opendp_tree._types import Ints
 from opendp_tree.measurements.partition.parameters import GapParameters
 from opendp_tree.measurements.partition.walk import Cells, walk_up
+from opendp_tree.trees.distant_counts import DistantCounts, Excerpt
 from opendp_tree.trees.occupied import Occupied, meets_between
+from opendp_tree.trees.sparse_counts import SparseCounts
 
 NO_ROOT = -1
 """In the place of what a root passes up, where a place does not stand for one."""
@@ -94,6 +97,38 @@ def find_above(occupied: Occupied, passed: Ints, parameters: GapParameters, cut:
     return Cells(wanted[cells.places], cells.levels, cells.gaps)
 
 
+def find_in_parts(distant: DistantCounts, parameters: GapParameters) -> tuple[SparseCounts, Cells]:
+    """The cells, and the counts of as many keys as it takes to know the people of every shown node.
+
+    Parameters
+    ----------
+    distant
+        Counts that stay where they are. What is below the cut is drawn there, once.
+    parameters
+        Those of the whole partition.
+    """
+    cut = next((level for level in cut_levels(parameters) if level >= distant.level), None)
+    if cut is None:
+        raise ValueError(f"subtrees (level {distant.level}) must not be below all levels that are shown")
+    counts, found = distant.gather(partial(_excerpt_below, parameters=parameters, cut=cut))
+    people, passed = found.numbers.T
+    occupied = replace(counts.occupied, counts=people)
+    roots = np.flatnonzero((passed != NO_ROOT) & (occupied.levels >= cut))
+    if (meets_between(occupied.meets, roots) >= cut).any():
+        raise AssertionError("each subtree must come from one part")
+    above = find_above(occupied, passed, parameters, cut)
+    levels, gaps = found.records.T
+    cells = Cells(np.append(found.at, above.places), np.append(levels, above.levels), np.append(gaps, above.gaps))
+    return replace(counts, occupied=occupied), cells
+
+
+def _excerpt_below(occupied: Occupied, *, parameters: GapParameters, cut: int) -> Excerpt:
+    found = find_below(occupied, parameters, cut)
+    cells = found.cells
+    numbers, records = np.column_stack((found.people, found.passed)), np.column_stack((cells.levels, cells.gaps))
+    return Excerpt(found.kept, numbers, cells.places, records)
+
+
 def _part(parameters: GapParameters, cut: int, *, below: bool) -> GapParameters:
     """The tested levels on one side of a cut, whose own level is below it."""
     shape = parameters.shape
@@ -128,8 +163,8 @@ def _nearest_shown(occupied: Occupied, cells: Cells) -> Ints:
     joins = np.append(-1, occupied.meets)
     before = np.where(deepest >= 0, deepest, joins)  # a cell's own start meets it at its level
     after = np.append(joins[1:], -1)
-    left = np.cumsum(deepest >= 0)  # how many cells begin at or before each place
-    right = left[-1] - left
+    left: Ints = np.cumsum(deepest >= 0)  # how many cells begin at or before each place
+    right: Ints = starts.size - left
     low = _running_least(before, left)
     high = _running_least(after[::-1], right[::-1])[::-1]
     return np.maximum(np.where(left > 0, low, -1), np.where(right > 0, high, -1))
