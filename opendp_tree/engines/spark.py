@@ -39,8 +39,6 @@ _DTYPES: dict[str, Any] = {
     "decimal": pl.Decimal(38, 18),
     "binary": pl.Binary,
 }
-_LARGEST = 2**62
-"""A bound beyond this one bounds nothing, and would not fit Spark's integers."""
 
 
 @dataclass(frozen=True)
@@ -191,17 +189,17 @@ def bounded(pairs: Any, leaf: Sequence[str], unit: Unit, salt: bytes) -> Any:
     hashed = [part for name in leaf for part in (f.col(name), f.col(name).isNull())]
     people = f.col(PEOPLE)
     if unit.leaves is not None:
-        people = f.least(people, f.lit(min(unit.rows_per_leaf, _LARGEST)))
+        people = f.least(people, f.lit(unit.rows_per_leaf))
     placed = pairs.select(UNIT, *leaf, people.alias(PEOPLE), f.xxhash64(*_salted(salt), UNIT, *hashed).alias("place"))
     own = Window.partitionBy(UNIT).orderBy("place", *leaf)
     so_far = own.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     kept = f.col(PEOPLE)
     if unit.leaves is not None:  # counted as a long: a person's leaves may be many
         placed = placed.withColumn("rank", f.count(f.lit(1)).over(so_far))
-        placed = placed.where(f.col("rank") <= f.lit(min(unit.leaves, _LARGEST)))
+        placed = placed.where(f.col("rank") <= f.lit(unit.leaves))
     if unit.rows is not None:
         placed = placed.withColumn("before", f.sum(PEOPLE).over(so_far) - f.col(PEOPLE))
-        kept = f.least(kept, f.lit(min(unit.rows, _LARGEST)) - f.col("before"))
+        kept = f.least(kept, f.lit(unit.rows) - f.col("before"))
     placed = placed.select(*leaf, kept.alias(PEOPLE)).where(f.col(PEOPLE) > 0)
     return placed.groupBy(*leaf).agg(f.sum(PEOPLE).alias(PEOPLE))
 
@@ -216,7 +214,7 @@ def _key_column(column: Any, kind: Any, key: Key) -> Any:
     """A column as rows are grouped by it."""
     from pyspark.sql import functions as f
 
-    name = kind.typeName()
+    name = _type_name(kind)
     if name in ("string", "char", "varchar"):
         # Byte by byte, whatever the collation; what is no text cannot be brought to Python, and counts as null.
         return f.try_validate_utf8(f.collate(column, "UTF8_BINARY"))
@@ -230,7 +228,7 @@ def _person(column: Any, kind: Any, unit: str) -> Any:
     """An identifier, equal values alike: texts as their bytes, one NaN, one zero."""
     from pyspark.sql import functions as f
 
-    name = kind.typeName()
+    name = _type_name(kind)
     if name in ("string", "char", "varchar"):
         if "collate" in kind.simpleString():
             raise ValueError(
@@ -245,8 +243,13 @@ def _person(column: Any, kind: Any, unit: str) -> Any:
 
 def _dtype(kind: Any, zone: str) -> Any:
     """The data type that stands for one of Spark's; an object's, which nothing can be counted by, for all others."""
-    name = kind.typeName()
-    return pl.Datetime("us", zone) if name == "timestamp" else _DTYPES.get(name.split("(")[0], pl.Object)
+    name = _type_name(kind)
+    return pl.Datetime("us", zone) if name == "timestamp" else _DTYPES.get(name, pl.Object)
+
+
+def _type_name(kind: Any) -> str:
+    """What SQL calls a type, without its parameters and collation."""
+    return str(kind.simpleString()).split("(")[0].split(" ")[0]
 
 
 def _zone(frame: Any) -> str:
