@@ -3,10 +3,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 SHOW := $(VENV)/show
+SITE := $(VENV)/site
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
 SEED ?= 1
 
-.PHONY: help test fuzz faults test-slow test-browser lint demo bench bench-full peers bench-peers dist clean
+.PHONY: help test docs fuzz faults test-slow test-browser test-engines test-newest lint demo bench bench-full peers bench-peers dist clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -34,9 +35,22 @@ faults: $(READY) ## Kill and interrupt releases at all stages, fill disks, close
 test-slow: $(READY) ## Run the large statistical and scale tests
 	$(BIN)/python -m pytest -q -n 2 -m slow tests
 
-test-browser: $(READY) ## Look at the pictures in a real browser; installs Chromium if there is none
+test-browser: docs ## Look at pictures and at the site in a real browser; installs Chromium if there is none
 	$(INSTALL) '.[browser]'
 	CHROMIUM="$$(.ci/chromium)" && export CHROMIUM && $(BIN)/python -m pytest -q -m browser tests/browser
+
+test-engines: $(READY) ## Other engines: DuckDB, a PostgreSQL server of the tests' own, Spark; installs them if it may
+	$(INSTALL) '.[duckdb,postgres,spark]'
+	.ci/java
+	POSTGRES_BINARIES="$$(.ci/postgres)" && export POSTGRES_BINARIES && \
+		$(BIN)/python -m pytest -q -rs -m 'engines or not engines' tests/engines
+
+$(SITE): $(READY)
+	$(INSTALL) '.[docs]'
+	@touch $@
+
+docs: $(SITE) ## Build the site, strictly: broken links and undocumented names fail; build/docs/index.html
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet -b html docs build/docs
 
 lint: $(READY) ## Check style and types
 	$(BIN)/ruff check .
@@ -58,8 +72,11 @@ bench-peers: $(READY) ## Do the same job with all of them, and write docs/benchm
 	-$(MAKE) peers
 	$(BIN)/python -m benchmarks.peers
 
+test-newest: ## Try the newest OpenDP, whatever is pinned; what fails is told and fails nothing
+	PYTHON=$(PYTHON) .ci/newest
+
 dist: ## Build sdist and wheel, install the wheel in a fresh environment, and test it there
 	PYTHON=$(PYTHON) .ci/dist
 
 clean: ## Remove the virtual environments and caches
-	rm -rf $(VENV) .peers .mypy_cache .pytest_cache .ruff_cache .hypothesis dist
+	rm -rf $(VENV) .peers .newest build .mypy_cache .pytest_cache .ruff_cache .hypothesis dist

@@ -108,6 +108,7 @@ __all__ = [
 _ROOMS = (
     "bounds",
     "context",
+    "engines",
     "error_measures",
     "ledger",
     "measurements",

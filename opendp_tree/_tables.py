@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-_WIDTH, _HEIGHT, _SHORT = 220, 14, 30
+_WIDTH, _HEIGHT, _SHORT = 140, 14, 30
 # Colours of the page itself, and one that is seen on white and on black: no notebook's theme has to be known.
 _STYLE = """
 .opendp-tree { max-width: 100%; overflow-x: auto; font-size: 13px; line-height: 1.45; }
@@ -21,7 +21,7 @@ _STYLE = """
 .opendp-tree th { font-weight: 600; opacity: 0.75; border-bottom-color: rgba(128, 128, 128, 0.6); }
 .opendp-tree .opendp-tree-number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .opendp-tree .opendp-tree-short { white-space: nowrap; }
-.opendp-tree .opendp-tree-text { overflow-wrap: anywhere; min-width: 8em; max-width: 34em; }
+.opendp-tree .opendp-tree-text { overflow-wrap: anywhere; min-width: 15em; max-width: 34em; }
 .opendp-tree .opendp-tree-strong td { font-weight: 600; }
 .opendp-tree svg { display: block; overflow: visible; }
 """

@@ -39,7 +39,7 @@ def make_truncated_laplace(
     delta: float | None = None,
     d_in: int = 1,
 ) -> Measurement:
-    """Integers plus noise that never exceeds `radius`: P(z) proportional to exp(-|z|/scale) on -radius..radius.
+    """Integers plus noise that never exceeds `radius`: `P(z)` as `exp(-|z|/scale)`, on -radius..radius.
 
     `approximate(max_divergence())`: at distance k, epsilon is k/scale and delta is the exact mass of the noise
     above radius - k. Both are tight. Proof: docs/proofs/truncated_laplace.md.

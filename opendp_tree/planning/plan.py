@@ -199,7 +199,7 @@ def plan(
 ) -> Plan:
     """Ranks every mechanism by its worst error for this tree and budget, before any data is touched.
 
-    The error is the alpha-mRMSE: for each node the root of the mean of max(|estimate - count| - alpha * count, 0)**2,
+    The error is the alpha-mRMSE: for each node the root of the mean of `max(|estimate - count| - alpha * count, 0)**2`,
     and of these the worst over all nodes and all possible counts, computed from the law of the mechanism's noise. A
     mechanism that is not possible is listed with the reason.
 

@@ -92,6 +92,7 @@ def plot_level(release: TreeRelease, level: int | str, *, top: int = 40, title: 
         title=text_or(title, default=_title(place, release.tree.names)),
         subtitle=f"{what}. Bars: estimate. Lines: {interval}.",
         footer=footer_words(None if release.statement is None else release.statement.to_dict()),
+        above=24,  # room for the axis, which is on top
         below=16,
         height=max(360, 190 + 22 * len(rows)),
     )

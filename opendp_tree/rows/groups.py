@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from opendp_tree.rows.key import Key
+from opendp_tree.rows.tables import Table
 
 Result = TypeVar("Result")
 KEY, UNIT, PEOPLE = "key", "unit", "people"
@@ -35,8 +36,10 @@ def kinds_of(schema: Mapping[str, Any]) -> dict[str, str]:
 
 
 def schema_of(value: Any) -> pl.Schema | None:
-    """The schema of a frame, lazy or not; None for anything else."""
-    return guarded(value.collect_schema) if isinstance(value, (pl.LazyFrame, pl.DataFrame)) else None
+    """The schema of a frame, lazy or not, or of a table of another engine; None for anything else."""
+    if isinstance(value, (pl.LazyFrame, pl.DataFrame)):
+        return guarded(value.collect_schema)
+    return value.column_types() if isinstance(value, Table) else None
 
 
 def read_schema(columns: Any) -> pl.Schema:
@@ -79,15 +82,20 @@ def _plain_value(dtype: pl.DataType) -> pl.Expr:
 
 def read_frame(data: Any, kinds: Mapping[str, str]) -> pl.LazyFrame:
     """The frame, once its columns are sure to hold what was declared. Looks at the schema alone."""
-    schema = schema_of(data)
-    if schema is None:
+    if not isinstance(data, (pl.LazyFrame, pl.DataFrame)):
         raise TypeError("the data must be a Polars LazyFrame or DataFrame. Hint: read_source makes one of other frames")
+    check_columns(schema_of(data), kinds)
+    lazy: pl.LazyFrame = data.lazy()
+    return lazy
+
+
+def check_columns(schema: Mapping[str, Any] | None, kinds: Mapping[str, str]) -> None:
+    """That columns hold what was declared."""
+    schema = {} if schema is None else schema
     for name, kind in kinds.items():
         held = kind_of(schema[name]) if name in schema else "nothing: there is none"
         if held != kind:
             raise TypeError(f"the data: column {name!r} must hold {kind}, as input_domain says; it holds {held}")
-    lazy: pl.LazyFrame = data.lazy()
-    return lazy
 
 
 def group_rows(frame: pl.LazyFrame, key: Key, unit: str | None) -> pl.DataFrame:

@@ -196,8 +196,8 @@ def _check_unit(metric: Metric, kinds: dict[str, str], unit: Unit | None) -> boo
         )
     if name not in kinds:
         raise ValueError(f"unit: the identifier {name!r} must be a column of input_domain")
-    if kinds[name].startswith("Object"):
-        raise ValueError(f"unit: Polars cannot tell the objects of the identifier {name!r} apart")
+    if kinds[name].startswith(("Object", "Unknown")):
+        raise ValueError(f"unit: values of the identifier {name!r} cannot be told apart, by their type. Hint: text")
     if unit is None:
         raise ValueError(
             f"unit must say how much of one person is counted, because input_metric counts people. "

@@ -12,13 +12,15 @@ import polars as pl
 from opendp_tree._types import Bools, Ints, Words
 from opendp_tree.noise import uniform_words
 from opendp_tree.rows.bounding import truncate
-from opendp_tree.rows.groups import PEOPLE, UNIT, group_rows, key_names, read_frame
+from opendp_tree.rows.groups import PEOPLE, UNIT, check_columns, group_rows, key_names, read_frame
 from opendp_tree.rows.key import Key
 from opendp_tree.rows.key_columns import read_labels, read_words
 from opendp_tree.rows.lookup import Lookup
-from opendp_tree.rows.parts import added_up, frame_parts, new_salt, people_part, read_memory
+from opendp_tree.rows.parts import added_up, frame_parts, new_salt, parts_for, people_part, read_memory
+from opendp_tree.rows.tables import SpreadTable, Table, bounds_by_value
 from opendp_tree.rows.unit import Unit
 from opendp_tree.saturate import range_sums
+from opendp_tree.trees.distant_counts import DistantCounts
 from opendp_tree.trees.sparse_counts import SparseCounts
 
 LEAF = "leaf"
@@ -51,8 +53,13 @@ class RowCounter:
         lookup = None if key.tree is None else Lookup(key.tree, key.label_kinds(kinds), key.other_leaf)
         return cls(key, used, unit, lookup, read_memory(memory))
 
-    def count(self, data: Any) -> Ints | SparseCounts:
-        """The leaf counts of a frame."""
+    def count(self, data: Any) -> Ints | SparseCounts | DistantCounts:
+        """The leaf counts of a frame or table."""
+        if isinstance(data, SpreadTable):
+            check_columns(data.column_types(), self.kinds)
+            distant = data.distant_counts(self.key, self.unit, new_salt())
+            if distant is not None:
+                return distant
         groups = self._groups(data)
         people = groups[PEOPLE].to_numpy()
         if self.lookup is not None:
@@ -69,16 +76,26 @@ class RowCounter:
 
     def _groups(self, data: Any) -> pl.DataFrame:
         """The keys that occur and how many rows are kept of each, of all people together."""
-        if self.unit is None:
-            return group_rows(read_frame(data, self.kinds), self.key, None)
         unit = self.unit
+        if isinstance(data, Table) and (unit is None or bounds_by_value(self.key)):
+            check_columns(data.column_types(), self.kinds)
+            return data.leaf_counts(self.key, unit, new_salt())
+        if unit is None:
+            return group_rows(read_frame(data, self.kinds), self.key, None)
         # A key of which nothing is kept must not show: it would tell that somebody has it.
         kept = (self._bounded(pairs, unit).filter(pl.col(PEOPLE) > 0) for pairs in self.records(data, unit.column))
         return added_up(kept, key_names(self.key))
 
     def records(self, data: Any, unit: str) -> Iterator[pl.DataFrame]:
         """How many rows each person has of each key, one part of the people after the other."""
-        frame, salt = read_frame(data, self.kinds), new_salt()
+        salt = new_salt()
+        if isinstance(data, Table):
+            check_columns(data.column_types(), self.kinds)
+            rows = int(data.leaf_counts(self.key, None, salt)[PEOPLE].sum())
+            parts = parts_for(rows, len(self.kinds), self.memory)
+            yield from (data.records(self.key, unit, salt, part, parts) for part in range(parts))
+            return
+        frame = read_frame(data, self.kinds)
         parts = frame_parts(frame, unit, len(self.kinds), self.memory)
         for part in range(parts):
             yield group_rows(people_part(frame, unit, salt, part, parts), self.key, unit)

@@ -16,6 +16,7 @@ POLARS_ELSEWHERE = ("trees/label_keys.py",)
 TYPES_ONLY = (
     "bounds.py",
     "context.py",
+    "dial.py",
     "flights.py",
     "nodes.py",
     "pipeline.py",
