@@ -72,7 +72,7 @@ class SparkTable:
 
     def __post_init__(self) -> None:
         _check_frame(self.frame)
-        _check_session(self.frame)
+        check_session(self.frame)
         if self.subtrees is not None and not isinstance(self.subtrees, str):
             object.__setattr__(self, "subtrees", check_integer(self.subtrees, name="subtrees", least=1))
 
@@ -153,7 +153,7 @@ class SparkTable:
         """The columns that are used, as they are told apart. By their places: names may differ in case alone."""
         from pyspark.sql import functions as f
 
-        _check_session(self.frame)
+        check_session(self.frame)
         fields = {field.name: (place, field.dataType) for place, field in enumerate(self.frame.schema.fields)}
         placed = self.frame.toDF(*(f"c{place}" for place in range(len(fields))))
         columns = []
@@ -299,7 +299,7 @@ def _check_frame(frame: Any) -> None:
         )
 
 
-def _check_session(frame: Any) -> None:
+def check_session(frame: Any) -> None:
     """That no task runs twice at once, the quicker of them to count."""
     session = frame.sparkSession
     given = session.conf.get("spark.speculation", "false"), session.sparkContext.getConf().get("spark.speculation")

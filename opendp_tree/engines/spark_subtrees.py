@@ -16,7 +16,7 @@ import polars as pl
 
 from opendp_tree._types import Ints
 from opendp_tree.engines.source import PEOPLE, UNIT, guarded, key_names
-from opendp_tree.engines.spark import bounded
+from opendp_tree.engines.spark import bounded, check_session
 from opendp_tree.rows.key import Key
 from opendp_tree.rows.key_columns import Labels, read_labels, read_words
 from opendp_tree.rows.unit import Unit
@@ -125,10 +125,8 @@ def _listed(found: Excerpt) -> pl.DataFrame:
 
 def _gather(leaves: Any, tree: OpenTree, task: Task) -> tuple[SparseCounts, Excerpt]:
     """One action: the task on each part, and what comes back as one."""
-    kinds = [f"{field.name} {_plain(field.dataType)}" for field in leaves.schema.fields if field.name != PEOPLE]
-    extra = [*(f"{name} bigint" for name in _NUMBERS), *(f"{name} array<bigint>" for name in _RECORDS)]
-    drawn = leaves.mapInArrow(_on_part(_TaskOnPart(tree, task)), ", ".join([*kinds, *extra]))
-    found = guarded(lambda: pl.DataFrame(drawn.toArrow()))
+    check_session(leaves)
+    found = guarded(lambda: pl.DataFrame(drawing_frame(leaves, tree, task).toArrow()))
     rows = np.arange(1, found.height + 1)
     counts = counts_of(found, tree, rows)  # every key once: its number of people is its row
     order = counts.occupied.counts - 1
@@ -141,6 +139,13 @@ def _gather(leaves: Any, tree: OpenTree, task: Task) -> tuple[SparseCounts, Exce
         lists.select(_RECORDS).to_numpy().astype(np.int64).reshape(-1, len(_RECORDS)),
     )
     return replace(counts, occupied=replace(counts.occupied, counts=np.zeros_like(order))), excerpt
+
+
+def drawing_frame(leaves: Any, tree: OpenTree, task: Task) -> Any:
+    """The frame that draws, anew whenever it is asked: for `_gather` alone, which asks once."""
+    kinds = [f"{field.name} {_plain(field.dataType)}" for field in leaves.schema.fields if field.name != PEOPLE]
+    extra = [*(f"{name} bigint" for name in _NUMBERS), *(f"{name} array<bigint>" for name in _RECORDS)]
+    return leaves.mapInArrow(_on_part(_TaskOnPart(tree, task)), ", ".join([*kinds, *extra]))
 
 
 def _plain(kind: Any) -> str:

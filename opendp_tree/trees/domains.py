@@ -132,7 +132,7 @@ def sparse_reader(
         if isinstance(data, DistantCounts):
             raise TypeError(
                 "the data must be counts that are here: only the partition's estimator takes those that stay in an "
-                "engine. Hint: method='partition', or a table without subtrees"
+                "engine. Hint: method='partition_estimator', or a table without subtrees"
             )
         counts: SparseCounts = replace(data, tree=open_tree)  # equal trees may be shown differently: as the domain says
         return counts

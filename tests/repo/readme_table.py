@@ -17,12 +17,7 @@ def table():
         kept = [place for place, name in enumerate(rows[0]) if name in COLUMNS or name.startswith("kept of")]
         shown = [[row[place] for place in kept] for number, row in enumerate(rows) if number != 1]
         shown[0][0] = title
-        parts += [
-            f"| {' | '.join(shown[0])} |",
-            f"|{'---|' * len(kept)}",
-            *(f"| {' | '.join(r)} |" for r in shown[1:]),
-            "",
-        ]
+        parts += [f"| {' | '.join(shown[0])} |", f"|{'---|' * len(kept)}", *(f"| {' | '.join(r)} |" for r in shown[1:]), ""]
     return "\n".join(parts)
 
 
