@@ -19,6 +19,7 @@ from opendp_tree import Key, Tree, Unit, frame_domain, make_leaf_counts
 from opendp_tree.rows import row_counts
 from opendp_tree.rows.row_counts import RowCounter
 from opendp_tree.theorems.leaf_counts import leaf_counts_l1, per_person
+from tests.engines.stores import DuckDBStore
 from tests.frame_truth import as_paths, path_of
 
 SCHEMA = {"id": pl.Int64, "a": pl.String, "b": pl.Int64}
@@ -196,6 +197,25 @@ def test_small_pairs_hold(options, memory, seed, monkeypatch):
     """In one part, and in several: frames of different sizes are then taken in different numbers of parts."""
     monkeypatch.setattr(row_counts, "_draws", draws(seed))
     assert not broken(make(PEOPLE, {**options, "memory": memory}), PAIRS)
+
+
+@pytest.mark.parametrize("options", [TWO_LEAVES, TWO_ROWS], ids=str)
+def test_small_pairs_hold_in_duckdb(options, monkeypatch):
+    """The same pairs as tables of DuckDB, under one salt; the bound holds for every salt."""
+    duckdb = pytest.importorskip("duckdb")
+    for salt in (bytes(16), bytes(range(16))):
+        monkeypatch.setattr(row_counts, "new_salt", lambda salt=salt: salt)
+        with duckdb.connect() as connection:
+            store = DuckDBStore(connection)
+            count = make(PEOPLE, options)
+
+            def as_table(rows, store=store):
+                return store.table(pl.DataFrame(rows, schema=SCHEMA, orient="row"), name="visits")
+
+            for rows, others, distance in PAIRS[::3]:
+                one, two = as_paths(count(as_table(rows))), as_paths(count(as_table(others)))
+                far = sum(abs(one.get(leaf, 0) - two.get(leaf, 0)) for leaf in one.keys() | two.keys())
+                assert far <= count.map(distance)
 
 
 def test_mutant_parts_of_rows_instead_of_people_is_rejected(monkeypatch):
