@@ -9,7 +9,7 @@ against which a uniform real is held in the same way. Proof: docs/proofs/noise.m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR
 from fractions import Fraction
@@ -84,9 +84,9 @@ def first_reach(scale: float, radius: int, least: Ints, *, limit: int) -> Ints:
     often = np.flatnonzero(least < rare_from)
     # Waiting has no memory, so what is longer than a table is drawn again for the rest.
     for start in range(0, limit, _LONGEST_REACH):
-        for needed, here in _alike(least[often]):
-            drawn = _reach_table(scale, radius, needed).draw(here.size)
-            waits[often[here]] = np.where(drawn < _LONGEST_REACH, start + drawn + 1, limit + 1)
+        tables = [(_reach_table(scale, radius, needed), here) for needed, here in _alike(least[often])]
+        drawn = _draw_each(tables, often.size)
+        waits[often] = np.where(drawn < _LONGEST_REACH, start + drawn + 1, limit + 1)
         often = often[waits[often] > limit]
     if rare_from <= radius:
         rare = np.flatnonzero(least >= rare_from)
@@ -117,6 +117,7 @@ def _rare_from(scale: float, radius: int) -> int:
     return low
 
 
+@lru_cache(maxsize=512)
 def _reach_table(scale: float, radius: int, least: int) -> _Table:
     return _table(FirstReach(Fraction(scale), radius, least, _LONGEST_REACH))
 
@@ -283,13 +284,7 @@ class _Table:
     guide: npt.NDArray[np.int16]
 
     def draw(self, count: int) -> Ints:
-        first = _bytes(2 * count).view(np.uint16)
-        drawn = self.guide[first].astype(np.int64)
-        open_places = np.flatnonzero(drawn == _UNDECIDED)
-        if open_places.size:
-            rest = _bytes(8 * open_places.size).view(np.uint64) >> np.uint64(_GUIDE_BITS)
-            drawn[open_places] = self._place((first[open_places].astype(np.uint64) << np.uint64(48)) | rest)
-        return drawn
+        return _draw_each([(self, np.s_[:])], count)
 
     def _place(self, words: Words) -> Ints:
         """The digit whose part of the unit interval holds each 64-bit word and all that may follow it."""
@@ -314,6 +309,25 @@ class _Table:
                         break
                     place += 1
         return limit
+
+
+def _draw_each(tables: Sequence[tuple[_Table, Ints | slice]], count: int) -> Ints:
+    """A digit for each of so many places, each table's at its own: few calls for bits, however many tables."""
+    first = _bytes(2 * count).view(np.uint16)
+    drawn = np.empty(count, dtype=np.int64)
+    for table, here in tables:
+        drawn[here] = table.guide[first[here]]
+    open_places = np.flatnonzero(drawn == _UNDECIDED)
+    if open_places.size == 0:
+        return drawn
+    words = _bytes(8 * open_places.size).view(np.uint64) >> np.uint64(_GUIDE_BITS)
+    words |= first[open_places].astype(np.uint64) << np.uint64(64 - _GUIDE_BITS)
+    whose = np.zeros(count, dtype=np.int64)
+    for number, (_, here) in enumerate(tables):
+        whose[here] = number
+    for number, mine in _alike(whose[open_places]):
+        drawn[open_places[mine]] = tables[number][0]._place(words[mine])
+    return drawn
 
 
 @lru_cache(maxsize=512)

@@ -15,6 +15,7 @@ from opendp_tree.rows.tables import Table
 Result = TypeVar("Result")
 KEY, UNIT, PEOPLE = "key", "unit", "people"
 FIRST_DAY, LAST_DAY = (date(1, 1, 1) - date(1970, 1, 1)).days, (date(9999, 12, 31) - date(1970, 1, 1)).days
+_SAMPLE, _BYTES_A_KEY = 1 << 16, 64
 _TICKS_A_SECOND = {"ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
@@ -114,6 +115,22 @@ def group_rows(frame: pl.LazyFrame, key: Key, unit: str | None) -> pl.DataFrame:
     grouped = frame.select(selected).group_by(names).agg(pl.len().cast(pl.Int64).alias(PEOPLE))
     groups = guarded(lambda: _collect(grouped, len(names)))
     return groups if unit is None else groups.filter(pl.col(UNIT).is_not_null())
+
+
+def sorted_keys(frame: pl.LazyFrame, key: Key, memory: int) -> pl.DataFrame | None:
+    """The column of a key of integers, sorted; None where many rows share a key, or it would not fit into memory."""
+    column = frame.select(pl.col(key.columns_used[0]).alias(f"{KEY}_0"))
+
+    def find() -> pl.DataFrame | None:
+        first = column.head(_SAMPLE).collect(engine="streaming")
+        if 2 * first.n_unique() < first.height:
+            return None
+        rows = column.select(pl.len()).collect(engine="streaming").item()
+        if rows * _BYTES_A_KEY > memory:
+            return None
+        return column.collect(engine="streaming").select(pl.col(f"{KEY}_0").sort())
+
+    return guarded(find)
 
 
 def key_names(key: Key) -> list[str]:

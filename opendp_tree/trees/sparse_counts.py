@@ -52,15 +52,17 @@ class SparseCounts:
             How many people each integer stands for; by default one, as for raw keys.
         """
         keys = BitKeys.of_integers(high, low, tree.width)
-        if people is None and tree.width <= 64:
-            keys = BitKeys(np.sort(keys.high), keys.low)  # values sort faster than places, and the low words are 0
-        elif not (keys.high[1:] > keys.high[:-1]).all():
+        if keys.is_sorted():
+            pass
+        elif people is None:
+            keys = keys.sorted()
+        else:
             order = keys.order()
-            keys, people = keys[order], None if people is None else people[order]
+            keys, people = keys[order], people[order]
         firsts, counts = _merged((keys.high[1:] != keys.high[:-1]) | (keys.low[1:] != keys.low[:-1]), high.size, people)
         keys = keys if firsts.size == high.size else keys[firsts]
         meets = keys[1:].common_bits(keys[:-1]) // tree.stride
-        return cls._of(tree, np.full(counts.size, tree.depth - 1), meets, counts, keys)
+        return cls._of(tree, np.broadcast_to(np.int64(tree.depth - 1), counts.shape), meets, counts, keys)
 
     @classmethod
     def of_labels(

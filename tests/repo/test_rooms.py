@@ -12,7 +12,7 @@ from tests.repo.rooms import MAP, PACKAGE, arrows, components, imported, layers,
 ROOT = Path(__file__).parents[2]
 MODULES = sorted(PACKAGE.rglob("*.py"))
 POLARS_ROOMS = ("rows", "releases", "engines")
-POLARS_ELSEWHERE = ("trees/label_keys.py",)
+POLARS_ELSEWHERE = ("trees/label_keys.py", "trees/bit_keys.py")
 TYPES_ONLY = (
     "bounds.py",
     "context.py",
