@@ -61,9 +61,9 @@ class SparkTable:
     Examples
     --------
     >>> from opendp_tree.engines.spark import SparkTable
-    >>> SparkTable("visits")
+    >>> SparkTable("visits")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    TypeError: frame (str) must be a Spark frame. Hint: spark.table('visits')
+    TypeError: frame (str) must be a Spark frame. Hint: ...
 
     """
 
@@ -135,13 +135,29 @@ class SparkTable:
         return spread(self, key, unit, salt, _level(self.subtrees, key))
 
     def grouped(self, key: Key) -> Any:
-        """A frame of Spark: how many rows each key has, all rows counted."""
+        """A frame of Spark: how many rows each key has, all rows counted.
+
+        Parameters
+        ----------
+        key
+            Where rows belong.
+        """
         from pyspark.sql import functions as f
 
         return self._selected(key, None).groupBy(key_names(key)).agg(f.count(f.lit(1)).alias(PEOPLE))
 
     def pairs(self, key: Key, unit: str, *conditions: Any) -> Any:
-        """A frame of Spark: how many rows each person has of each key. People are together from here on."""
+        """A frame of Spark: how many rows each person has of each key. People are together from here on.
+
+        Parameters
+        ----------
+        key
+            Where rows belong.
+        unit
+            The column that tells people apart.
+        conditions
+            What else rows must fulfil, as columns of Spark.
+        """
         from pyspark.sql import functions as f
 
         rows = self._selected(key, unit).where(f.col(UNIT).isNotNull())
