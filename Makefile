@@ -39,8 +39,9 @@ test-browser: docs ## Look at pictures and at the site in a real browser; instal
 	$(INSTALL) '.[browser]'
 	CHROMIUM="$$(.ci/chromium)" && export CHROMIUM && $(BIN)/python -m pytest -q -m browser tests/browser
 
-test-engines: $(READY) ## Other engines: DuckDB, and a PostgreSQL server of the tests' own; installs them if it may
-	$(INSTALL) '.[duckdb,postgres]'
+test-engines: $(READY) ## Other engines: DuckDB, a PostgreSQL server of the tests' own, Spark; installs them if it may
+	$(INSTALL) '.[duckdb,postgres,spark]'
+	.ci/java
 	POSTGRES_BINARIES="$$(.ci/postgres)" && export POSTGRES_BINARIES && \
 		$(BIN)/python -m pytest -q -rs -m 'engines or not engines' tests/engines
 

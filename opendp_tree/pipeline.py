@@ -27,6 +27,7 @@ from opendp_tree.rows.leaf_counts import make_leaf_counts
 from opendp_tree.rows.leaf_values import holds_values, make_leaf_values, read_space
 from opendp_tree.rows.people import make_people_records, tree_of_people
 from opendp_tree.rows.sources import read_source
+from opendp_tree.rows.tables import Table
 from opendp_tree.rows.unit import Unit, protected_unit, unit_words
 from opendp_tree.rows.value import Value, read_values, values_counted
 from opendp_tree.trees.domains import tree_of_leaves
@@ -126,7 +127,7 @@ def release_tree(
     measurement = make_release(
         count_rows(frame, by=key, unit=unit, method=method, values=values, memory=memory),
         1,
-        counted=counted_of(unit, method, values),
+        counted=counted_of(unit, method, values, data=frame),
         person=unit,
         method=method_for(key, method, values),
         budget=account.budget,
@@ -187,19 +188,30 @@ def count_rows(
     metric = symmetric_distance() if person is None else symmetric_id_distance(identifier=person.column)
     if values:
         return make_leaf_values(frame_domain(data), metric, values=values, by=by, unit=person)
-    if person is not None and weighs_people(person, method):
+    if person is not None and weighs(data, person, method):
         return make_people_records(frame_domain(data), metric, by=by, unit=person, memory=memory)
     return make_leaf_counts(frame_domain(data), metric, by=by, unit=person, memory=memory)
 
 
+def weighs(data: Any, person: Unit, method: Method | str) -> bool:
+    """Whether people are weighed. Rows of a table are kept where the table is, so that only leaf counts come back."""
+    kept_there = isinstance(data, Table) and person.count == "rows" and isinstance(person.rows, int)
+    return weighs_people(person, method) and not (kept_there and isinstance(read_method(method), Auto))
+
+
 def counted_of(
-    unit: Unit | None, method: Method | str = "auto", values: tuple[Value, ...] = (), *, of: str = "rows"
+    unit: Unit | None,
+    method: Method | str = "auto",
+    values: tuple[Value, ...] = (),
+    *,
+    of: str = "rows",
+    data: Any = None,
 ) -> str:
     """What a release of rows counts, in words."""
     person = Unit.of(unit)
     if values:
         return values_counted(of if person is None else person.counted(of=of), values)
-    return of if person is None else person.counted(of=of, weighed=weighs_people(person, method))
+    return of if person is None else person.counted(of=of, weighed=weighs(data, person, method))
 
 
 def make_release(

@@ -2,5 +2,6 @@
 
 from opendp_tree.engines.duckdb import DuckDBTable
 from opendp_tree.engines.postgres import PostgresTable
+from opendp_tree.engines.spark import SparkTable
 
-__all__ = ["DuckDBTable", "PostgresTable"]
+__all__ = ["DuckDBTable", "PostgresTable", "SparkTable"]

@@ -27,9 +27,10 @@ from opendp_tree.rows.key_columns import numbered_leaves, read_labels, read_word
 from opendp_tree.rows.lookup import Lookup
 from opendp_tree.rows.parts import added_up, frame_parts, new_salt, parts_for, people_part, read_memory
 from opendp_tree.rows.people import PeopleRecords
-from opendp_tree.rows.tables import Table, bounds_by_value
+from opendp_tree.rows.tables import SpreadTable, Table, bounds_by_value
 from opendp_tree.rows.unit import Unit
 from opendp_tree.saturate import range_sums
+from opendp_tree.trees.distant_counts import DistantCounts
 from opendp_tree.trees.sparse_counts import SparseCounts
 
 LEAF = "leaf"
@@ -62,8 +63,13 @@ class RowCounter:
         lookup = None if key.tree is None else Lookup(key.tree, key.label_kinds(kinds), key.outside_leaf)
         return cls(key, used, unit, lookup, read_memory(memory))
 
-    def count(self, data: Any) -> Ints | SparseCounts:
-        """The leaf counts of a frame."""
+    def count(self, data: Any) -> Ints | SparseCounts | DistantCounts:
+        """The leaf counts of a frame or table."""
+        if isinstance(data, SpreadTable):
+            check_columns(data.column_types(), self.kinds)
+            distant = data.distant_counts(self.key, self.unit, new_salt())
+            if distant is not None:
+                return distant
         raw = self._raw_keys(data)
         if raw is not None:
             tree, (high, low, valid) = self.key.open_tree(), read_words(raw, self.key)

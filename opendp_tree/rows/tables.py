@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import polars as pl
 
 from opendp_tree.rows.key import Key
 from opendp_tree.rows.unit import Unit
 
-__all__ = ["Table", "bounds_by_value"]
+if TYPE_CHECKING:
+    from opendp_tree.trees.distant_counts import DistantCounts
+
+__all__ = ["SpreadTable", "Table", "bounds_by_value"]
 
 
 @runtime_checkable
@@ -46,6 +49,15 @@ class Table(Protocol):
 
         A person's part is a hash of the salt and of the identifier's value: all rows of a person are in one part.
         """
+        ...
+
+
+@runtime_checkable
+class SpreadTable(Table, Protocol):
+    """A table of an engine that can also leave counts where they are, and run a mechanism's work on whole subtrees."""
+
+    def distant_counts(self, key: Key, unit: Unit | None, salt: bytes) -> DistantCounts | None:
+        """The counts that `leaf_counts` would give, of any open tree; None where they are to be brought here."""
         ...
 
 

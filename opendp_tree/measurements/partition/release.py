@@ -23,8 +23,10 @@ from opendp_tree.measurements.partition.layers import (
     measure,
 )
 from opendp_tree.measurements.partition.parameters import GapParameters, shown_levels
-from opendp_tree.measurements.partition.walk import find_cells, find_cells_of_tree
+from opendp_tree.measurements.partition.subtrees import find_in_parts
+from opendp_tree.measurements.partition.walk import Cells, find_cells, find_cells_of_tree
 from opendp_tree.releases.release import PrivacyStatement, TreeRelease
+from opendp_tree.trees.distant_counts import DistantCounts
 from opendp_tree.trees.occupied import Occupied
 from opendp_tree.trees.shown_nodes import ShownCells, contracted_parents
 from opendp_tree.trees.sparse_counts import SparseCounts
@@ -58,7 +60,15 @@ class FindThenMeasure:
 
     def open_release(self, counts: SparseCounts, statement: PrivacyStatement) -> TreeRelease:
         """Nodes with a cell at or below them."""
-        cells = find_cells(counts.occupied, self.parameters)
+        return self.release_of(counts, find_cells(counts.occupied, self.parameters), statement)
+
+    def distant_release(self, distant: DistantCounts, statement: PrivacyStatement) -> TreeRelease:
+        """The same of counts that stay where they are: one run, of which the subtrees' part is drawn there."""
+        counts, cells = find_in_parts(distant, self.parameters)
+        return self.release_of(replace(counts, tree=distant.tree), cells, statement)
+
+    def release_of(self, counts: SparseCounts, cells: Cells, statement: PrivacyStatement) -> TreeRelease:
+        """What is measured and said of some cells."""
         listed = ShownCells.of(counts, cells.places, cells.levels)
         nodes, firsts = listed.nodes, listed.firsts
         gaps = np.where(listed.is_cell, cells.gaps[listed.order][firsts], 0)

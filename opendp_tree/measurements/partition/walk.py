@@ -37,6 +37,15 @@ class Cells:
     gaps: Ints
 
 
+@dataclass(frozen=True)
+class Walked:
+    """The cells, and what the topmost tested nodes with people pass up: each is known by its first place."""
+
+    cells: Cells
+    roots: Ints
+    passed: Ints
+
+
 def find_cells(occupied: Occupied, parameters: GapParameters) -> Cells:
     """One run of the mechanism.
 
@@ -47,6 +56,20 @@ def find_cells(occupied: Occupied, parameters: GapParameters) -> Cells:
     parameters
         The scales and the shape. Each threshold must exceed its radius, so that empty nodes need no test.
     """
+    return walk_up(occupied, parameters).cells
+
+
+def walk_up(occupied: Occupied, parameters: GapParameters, passed: Ints | None = None) -> Walked:
+    """One run of the mechanism, which may begin where runs on subtrees ended.
+
+    Parameters
+    ----------
+    occupied, parameters
+        As for `find_cells`.
+    passed
+        How much of each place's count one node below the tested levels passed up to it. By default None: nothing, the
+        counts are all of people.
+    """
     shape = parameters.shape
     if not hides_empty_nodes(shape):
         raise ValueError("each threshold must exceed its radius where only occupied nodes are tested")
@@ -54,38 +77,41 @@ def find_cells(occupied: Occupied, parameters: GapParameters) -> Cells:
     deepest = int(occupied.levels.max(initial=0))
     tested = np.searchsorted(shape.levels, np.arange(deepest + 1), side="right") - 1
     tested = tested.astype(np.int16) if deepest < 2**15 else tested
-    places, levels, gaps = _walk_by_blocks(occupied, tested, parameters)
-    return Cells(places, np.array(shape.levels)[levels], gaps)
+    largest = np.zeros_like(occupied.counts) if passed is None else passed
+    walk, firsts, found = _walk_by_blocks(occupied, tested, largest, parameters)
+    roots, handed = walk.up_to_the_root()
+    found += [(firsts[places], levels, gaps) for places, levels, gaps in walk.found]
+    places, levels, gaps = (np.concatenate(parts) for parts in zip(*found, strict=True)) if found else (_NONE,) * 3
+    return Walked(Cells(places, np.array(shape.levels)[levels], gaps), firsts[roots], handed)
 
 
-def _walk_by_blocks(occupied: Occupied, tested: Ints, parameters: GapParameters) -> tuple[Ints, Ints, Ints]:
-    """The walk of many places, block by block, each as far up as blocks share no node; then of what is left on top.
+def _walk_by_blocks(
+    occupied: Occupied, tested: Ints, largest: Ints, parameters: GapParameters
+) -> tuple[_Walk, Ints, list[tuple[Ints, Ints, Ints]]]:
+    """What is left to walk once blocks of many places went as far up as they share no node, and the cells so far.
 
     What happens below a node draws nothing that is drawn elsewhere, so that only the order of draws differs. It saves
-    memory, and time, because the work on a block stays near.
+    memory, and time, because the work on a block stays near. The second part says which place each one left was.
     """
-    meets, size, found = tested[occupied.meets], occupied.counts.size, []
+    meets, size = tested[occupied.meets], occupied.counts.size
     if size <= _BLOCK:
-        return _Walk(tested[occupied.levels], meets, occupied.counts, parameters).up_to_the_root()
+        walk = _Walk(tested[occupied.levels], meets, occupied.counts, largest, parameters)
+        return walk, np.arange(size), []
     # The deepest level above which few places meet: these boundaries may part blocks.
     above = np.cumsum(np.bincount(meets.astype(np.int64) + 1))
     cut = max(int(np.searchsorted(above, size // _FEW, side="right")) - 1, 0)
     parting = np.flatnonzero(meets < cut)
     heads = np.append(0, parting + 1)
     starts = np.unique(heads[np.searchsorted(heads, np.arange(0, size, _BLOCK), side="right") - 1])
-    tops = []
+    tops, found = [], []
     for start, end in zip(starts.tolist(), [*starts[1:].tolist(), size], strict=True):
-        within = meets[start : end - 1]
-        block = _Walk(tested[occupied.levels[start:end]], within, occupied.counts[start:end], parameters)
+        part, within = slice(start, end), meets[start : end - 1]
+        block = _Walk(tested[occupied.levels[part]], within, occupied.counts[part], largest[part], parameters)
         block.merge_up_to(cut)
         tops.append(block.groups(np.append(0, np.flatnonzero(within < cut) + 1)))
         found += [(places + start, levels, gaps) for places, levels, gaps in block.found]
-    base, held, largest = (np.concatenate(parts) for parts in zip(*tops, strict=True))
-    top = _Walk(base, meets[parting], held, parameters, largest)
-    places, levels, gaps = top.up_to_the_root()
-    parts = zip(*found, (heads[places], levels, gaps), strict=True)
-    places, levels, gaps = (np.concatenate(part) for part in parts)
-    return places, levels, gaps
+    base, held, most = (np.concatenate(parts) for parts in zip(*tops, strict=True))
+    return _Walk(base, meets[parting], held, most, parameters), heads, found
 
 
 def hides_empty_nodes(shape: GapShape) -> bool:
@@ -101,26 +127,24 @@ class _Walk:
     it merges. Levels are counted among the tested ones; -1 is above them all.
     """
 
-    def __init__(
-        self, levels: Ints, meets: Ints, counts: Ints, parameters: GapParameters, largest: Ints | None = None
-    ) -> None:
+    def __init__(self, levels: Ints, meets: Ints, counts: Ints, largest: Ints, parameters: GapParameters) -> None:
         self._parameters, self._meets = parameters, meets
         self._bands = _bands(parameters.shape)
         self._blur_levels = np.array(parameters.shape.blur_levels)
         self._end, self._start = np.arange(counts.size), np.arange(counts.size)
         self._base = levels.copy()
         self._held = counts.clip(0, saturate.LIMIT)  # by the group's first node: x
-        self._largest = np.zeros(counts.size, dtype=np.int64) if largest is None else largest  # that a child passed up
+        self._largest = largest.clip(0, saturate.LIMIT)  # that one of its children passed up
         self.found: list[tuple[Ints, Ints, Ints]] = []
 
-    def up_to_the_root(self) -> tuple[Ints, Ints, Ints]:
+    def up_to_the_root(self) -> tuple[Ints, Ints]:
+        """The groups that have a node on the topmost tested level or below, and what they pass up beyond it."""
         self.merge_up_to(0)
-        if self._held.size:
-            self._climb(np.append(0, np.flatnonzero(self._meets < 0) + 1), -1)
-        if not self.found:
-            return _NONE, _NONE, _NONE
-        places, levels, gaps = (np.concatenate(parts) for parts in zip(*self.found, strict=True))
-        return places, levels, gaps
+        if self._held.size == 0:
+            return _NONE, _NONE
+        groups = np.append(0, np.flatnonzero(self._meets < 0) + 1)
+        groups = groups[self._base[groups] >= 0]  # nobody tests the others
+        return groups, self._climb(groups, -1)[0]
 
     def merge_up_to(self, level: int) -> None:
         """Form all nodes at which groups meet, from the deepest level up to this one."""
@@ -153,13 +177,14 @@ class _Walk:
     def _climb(self, groups: Ints, top: int) -> tuple[Ints, Ints]:
         """Test each group's chain of nodes below `top`: what it passes up, and what of that comes from a child.
 
-        A group without a node of its own, people at the very node where groups meet, only hands them over.
+        A group without a node of its own, people at the very node where groups meet, or what one node below passed up
+        to it, only hands them over.
         """
         has_chain = self._base[groups] > top
         if has_chain.all():
             passed = self._test(groups, top)
             return passed, passed
-        passed, by_child = self._held[groups], np.zeros(groups.size, dtype=np.int64)
+        passed, by_child = self._held[groups], self._largest[groups]
         chains = np.flatnonzero(has_chain)
         if chains.size:
             by_child[chains] = self._test(groups[chains], top)
