@@ -27,7 +27,6 @@ from opendp_tree.rows.leaf_counts import make_leaf_counts
 from opendp_tree.rows.leaf_values import holds_values, make_leaf_values, read_space
 from opendp_tree.rows.people import make_people_records, tree_of_people
 from opendp_tree.rows.sources import read_source
-from opendp_tree.rows.tables import Table
 from opendp_tree.rows.unit import Unit, protected_unit, unit_words
 from opendp_tree.rows.value import Value, read_values, values_counted
 from opendp_tree.trees.domains import tree_of_leaves
@@ -195,6 +194,8 @@ def count_rows(
 
 def weighs(data: Any, person: Unit, method: Method | str) -> bool:
     """Whether people are weighed. Rows of a table are kept where the table is, so that only leaf counts come back."""
+    from opendp_tree.rows.tables import Table
+
     kept_there = isinstance(data, Table) and person.count == "rows" and isinstance(person.rows, int)
     return weighs_people(person, method) and not (kept_there and isinstance(read_method(method), Auto))
 
