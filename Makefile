@@ -7,7 +7,7 @@ SITE := $(VENV)/site
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
 SEED ?= 1
 
-.PHONY: help test docs fuzz faults test-slow test-browser test-newest lint demo bench bench-full peers bench-peers dist clean
+.PHONY: help test docs fuzz faults test-slow test-browser test-engines test-newest lint demo bench bench-full peers bench-peers dist clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -38,6 +38,12 @@ test-slow: $(READY) ## Run the large statistical and scale tests
 test-browser: docs ## Look at pictures and at the site in a real browser; installs Chromium if there is none
 	$(INSTALL) '.[browser]'
 	CHROMIUM="$$(.ci/chromium)" && export CHROMIUM && $(BIN)/python -m pytest -q -m browser tests/browser
+
+test-engines: $(READY) ## Other engines: DuckDB, a PostgreSQL server of the tests' own, Spark; installs them if it may
+	$(INSTALL) '.[duckdb,postgres,spark]'
+	.ci/java
+	POSTGRES_BINARIES="$$(.ci/postgres)" && export POSTGRES_BINARIES && \
+		$(BIN)/python -m pytest -q -rs -m 'engines or not engines' tests/engines
 
 $(SITE): $(READY)
 	$(INSTALL) '.[docs]'

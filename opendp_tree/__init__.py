@@ -29,7 +29,7 @@ from opendp_tree.paper.multiplicative_estimator import (
     then_multiplicative_estimator,
 )
 from opendp_tree.pipeline import release_tree
-from opendp_tree.planning.methods import Auto, MultiplicativeEstimator, Partition, PrunedDescent, TreeNoise
+from opendp_tree.planning.methods import Auto, Partition, PrunedDescent, TreeNoise
 from opendp_tree.planning.plan import plan
 from opendp_tree.plots.level import plot_level
 from opendp_tree.plots.plan import plot_plan
@@ -41,6 +41,7 @@ from opendp_tree.rows.key import Key
 from opendp_tree.rows.leaf_counts import make_leaf_counts, then_leaf_counts
 from opendp_tree.rows.sources import read_source
 from opendp_tree.rows.unit import Unit
+from opendp_tree.rows.value import Value
 from opendp_tree.several import release_trees
 from opendp_tree.trees.domains import leaf_domain
 from opendp_tree.trees.open_tree import OpenTree
@@ -53,7 +54,6 @@ __all__ = [
     "Auto",
     "Key",
     "Ledger",
-    "MultiplicativeEstimator",
     "OpenTree",
     "Partition",
     "PrunedDescent",
@@ -61,6 +61,7 @@ __all__ = [
     "TreeNoise",
     "TreeRelease",
     "Unit",
+    "Value",
     "bound_report",
     "frame_context",
     "frame_domain",
@@ -100,6 +101,7 @@ _ROOMS = (
     "bounds",
     "context",
     "data",
+    "engines",
     "error_measures",
     "ledger",
     "measurements",

@@ -9,7 +9,7 @@ against which a uniform real is held in the same way. Proof: docs/proofs/noise.m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR
 from fractions import Fraction
@@ -27,6 +27,7 @@ from opendp_tree.theorems.interval import Interval, digits
 from opendp_tree.theorems.tree_partition import FirstReach
 
 __all__ = [
+    "choice",
     "first_reach",
     "gaussian",
     "geometric",
@@ -34,6 +35,7 @@ __all__ = [
     "truncated_geometric",
     "truncated_geometric_from",
     "truncated_laplace",
+    "uniform_below",
     "uniform_words",
 ]
 
@@ -84,9 +86,9 @@ def first_reach(scale: float, radius: int, least: Ints, *, limit: int) -> Ints:
     often = np.flatnonzero(least < rare_from)
     # Waiting has no memory, so what is longer than a table is drawn again for the rest.
     for start in range(0, limit, _LONGEST_REACH):
-        for needed, here in _alike(least[often]):
-            drawn = _reach_table(scale, radius, needed).draw(here.size)
-            waits[often[here]] = np.where(drawn < _LONGEST_REACH, start + drawn + 1, limit + 1)
+        tables = [(_reach_table(scale, radius, needed), here) for needed, here in _alike(least[often])]
+        drawn = _draw_each(tables, often.size)
+        waits[often] = np.where(drawn < _LONGEST_REACH, start + drawn + 1, limit + 1)
         often = often[waits[often] > limit]
     if rare_from <= radius:
         rare = np.flatnonzero(least >= rare_from)
@@ -117,6 +119,7 @@ def _rare_from(scale: float, radius: int) -> int:
     return low
 
 
+@lru_cache(maxsize=512)
 def _reach_table(scale: float, radius: int, least: int) -> _Table:
     return _table(FirstReach(Fraction(scale), radius, least, _LONGEST_REACH))
 
@@ -169,6 +172,26 @@ def gaussian(scale: float, size: int) -> Ints:
         return drawn, _kept(np.abs(drawn), exact, _bytes(8 * count).view(np.uint64))
 
     return _accepted(candidates, size)
+
+
+def choice(scores: Ints, scale: float) -> int:
+    """A place i with P(i) proportional to exp(-scores[i]/scale): the exponential mechanism.
+
+    Places are proposed evenly, and one is kept if a geometric number reaches what its score exceeds the least by. That
+    has exactly the chance exp(-excess/scale). Of as many proposals as there are places one is kept, in the mean.
+    """
+    excess = scores - scores.min()
+    while True:
+        places = _even(excess.size, min(_BLOCK, 2 * excess.size))
+        kept = np.flatnonzero(geometric(scale, places.size) >= excess[places])
+        if kept.size:
+            return int(places[kept[0]])
+
+
+def _even(count: int, size: int) -> Ints:
+    """At most `size` numbers, each of 0..count-1 as likely: words of few bits, without those that are too large."""
+    words = uniform_words(size) >> np.uint64(64 - max(1, (count - 1).bit_length()))
+    return words[words < count].astype(np.int64)
 
 
 def _kept(magnitudes: Ints, scale: Fraction, words: Words) -> Bools:
@@ -283,13 +306,7 @@ class _Table:
     guide: npt.NDArray[np.int16]
 
     def draw(self, count: int) -> Ints:
-        first = _bytes(2 * count).view(np.uint16)
-        drawn = self.guide[first].astype(np.int64)
-        open_places = np.flatnonzero(drawn == _UNDECIDED)
-        if open_places.size:
-            rest = _bytes(8 * open_places.size).view(np.uint64) >> np.uint64(_GUIDE_BITS)
-            drawn[open_places] = self._place((first[open_places].astype(np.uint64) << np.uint64(48)) | rest)
-        return drawn
+        return _draw_each([(self, np.s_[:])], count)
 
     def _place(self, words: Words) -> Ints:
         """The digit whose part of the unit interval holds each 64-bit word and all that may follow it."""
@@ -314,6 +331,25 @@ class _Table:
                         break
                     place += 1
         return limit
+
+
+def _draw_each(tables: Sequence[tuple[_Table, Ints | slice]], count: int) -> Ints:
+    """A digit for each of so many places, each table's at its own: few calls for bits, however many tables."""
+    first = _bytes(2 * count).view(np.uint16)
+    drawn = np.empty(count, dtype=np.int64)
+    for table, here in tables:
+        drawn[here] = table.guide[first[here]]
+    open_places = np.flatnonzero(drawn == _UNDECIDED)
+    if open_places.size == 0:
+        return drawn
+    words = _bytes(8 * open_places.size).view(np.uint64) >> np.uint64(_GUIDE_BITS)
+    words |= first[open_places].astype(np.uint64) << np.uint64(64 - _GUIDE_BITS)
+    whose = np.zeros(count, dtype=np.int64)
+    for number, (_, here) in enumerate(tables):
+        whose[here] = number
+    for number, mine in _alike(whose[open_places]):
+        drawn[open_places[mine]] = tables[number][0]._place(words[mine])
+    return drawn
 
 
 @lru_cache(maxsize=512)
@@ -356,3 +392,19 @@ def _bytes(count: int) -> npt.NDArray[np.uint8]:
 def uniform_words(size: int) -> Words:
     """Uniform 64-bit words."""
     return _bytes(8 * size).view(np.uint64)
+
+
+def uniform_below(limits: Ints) -> Ints:
+    """Integers, each uniform on 0..limit - 1 for its own limit of at least 1.
+
+    A word in the last, incomplete run of `limit` words is drawn again.
+    """
+    out = np.zeros(limits.size, dtype=np.int64)
+    left = np.flatnonzero(limits > 1)
+    while left.size:
+        words, tops = uniform_words(left.size), limits[left].astype(np.uint64)
+        parts = words % tops
+        complete = words - parts <= np.uint64(0) - tops  # 2**64 - limit, as unsigned numbers wrap
+        out[left[complete]] = parts[complete].astype(np.int64)
+        left = left[~complete]
+    return out

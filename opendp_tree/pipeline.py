@@ -16,14 +16,19 @@ from opendp_tree._ledger_file import as_written
 from opendp_tree._progress import shows_progress
 from opendp_tree.ledger import Ledger, spend
 from opendp_tree.planning.budget import Budget
-from opendp_tree.planning.methods import Auto, Method, Partition, read_method
-from opendp_tree.planning.ranking import planned_candidate
+from opendp_tree.planning.means_candidate import means_candidate
+from opendp_tree.planning.methods import Auto, Curve, Method, Partition, PeopleLayers, read_method
+from opendp_tree.planning.people_candidate import planned_people, weighs_people
+from opendp_tree.planning.ranking import check_alpha, planned_candidate
 from opendp_tree.releases.release import TreeRelease
 from opendp_tree.rows.frame_domain import frame_domain
 from opendp_tree.rows.key import Key
 from opendp_tree.rows.leaf_counts import make_leaf_counts
+from opendp_tree.rows.leaf_values import holds_values, make_leaf_values, read_space
+from opendp_tree.rows.people import make_people_records, tree_of_people
 from opendp_tree.rows.sources import read_source
 from opendp_tree.rows.unit import Unit, protected_unit, unit_words
+from opendp_tree.rows.value import Value, read_values, values_counted
 from opendp_tree.trees.domains import tree_of_leaves
 from opendp_tree.trees.tree import Tree
 
@@ -46,7 +51,9 @@ def release_tree(
     unit: Unit | None = None,
     method: Method | str = "auto",
     confidence: float = 0.95,
+    value: Value | Sequence[Value] | None = None,
     ledger: Ledger | str | Path | None = None,
+    memory: int | str | None = None,
 ) -> TreeRelease:
     """A private count of every node of a hierarchy, from the rows of a frame of any library, or of files.
 
@@ -72,18 +79,27 @@ def release_tree(
         The share of a node's own count that an error may have and be forgiven, when mechanisms are compared; from 0 to
         below 1. By default a tenth.
     unit
-        Who is protected: `Unit("user", rows=5)` for all rows that share a value of a column, of which at most 5 are
-        counted; estimates and intervals are then of the rows that are kept, as the statement's `counted` says. By
-        default None: one row.
+        Who is protected, and what of people is counted: `Unit("user", rows=5)` for rows, those of each user weighed
+        down to 5 in all; `Unit("user", count="people", nodes=5)` for people; `Unit("user", count="shares")` for shares
+        of people. Estimates and intervals are of that, as the statement's `counted` says. With `leaves`, or a method
+        for leaf counts, rows are kept up to the bounds instead. By default None: one row.
     method
         How the release is made: "auto" (the default: the first of `plan`, which knows public facts alone), another
         method's name, or a value with its own options, such as `TreeNoise("gaussian", nonnegative=True)`.
     confidence
         The probability with which each interval holds its node's true count, node by node. By default 0.95.
+    value
+        What is summed, `Value("amount", bounds=(0, 500))`, or a list of several: sums and means at every node that is
+        shown, of numbers clipped to the bounds, with intervals of their own. Rows without a number are then left out
+        of counts, too. Several values share what is spent on sums. By default None: rows are counted alone.
     ledger
         A `Ledger`, or the path of one that is there, in which the budget is counted before a row is read, or the
         release refused; the command line keeps the same. A release that fails or is interrupted stays counted. By
         default None: nobody counts.
+    memory
+        How much memory people's rows may take while they are cut to the unit's bounds: bytes, or a text such as "2GiB".
+        By default None: an eighth of the machine's memory, and at most 2 GiB. Where there are more rows, the data are
+        read several times, a part of the people each time.
 
     Examples
     --------
@@ -96,22 +112,29 @@ def release_tree(
     [(0, None), (1, 'be'), (1, 'lu')]
     >>> release.statement.unit, release.statement.counted, release.statement.loss["epsilon"] <= 1.0
     ('one row', 'rows', True)
+    >>> spent = visits.with_columns(amount=pl.when(pl.col("city") == "ghent").then(40.0).otherwise(90.0))
+    >>> release = release_tree(spent, by="city", epsilon=1.0, delta=1e-6, value=Value("amount", bounds=(0, 100)))
+    >>> release.to_frame(other=False).select("city", (pl.col("mean") / 10).round()).rows()
+    [(None, 6.0), ('ghent', 4.0), ('liege', 9.0)]
 
     """
     assert_features("contrib")
     key = Key.of(by)
+    values = read_values(value)
     account = Account.of(ledger, unit, epsilon=epsilon, delta=delta, rho=rho)
     frame = read_source(data)
     measurement = make_release(
-        count_rows(frame, by=key, unit=unit),
+        count_rows(frame, by=key, unit=unit, method=method, values=values, memory=memory),
         1,
-        counted=counted_of(unit),
-        method=method_for(key, method),
+        counted=counted_of(unit, method, values, data=frame),
+        person=unit,
+        method=method_for(key, method, values),
         budget=account.budget,
         alpha=alpha,
         confidence=confidence,
     )
-    release: TreeRelease = account.spend(lambda: measurement(frame), note={"columns": list(key.columns_used)})
+    columns = [*key.columns_used, *(each.column for each in values)]
+    release: TreeRelease = account.spend(lambda: measurement(frame), note={"columns": columns})
     return release
 
 
@@ -150,17 +173,46 @@ class Account:
         return spend(self.ledger, self.cost, make, note=note)
 
 
-def count_rows(data: Any, *, by: Key, unit: Unit | None) -> Transformation:
-    """Leaf counts of a frame that is passed by reference, at distances in rows or in people."""
+def count_rows(
+    data: Any,
+    *,
+    by: Key,
+    unit: Unit | None,
+    method: Method | str = "auto",
+    values: tuple[Value, ...] = (),
+    memory: int | str | None = None,
+) -> Transformation:
+    """What a method needs of a frame that is passed by reference: leaf counts or values, or records of people."""
     person = Unit.of(unit)
     metric = symmetric_distance() if person is None else symmetric_id_distance(identifier=person.column)
-    return make_leaf_counts(frame_domain(data), metric, by=by, unit=person)
+    if values:
+        return make_leaf_values(frame_domain(data), metric, values=values, by=by, unit=person)
+    if person is not None and weighs(data, person, method):
+        return make_people_records(frame_domain(data), metric, by=by, unit=person, memory=memory)
+    return make_leaf_counts(frame_domain(data), metric, by=by, unit=person, memory=memory)
 
 
-def counted_of(unit: Unit | None) -> str:
-    """What a release of all rows of a frame counts, in words."""
+def weighs(data: Any, person: Unit, method: Method | str) -> bool:
+    """Whether people are weighed. Rows of a table are kept where the table is, so that only leaf counts come back."""
+    from opendp_tree.rows.tables import Table
+
+    kept_there = isinstance(data, Table) and person.count == "rows" and isinstance(person.rows, int)
+    return weighs_people(person, method) and not (kept_there and isinstance(read_method(method), Auto))
+
+
+def counted_of(
+    unit: Unit | None,
+    method: Method | str = "auto",
+    values: tuple[Value, ...] = (),
+    *,
+    of: str = "rows",
+    data: Any = None,
+) -> str:
+    """What a release of rows counts, in words."""
     person = Unit.of(unit)
-    return "rows" if person is None else person.counted()
+    if values:
+        return values_counted(of if person is None else person.counted(of=of), values)
+    return of if person is None else person.counted(of=of, weighed=weighs(data, person, method))
 
 
 def make_release(
@@ -173,30 +225,45 @@ def make_release(
     confidence: float,
     tree: Tree | None = None,
     counted: str | None = None,
+    person: Unit | None = None,
 ) -> Measurement:
     """From where leaf counts come from to a release within a budget at distance `d_in`, with its whole statement.
 
-    `counts` is a transformation to leaf counts, or their space. `d_in` is a distance of what goes into it: how many
-    leaf counts that can change, and what it protects, follows from it here and nowhere else. `counted` says in words
-    what the figures are counts of; None where nobody knows.
+    `counts` is a transformation to leaf counts or leaf values, or their space; or to records of people, who are weighed
+    as `person` says. `d_in` is a distance of what goes into it: how many leaf counts that can change, and what it
+    protects, follows from it here and nowhere else. `counted` says in words what the figures are counts of; None where
+    nobody knows.
     """
     space = counts if isinstance(counts, tuple) else (counts.output_domain, counts.output_metric)
     metric = counts[1] if isinstance(counts, tuple) else counts.input_metric
     most = d_in if isinstance(counts, tuple) else counts.map(d_in)  # type: ignore[no-untyped-call]
     amounts = Budget.of(**{"epsilon": None, "delta": 0.0, "rho": None, **budget}, d_in=most)
-    candidate = planned_candidate(tree_of_leaves(space[0], tree), amounts, alpha=alpha, method=method)
-    unit = protected_unit(metric, d_in, most)
+    people = tree_of_people(space[0])
+    unit = protected_unit(metric, d_in, most if people is None else None)
+    if people is not None:
+        assert person is not None
+        candidate = planned_people(people, person, amounts, alpha=check_alpha(alpha), method=method)
+    elif holds_values(space[0]):
+        candidate = means_candidate(read_space(space[0]), amounts, method=method)
+    else:
+        candidate = planned_candidate(tree_of_leaves(space[0], tree), amounts, alpha=alpha, method=method)
     released = candidate.make(*space, tree=tree, confidence=confidence, unit=unit, counted=counted)
     return released if isinstance(counts, tuple) else counts >> released
 
 
-def method_for(key: Key, method: Method | str) -> Method:
+def method_for(key: Key, method: Method | str, values: tuple[Value, ...] = ()) -> Method:
     """The method, for the levels that the key shows. Refused where a method would count the others all the same."""
     chosen = read_method(method)
+    last = key.inner[-1] if key.kind == "nested" else key
+    is_line = key.kind == "nested" and last.kind == "number"  # what is summed has means by range, and no curves
+    if is_line and not values and (chosen == Auto() or isinstance(chosen, Curve)):
+        assert last.tree is not None
+        curve = chosen if isinstance(chosen, Curve) else Curve()
+        chosen = replace(curve, groups=key.depth - last.depth, ranges=last.tree.ranges)
     shown = key.shown_levels
     if len(shown) == key.hierarchy.depth:
         return chosen
-    if not isinstance(chosen, (Auto, Partition)):
+    if not isinstance(chosen, (Auto, Partition, PeopleLayers)):
         raise ValueError(
             f"by: show cannot be honoured for method ({chosen.name}). Hint: leave show out and read those levels of "
             "the frame; a larger stride, or fewer columns, makes fewer levels"

@@ -26,8 +26,10 @@ from opendp.mod import Domain, Measurement, Metric, OpenDPException, Transformat
 
 from opendp_tree._arguments import check_choice, check_integer
 from opendp_tree.measurements.above_threshold import make_above_threshold
+from opendp_tree.measurements.means.tree_means import make_tree_means
 from opendp_tree.measurements.partition.estimator import make_partition_estimator
 from opendp_tree.measurements.partition.tree_partition import make_tree_partition
+from opendp_tree.measurements.people.estimator import make_people_estimator
 from opendp_tree.measurements.pruned_descent import make_pruned_descent
 from opendp_tree.measurements.sparse_vector import make_sparse_vector
 from opendp_tree.measurements.tree_noise import make_tree_gaussian, make_tree_laplace
@@ -39,6 +41,9 @@ from opendp_tree.planning.tree_counts import make_tree_counts
 from opendp_tree.releases import format as form
 from opendp_tree.releases.tree_format import read_tree, write_tree
 from opendp_tree.rows.leaf_counts import make_leaf_counts
+from opendp_tree.rows.leaf_values import leaf_values_domain
+from opendp_tree.rows.people import people_domain
+from opendp_tree.rows.value import Value, read_values
 from opendp_tree.trees.domains import leaf_domain
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.tree import Tree
@@ -52,12 +57,14 @@ _PARTS: dict[str, Callable[..., Transformation | Measurement]] = {
     "leaf_counts": make_leaf_counts,
     "multiplicative_estimator": make_multiplicative_estimator,
     "partition_estimator": make_partition_estimator,
+    "people_estimator": make_people_estimator,
     "pruned_descent": make_pruned_descent,
     "sparse_vector": make_sparse_vector,
     "tree_classifier": make_tree_classifier,
     "tree_counts": make_tree_counts,
     "tree_gaussian": make_tree_gaussian,
     "tree_laplace": make_tree_laplace,
+    "tree_means": make_tree_means,
     "tree_partition": make_tree_partition,
     "tree_sum": make_tree_sum,
     "truncated_laplace": make_truncated_laplace,
@@ -89,13 +96,16 @@ class Recipe:
         own, "laplace" and "gaussian" may follow a `tree_sum` with carrier="vector". A plan is the part "tree_counts":
         its arguments are those that are planned for. Parts that take other measurements or ladders are not among these.
     start
-        What the chain starts from: "leaf_counts", the default, for `leaf_domain(tree)`; or OpenDP's type of the
-        elements of a vector ("String", "i64", ...), of records under a metric of records, of counts under
-        `l1_distance`.
+        What the chain starts from: "leaf_counts", the default, for `leaf_domain(tree)`; "leaf_values", for
+        `leaf_values_domain(tree, values)`, and "people", for records of people, `people_domain(tree)`, both under
+        `symmetric_distance`; or OpenDP's type of the elements of a vector ("String", "i64", ...), of records under a
+        metric of records, of counts under `l1_distance`.
     size
         How long such a vector is; None, the default, for any length.
     metric
         The name of the metric; by default "l1_distance", of i64.
+    values
+        What is summed, where a chain starts from leaf values; by default nothing.
 
     >>> import opendp.prelude as dp
     >>> dp.enable_features("contrib")
@@ -115,16 +125,20 @@ class Recipe:
     start: str = "leaf_counts"
     size: int | None = None
     metric: str = "l1_distance"
+    values: Sequence[Value] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.tree, (Tree, OpenTree)):
             raise TypeError(f"tree ({type(self.tree).__name__}) must be a Tree or an OpenTree")
-        check_choice(self.start, name="start", choices=("leaf_counts", *_TYPES))
+        check_choice(self.start, name="start", choices=("leaf_counts", "leaf_values", "people", *_TYPES))
         check_choice(self.metric, name="metric", choices=tuple(_METRICS))
         if self.size is not None:
             check_integer(self.size, name="size", least=0)
-            if self.start == "leaf_counts":
+            if self.start in ("leaf_counts", "leaf_values", "people"):
                 raise ValueError("size must be left out where a chain starts from leaf counts: the tree says it")
+        object.__setattr__(self, "values", read_values(self.values) if self.values else ())
+        if bool(self.values) != (self.start == "leaf_values"):
+            raise ValueError("values must be given where a chain starts from leaf_values, and nowhere else")
         if not isinstance(self.steps, (list, tuple)) or not 1 <= len(self.steps) <= _MOST_STEPS:
             raise ValueError(f"steps must be a list of 1 to {_MOST_STEPS} pairs of a name and arguments")
         steps = tuple(_check_step(place, step) for place, step in enumerate(self.steps, start=1))
@@ -151,6 +165,10 @@ class Recipe:
         metric = _METRICS[self.metric]()
         if self.start == "leaf_counts":
             return leaf_domain(self.tree), metric
+        if self.start == "people":
+            return people_domain(self.tree), metric
+        if self.start == "leaf_values":
+            return leaf_values_domain(self.tree, self.values), metric
         return vector_domain(atom_domain(T=self.start), size=self.size), metric
 
     def _tree_for(self, name: str, domain: Domain) -> dict[str, Any]:
@@ -163,7 +181,8 @@ class Recipe:
         """The recipe as a text that `from_json` reads."""
         steps = [[name, dict(arguments)] for name, arguments in self.steps]
         parts = {"tree": write_tree(self.tree), "steps": steps, "start": self.start, "size": self.size}
-        return form.write_text({**parts, "metric": self.metric}, kind=_FORMAT)
+        values = [[each.column, *each.bounds, each.weight] for each in self.values]
+        return form.write_text({**parts, "metric": self.metric, "values": values}, kind=_FORMAT)
 
     @classmethod
     def from_json(cls, text: str) -> Recipe:
@@ -182,12 +201,19 @@ class Recipe:
                 form.part(parts, "start", str),
                 form.part(parts, "size", int, type(None)),
                 form.part(parts, "metric", str),
+                [_read_value(value) for value in form.part(parts, "values", list)] if "values" in parts else (),
             )
         except TypeError as error:
             raise ValueError(str(error)) from None
 
 
 _FORMAT = "opendp-tree recipe"
+
+
+def _read_value(value: Any) -> Value:
+    if not (isinstance(value, list) and len(value) == 4):
+        raise ValueError('"values" must hold a column, two bounds and a weight each')
+    return Value(value[0], bounds=(value[1], value[2]), weight=value[3])
 
 
 def _read_step(step: Any) -> Step:

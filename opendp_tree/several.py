@@ -24,6 +24,7 @@ from opendp_tree.releases.words import cost_words
 from opendp_tree.rows.key import Key
 from opendp_tree.rows.sources import read_source
 from opendp_tree.rows.unit import Unit
+from opendp_tree.rows.value import Value, read_values
 
 __all__ = ["TreeReleases", "release_trees"]
 
@@ -84,6 +85,7 @@ def release_trees(
     unit: Unit | None = None,
     method: Method | str = "auto",
     confidence: float = 0.95,
+    value: Value | Sequence[Value] | None = None,
     ledger: Ledger | str | Path | None = None,
 ) -> TreeReleases:
     """The counts of several hierarchies of one frame, which share one budget; `release_tree` for each.
@@ -111,6 +113,8 @@ def release_trees(
         How each release is made, as in `release_tree`. By default "auto", which plans for each hierarchy.
     confidence
         The probability with which each interval holds its node's true count. By default 0.95.
+    value
+        What is summed at every node of all hierarchies, as in `release_tree`. By default None: rows are counted alone.
     ledger
         Where the whole budget is counted, once, as in `release_tree`. By default None: nobody counts.
 
@@ -127,15 +131,16 @@ def release_trees(
     """
     assert_features("contrib")
     keys = _check_keys(by)
-    shares = _check_weights(weights, keys)
+    shares, values = _check_weights(weights, keys), read_values(value)
     account = Account.of(ledger, unit, epsilon=epsilon, delta=delta, rho=rho)
     frame = read_source(data)
     parts = {
         name: make_release(
-            count_rows(frame, by=key, unit=unit),
+            count_rows(frame, by=key, unit=unit, method=method, values=values),
             1,
-            counted=counted_of(unit),
-            method=method_for(key, method),
+            counted=counted_of(unit, method, values),
+            person=unit,
+            method=method_for(key, method, values),
             budget=_part(account.budget, shares[name], of=len(keys)),
             alpha=alpha,
             confidence=confidence,
@@ -144,6 +149,7 @@ def release_trees(
     }
     composed = make_composition(list(parts.values()))
     columns = list(dict.fromkeys(column for key in keys.values() for column in key.columns_used))
+    columns += [each.column for each in values]
     return account.spend(lambda: _released(composed, parts, frame), note={"columns": columns})
 
 

@@ -292,3 +292,54 @@ def test_rare_waits_follow_the_geometric_law():
     assert stats.chisquare(parts, lengths / lengths.sum() * reached.size).pvalue > FALSE_ALARM
     # Power: waits for one less would be e times as many, and do not pass.
     assert reached.size < stats.poisson.ppf(1e-9, expected * np.e)
+
+
+@pytest.mark.parametrize("scale", [0.3, 1.0, 2.5, 40.0])
+def test_choices_follow_the_weights(scale):
+    scores = np.array([3, 0, 1, 1, 7, 2, 0, 12])
+    drawn = np.array([noise.choice(scores, scale) for _ in range(4_000)])
+    assert p_value(drawn, np.arange(8), np.exp(-scores / scale)) > FALSE_ALARM
+
+
+def test_choices_of_twice_the_scale_are_rejected():
+    scores = np.array([3, 0, 1, 1, 7, 2, 0, 12])
+    drawn = np.array([noise.choice(scores, 2.0) for _ in range(4_000)])
+    assert p_value(drawn, np.arange(8), np.exp(-scores / 1.0)) < FALSE_ALARM
+
+
+def test_choices_depend_on_differences_alone_and_hold_the_largest_scores():
+    far = np.iinfo(np.int64).max // 2
+    assert {noise.choice(np.array([far, far - 1, far]), 0.01) for _ in range(50)} == {1}
+    assert noise.choice(np.array([5]), 1.0) == 0
+    assert noise.choice(np.array([4, 0, 9]), 0.0) == 1
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 37, 64, 65])
+def test_even_places_are_even(count):
+    drawn = np.concatenate([noise._even(count, 4096) for _ in range(12)])
+    assert p_value(drawn, np.arange(count), np.ones(count)) > FALSE_ALARM
+
+
+def test_a_choice_keeps_exactly_what_reaches_its_excess(monkeypatch):
+    """With scripted places and geometric numbers: the first proposal whose number reaches the excess is taken."""
+    proposals = iter([np.array([0, 2, 2]), np.array([0, 1, 2])])
+    numbers = iter([np.array([2, 1, 1]), np.array([2, 0, 5])])
+    monkeypatch.setattr(noise, "_even", lambda count, size: next(proposals))
+    monkeypatch.setattr(noise, "geometric", lambda scale, size: next(numbers))
+    assert noise.choice(np.array([13, 11, 13]) - 1, 1.0) == 0  # 2 reaches 12 - 10 at once
+    proposals, numbers = iter([np.array([0, 2])]), iter([np.array([1, 2])])
+    assert noise.choice(np.array([13, 11, 13]), 1.0) == 2
+
+
+def test_integers_below_a_limit_are_even_and_incomplete_runs_are_drawn_again(monkeypatch):
+    words = iter([[2**64 - 1, 5, 7, 0], [9]])
+    monkeypatch.setattr(noise, "uniform_words", lambda size: np.array(next(words), dtype=np.uint64))
+    assert noise.uniform_below(np.array([3 * 2**61, 4, 1, 7, 2**62])).tolist() == [9, 1, 0, 0, 0]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 10, 1000])
+def test_integers_below_a_limit_have_equal_chances(limit):
+    drawn = noise.uniform_below(np.full(20_000, limit))
+    counts = np.bincount(drawn, minlength=limit)
+    assert counts.size == limit
+    assert limit == 1 or stats.chisquare(counts).pvalue > FALSE_ALARM

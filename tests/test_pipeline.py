@@ -7,7 +7,20 @@ import polars as pl
 import pytest
 from scipy.stats import binom
 
-from opendp_tree import Auto, Key, Ledger, Tree, TreeNoise, TreeRelease, Unit, make_leaf_counts, plan, release_tree
+from opendp_tree import (
+    Auto,
+    Key,
+    Ledger,
+    Partition,
+    Tree,
+    TreeNoise,
+    TreeRelease,
+    Unit,
+    Value,
+    make_leaf_counts,
+    plan,
+    release_tree,
+)
 from opendp_tree.ledger import BudgetError, LedgerError
 from opendp_tree.pipeline import make_release, method_for
 from opendp_tree.rows.frame_domain import frame_domain
@@ -45,11 +58,14 @@ def test_lazy_frames_and_frames_on_disk_are_alike(tmp_path):
 def test_a_unit_is_protected_with_all_its_rows():
     unit = Unit("user", rows=3)
     release = release_tree(VISITS, by=["country", "city"], epsilon=1.0, delta=1e-6, unit=unit, confidence=SURE)
-    assert release.statement.unit == "one value of 'user', with at most 3 rows"
-    assert release.statement.d_in == 3
-    best = plan(Key.of(["country", "city"]).open_tree(), epsilon=1.0, delta=1e-6, d_in=3).best
-    assert release.statement.parameters["scale"] == best.parameters["scale"]
+    assert release.statement.unit == "one value of 'user'"
+    assert (release.statement.d_in, release.statement.mechanism) == (1, "people_laplace")
+    best = plan(Key.of(["country", "city"]).open_tree(), epsilon=1.0, delta=1e-6, unit=unit).best
+    assert release.statement.parameters["threshold"] == best.parameters["threshold"]
     assert release.lower[0] <= 900 <= release.upper[0]  # 300 users, 3 rows of each; false alarm at most 1e-9
+    kept = release_tree(VISITS, by=["country", "city"], epsilon=1.0, delta=1e-6, unit=unit, method=Partition())
+    assert kept.statement.unit == "one value of 'user', with at most 3 rows"
+    assert (kept.statement.d_in, kept.statement.mechanism) == (3, "partition_estimator")
 
 
 def test_a_public_tree_is_counted_without_delta():
@@ -134,8 +150,10 @@ def test_levels_that_cannot_be_left_out_are_refused_before_a_row_is_read(known, 
 def test_a_statement_says_what_is_counted():
     assert release_tree(VISITS, by="country", epsilon=1.0, delta=1e-6).statement.counted == "rows"
     budget = {"epsilon": 1.0, "delta": 1e-6}
+    kept = release_tree(VISITS, by="country", **budget, unit=Unit("user", rows=3), method="partition_estimator")
+    assert kept.statement.counted == "rows after keeping at most 3 of each user, and none without a user"
     cut = release_tree(VISITS, by="country", **budget, unit=Unit("user", rows=3))
-    said = "rows after keeping at most 3 of each user, and none without a user"
+    said = "rows, those of each user weighed down to 3 in all, and none without a user"
     assert cut.statement.counted == said
     assert f"Counted: {said}." in cut.describe()
     assert "true count of these" in cut.describe()
@@ -237,3 +255,66 @@ def test_a_release_that_fails_or_is_interrupted_stays_counted(tmp_path):
 def raise_interrupt(batch):
     signal.raise_signal(signal.SIGINT)
     return batch
+
+
+AMOUNT = Value("amount", bounds=(0, 100))
+SPENT = VISITS.with_columns(amount=pl.when(pl.col("city") == "ghent").then(40.0).otherwise(90.0))
+
+
+def test_sums_and_means_stand_beside_the_counts():
+    """Each interval misses with a chance of at most 1e-9."""
+    release = release_tree(SPENT, by="city", epsilon=2.0, delta=1e-6, value=AMOUNT, confidence=SURE)
+    truth = {None: (1300, 77_000), "ghent": (800, 32_000), "liege": (100, 9_000), "lux": (400, 36_000)}
+    for row in release.to_frame(other=False).rows(named=True):
+        count, total = truth[row["city"]]
+        assert row["lower"] <= count <= row["upper"]
+        assert row["sum_lower"] <= total <= row["sum_upper"]
+        assert row["mean_lower"] <= total / count <= row["mean_upper"]
+    assert release.statement.mechanism == "tree_means"
+    assert release.statement.counted == "rows with a number in amount"
+    assert release.statement.loss["epsilon"] <= 2.0
+
+
+def test_rows_without_a_number_are_in_no_count():
+    half = SPENT.with_columns(amount=pl.when(pl.col("country") == "be").then("amount"))
+    frame = release_tree(half, by="country", epsilon=2.0, delta=1e-6, value=AMOUNT, confidence=SURE).to_frame(
+        other=False
+    )
+    assert frame["country"].to_list() == [None, "be"]
+    assert frame["lower"][0] <= 900 <= frame["upper"][0]
+    assert frame["upper"][0] < 1300
+
+
+def test_people_with_values_are_bounded_by_rows():
+    release = release_tree(
+        SPENT, by="country", epsilon=3.0, delta=1e-6, unit=Unit("user", rows=2), value=AMOUNT, confidence=SURE
+    )
+    assert release.statement.unit == "one value of 'user', with at most 2 rows"
+    assert release.statement.counted.startswith("rows with a number in amount after keeping at most 2 of each user")
+    assert release.lower[0] <= 600 <= release.upper[0]
+    with pytest.raises(ValueError, match="bound on rows alone"):
+        release_tree(SPENT, by="country", epsilon=1.0, delta=1e-6, unit=Unit("user", leaves=2), value=AMOUNT)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"value": "amount"}, TypeError, "must be a Value"),
+        ({"value": Value("nowhere", bounds=(0, 1))}, ValueError, "must be a column"),
+        ({"value": Value("city", bounds=(0, 1))}, ValueError, "must hold numbers"),
+        ({"value": AMOUNT, "method": "pruned_laplace"}, ValueError, "method"),
+        ({"value": AMOUNT, "delta": 0.0}, ValueError, "epsilon and delta must both be given"),
+        ({"value": AMOUNT, "epsilon": None, "rho": 0.5}, ValueError, "epsilon and delta must both be given"),
+    ],
+)
+def test_values_that_cannot_be_are_refused_before_a_row_is_read(options, error, message):
+    with pytest.raises(error, match=message):
+        release_tree(SPENT, **{"by": "country", "epsilon": 1.0, "delta": 1e-6, **options})
+
+
+def test_a_public_tree_has_means_for_a_pure_budget_and_for_rho():
+    key = Key.columns("country", "city", tree=Tree.from_paths([("be", "ghent"), ("be", "liege"), ("lu", "lux")]))
+    for budget in ({"epsilon": 1.0}, {"rho": 0.5}, {"epsilon": 1.0, "delta": 1e-6}):
+        release = release_tree(SPENT, by=key, value=AMOUNT, **budget)
+        assert release.to_frame().height == 6
+        assert release.statement.loss.keys() == budget.keys()

@@ -30,12 +30,25 @@ RECIPES = {
         BITS, [("leaf_counts", {}), ("pruned_descent", {"scale": 4.0, "delta": 1e-6})], "i64", None, "hamming_distance"
     ),
     "partition": Recipe(BITS, [("partition_estimator", BUDGET)]),
+    "people": Recipe(
+        TREE,
+        [("people_estimator", {**BUDGET, "count": "people", "nodes": [2, 3]})],
+        start="people",
+        metric="symmetric_distance",
+    ),
     "cells": Recipe(TREE, [("tree_partition", {"scale": 2.0, "delta": 1e-6})]),
     "sparse_vector": Recipe(BITS, [("sparse_vector", {"scale": 4.0, "threshold": 20, "gaps": True})]),
     "truncated": Recipe(TREE, [("tree_sum", {}), ("truncated_laplace", {"scale": 4.0, "delta": 1e-6, "d_in": 3})]),
     "paper": Recipe(TREE, [("multiplicative_estimator", {"alpha": 0.5, **BUDGET, "eta": 0.01, "mass_bound": 10**7})]),
     "classes": Recipe(
         TREE, [("tree_classifier", {"alpha": 0.5, **BUDGET, "eta": 0.01, "threshold": 10**5, "mass": 2 * 10**5})]
+    ),
+    "means": Recipe(
+        BITS,
+        [("tree_means", BUDGET)],
+        start="leaf_values",
+        metric="symmetric_distance",
+        values=[ot.Value("amount", bounds=(0, 500)), ot.Value("delay", bounds=(-30.5, 180), weight=2.0)],
     ),
     "transformation": Recipe(TREE, [("tree_sum", {})]),
     "numbers": Recipe(ot.Key.number("age", low=0, high=100, bins=20).tree, [("tree_counts", {"epsilon": 1.0})]),

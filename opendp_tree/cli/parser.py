@@ -14,7 +14,9 @@ from opendp_tree.cli.terminal import CommandError, Exit
 from opendp_tree.planning.budget import EPSILONS
 from opendp_tree.planning.methods import METHODS
 from opendp_tree.planning.tree_facts import DEEPEST
+from opendp_tree.releases.curve import check_quantiles
 from opendp_tree.rows.key_levels import PARTS
+from opendp_tree.rows.unit import COUNTS
 
 __all__ = ["build_parser"]
 
@@ -49,11 +51,30 @@ def share(text: str) -> Fraction:
     return Fraction(amount)
 
 
+def shares(text: str) -> tuple[float, ...]:
+    """Numbers from 0 to 1 with commas."""
+    try:
+        return tuple(float(share) for share in check_quantiles([float(part) for part in text.split(",")]))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text} must be numbers from 0 to 1 with commas") from None
+
+
 def count(text: str) -> int:
     """An integer from 1."""
     if not (text.isascii() and text.isdigit() and len(text) <= 18 and int(text) >= 1):
         raise argparse.ArgumentTypeError(f"{text} must be a whole number, 1 or more")
     return int(text)
+
+
+def counts(text: str) -> int | tuple[int, ...]:
+    """An integer from 1, or several with commas between them."""
+    found = tuple(count(part.strip()) for part in text.split(","))
+    return found[0] if len(found) == 1 else found
+
+
+def number(text: str) -> float:
+    """Any number."""
+    return float(_decimal(text))
 
 
 def levels(text: str) -> int:
@@ -126,7 +147,7 @@ def _add_plan(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", nargs="?", metavar="FILE", help="a file whose columns are the hierarchy")
     _add_hierarchy(parser, depth="levels of the tree, with its root; for --path, as far as paths count")
     _add_budget(parser)
-    parser.add_argument("--rows-per-unit", type=count, metavar="K", help="rows that one person may have (1)")
+    _add_counts(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -136,11 +157,24 @@ def _add_release(parser: argparse.ArgumentParser) -> None:
     _add_hierarchy(parser, depth="for --path: levels of the tree, with its root (4)")
     _add_budget(parser)
     parser.add_argument("--method", choices=METHODS, default="auto", help="the mechanism (auto)")
+    parser.add_argument(
+        "--quantiles", type=shares, metavar="A,B", help="for --number: write these quantiles (0.1,0.5,0.9), not counts"
+    )
     parser.add_argument("--confidence", type=share, default=Fraction("0.95"), metavar="C", help="of intervals (0.95)")
+    sums = parser.add_argument_group("sums and means")
+    sums.add_argument("--value", action="append", metavar="COLUMN", help="sum and average this column; may be repeated")
+    sums.add_argument(
+        "--bounds",
+        action="append",
+        nargs=2,
+        type=number,
+        metavar=("LOW", "HIGH"),
+        help="of each --value: numbers beyond are clipped; not from the data",
+    )
     unit = parser.add_argument_group("whose privacy")
     unit.add_argument("--unit", metavar="COLUMN", help="protect all rows with the same value here, not single rows")
-    unit.add_argument("--rows-per-unit", type=count, metavar="K", help="count at most K rows of each")
-    unit.add_argument("--leaves-per-unit", type=count, metavar="G", help="count each in at most G leaves")
+    _add_counts(unit)
+    unit.add_argument("--leaves-per-unit", type=count, metavar="G", help="keep rows of each in at most G leaves")
     out = parser.add_argument_group("output")
     out.add_argument("-o", "--output", required=True, metavar="OUT", help=".parquet, .csv, .json, .ndjson, or - (CSV)")
     out.add_argument("--output-format", choices=OUTPUTS, help="whatever the ending of OUT says")
@@ -150,6 +184,16 @@ def _add_release(parser: argparse.ArgumentParser) -> None:
     out.add_argument("--plot", metavar="HTML", help="draw the release, too")
     out.add_argument("--quiet", action="store_true", help="show no progress and no summary")
     _add_ledger_options(parser)
+
+
+def _add_counts(group: argparse._ActionsContainer) -> None:
+    group.add_argument("--count", choices=COUNTS, default="rows", help="what of units is counted (rows)")
+    group.add_argument(
+        "--rows-per-unit", type=counts, metavar="K", help="weigh the rows of each down to K in all; or K,K,... by level"
+    )
+    group.add_argument(
+        "--nodes-per-unit", type=counts, metavar="M", help="for people: weigh each down to M nodes; or M,M,... by level"
+    )
 
 
 def _add_ledger_options(parser: argparse.ArgumentParser) -> None:

@@ -10,6 +10,7 @@ from opendp_tree._arguments import float_below
 from opendp_tree.cli.source import KEY_KINDS, open_source
 from opendp_tree.cli.terminal import CommandError, Exit
 from opendp_tree.planning.plan import Plan, plan
+from opendp_tree.rows.unit import Unit
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.tree import Tree
 
@@ -44,9 +45,23 @@ def _plan(options: argparse.Namespace) -> Plan:
         epsilon=float_below(options.epsilon),
         delta=float_below(options.delta),
         alpha=float(options.alpha),
-        d_in=options.rows_per_unit or 1,
+        unit=_unit(options),
         nodes=nodes,
     )
+
+
+def _unit(options: argparse.Namespace) -> Unit | None:
+    """What of people is counted, if anything is said of them; what their column is called does not matter here."""
+    bounds = {"rows": options.rows_per_unit, "nodes": options.nodes_per_unit}
+    if options.count == "rows" and not any(bounds.values()):
+        return None
+    try:
+        return Unit("unit", count=options.count, **bounds)
+    except (TypeError, ValueError):
+        needed = {"rows": "--rows-per-unit K", "people": "--nodes-per-unit M", "shares": "neither of them"}
+        raise CommandError(
+            Exit.USAGE, f"--rows-per-unit and --nodes-per-unit must suit --count. Hint: {needed[options.count]}"
+        ) from None
 
 
 def _finite(value: object) -> object:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 from opendp.mod import Measurement
@@ -13,9 +14,11 @@ from opendp_tree._tables import table
 from opendp_tree.cli.source import Source, open_source
 from opendp_tree.cli.spending import Job, check_outputs, first_sentence, output_format, run_job
 from opendp_tree.cli.terminal import CommandError, Exit, Progress, silenced
-from opendp_tree.pipeline import count_rows, counted_of, make_release
+from opendp_tree.pipeline import count_rows, counted_of, make_release, method_for
+from opendp_tree.planning.methods import METHODS, Line, Method, Quantiles
 from opendp_tree.releases.release import TreeRelease
 from opendp_tree.rows.unit import Unit
+from opendp_tree.rows.value import Value, read_values
 
 __all__ = ["run_release"]
 
@@ -27,38 +30,41 @@ def run_release(options: argparse.Namespace) -> Exit:
     form = _check_arguments(options)
     progress.step("planning")
     with interruptible():
-        source = open_source(options, unit=options.unit)
+        source = open_source(options, unit=options.unit, values=tuple(options.value or ()))
     _check_writable(source, form)
+    columns = [*source.key.columns_used, *(options.value or ())]
     job = Job(
         "release",
         source.frame,
         build_measurement(options, source),
-        lambda release: _encode(release, form, options.spreadsheet_safe),
+        lambda release: _encode(release, form, options.spreadsheet_safe, options.quantiles),
         {"epsilon": options.epsilon, "delta": options.delta},
-        {"file": Path(options.file).name, "columns": source.key.columns_used, "output": Path(options.output).name},
+        {"file": Path(options.file).name, "columns": columns, "output": Path(options.output).name},
     )
     release: TreeRelease = run_job(options, job, progress)
     if options.plot is not None:
         progress.step("drawing")
-        _draw(release, options.plot)
-    progress.end(_summary(release) if progress.shown else "")
+        _draw(release, options.plot, options.quantiles)
+    progress.end(_summary(release, options.quantiles) if progress.shown else "")
     return Exit.OK
 
 
 def build_measurement(options: argparse.Namespace, source: Source) -> Measurement:
     """From the frame to the release, within the budget for one row or one unit."""
     try:
-        counts = count_rows(source.frame, by=source.key, unit=_unit(options))
+        unit, values = _unit(options), _values(options)
+        counts = count_rows(source.frame, by=source.key, unit=unit, method=options.method, values=values)
     except (TypeError, ValueError) as error:  # about columns and arguments: no row has been read
         raise CommandError(Exit.USAGE, f"{first_sentence(error)} Hint: opendp-tree release --help") from None
     try:
         return make_release(
             counts,
             1,
-            counted=counted_of(_unit(options)),
+            counted=counted_of(unit, options.method, values),
+            person=unit,
             budget={"epsilon": float_below(options.epsilon), "delta": float_below(options.delta)},
             alpha=float(options.alpha),
-            method=options.method,
+            method=_method(options, source),
             confidence=float(options.confidence),
         )
     except ValueError as error:
@@ -73,25 +79,62 @@ def build_measurement(options: argparse.Namespace, source: Source) -> Measuremen
         raise CommandError(Exit.INFEASIBLE, f"{first_sentence(error)} Hint: {hint}") from None
 
 
+def _method(options: argparse.Namespace, source: Source) -> Method | str:
+    """The method; where quantiles of groups are asked for, with how many levels are groups."""
+    if options.quantiles is None:
+        return str(options.method)
+    return method_for(source.key, Quantiles(options.quantiles) if options.method == Quantiles.name else options.method)
+
+
 def _unit(options: argparse.Namespace) -> Unit | None:
     if options.unit is None:
         return None
-    return Unit(options.unit, rows=options.rows_per_unit, leaves=options.leaves_per_unit)
+    bounds = {"rows": options.rows_per_unit, "leaves": options.leaves_per_unit, "nodes": options.nodes_per_unit}
+    return Unit(options.unit, count=options.count, **bounds)
+
+
+def _values(options: argparse.Namespace) -> tuple[Value, ...]:
+    pairs = zip(options.value or (), options.bounds or (), strict=True)
+    return read_values([Value(column, bounds=(low, high)) for column, (low, high) in pairs] or None)
 
 
 def _check_arguments(options: argparse.Namespace) -> str:
     """What the parser cannot check, and the format of the output."""
-    if (options.rows_per_unit or options.leaves_per_unit) and options.unit is None:
-        raise CommandError(Exit.USAGE, "--rows-per-unit and --leaves-per-unit need a unit. Hint: --unit COLUMN")
-    if options.unit is not None and not (options.rows_per_unit or options.leaves_per_unit):
-        raise CommandError(Exit.USAGE, "--unit needs a bound. Hint: --rows-per-unit K, or --leaves-per-unit G")
+    bounds = {
+        "rows": options.rows_per_unit or options.leaves_per_unit,
+        "people": options.nodes_per_unit,
+        "shares": options.count == "shares" or None,
+    }
+    if options.unit is None and any(bounds.values()):
+        raise CommandError(Exit.USAGE, "what of units is counted, and bounds of them, need a unit. Hint: --unit COLUMN")
+    if options.unit is not None and not bounds[options.count]:
+        needed = "--nodes-per-unit M" if options.count == "people" else "--rows-per-unit K, or --count shares"
+        raise CommandError(Exit.USAGE, f"--unit needs a bound. Hint: {needed}")
+    if len(options.value or ()) != len(options.bounds or ()):
+        raise CommandError(Exit.USAGE, "each --value needs bounds, and none else. Hint: --value COLUMN --bounds 0 500")
     if options.confidence == 0:
         raise CommandError(Exit.USAGE, "--confidence must be above 0. Hint: 0.95")
     check_outputs(options, reads=(options.file, options.tree))
     form = output_format(options, printed="csv") or "csv"
+    _check_quantiles(options, form)
     if options.spreadsheet_safe and form != "csv":
         raise CommandError(Exit.USAGE, "--spreadsheet-safe goes with CSV output. Hint: leave it out")
     return form
+
+
+def _check_quantiles(options: argparse.Namespace, form: str) -> None:
+    """That quantiles are asked for where there are some."""
+    if options.quantiles is None and options.method == Quantiles.name:
+        raise CommandError(Exit.USAGE, "--method chosen_quantiles needs to know which. Hint: --quantiles 0.5")
+    if options.quantiles is not None and options.number is None:
+        raise CommandError(Exit.USAGE, "--quantiles needs a number. Hint: --number COLUMN")
+    if options.quantiles is not None and form == "json":
+        raise CommandError(Exit.USAGE, "--quantiles has no JSON. Hint: -o OUT.csv")
+    lines = ("auto", *(name for name, method in METHODS.items() if isinstance(method, Line)))
+    if options.quantiles is not None and options.method not in lines:
+        raise CommandError(Exit.USAGE, f"--method {options.method} has no quantiles. Hint: --method curve")
+    if options.plot is not None and options.method == Quantiles.name:
+        raise CommandError(Exit.USAGE, "--plot needs counts. Hint: --method curve")
 
 
 def _check_writable(source: Source, form: str) -> None:
@@ -108,25 +151,32 @@ def _check_writable(source: Source, form: str) -> None:
         )
 
 
-def _encode(release: TreeRelease, form: str, spreadsheet_safe: bool) -> bytes:
+def _encode(release: TreeRelease, form: str, spreadsheet_safe: bool, quantiles: Sequence[float] | None) -> bytes:
     if form == "json":
         return release.to_json().encode()
     from opendp_tree.releases.writing import frame_bytes
 
+    if quantiles is not None:
+        return frame_bytes(release.quantiles(quantiles), file_format=form, statement=release.statement)
     frame = release.to_frame(spreadsheet_safe=spreadsheet_safe)
     return frame_bytes(frame, file_format=form, statement=release.statement)
 
 
-def _draw(release: TreeRelease, path: str) -> None:
+def _draw(release: TreeRelease, path: str, quantiles: Sequence[float] | None) -> None:
+    from opendp_tree.plots.curve import plot_quantiles
     from opendp_tree.plots.page import write_html
     from opendp_tree.plots.tree import plot_tree
 
     with silenced(), interruptible():
-        write_html(plot_tree(release), path)
+        write_html(plot_tree(release) if quantiles is None else plot_quantiles(release, quantiles), path)
 
 
-def _summary(release: TreeRelease) -> str:
+def _summary(release: TreeRelease, quantiles: Sequence[float] | None) -> str:
     """What came out, for the terminal."""
+    if quantiles is not None:
+        found = release.quantiles(quantiles)
+        cells = [["" if cell is None else str(cell) for cell in row] for row in found.rows()]
+        return f"{table(found.columns, cells)}\n\n{release.describe()}"
     from opendp_tree.releases.tables import level_rows
 
     names = ("all", *(release.tree.names or ()))

@@ -76,11 +76,16 @@ def _key_of(kind: str, options: argparse.Namespace) -> Key:
     )
 
 
-def open_source(options: argparse.Namespace, *, unit: str | None = None) -> Source:
+def open_source(options: argparse.Namespace, *, unit: str | None = None, values: tuple[str, ...] = ()) -> Source:
     """The file, with all that can be checked before its rows are read."""
+    from opendp_tree.rows.files import with_numbers
+
     key = read_key(options)
-    frame = scan_columns(options.file, options.format, (*key.columns_used, *([unit] if unit else [])))
-    frame = _typed(frame, key)
+    columns = (*key.columns_used, *([unit] if unit else []))
+    if twice := [name for name in values if name in columns]:
+        raise CommandError(Exit.USAGE, f"--value {twice[0]} is in use already. Hint: another column")
+    frame = scan_columns(options.file, options.format, (*columns, *values))
+    frame = with_numbers(_typed(frame, key), values)
     if options.nodes == "public" and options.tree is None:
         raise CommandError(Exit.USAGE, "public nodes must be listed. Hint: --tree FILE, or leave out --nodes public")
     if options.nodes == "open" and options.tree is not None:
@@ -108,7 +113,7 @@ def _typed(frame: pl.LazyFrame, key: Key) -> pl.LazyFrame:
         return frame
     if ranges.has_dates:
         return with_times(frame, column, hours=ranges.exact_edges[1] != 1)
-    return with_numbers(frame, column)
+    return with_numbers(frame, [column])
 
 
 def _read_tree(options: argparse.Namespace, key: Key, frame: pl.LazyFrame) -> Tree:

@@ -9,11 +9,13 @@ from opendp.measures import approximate, max_divergence, zero_concentrated_diver
 from opendp.mod import Measure, Measurement, OpenDPException, Transformation, assert_features
 
 from opendp_tree._interrupts import interrupts_deferred
-from opendp_tree.pipeline import make_release, method_for
+from opendp_tree.pipeline import counted_of, make_release, method_for
 from opendp_tree.planning.methods import Method
+from opendp_tree.planning.people_candidate import weighs_people
 from opendp_tree.rows.key import Key
 from opendp_tree.rows.steps import CALLS, STEPS, FrameSteps, stable_leaf_counts
 from opendp_tree.rows.unit import Unit, identifier_of
+from opendp_tree.rows.value import Value, read_values, values_counted
 from opendp_tree.trees.domains import tree_of_leaves
 from opendp_tree.trees.tree import Tree
 
@@ -32,6 +34,8 @@ def tree_counts(
     alpha: float = 0.1,
     method: Method | str = "auto",
     confidence: float = 0.95,
+    value: Value | Sequence[Value] | None = None,
+    memory: int | str | None = None,
 ) -> Query:
     """A query for the counts of all nodes of a hierarchy, within the budget of a Context; `.release()` runs it.
 
@@ -47,8 +51,9 @@ def tree_counts(
         Where a row belongs: the names of columns from the coarsest to the finest, or a `Key`. By default None, for a
         query that is at leaf counts; where these are vectors, which carry no tree, it is the `Tree`.
     unit
-        How much of one person is counted, if the Context's privacy unit is an identifier: `Unit("user", rows=5)`. By
-        default None: the Context protects rows, or OpenDP's truncations among the steps bound people.
+        What of people is counted, if the Context's privacy unit is an identifier, as in `release_tree`:
+        `Unit("user", rows=5)`, `Unit("user", count="people", nodes=5)`, `Unit("user", count="shares")`. By default
+        None: the Context protects rows, or OpenDP's truncations among the steps bound people.
     alpha
         The share of a node's own count that an error may have and be forgiven, when mechanisms are compared; from 0 to
         below 1. By default a tenth.
@@ -57,6 +62,12 @@ def tree_counts(
         own options, such as `TreeNoise("gaussian")`.
     confidence
         The probability with which each interval holds its node's true count, node by node. By default 0.95.
+    value
+        What is summed at every node, too: `Value("amount", bounds=(0, 500))`, or a list of several, as in
+        `release_tree`. By default None: rows are counted alone.
+    memory
+        How much memory people's rows may take while they are cut to the unit's bounds, as in `release_tree`: bytes, or
+        a text such as "2GiB". By default None: an eighth of the machine's memory, and at most 2 GiB.
 
     Examples
     --------
@@ -76,19 +87,22 @@ def tree_counts(
 
     """
     assert_features("contrib")
-    tree = None
+    tree, values = None, read_values(value)
     if _is_of_frame(query):
         if by is None or isinstance(by, Tree):
             raise ValueError("by must say where rows belong. Hint: by=['region', 'city']")
         key = Key.of(by)
-        plain, counts = _counted(query, by=key, unit=unit)
-        method = method_for(key, method)
+        records = not values and weighs_people(Unit.of(unit), method)
+        options = {"values": values} if values else {"records": records}
+        plain, counts = _counted(query, by=key, unit=unit, memory=memory, **options)
+        method = method_for(key, method, values)
         _check_delta(key, share_of(plain))
     else:
         plain, counts = at_leaf_counts(query), query._chain
-        if unit is not None or not isinstance(by, (Tree, type(None))):
+        if unit is not None or memory is not None or values or not isinstance(by, (Tree, type(None))):
             raise ValueError(
-                "by and unit must not be given: the query is not of a frame. Hint: dp.Context.compositor(data=frame)"
+                "by, unit, value and memory must not be given: the query is not of a frame. "
+                "Hint: dp.Context.compositor(data=frame)"
             )
         tree = by
         tree_of_leaves(counts[0] if isinstance(counts, tuple) else counts.output_domain, tree)
@@ -100,7 +114,8 @@ def tree_counts(
         alpha=alpha,
         method=method,
         confidence=confidence,
-        counted=_counted_words(plain, unit) if _is_of_frame(query) else None,
+        counted=_counted_words(plain, unit, method, values) if _is_of_frame(query) else None,
+        person=unit,
     )
     return then(plain, measurement)
 
@@ -145,15 +160,15 @@ def _check_unit(query: Any, unit: Unit | None) -> None:
         )
 
 
-def _counted(query: Any, *, by: Key, unit: Unit | None) -> tuple[Any, Transformation]:
-    """A query of a frame as OpenDP has it, and the leaf counts after its steps."""
+def _counted(query: Any, *, unit: Unit | None, **options: Any) -> tuple[Any, Transformation]:
+    """A query of a frame as OpenDP has it, and the leaf counts, leaf values or records after its steps."""
     _check_unit(query.query if isinstance(query, FrameQuery) else object.__getattribute__(query, "_query"), unit)
     if isinstance(query, FrameQuery):
-        return query.query, query.steps.leaf_counts(*query.query._chain, by=by, unit=unit)
+        return query.query, query.steps.leaf_counts(*query.query._chain, unit=unit, **options)
     plain = object.__getattribute__(query, "_query")
     plan = object.__getattribute__(query, "polars_plan")
     domain, metric = plain._chain
-    return plain, stable_leaf_counts(domain, metric, plan, by=by, unit=unit)
+    return plain, stable_leaf_counts(domain, metric, plan, unit=unit, **options)
 
 
 def at_leaf_counts(query: Any) -> Any:
@@ -190,10 +205,12 @@ def amounts_of_loss(measure: Measure, loss: Any) -> dict[str, Any]:
     raise ValueError(f"the Context's measure ({measure}) must be of epsilon, of epsilon and delta, or of rho")
 
 
-def _counted_words(query: Any, unit: Unit | None) -> str:
+def _counted_words(query: Any, unit: Unit | None, method: Method | str, values: tuple[Value, ...] = ()) -> str:
     """What is counted, in words: steps may leave rows out, and people are bounded by them or here."""
     if unit is not None:
-        return unit.counted(of="rows of the query")
+        return counted_of(unit, method, values, of="rows of the query")
+    if values:
+        return values_counted(_counted_words(query, None, method), values)
     metric = query._chain[1] if isinstance(query._chain, tuple) else query._chain.input_metric
     people = identifier_of(metric) is not None
     return "rows of the query" + (", which keeps a bounded number of each privacy unit" if people else "")
@@ -226,7 +243,7 @@ class FrameQuery:
         Parameters
         ----------
         **options
-            The keywords of `tree_counts`: `by`, `unit`, `alpha`, `method`, `confidence`.
+            The keywords of `tree_counts`: `by`, `unit`, `alpha`, `method`, `confidence`, `value`.
 
         """
         return tree_counts(self, **options)

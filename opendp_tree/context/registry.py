@@ -11,8 +11,11 @@ from opendp.mod import Measurement
 from opendp_tree._opendp import to_then
 from opendp_tree.context.queries import at_leaf_counts, leaf_counts, share_of, then, tree_counts
 from opendp_tree.measurements.above_threshold import make_above_threshold
+from opendp_tree.measurements.chosen_quantiles import make_chosen_quantiles
+from opendp_tree.measurements.curve import make_bin_curve, make_segment_curve
 from opendp_tree.measurements.partition.estimator import make_partition_estimator
 from opendp_tree.measurements.partition.tree_partition import make_tree_partition
+from opendp_tree.measurements.people.estimator import make_people_estimator
 from opendp_tree.measurements.pruned_descent import make_pruned_descent
 from opendp_tree.measurements.sparse_vector import make_sparse_vector
 from opendp_tree.measurements.tree_noise import make_tree_gaussian, make_tree_laplace
@@ -24,6 +27,7 @@ from opendp_tree.paper.multiplicative_estimator import make_multiplicative_estim
 from opendp_tree.paper.tree_classifier import make_tree_classifier
 from opendp_tree.planning.budget import Budget
 from opendp_tree.rows.leaf_counts import make_leaf_counts
+from opendp_tree.rows.people import make_people_records
 
 if TYPE_CHECKING:
     from opendp.context import Query
@@ -32,8 +36,13 @@ __all__ = ["register"]
 
 _CONSTRUCTORS = (
     make_above_threshold,
+    make_bin_curve,
+    make_chosen_quantiles,
+    make_segment_curve,
     make_leaf_counts,
     make_partition_estimator,
+    make_people_estimator,
+    make_people_records,
     make_sparse_vector,
     make_tree_partition,
     make_clipped_estimator,

@@ -2,21 +2,47 @@
 
 from opendp_tree.measurements.above_threshold import make_above_threshold, then_above_threshold
 from opendp_tree.measurements.bound_report import make_bound_report, then_bound_report
+from opendp_tree.measurements.chosen_quantiles import make_chosen_quantiles, then_chosen_quantiles
+from opendp_tree.measurements.curve import make_bin_curve, make_segment_curve, then_bin_curve, then_segment_curve
+from opendp_tree.measurements.grouped_curves import make_grouped_curves, then_grouped_curves
+from opendp_tree.measurements.means.tree_means import make_tree_means, then_tree_means
+from opendp_tree.measurements.people.estimator import make_people_estimator, then_people_estimator
 from opendp_tree.measurements.pruned_descent import make_pruned_descent, then_pruned_descent
 from opendp_tree.measurements.truncated_laplace import (
     make_truncated_laplace_profile,
     then_truncated_laplace_profile,
     truncated_laplace_radius,
 )
+from opendp_tree.rows.leaf_values import LeafValues, leaf_values_domain, make_leaf_values, then_leaf_values
+from opendp_tree.rows.people import make_people_records, people_domain, then_people_records
 
 __all__ = [
+    "LeafValues",
+    "leaf_values_domain",
     "make_above_threshold",
+    "make_bin_curve",
     "make_bound_report",
+    "make_chosen_quantiles",
+    "make_grouped_curves",
+    "make_leaf_values",
+    "make_people_estimator",
+    "make_people_records",
     "make_pruned_descent",
+    "make_segment_curve",
+    "make_tree_means",
     "make_truncated_laplace_profile",
+    "people_domain",
     "then_above_threshold",
+    "then_bin_curve",
     "then_bound_report",
+    "then_chosen_quantiles",
+    "then_grouped_curves",
+    "then_leaf_values",
+    "then_people_estimator",
+    "then_people_records",
     "then_pruned_descent",
+    "then_segment_curve",
+    "then_tree_means",
     "then_truncated_laplace_profile",
     "truncated_laplace_radius",
 ]

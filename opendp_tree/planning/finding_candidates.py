@@ -115,7 +115,7 @@ def partition_candidate(method: Partition, facts: TreeFacts, budget: Budget, alp
             "margin": shape.margins[0],
             "levels": "all" if levels is None else ", ".join(map(str, levels)),
         },
-        shown_from=0.0 if facts.public else shown_from(partial(_shown, best.parameters), shape.thresholds[0]),
+        shown_from=0.0 if facts.public else shown_from(partial(cell_chance, best.parameters), shape.thresholds[0]),
         nonnegative=True,
         integers=False,
         curve=partial(_curve, best.parameters, budget.pure_epsilon / budget.d_in * best.measuring, alpha),
@@ -169,8 +169,16 @@ def _choices(
     return found
 
 
-def _shown(parameters: GapParameters, weights: Floats) -> Floats:
-    """The chance that a leaf of each weight is a cell."""
+def cell_chance(parameters: GapParameters, weights: Floats) -> Floats:
+    """The chance that a leaf of each weight is a cell.
+
+    Parameters
+    ----------
+    parameters
+        Those of the cells.
+    weights
+        Counts of leaves.
+    """
     rough, step = coarse(parameters)
     most = _SURE * rough.shape.thresholds[-1]
     chances = np.array([one_test(rough, people).shown for people in range(most + 1)])

@@ -8,11 +8,33 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Literal, TypeAlias
 
-from opendp_tree._arguments import check_choice, check_integer, check_positive, check_probability, check_scale
+from opendp_tree._arguments import (
+    check_choice,
+    check_integer,
+    check_positive,
+    check_probability,
+    check_scale,
+    check_type,
+)
+from opendp_tree.releases.curve import check_quantiles
+from opendp_tree.trees.number_range import NumberRange
+from opendp_tree.trees.tree import Tree
 
-__all__ = ["METHODS", "Auto", "Method", "MultiplicativeEstimator", "Partition", "PrunedDescent", "TreeNoise"]
+__all__ = [
+    "METHODS",
+    "Auto",
+    "Curve",
+    "Method",
+    "MultiplicativeEstimator",
+    "Partition",
+    "PeopleLayers",
+    "PrunedDescent",
+    "Quantiles",
+    "TreeNoise",
+]
 
 Noise: TypeAlias = Literal["laplace", "gaussian"]
 
@@ -221,8 +243,131 @@ class MultiplicativeEstimator:
             check_probability(self.eta, name="eta")
 
 
+@dataclass(frozen=True)
+class PeopleLayers:
+    """For a unit: nodes found with one row a person, and layers in which people are weighed: `people_laplace`, ...
+
+    Parameters
+    ----------
+    noise
+        "laplace" or "gaussian", which is better where people are counted at many nodes. By default None: the better of
+        both by prediction.
+    measuring
+        The share of epsilon that measures what was found, above 0 and below 1. By default that of least predicted
+        error.
+    levels
+        The levels that are shown of an open tree, 0 for the root's, which always is. By default all.
+
+    Examples
+    --------
+    >>> PeopleLayers("gaussian").name
+    'people_gaussian'
+
+    """
+
+    noise: Noise | None = None
+    measuring: float | None = None
+    levels: Sequence[int] | None = None
+
+    def __post_init__(self) -> None:
+        if self.noise is not None:
+            check_choice(self.noise, name="noise", choices=("laplace", "gaussian"))
+        if self.measuring is not None:
+            check_probability(self.measuring, name="measuring")
+        if self.levels is not None:
+            object.__setattr__(self, "levels", _check_levels(self.levels))
+
+    @property
+    def name(self) -> str:
+        """The name of the mechanism."""
+        return f"people_{self.noise or 'layers'}"
+
+
+@dataclass(frozen=True)
+class Curve:
+    """How many lie below each value of a number or a date: `segment_curve`, `bin_curve`, or `curve` for the better one.
+
+    For `Key.number`, and for one below other columns, whose groups are found first: each that is shown has a curve.
+
+    Parameters
+    ----------
+    segments
+        Whether a private partition first finds where people are. By default None: from 1,025 bins on, where it errs
+        less.
+    finding
+        The share of a curve's epsilon that finds segments, above 0 and below 1. By default a fifth.
+    grouping
+        The share of epsilon that finds and counts groups, where there are any. By default a fifth.
+    public_groups
+        A tree of the labels of all groups, if these are public: they need no delta then. By default None: groups are
+        found.
+    groups
+        How many levels of the tree are groups. By default None: there are none; `release_tree` reads it off the key.
+    ranges
+        The ranges of the number below groups. By default None; `release_tree` reads it off the key.
+
+    Examples
+    --------
+    >>> Curve().name, Curve(segments=False).name
+    ('curve', 'bin_curve')
+
+    """
+
+    segments: bool | None = None
+    finding: float = 0.2
+    grouping: float = 0.2
+    public_groups: Tree | None = None
+    groups: int | None = None
+    ranges: NumberRange | None = None
+
+    def __post_init__(self) -> None:
+        if self.segments is not None:
+            _check_flags(segments=self.segments)
+        for name in ("finding", "grouping"):
+            if not Fraction(1, 1000) <= check_probability(getattr(self, name), name=name) <= Fraction(999, 1000):
+                raise ValueError(f"{name} ({getattr(self, name)}) must be from 0.001 to 0.999. Hint: 0.2")
+        if self.public_groups is not None:
+            check_type(self.public_groups, Tree, name="public_groups", hint="Tree.from_paths([('AA',), ('UA',)])")
+        if (self.groups is None) != (self.ranges is None):
+            raise ValueError("groups and ranges must be given together. Hint: by=Key.nested(..., Key.number(...))")
+        if self.groups is not None:
+            check_integer(self.groups, name="groups", least=1)
+            check_type(self.ranges, NumberRange, name="ranges", hint="Key.number(...).tree.ranges")
+
+    @property
+    def name(self) -> str:
+        """The name of the mechanism."""
+        return "curve" if self.segments is None else "segment_curve" if self.segments else "bin_curve"
+
+
+@dataclass(frozen=True)
+class Quantiles:
+    """A few quantiles of a number or a date, each chosen by the exponential mechanism: `chosen_quantiles`.
+
+    Parameters
+    ----------
+    at
+        Which quantiles, as shares from 0 to 1. By default the median. For more than about three a `Curve` errs less.
+
+    Examples
+    --------
+    >>> Quantiles([0.25, 0.5]).name
+    'chosen_quantiles'
+
+    """
+
+    at: Sequence[float] = (0.5,)
+
+    name = "chosen_quantiles"
+
+    def __post_init__(self) -> None:
+        check_quantiles(self.at)
+        object.__setattr__(self, "at", tuple(float(share) for share in self.at))
+
+
 Mechanism: TypeAlias = TreeNoise | PrunedDescent | Partition | MultiplicativeEstimator
-Method: TypeAlias = Auto | Mechanism
+Line: TypeAlias = Curve | Quantiles
+Method: TypeAlias = Auto | Mechanism | PeopleLayers | Line
 
 METHODS: dict[str, Method] = {
     method.name: method
@@ -236,10 +381,19 @@ METHODS: dict[str, Method] = {
         PrunedDescent("gaussian"),
         Partition(),
         MultiplicativeEstimator(),
+        Curve(),
+        Curve(segments=True),
+        Curve(segments=False),
+        Quantiles(),
     )
 }
 """Every method by its name, with the options that it has by default."""
-MECHANISMS: tuple[Mechanism, ...] = tuple(each for each in METHODS.values() if not isinstance(each, Auto))
+MECHANISMS: tuple[Mechanism, ...] = tuple(each for each in METHODS.values() if isinstance(each, Mechanism))
+"""Those for every tree; curves and quantiles are for lines."""
+PEOPLE_METHODS: dict[str, Method] = {
+    method.name: method for method in (PeopleLayers("laplace"), PeopleLayers("gaussian"))
+}
+"""Those for records of people, by their names."""
 REFERENCES = ("raw_laplace", "raw_gaussian", "multiplicative_estimator")
 """What is planned for comparison alone: least squares is never worse than raw noise on the same nodes, and the
 partition needs no more than the paper's estimator, whose constants are a thousand times larger."""
@@ -260,10 +414,12 @@ def read_method(method: Method | str) -> Method:
 
     """
     if isinstance(method, str):
+        if method in PEOPLE_METHODS:
+            return PEOPLE_METHODS[method]
         return METHODS[check_choice(method, name="method", choices=tuple(METHODS))]
     if not isinstance(method, Method):
         raise TypeError(
             f"method ({type(method).__name__}) must be a name, or one of Auto, TreeNoise, PrunedDescent, Partition, "
-            "MultiplicativeEstimator. Hint: TreeNoise('gaussian')"
+            "PeopleLayers, MultiplicativeEstimator, Curve, Quantiles. Hint: TreeNoise('gaussian')"
         )
     return method

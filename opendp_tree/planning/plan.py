@@ -16,8 +16,10 @@ from opendp_tree.bounds.lower_bounds import error_lower_bound
 from opendp_tree.planning.budget import Budget
 from opendp_tree.planning.candidate import Candidate
 from opendp_tree.planning.methods import Auto
+from opendp_tree.planning.people_candidate import people_candidates
 from opendp_tree.planning.ranking import check_alpha, ranked
 from opendp_tree.planning.tree_facts import TreeFacts
+from opendp_tree.rows.unit import Unit
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.tree import Tree
 
@@ -38,6 +40,8 @@ class Plan:
     alpha: float
     aim: str
     candidates: tuple[Candidate, ...]
+    unit: Unit | None = None
+    """Whose rows are weighed; None where rows are counted as they are."""
 
     @property
     def best(self) -> Candidate:
@@ -64,7 +68,7 @@ class Plan:
         For a depth without a tree it speaks of trees that branch everywhere.
         """
         budget = self.budget
-        if self.facts.levels is not None or (budget.rho is not None and budget.delta > 0):
+        if self.unit is not None or self.facts.levels is not None or (budget.rho is not None and budget.delta > 0):
             return 0.0
         return error_lower_bound(
             self.facts.depth if self.facts.tree is None else self.facts.tree,
@@ -97,11 +101,14 @@ class Plan:
 
     def _question(self) -> str:
         known = "public nodes" if self.facts.public else "nodes that nobody has listed"
-        return f"A tree of depth {self.facts.depth} with {known}, {_budget_text(self.budget)}, alpha {self.alpha:g}."
+        said = f"A tree of depth {self.facts.depth} with {known}, {_budget_text(self.budget)}, alpha {self.alpha:g}."
+        return said if self.unit is None else f"{said} Counted: {self.unit.counted(weighed=True)}."
 
     def _ranking(self) -> str:
         """What makes one candidate better than another."""
         by = "the fewest rows from which a node is shown" if self.aim == "keys" else "error"
+        if self.unit is not None:
+            return "Error: the standard deviation of the noise of the worst level, in what is counted."
         return (
             f"Ranked by {by}. Error: how far the worst node, of whatever count, is predicted to be off beyond "
             f"{100 * self.alpha:g} % of its count. For nodes of one count another may be better: plot_plan shows it."
@@ -157,6 +164,8 @@ class Plan:
 
     def _meaning(self) -> str:
         """What "best" means, in a sentence."""
+        if self.unit is not None:
+            return "Ranked by the noise of the worst level: its standard deviation, in what is counted."
         if self.aim == "keys":
             return "Ranked by the weight from which a node is shown: who finds the smallest nodes is first."
         forgiven = f"{100 * self.alpha:g} % of its count" if self.alpha else "nothing"
@@ -170,8 +179,9 @@ class Plan:
         if not best.feasible:
             lines.append("Nothing is possible:")
         else:
+            what = "No node's alpha-RMSE" if self.unit is None else "No level's noise"
             lines.append(
-                f"Best: {best.name}. No node's alpha-RMSE is predicted to exceed {best.error:.3g}"
+                f"Best: {best.name}. {what} is predicted to exceed {best.error:.3g}"
                 + (f"; a node of {best.shown_from:g} is shown with a chance of 95 %." if best.shown_from > 0 else ".")
             )
             if self.lower_bound > 0:
@@ -196,6 +206,7 @@ def plan(
     nodes: str | None = None,
     levels: Iterable[int] | None = None,
     aim: Literal["error", "keys"] = "error",
+    unit: Unit | None = None,
 ) -> Plan:
     """Ranks every mechanism by its worst error for this tree and budget, before any data is touched.
 
@@ -225,9 +236,14 @@ def plan(
         error counts; where they must be found, the partition shows these alone, and the others cost nothing.
     aim
         What mechanisms are ranked by: "error" (the default), or "keys", the weight from which they show a node.
+    unit
+        Who is protected and what of people is counted, as `release_tree` takes it; `d_in` is then how many people.
+        Errors are the noise of the worst level, of what is counted. By default None: rows are counted.
 
     Examples
     --------
+    >>> plan(4, epsilon=1.0, delta=1e-6, nodes="open", unit=Unit("user", count="people", nodes=(6, 12, 20))).best.name
+    'people_gaussian'
     >>> best = plan(12, epsilon=1.0, delta=1e-6, alpha=0.1, nodes="open").best
     >>> best.name, round(best.error)
     ('partition_estimator', 21)
@@ -237,6 +253,9 @@ def plan(
     """
     budget = Budget.of(epsilon=epsilon, delta=delta, rho=rho, d_in=d_in)
     facts = TreeFacts.of(tree_or_depth, nodes=nodes, levels=levels)
+    if Unit.of(unit) is not None and unit is not None and unit.weighs:
+        auto, share = Auto(aim=aim), check_alpha(alpha)
+        return Plan(facts, budget, share, aim, people_candidates(auto, unit, facts, budget, share), unit)
     return plan_for(facts, budget, check_alpha(alpha), Auto(aim=aim))
 
 

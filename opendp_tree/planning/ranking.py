@@ -12,18 +12,23 @@ from opendp_tree._arguments import check_scale, shortened
 from opendp_tree.planning.budget import Budget
 from opendp_tree.planning.candidate import Candidate
 from opendp_tree.planning.finding_candidates import partition_candidate, pruned_candidate
+from opendp_tree.planning.line_candidates import line_candidate
 from opendp_tree.planning.methods import (
     MECHANISMS,
     REFERENCES,
     Auto,
+    Curve,
+    Line,
     Mechanism,
     Method,
     MultiplicativeEstimator,
     Partition,
+    PeopleLayers,
     PrunedDescent,
     TreeNoise,
     read_method,
 )
+from opendp_tree.planning.people_candidate import wanted
 from opendp_tree.planning.public_candidates import noise_candidate, paper_candidate
 from opendp_tree.planning.tree_facts import TreeFacts
 from opendp_tree.trees.open_tree import OpenTree
@@ -63,7 +68,7 @@ def ranked(
         What may be chosen. By default all.
 
     """
-    candidates = [_wanted(_guarded(each, facts, budget, alpha, auto), auto, facts) for each in mechanisms]
+    candidates = [wanted(_of_levels(_guarded(each, facts, budget, alpha, auto), facts), auto) for each in mechanisms]
     return tuple(sorted(candidates, key=lambda each: _rank(each, auto.aim)))
 
 
@@ -130,16 +135,10 @@ def _guarded(method: Mechanism, facts: TreeFacts, budget: Budget, alpha: float, 
     )
 
 
-def _wanted(candidate: Candidate, auto: Auto, facts: TreeFacts) -> Candidate:
-    """The candidate, if its estimates are what they must be, and of no other levels than are wanted."""
+def _of_levels(candidate: Candidate, facts: TreeFacts) -> Candidate:
+    """The candidate, if it counts no other levels than are wanted."""
     if candidate.feasible and facts.leaves_out and not facts.public and candidate.name != Partition.name:
         return Candidate.infeasible(candidate.name, reason="it cannot leave out levels", needs="levels=None")
-    for name, asked, kept in (
-        ("nonnegative", auto.nonnegative, candidate.nonnegative),
-        ("integers", auto.integers, candidate.integers),
-    ):
-        if candidate.feasible and asked and not kept:
-            return Candidate.infeasible(candidate.name, reason=f"it cannot promise {name}", needs=f"{name}=False")
     return candidate
 
 
@@ -167,8 +166,16 @@ def planned_candidate(tree: Tree | OpenTree, budget: Budget, *, alpha: float, me
 
     """
     chosen = read_method(method)
+    if isinstance(tree, Tree) and tree.ranges is not None and chosen == Auto():
+        chosen = Curve()
+    if isinstance(chosen, Line):
+        return line_candidate(
+            chosen, tree, budget, group=lambda groups, part: planned_candidate(groups, part, alpha=alpha, method="auto")
+        )
     facts = TreeFacts.of(tree, levels=chosen.levels if isinstance(chosen, Auto) else None)
     share = check_alpha(alpha)
+    if isinstance(chosen, PeopleLayers):
+        raise ValueError(f"method ({chosen.name}) is for records of people. Hint: unit=Unit('user', rows=5)")
     if isinstance(chosen, Auto):
         candidate = best_candidate(chosen, facts, budget, share)
     else:

@@ -63,7 +63,7 @@ def plot_level(release: TreeRelease, level: int | str, *, top: int = 40, title: 
     go = graph_objects()
     frame = release.to_frame()
     deepest = int(frame["level"].to_numpy().max(initial=0))
-    place = _place(level, release.tree.names, deepest)
+    place = level_place(level, release.tree.names, deepest)
     check_integer(top, name="top", least=1)
     here = frame.filter((frame["level"] == place) & frame["shown"])
     total = int((~here["other"]).sum())
@@ -100,7 +100,7 @@ def plot_level(release: TreeRelease, level: int | str, *, top: int = 40, title: 
     )
     ticks: dict[str, Any] = {
         "tickvals": list(range(len(rows))),
-        "ticktext": [as_text(_tick(path)) for path in paths],
+        "ticktext": [as_text(tick_text(path)) for path in paths],
         **{"autorange": "reversed", "showgrid": False, "fixedrange": True, "ticklabelstandoff": 6},
     }
     look["xaxis"] = axis("", side="top", nticks=5) | {"zeroline": True, "zerolinecolor": "#7d8a96"}
@@ -109,7 +109,7 @@ def plot_level(release: TreeRelease, level: int | str, *, top: int = 40, title: 
     return go.Figure(go.Bar(bars), look)
 
 
-def _place(level: int | str, names: Sequence[str], deepest: int) -> int:
+def level_place(level: int | str, names: Sequence[str], deepest: int) -> int:
     """The number of a level that is given by its number or by its column's name."""
     if isinstance(level, str):
         if level not in names:
@@ -134,10 +134,10 @@ def _length(low: float | None, high: float | None) -> float | None:
     return max(high - low, 0.0)
 
 
-def _tick(path: str, width: int = 30) -> str:
+def tick_text(path: str, width: int = 30) -> str:
     """A path that leaves room for its bar on a narrow screen; the last label gives way last.
 
-    >>> _tick("Massachusetts / Middlesex County / Cambridge")
+    >>> tick_text("Massachusetts / Middlesex County / Cambridge")
     'Massac… / Middle… / Cambridge'
     """
     if len(path) <= width:

@@ -26,7 +26,7 @@ from opendp_tree.plots.style import (
     wrap,
 )
 from opendp_tree.releases.release import TreeRelease
-from opendp_tree.releases.words import footer_words
+from opendp_tree.releases.words import NO_SUMS, footer_words
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.tree import Tree
 
@@ -107,6 +107,8 @@ def plot_tree(
     else:
         trace |= {"insidetextorientation": "auto", "leaf": {"opacity": 1}}
     footer = footer_words(None if release.statement is None else release.statement.to_dict())
+    if not release.adds_up:
+        footer.append(f"{NO_SUMS} Areas are shrunk to fit.")
     if nodes.without_area:
         verb = "node has" if nodes.without_area == 1 else "nodes have"
         footer.append(f"{nodes.without_area:,} {verb} an estimate of zero or less and no area.")

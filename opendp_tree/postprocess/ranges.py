@@ -37,7 +37,7 @@ def range_counts(release: TreeRelease, first: npt.ArrayLike, last: npt.ArrayLike
     Parameters
     ----------
     release
-        Over a public tree whose leaves are numbered depth-first.
+        Over a public tree whose leaves are numbered depth-first, with counts that add up.
     first
         The first leaf of each range, as a place in `tree.leaves`: a number or an array.
     last
@@ -61,6 +61,8 @@ def range_counts(release: TreeRelease, first: npt.ArrayLike, last: npt.ArrayLike
         raise ValueError(
             "release must be over a tree whose leaves are numbered depth-first. Hint: sort the paths, or the node ids"
         )
+    if not release.adds_up:
+        raise ValueError("release must add up: one person may be counted at several leaves. Hint: count='shares'")
     starts, ends = _check_ranges(first, last, tree.leaf_count)
     walk = _Walk.of(release, tree)
     running = np.concatenate(([0.0], np.cumsum(release.estimates[tree.leaves])))
@@ -87,7 +89,7 @@ def prefix_counts(release: TreeRelease, last: npt.ArrayLike) -> RangeCounts:
     Parameters
     ----------
     release
-        Over a public tree whose leaves are numbered depth-first.
+        Over a public tree whose leaves are numbered depth-first, with counts that add up.
     last
         How many leaves each prefix has: a number or an array.
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from opendp_tree._tables import Bar, html_table, one_line, table
+from opendp_tree.releases.values import value_columns
 
 if TYPE_CHECKING:
     from opendp_tree.releases.release import TreeRelease
@@ -27,8 +28,8 @@ def release_text(release: TreeRelease) -> str:
         The release.
     """
     rows, more = _largest(release, _LINES)
-    cells = [[one_line(path, _WIDE), estimate, lower, upper] for path, estimate, lower, upper in rows]
-    shown = table(["path", "estimate", "lower", "upper"], cells)
+    cells = [[one_line(path, _WIDE), *figures] for path, *figures in rows]
+    shown = table(["path", "estimate", "lower", "upper", *_means(release)], cells)
     return "\n".join([shown, *([more] if more else []), "", *map(one_line, release.describe().splitlines())])
 
 
@@ -43,24 +44,26 @@ def release_html(release: TreeRelease) -> str:
     rows, more = _largest(release, _ROWS)
     first, *words = release.describe().splitlines()
     cells = [
-        [one_line(path, 2 * _WIDE), estimate, lower, upper, Bar(estimate, lower, upper)]
-        for path, estimate, lower, upper in rows
+        [one_line(path, 2 * _WIDE), estimate, lower, upper, *means, Bar(estimate, lower, upper)]
+        for path, estimate, lower, upper, *means in rows
     ]
     below = [*([more] if more else []), *words]
-    return html_table(["path", "estimate", "lower", "upper", ""], cells, title=first, below=below)
+    return html_table(["path", "estimate", "lower", "upper", *_means(release), ""], cells, title=first, below=below)
 
 
-def _largest(release: TreeRelease, most: int) -> tuple[list[tuple[str, float, float | None, float | None]], str]:
+def _means(release: TreeRelease) -> list[str]:
+    """The columns of sums and means that a short table has room for: all but their ends."""
+    return [name for name in value_columns(release.values) if name.endswith(("sum", "mean"))]
+
+
+def _largest(release: TreeRelease, most: int) -> tuple[list[tuple[Any, ...]], str]:
     """The shown nodes with the largest estimates, in the order of the frame, and how many others there are."""
     frame = release.to_frame()
-    shown = frame.filter("shown").select("path", "estimate", "lower", "upper", "level")
+    shown = frame.filter("shown").select("path", "estimate", "lower", "upper", *_means(release), "level")
     top = shown.with_row_index("row")
     if top.height > most:
         # The root leads, whatever noise says.
         top = top.sort(pl.col("level") == 0, "estimate", descending=True, nulls_last=True).head(most).sort("row")
     left = shown.height - top.height
-    rows = [
-        (path if level or path else ROOT, estimate, lower, upper)
-        for path, estimate, lower, upper, level in top.drop("row").rows()
-    ]
+    rows = [(path if level or path else ROOT, *figures) for path, *figures, level in top.drop("row").rows()]
     return rows, f"... and {left:,} smaller {'row' if left == 1 else 'rows'}: to_frame() has all." if left else ""

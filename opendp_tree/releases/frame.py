@@ -10,6 +10,7 @@ import polars as pl
 
 from opendp_tree._types import Array, Ints
 from opendp_tree.releases.node_columns import BETWEEN, node_columns
+from opendp_tree.releases.values import values_of_rest
 from opendp_tree.trees.shown_nodes import ShownCells, ShownNodes, contracted_parents
 from opendp_tree.trees.tree import Tree
 
@@ -20,7 +21,15 @@ FIRST = ("path", "estimate", "lower", "upper", "level")
 _ROUNDING = 2.0**-40  # a difference below this share of what it is the difference of is none
 
 
-def release_frame(nodes: ShownNodes, values: Mapping[str, Array], *, certain: bool, other: bool) -> pl.DataFrame:
+def release_frame(
+    nodes: ShownNodes,
+    values: Mapping[str, Array],
+    *,
+    certain: bool,
+    other: bool,
+    adds_up: bool = True,
+    sums: Sequence[str] = (),
+) -> pl.DataFrame:
     """One row a node, in the order of the nodes.
 
     Parameters
@@ -36,11 +45,16 @@ def release_frame(nodes: ShownNodes, values: Mapping[str, Array], *, certain: bo
         Whether to add a row for what the shown children of a node leave unexplained, after the last of its children.
         Its ends are null unless the intervals are `certain`. In a public tree nobody is elsewhere than with the
         children, so there is one only where some children are not shown.
+    adds_up
+        Whether children explain anything; without, there are no such rows. True by default.
+    sums
+        Which of the columns are sums and means of values, in the order of `value_columns`; by default none.
     """
     columns = [pl.Series(name, array) for name, array in values.items()]
     *places, path = node_columns(nodes)
     frame = pl.DataFrame([path, pl.Series("level", nodes.levels), *places, *columns])
-    frame = frame.select(*FIRST, pl.exclude(FIRST))
+    first = [*FIRST[:-1], *sums, *FIRST[-1:]]
+    frame = frame.select(*first, pl.exclude(first))
     parents, public, shown = nodes.parents, isinstance(nodes.tree, Tree), values["shown"]
     if not public and not shown.all():
         parents, frame = contracted_parents(parents, shown), frame.filter(pl.Series(shown))
@@ -48,7 +62,9 @@ def release_frame(nodes: ShownNodes, values: Mapping[str, Array], *, certain: bo
     if not other:
         return frame
     frame = frame.with_columns(other=pl.lit(False))
-    above, rest = _unexplained(parents, values, public=public)
+    if not adds_up:
+        return frame
+    above, rest = _unexplained(parents, values, public=public, sums=sums)
     if not above.size:
         return frame
     separator = "" if isinstance(nodes.tree, Tree) else nodes.tree.separator
@@ -75,7 +91,9 @@ def cell_frame(cells: ShownCells) -> pl.DataFrame:
     return pl.DataFrame([pl.Series("level", cells.nodes.levels), *places])[cells.cells()]
 
 
-def _unexplained(parents: Ints, values: Mapping[str, Array], *, public: bool) -> tuple[Ints, dict[str, Array]]:
+def _unexplained(
+    parents: Ints, values: Mapping[str, Array], *, public: bool, sums: Sequence[str]
+) -> tuple[Ints, dict[str, Array]]:
     """The rows whose shown children do not explain all of them, and by how much."""
     shown, size = values["shown"], parents.size
     children = np.flatnonzero(shown & (parents >= 0))
@@ -99,6 +117,8 @@ def _unexplained(parents: Ints, values: Mapping[str, Array], *, public: bool) ->
     }
     if "cells" in values:
         left["cells"] = (values["cells"] - children_of(values["cells"]).astype(np.int64))[above]
+    of_values = {name: values[name] for name in sums}
+    left |= values_of_rest(of_values, left["estimate"], lambda array: (array - children_of(array))[above])
     return above, left
 
 
@@ -118,7 +138,11 @@ def _other_rows(
     if not public:  # of an open tree, perhaps not all levels are shown
         levels = frame["level"].unique(maintain_order=True)
         below = pl.col("level").replace(levels[:-1], levels[1:])
-    columns = [pl.Series(name, array) for name, array in rest.items() if certain or name not in ("lower", "upper")]
+    columns = [
+        pl.Series(name, array, nan_to_null=True)
+        for name, array in rest.items()
+        if certain or name not in ("lower", "upper")
+    ]
     changed: list[Any] = [
         below.alias("level"),
         pl.lit(True).alias("other"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +10,11 @@ import numpy as np
 
 from opendp_tree._types import Bools, Floats, Ints
 from opendp_tree.releases import format as form
+from opendp_tree.releases.curve import MeasuredCurve
+from opendp_tree.releases.curve_format import read_curves, write_curves
 from opendp_tree.releases.tree_format import read_tree, write_tree
-from opendp_tree.releases.words import cost_words, counted_words, error_words, tree_words
+from opendp_tree.releases.values import NodeValues, read_values, value_columns, write_values
+from opendp_tree.releases.words import NO_SUMS, cost_words, counted_words, error_words, tree_words, value_words
 from opendp_tree.trees.least_squares import LeastSquares
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.shown_nodes import ShownNodes
@@ -110,6 +113,15 @@ class TreeRelease:
         wants: they say where others are, and have no row in a frame.
     hidden
         For an open tree, what a node that is not shown holds at most; by default None: nothing is said.
+    values
+        Sums and means of each value that was asked for; by default none was.
+    curve
+        For a tree whose leaves are the bins of a line, how many lie below each value; by default None: it is no line.
+    curves
+        For groups, the curve of each that is shown, by its place in the arrays; by default None: there are no groups.
+    adds_up
+        Whether a node counts what its children count together, and whatever is elsewhere. By default it does; people
+        who are counted once at each node where they are do not add up, so that there are no rows "(other)".
     """
 
     tree: Tree | OpenTree
@@ -123,6 +135,10 @@ class TreeRelease:
     fit: Fit | None = None
     shown: Bools | None = None
     hidden: float | None = None
+    values: tuple[NodeValues, ...] = ()
+    curve: MeasuredCurve | None = None
+    curves: Mapping[int, MeasuredCurve] | None = None
+    adds_up: bool = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.tree, (Tree, OpenTree)):
@@ -138,6 +154,8 @@ class TreeRelease:
                 raise TypeError(f"{name} ({type(array).__name__}) must be a NumPy array")
             if array is not None and array.shape != (size,):
                 raise ValueError(f"{name} (of shape {array.shape}) must hold one entry for each of the {size} nodes")
+        for value in self.values:
+            value.check(size)
 
     def __repr__(self) -> str:
         """The largest nodes as a short table, and the release in words."""
@@ -165,7 +183,8 @@ class TreeRelease:
 
         `path`, where it is, in one text; `estimate`, `lower`, `upper`; `level` (the root's is 0); the same place in
         columns: labels, `prefix` (and `bits`), or the id `node`; `cells`, if the mechanism has cells; and whether it is
-        `shown`. What is counted is in the statement.
+        `shown`. Where a value was asked for, `sum`, `mean` and their intervals (`sum_lower`, `mean_upper`, ...) follow;
+        with several values the name of each stands before them. What is counted is in the statement.
 
         Parameters
         ----------
@@ -174,7 +193,8 @@ class TreeRelease:
             them, with the difference, so that rows add up to their parent's. By default they do, because a reader
             would else miss what is not shown. The column `other` tells such a row from a label of that name. It may be
             negative: it is a difference of noisy counts. Its `lower` and `upper` are null unless all intervals hold
-            always. Where a label column holds no texts, and for `prefix`, `bits` and `node`, it has null.
+            always. Where a label column holds no texts, and for `prefix`, `bits` and `node`, it has null. There are
+            none where counts do not add up (`adds_up`).
         spreadsheet_safe
             For CSV that people open: whether texts and names of columns that a spreadsheet would run as a formula
             (they begin with =, +, -, @, a tab or the end of a line), or that begin with an apostrophe, get an
@@ -200,13 +220,69 @@ class TreeRelease:
             nodes, order = ShownNodes.of_tree(self.tree), self.tree.level_order.nodes
         assert nodes is not None
         numbers = {"estimate": self.estimates, "lower": self.lower, "upper": self.upper}
+        numbers |= value_columns(self.values)
         columns: dict[str, Any] = {name: array.astype(np.float64, copy=False) for name, array in numbers.items()}
         if self.cells is not None:
             columns["cells"] = self.cells
         columns["shown"] = np.ones(order.size, dtype=np.bool_) if self.shown is None else self.shown
         values = {name: array[order] for name, array in columns.items()}
-        frame = release_frame(nodes, values, certain=self.confidence == 1, other=other)
+        sums = tuple(value_columns(self.values))
+        certain = self.confidence == 1
+        frame = release_frame(nodes, values, certain=certain, other=other, adds_up=self.adds_up, sums=sums)
         return safe(frame) if spreadsheet_safe else frame
+
+    def quantiles(self, at: Sequence[float]) -> pl.DataFrame:
+        """The values that given shares lie below: `quantile`, `estimate`, `lower`, `upper`. Costs nothing more.
+
+        An interval holds every value with at most that share strictly below it and at least that share at or below
+        it, with the release's confidence, each for itself. Needs a release over a line, as of `Key.number`; where that
+        is below other columns, each row begins with the labels of its group.
+
+        Parameters
+        ----------
+        at
+            Shares from 0 to 1: [0.25, 0.5, 0.75] for the quartiles.
+        """
+        return self._on_lines("quantiles", lambda curve: curve.quantile_frame(at))
+
+    def cdf(self, at: Any = None) -> pl.DataFrame:
+        """The share that lies below each value: `value`, `estimate`, `lower`, `upper`. Costs nothing more.
+
+        Each interval holds with the release's confidence, for itself. Needs a release over a line, as of `Key.number`.
+
+        Parameters
+        ----------
+        at
+            The values. By default None: those at which the line was cut, which say all that is known.
+        """
+        return self._on_lines("cdf", lambda curve: curve.share_frame(at))
+
+    def between(self, low: Any, high: Any) -> pl.DataFrame:
+        """How many lie from one value up to another: `low`, `high`, `estimate`, `lower`, `upper`. Costs nothing more.
+
+        Needs a release over a line, as of `Key.number`.
+
+        Parameters
+        ----------
+        low, high
+            The two values; what is at `high` itself is not counted. Beyond the ends of the line, its ends.
+        """
+        return self._on_lines("between", lambda curve: curve.count_frame(low, high))
+
+    def _on_lines(self, name: str, frame_of: Callable[[MeasuredCurve], pl.DataFrame]) -> pl.DataFrame:
+        """The frame of the line; of groups all frames, each row with its group's labels first."""
+        import polars as pl
+
+        if self.curve is not None:
+            return frame_of(self.curve)
+        if self.curves is None:
+            raise ValueError(f"{name} needs a release over the bins of a line. Hint: by=Key.number('age', ...)")
+        order = np.arange(self.estimates.size) if self.nodes is not None else self.tree.level_order.nodes  # type: ignore[union-attr]
+        rows = np.empty_like(order)
+        rows[order] = np.arange(order.size)
+        labels = self.to_frame(other=False).select(self.tree.names)
+        parts = [labels[int(rows[node])].join(frame_of(curve), how="cross") for node, curve in self.curves.items()]
+        return pl.concat(parts) if parts else labels.clear()
 
     def to_arrow(self, *, other: bool = True) -> Any:
         """The frame of `to_frame` as a PyArrow table; integers of 128 bits are texts. Needs PyArrow.
@@ -247,6 +323,9 @@ class TreeRelease:
                 "cells": form.write_array(self.cells),
                 "shown": form.write_array(self.shown),
                 "hidden": None if self.hidden is None else form.write_number(float(self.hidden)),
+                "line": write_curves(self.curve, self.curves),
+                **({} if self.adds_up else {"adds_up": False}),
+                "values": write_values(self.values),
             }
         )
 
@@ -278,12 +357,18 @@ class TreeRelease:
         if not 0 < confidence <= 1:
             raise ValueError('"confidence" must be above 0 and at most 1')
         hidden = form.part(parts, "hidden", int, float, str, type(None))
+        # Texts of earlier releases have no lines.
+        curve, curves = read_curves(form.part({"line": None, **parts}, "line", dict, type(None)), tree, size)
         return cls(
             tree=tree,
             confidence=float(confidence),
             statement=_read_statement(form.part(parts, "statement", dict, type(None))),
             nodes=nodes,
             hidden=None if hidden is None else float(form.read_number(hidden, "hidden")),
+            curve=curve,
+            curves=curves,
+            adds_up=form.part({"adds_up": True, **parts}, "adds_up", bool),
+            values=read_values(form.part(parts, "values", list), size) if "values" in parts else (),
             **arrays,
         )
 
@@ -312,7 +397,8 @@ class TreeRelease:
         counted = counted_words(cost)
         error = error_words(self.confidence, reach, hidden, counted=counted)
         first, *by = tree_words(self.tree, shown, mechanism)
-        return "\n".join([first, *([counted] if counted else []), *by, cost_words(cost), *error])
+        more = value_words(self.values, shown=mask) if self.adds_up else [NO_SUMS]
+        return "\n".join([first, *([counted] if counted else []), *more, *by, cost_words(cost), *error])
 
 
 def _read_statement(described: Mapping[str, Any] | None) -> PrivacyStatement | None:

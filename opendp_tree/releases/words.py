@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from opendp_tree._types import Floats
+from opendp_tree.releases.values import NodeValues
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.tree import Tree
 
 _MECHANISMS = {
     "partition_estimator": "the private tree partition",
+    "people_laplace": "one row a person finds nodes, and layers with Laplace noise weigh people",
+    "people_gaussian": "one row a person finds nodes, and layers with Gaussian noise weigh people",
     "pruned_laplace": "Laplace noise from the root down to a threshold",
     "pruned_gaussian": "Gaussian noise from the root down to a threshold",
     "tree_laplace": "Laplace noise on every node and least squares",
@@ -21,9 +24,16 @@ _MECHANISMS = {
     "raw_gaussian": "Gaussian noise on every node",
     "multiplicative_estimator": "the paper's rounds of sparse vectors",
     "ladder_estimator": "a ladder of sparse vectors",
+    "tree_means": "counts, sums and means from pairs of sums, and cells where nodes had to be found",
+    "bin_curve": "a balanced tree over all bins, Laplace noise and least squares",
+    "segment_curve": "segments where people are, a tree over them, Laplace noise and least squares",
+    "grouped_curves": "groups first, and a curve for each that is shown",
+    "chosen_quantiles": "the exponential mechanism",
     "clipped_estimator": "estimates clipped into intervals that always hold",
 }
 """What each method's name stands for."""
+NO_SUMS = "Counts of nodes do not add up to that of the node above them."
+"""Said of releases in which one person may be counted at several nodes of a level, or weighed by level."""
 
 
 def tree_words(tree: Tree | OpenTree, shown: int, mechanism: str | None) -> list[str]:
@@ -54,6 +64,30 @@ def tree_words(tree: Tree | OpenTree, shown: int, mechanism: str | None) -> list
     which = f"all {which}" if shown == tree.node_count else f"{shown} of {which}"
     said = f"Counts of {which} of a public tree of depth {tree.depth}{names}."
     return [said if shown == tree.node_count else said + " The others are hidden, and estimated as 0.", *by]
+
+
+def value_words(values: Sequence[NodeValues], *, shown: Any) -> list[str]:
+    """What is summed, and how far intervals of means reach.
+
+    Parameters
+    ----------
+    values
+        Sums and means of each value.
+    shown
+        Which nodes are shown, as a mask.
+
+    >>> figures = np.array([[9.0], [7.0], [11.0], [4.5], [4.0], [5.0]])
+    >>> value_words([NodeValues("amount", 0.0, 500.0, *figures)], shown=slice(None))
+    ['Sums and means: of amount clipped to [0, 500]; means reach 0.5 from the estimate at the median node.']
+    """
+    said = []
+    for each in values:
+        reach = np.maximum(each.mean_upper - each.mean, each.mean - each.mean_lower)[shown]
+        reach = reach[np.isfinite(reach)]
+        words = f"Sums and means: of {each.words()}"
+        far = f"; means reach {np.median(reach):.4g} from the estimate at the median node" if reach.size else ""
+        said.append(f"{words}{far}.")
+    return said
 
 
 def cost_words(statement: Mapping[str, Any] | None) -> str:

@@ -33,7 +33,7 @@ def truncate(rows: Ints, starts: Ints, unit: Unit, draw: Callable[[Ints], Words]
         return kept
     places = np.flatnonzero(np.repeat(crowded, sizes))
     sizes = sizes[crowded]
-    places = places[_shuffled(sizes, lambda: draw(places))]
+    places = places[shuffled(sizes, lambda: draw(places))]
     starts = np.cumsum(sizes) - sizes
     ordered = kept[places]
     if unit.leaves is not None:
@@ -47,7 +47,7 @@ def truncate(rows: Ints, starts: Ints, unit: Unit, draw: Callable[[Ints], Words]
     return kept
 
 
-def _shuffled(sizes: Ints, draw: Callable[[], Words]) -> Ints:
+def shuffled(sizes: Ints, draw: Callable[[], Words]) -> Ints:
     """A uniformly random order within each run of `sizes` places. Equal words say nothing of the order: draw again."""
     persons = np.repeat(np.arange(sizes.size), sizes)
     # Mostly the person and the first bits of the draw, in one word, tell all apart: one sort instead of two.

@@ -109,11 +109,11 @@ def with_times(frame: pl.LazyFrame, column: str, *, hours: bool) -> pl.LazyFrame
     return frame.with_columns(hour.str.to_datetime("%Y-%m-%d %H:%M:%S", strict=False).alias(column))
 
 
-def with_numbers(frame: pl.LazyFrame, column: str) -> pl.LazyFrame:
-    """The frame with a column of texts as floats; what is no number is null."""
-    if frame.collect_schema()[column] != pl.String:
-        return frame
-    return frame.with_columns(pl.col(column).str.strip_chars().cast(pl.Float64, strict=False))
+def with_numbers(frame: pl.LazyFrame, columns: Sequence[str]) -> pl.LazyFrame:
+    """The frame with columns of texts as floats; what is no number is null."""
+    types = frame.collect_schema()
+    texts = [pl.col(name).str.strip_chars() for name in columns if types[name] == pl.String]
+    return frame.with_columns(text.cast(pl.Float64, strict=False) for text in texts) if texts else frame
 
 
 def read_paths(

@@ -15,7 +15,7 @@ import polars as pl
 from opendp_tree.rows.declared import value_column
 from opendp_tree.rows.groups import guarded
 
-__all__ = ["is_one_shot", "read_foreign", "read_rows", "unwrapped"]
+__all__ = ["arrow_frame", "is_one_shot", "read_foreign", "read_rows", "unwrapped"]
 
 _PLAIN_KINDS = "biufmM"
 """NumPy's letters for the types that Arrow takes as they are: truths, numbers, times."""
@@ -31,6 +31,11 @@ class _Stream:
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.data.__arrow_c_stream__(requested_schema)
+
+
+def arrow_frame(data: Any) -> pl.DataFrame:
+    """What has Arrow's stream protocol, as a frame."""
+    return pl.DataFrame(_Stream(data))
 
 
 def is_one_shot(data: Any) -> bool:
@@ -109,7 +114,7 @@ def _read_stream(data: Any) -> pl.DataFrame:
         if data in _READ:
             raise ValueError("the data is a stream that was read already. Hint: frame = read_source(stream), once")
         _remember(data)
-    return guarded(lambda: pl.DataFrame(_Stream(data)))
+    return guarded(lambda: arrow_frame(data))
 
 
 def _remember(stream: Any) -> None:

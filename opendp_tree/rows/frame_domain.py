@@ -27,7 +27,7 @@ class FrameColumns:
     margins: tuple[Any, ...] = ()
 
     def holds(self, value: Any) -> bool:
-        """Whether a value is a frame with these columns. Looks at the schema alone."""
+        """Whether a value is a frame, or a table of another engine, with these columns. Looks at the schema alone."""
         from opendp_tree.rows.groups import schema_of
 
         schema = schema_of(value)
@@ -52,7 +52,7 @@ class FrameColumns:
 
     def read(self, data: Any) -> pl.LazyFrame:
         """The frame, lazy, once it is sure to be a member."""
-        if not self.holds(data):
+        if not self.holds(data) or not hasattr(data, "lazy"):
             raise TypeError(
                 "the data must be a Polars frame with the columns and data types of input_domain. "
                 "Hint: read_source makes one of other frames"

@@ -11,12 +11,15 @@ import numpy as np
 import polars as pl
 
 from opendp_tree.rows.key import Key
+from opendp_tree.rows.key_levels import KeyLevels
 from opendp_tree.rows.number_places import places_of
+from opendp_tree.rows.tables import Table
 from opendp_tree.trees.number_range import NumberRange
 
 Result = TypeVar("Result")
 KEY, UNIT, PEOPLE = "key", "unit", "people"
 FIRST_DAY, LAST_DAY = (date(1, 1, 1) - date(1970, 1, 1)).days, (date(9999, 12, 31) - date(1970, 1, 1)).days
+_SAMPLE, _BYTES_A_KEY = 1 << 16, 64
 _TICKS_A_SECOND = {"ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
@@ -41,8 +44,10 @@ def kinds_of(schema: Mapping[str, Any]) -> dict[str, str]:
 
 
 def schema_of(value: Any) -> pl.Schema | None:
-    """The schema of a frame, lazy or not; None for anything else."""
-    return guarded(value.collect_schema) if isinstance(value, (pl.LazyFrame, pl.DataFrame)) else None
+    """The schema of a frame, lazy or not, or of a table of another engine; None for anything else."""
+    if isinstance(value, (pl.LazyFrame, pl.DataFrame)):
+        return guarded(value.collect_schema)
+    return value.column_types() if isinstance(value, Table) else None
 
 
 def read_schema(columns: Any) -> pl.Schema:
@@ -85,15 +90,20 @@ def _plain_value(dtype: pl.DataType) -> pl.Expr:
 
 def read_frame(data: Any, kinds: Mapping[str, str]) -> pl.LazyFrame:
     """The frame, once its columns are sure to hold what was declared. Looks at the schema alone."""
-    schema = schema_of(data)
-    if schema is None:
+    if not isinstance(data, (pl.LazyFrame, pl.DataFrame)):
         raise TypeError("the data must be a Polars LazyFrame or DataFrame. Hint: read_source makes one of other frames")
+    check_columns(schema_of(data), kinds)
+    lazy: pl.LazyFrame = data.lazy()
+    return lazy
+
+
+def check_columns(schema: Mapping[str, Any] | None, kinds: Mapping[str, str]) -> None:
+    """That columns hold what was declared."""
+    schema = {} if schema is None else schema
     for name, kind in kinds.items():
         held = kind_of(schema[name]) if name in schema else "nothing: there is none"
         if held != kind:
             raise TypeError(f"the data: column {name!r} must hold {kind}, as input_domain says; it holds {held}")
-    lazy: pl.LazyFrame = data.lazy()
-    return lazy
 
 
 def group_rows(frame: pl.LazyFrame, key: Key, unit: str | None) -> pl.DataFrame:
@@ -101,19 +111,42 @@ def group_rows(frame: pl.LazyFrame, key: Key, unit: str | None) -> pl.DataFrame:
 
     With a unit, one row for each key of each unit, in the column `unit`. Rows without a unit are left out.
     """
-    schema = guarded(frame.collect_schema)
-    names = key_names(key)
-    owners = [part for part in (key.inner if key.kind == "nested" else (key,)) for _ in part.columns_used]
-    selected = [
-        _coarse(column, owner, schema[column]).alias(name)
-        for column, owner, name in zip(key.columns_used, owners, names, strict=True)
-    ]
+    names, selected = key_names(key), selected_keys(frame, key)
     if unit is not None:
         selected.append(pl.col(unit).alias(UNIT))
         names.append(UNIT)
     grouped = frame.select(selected).group_by(names).agg(pl.len().cast(pl.Int64).alias(PEOPLE))
-    groups = guarded(lambda: _collect(grouped, len(names)))
+    groups = guarded(lambda: collect_groups(grouped, len(names)))
     return groups if unit is None else groups.filter(pl.col(UNIT).is_not_null())
+
+
+def coarse_groups(groups: pl.DataFrame, key: Key) -> pl.DataFrame:
+    """Groups that another engine made, as `group_rows` has them; some may then have the same key.
+
+    An engine cuts times to days or hours itself. The places of numbers among ranges are found here, exactly.
+    """
+    return guarded(lambda: groups.with_columns(_coarse_columns(key, key_names(key), groups.schema)))
+
+
+def sorted_keys(frame: pl.LazyFrame, key: Key, memory: int) -> pl.DataFrame | None:
+    """The column of a key of integers, sorted; None where many rows share a key, or it would not fit into memory."""
+    column = frame.select(pl.col(key.columns_used[0]).alias(f"{KEY}_0"))
+
+    def find() -> pl.DataFrame | None:
+        first = column.head(_SAMPLE).collect(engine="streaming")
+        if 2 * first.n_unique() < first.height:
+            return None
+        rows = column.select(pl.len()).collect(engine="streaming").item()
+        if rows * _BYTES_A_KEY > memory:
+            return None
+        return column.collect(engine="streaming").select(pl.col(f"{KEY}_0").sort())
+
+    return guarded(find)
+
+
+def selected_keys(frame: pl.LazyFrame, key: Key) -> list[pl.Expr]:
+    """The columns of a key as rows are grouped by them: key_0, key_1, ..."""
+    return _coarse_columns(key, key.columns_used, guarded(frame.collect_schema))
 
 
 def key_names(key: Key) -> list[str]:
@@ -121,7 +154,8 @@ def key_names(key: Key) -> list[str]:
     return [f"{KEY}_{place}" for place in range(len(key.columns_used))]
 
 
-def _collect(frame: pl.LazyFrame, columns: int) -> pl.DataFrame:
+def collect_groups(frame: pl.LazyFrame, columns: int) -> pl.DataFrame:
+    """Grouped rows in memory."""
     # Counting piece by piece is the faster way, but for several columns of a frame that is in memory already.
     files = " SCAN " in frame.explain(optimized=False)
     engine: Literal["streaming", "in-memory"] = "streaming" if files or columns == 1 else "in-memory"
@@ -155,7 +189,15 @@ def frozen_argument(value: Any, *, frames: bool = False) -> Any:
     raise TypeError(f"a step's argument ({kind}) must be an expression, a plain value, or a list of them")
 
 
-def _coarse(name: str, key: Key, dtype: pl.DataType) -> pl.Expr:
+def _coarse_columns(key: Key, columns: Sequence[str], schema: Mapping[str, Any]) -> list[pl.Expr]:
+    """The columns that a key reads, as rows are grouped by them."""
+    return [
+        _coarse(column, owner, schema[column]).alias(name)
+        for column, owner, name in zip(columns, key.column_owners, key_names(key), strict=True)
+    ]
+
+
+def _coarse(name: str, key: KeyLevels, dtype: pl.DataType) -> pl.Expr:
     """A column as rows are grouped by it: days or hours, places among ranges. There may be millions of values."""
     column = pl.col(name)
     if key.kind == "calendar" and isinstance(dtype, pl.Datetime):

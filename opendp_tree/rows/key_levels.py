@@ -149,6 +149,11 @@ class KeyLevels:
         return tuple(f"{column}_{level}" for level in levels)
 
     @property
+    def column_owners(self) -> tuple[KeyLevels, ...]:
+        """For each column that is read, the key that reads it: this one, or one of those that it nests."""
+        return tuple(key for key in (self.inner if self.kind == "nested" else (self,)) for _ in key.columns_used)
+
+    @property
     def is_ordered(self) -> bool:
         """Whether labels have an order of their own, which pictures keep: that of the calendar, or of numbers."""
         return self.kind in ("calendar", "number") or any(key.is_ordered for key in self.inner)

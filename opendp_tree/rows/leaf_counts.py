@@ -27,8 +27,11 @@ from opendp_tree._arguments import check_integer
 from opendp_tree._opendp import make_transformation, to_then, total_bound
 from opendp_tree.rows.frame_domain import column_kinds
 from opendp_tree.rows.key import Key
+from opendp_tree.rows.leaf_values import leaf_values_domain
 from opendp_tree.rows.unit import Unit, identifier_of
+from opendp_tree.rows.value import Value, value_unit
 from opendp_tree.theorems.leaf_counts import leaf_counts_l1
+from opendp_tree.theorems.people_layers import people_apart
 from opendp_tree.trees.domains import leaf_domain
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.tree import Tree
@@ -42,6 +45,7 @@ def make_leaf_counts(
     *,
     by: Key | str | Sequence[str] | Tree | OpenTree,
     unit: Unit | None = None,
+    memory: int | str | None = None,
 ) -> Transformation:
     """How many rows of a frame belong to each leaf: `leaf_domain` of a public tree, or of the key's open tree.
 
@@ -74,6 +78,10 @@ def make_leaf_counts(
     unit
         How much of one person is counted, where the metric has an identifier: `Unit("user", rows=5)`. By default None:
         the metric counts rows.
+    memory
+        How much memory the rows of people may take while they are cut to the unit's bounds: bytes, or a text such as
+        "2GiB". By default None: an eighth of the machine's memory, and at most 2 GiB. Where there are more rows, the
+        data are read several times, a part of the people each time. What is released has the same law.
 
     Examples
     --------
@@ -101,15 +109,8 @@ def make_leaf_counts(
         raise TypeError(
             "by must be a Key or names of columns where input_domain holds frames. Hint: Key.columns(..., tree=...)"
         )
-    counting = LeafCounting.of(input_domain, input_metric, by=by, unit=unit)
-    return make_transformation(
-        input_domain,
-        input_metric,
-        leaf_domain(counting.tree),
-        l1_distance(T="i64"),
-        counting.count,
-        counting.stability_map,
-    )
+    counting = LeafCounting.of(input_domain, input_metric, by=by, unit=unit, memory=memory)
+    return make_transformation(input_domain, input_metric, *counting.space, counting.count, counting.stability_map)
 
 
 then_leaf_counts = to_then(make_leaf_counts)
@@ -129,30 +130,54 @@ def _count_vectors(input_domain: VectorDomain, input_metric: Metric, by: Any) ->
 class LeafCounting:
     """The parts of the transformation, checked."""
 
-    tree: Tree | OpenTree
+    space: tuple[Domain, Metric]
+    """What comes out: leaf counts, leaf values, or records of people."""
     count: Callable[[Any], Any]
     stability_map: Callable[[Any], int]
 
     @classmethod
     def of(
-        cls, input_domain: Domain, input_metric: Metric, *, by: Key | str | Sequence[str], unit: Unit | None = None
+        cls,
+        input_domain: Domain,
+        input_metric: Metric,
+        *,
+        by: Key | str | Sequence[str],
+        unit: Unit | None = None,
+        memory: int | str | None = None,
+        records: bool = False,
+        values: tuple[Value, ...] = (),
     ) -> LeafCounting:
-        """Checks the arguments of `make_leaf_counts`."""
-        key, kinds, person = Key.of(by), column_kinds(input_domain), Unit.of(unit)
+        """Checks the arguments of `make_leaf_counts`, `make_leaf_values`, or (`records`) `make_people_records`."""
+        key, kinds, person = Key.of(by), column_kinds(input_domain), value_unit(unit) if values else Unit.of(unit)
         key.check_kinds(kinds)
+        for each in values:
+            each.check_kinds(kinds)
         metric, distance = _read_metric(input_metric)
         changed = _check_unit(metric, kinds, person)
-        most = 1 if person is None else person.most_rows
-        used = dict.fromkeys(key.columns_used if person is None else (*key.columns_used, person.column))
+        most = 1 if person is None or records else person.most_rows
+        used = dict.fromkeys((*key.columns_used, *([] if person is None else [person.column])))
+        used |= dict.fromkeys(each.column for each in values)
 
+        from opendp_tree.rows.people import people_domain
         from opendp_tree.rows.row_counts import RowCounter
+        from opendp_tree.rows.value_counts import ValueCounter
 
-        counter = RowCounter.of(key, kinds, {name: kinds[name] for name in used}, person)
+        counter = RowCounter.of(key, kinds, {name: kinds[name] for name in used}, person, memory)
 
         def stability_map(d_in: Any) -> int:
+            if records:
+                return people_apart(distance(d_in), changed=changed)
             return leaf_counts_l1(distance(d_in), per_unit=most, changed=changed)
 
-        return cls(key.hierarchy, counter.count, stability_map)
+        tree = key.hierarchy
+        if records:
+            if person is None:
+                raise ValueError("unit must say who a person is. Hint: Unit('user', count='shares')")
+            return cls((people_domain(tree), symmetric_distance()), counter.people, stability_map)
+        if values:
+            counts = ValueCounter(counter, values).count
+            return cls((leaf_values_domain(tree, values), symmetric_distance()), counts, stability_map)
+        return cls((leaf_domain(tree), l1_distance(T="i64")), counter.count, stability_map)
 
 
 def _read_metric(metric: Metric) -> tuple[Metric, Callable[[Any], int]]:
@@ -185,8 +210,8 @@ def _check_unit(metric: Metric, kinds: dict[str, str], unit: Unit | None) -> boo
         )
     if name not in kinds:
         raise ValueError(f"unit: there is no column {name!r}. Hint: the column that tells people apart")
-    if kinds[name].startswith("Object"):
-        raise ValueError(f"unit: Polars cannot tell the objects of the identifier {name!r} apart")
+    if kinds[name].startswith(("Object", "Unknown")):
+        raise ValueError(f"unit: values of the identifier {name!r} cannot be told apart, by their type. Hint: text")
     if unit is None:
         raise ValueError(
             f"unit must say how much of one person is counted, because people are told apart by {name!r}. "

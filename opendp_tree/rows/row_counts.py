@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +12,25 @@ import polars as pl
 from opendp_tree._types import Bools, Ints, Words
 from opendp_tree.noise import uniform_words
 from opendp_tree.rows.bounding import truncate
-from opendp_tree.rows.groups import PEOPLE, UNIT, group_rows, key_names, read_frame
+from opendp_tree.rows.groups import (
+    PEOPLE,
+    UNIT,
+    check_columns,
+    coarse_groups,
+    group_rows,
+    key_names,
+    read_frame,
+    sorted_keys,
+)
 from opendp_tree.rows.key import Key
 from opendp_tree.rows.key_columns import numbered_leaves, read_labels, read_words
 from opendp_tree.rows.lookup import Lookup
+from opendp_tree.rows.parts import added_up, frame_parts, new_salt, parts_for, people_part, read_memory
+from opendp_tree.rows.people import PeopleRecords
+from opendp_tree.rows.tables import SpreadTable, Table, bounds_by_value
 from opendp_tree.rows.unit import Unit
 from opendp_tree.saturate import range_sums
+from opendp_tree.trees.distant_counts import DistantCounts
 from opendp_tree.trees.sparse_counts import SparseCounts
 
 LEAF = "leaf"
@@ -33,20 +47,41 @@ class RowCounter:
     """Who is counted, and how much of each; None for all rows."""
     lookup: Lookup | None
     """For a public tree."""
+    memory: int
+    """How many bytes people's records may take together before they are taken part by part."""
 
     @classmethod
-    def of(cls, key: Key, kinds: dict[str, str], used: dict[str, str], unit: Unit | None) -> RowCounter:
+    def of(
+        cls,
+        key: Key,
+        kinds: dict[str, str],
+        used: dict[str, str],
+        unit: Unit | None,
+        memory: int | str | None = None,
+    ) -> RowCounter:
         """The counter for frames whose columns hold these kinds, of which some are used."""
         lookup = None if key.tree is None else Lookup(key.tree, key.label_kinds(kinds), key.outside_leaf)
-        return cls(key, used, unit, lookup)
+        return cls(key, used, unit, lookup, read_memory(memory))
 
-    def count(self, data: Any) -> Ints | SparseCounts:
-        """The leaf counts of a frame."""
-        groups = group_rows(read_frame(data, self.kinds), self.key, None if self.unit is None else self.unit.column)
-        if self.unit is not None:
-            # A key of which nothing is kept must not show: it would tell that somebody has it.
-            groups = self._bounded(groups, self.unit).filter(pl.col(PEOPLE) > 0)
-        people = groups[PEOPLE].to_numpy()
+    def count(self, data: Any) -> Ints | SparseCounts | DistantCounts:
+        """The leaf counts of a frame or table."""
+        if isinstance(data, SpreadTable):
+            check_columns(data.column_types(), self.kinds)
+            distant = data.distant_counts(self.key, self.unit, new_salt())
+            if distant is not None:
+                return distant
+        raw = self._raw_keys(data)
+        if raw is not None:
+            tree, (high, low, valid) = self.key.open_tree(), read_words(raw, self.key)
+            if valid.all():
+                return SparseCounts.of_words(tree, high, low)
+            outside = valid.size - int(valid.sum()) if tree.outside else 0
+            return SparseCounts.of_words(tree, high[valid], low[valid], outside=outside)
+        return self.by_leaf(self._groups(data), PEOPLE)
+
+    def by_leaf(self, groups: pl.DataFrame, column: str) -> Ints | SparseCounts:
+        """The sums of a column of groups by leaf, in an order that is the same for every column."""
+        people = groups[column].to_numpy()
         if self.lookup is not None:
             leaves = self._public_leaves(groups, self.lookup)
             order = np.argsort(leaves)
@@ -61,6 +96,97 @@ class RowCounter:
             return SparseCounts.of_words(tree, high[valid], low[valid], people[valid], outside=outside)
         labels = read_labels(groups, self.key)
         return labels.sparse(tree, people, self._valid(labels.with_null()))
+
+    def _groups(self, data: Any) -> pl.DataFrame:
+        """The keys that occur and how many rows are kept of each, of all people together."""
+        unit = self.unit
+        if isinstance(data, Table) and (unit is None or bounds_by_value(self.key)):
+            check_columns(data.column_types(), self.kinds)
+            return coarse_groups(data.leaf_counts(self.key, unit, new_salt()), self.key)
+        if unit is None:
+            return group_rows(read_frame(data, self.kinds), self.key, None)
+        # A key of which nothing is kept must not show: it would tell that somebody has it.
+        kept = (self._bounded(pairs, unit).filter(pl.col(PEOPLE) > 0) for pairs in self.records(data, unit.column))
+        return added_up(kept, key_names(self.key))
+
+    def _raw_keys(self, data: Any) -> pl.DataFrame | None:
+        """The key of each row, sorted, where that is cheaper than to group them: integers that are mostly different.
+
+        Which of the two it is shows in time and memory alone.
+        """
+        if self.unit is not None or self.lookup is not None or self.key.open_tree().kind != "bits":
+            return None
+        if isinstance(data, Table) or self.kinds[self.key.columns_used[0]] != "integer":
+            return None
+        return sorted_keys(read_frame(data, self.kinds), self.key, self.memory)
+
+    def records(self, data: Any, unit: str) -> Iterator[pl.DataFrame]:
+        """How many rows each person has of each key, one part of the people after the other."""
+        salt = new_salt()
+        if isinstance(data, Table):
+            check_columns(data.column_types(), self.kinds)
+            rows = int(data.leaf_counts(self.key, None, salt)[PEOPLE].sum())
+            parts = parts_for(rows, len(self.kinds), self.memory)
+            for part in range(parts):
+                yield coarse_groups(data.records(self.key, unit, salt, part, parts), self.key)
+            return
+        frame = read_frame(data, self.kinds)
+        parts = frame_parts(frame, unit, len(self.kinds), self.memory)
+        for part in range(parts):
+            yield group_rows(people_part(frame, unit, salt, part, parts), self.key, unit)
+
+    def people(self, data: Any) -> PeopleRecords:
+        """Who has how many rows at which leaf, of all people in a frame or a table."""
+        assert self.unit is not None
+        pairs = pl.concat(self.records(data, self.unit.column))
+        keys = pairs.select(key_names(self.key)).unique()
+        leaves = self._open_leaves(keys) if self.lookup is None else self._public_leaves(keys, self.lookup)
+        sparse = None
+        if self.lookup is None:
+            sparse, leaves = self._sparse_places(keys, leaves)
+        people, places, rows = self._person_leaf_rows(pairs, keys, leaves)
+        starts = np.flatnonzero(np.append(True, people[1:] != people[:-1])[: people.size])
+        return PeopleRecords(self.key.hierarchy, starts, places, rows, sparse)
+
+    def _sparse_places(self, keys: pl.DataFrame, leaves: Ints) -> tuple[SparseCounts, Ints]:
+        """The distinct leaves of an open tree, and for each key the place of its leaf among them; -1 for none."""
+        distinct, first, inverse = np.unique(leaves, return_index=True, return_inverse=True)
+        kept = distinct >= 0
+        chosen = keys[first[kept]]
+        tree, numbers = self.key.open_tree(), np.arange(1, chosen.height + 1)
+        if tree.kind == "bits":
+            high, low, valid = read_words(chosen, self.key)
+            outside = int(numbers[~valid].sum())  # of what is no key, all at one leaf, if there is one
+            sparse = SparseCounts.of_words(tree, high[valid], low[valid], numbers[valid], outside=outside)
+        else:
+            labels = read_labels(chosen, self.key)
+            sparse = labels.sparse(tree, numbers, np.ones(chosen.height, dtype=np.bool_))
+        # Each leaf was given its own number as its count: where that number came to stand is its place.
+        places = np.empty(chosen.height, dtype=np.int64)
+        places[sparse.occupied.counts - 1] = np.arange(chosen.height)
+        by_leaf = np.full(distinct.size, -1)
+        by_leaf[kept] = places
+        return sparse, by_leaf[inverse.reshape(-1)]
+
+    def _person_leaf_rows(self, pairs: pl.DataFrame, keys: pl.DataFrame, leaves: Ints) -> tuple[Ints, Ints, Ints]:
+        """Number of the person, leaf and rows of each pair, sorted; the one place where people are told apart."""
+        pairs = pairs.join(
+            keys.with_columns(pl.Series(LEAF, leaves)), on=key_names(self.key), how="left", nulls_equal=True
+        )
+        pairs = pairs.filter(pl.col(LEAF) >= 0).group_by(UNIT, LEAF).agg(pl.col(PEOPLE).sum())
+        order, starts = by_unit(pairs[UNIT])
+        people = np.empty(order.size, dtype=np.int64)
+        people[order] = np.repeat(np.arange(starts.size), np.diff(np.append(starts, order.size)))
+        places, rows = pairs[LEAF].to_numpy(), pairs[PEOPLE].to_numpy()
+        order = np.lexsort((places, people))
+        return people[order], places[order], rows[order]
+
+    def counted_rows(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Those of some rows with keys that belong to a leaf."""
+        keys = rows.select(key_names(self.key)).unique()
+        leaves = self._open_leaves(keys) if self.lookup is None else self._public_leaves(keys, self.lookup)
+        kept = keys.filter(pl.Series(leaves >= 0))
+        return rows if kept.height == keys.height else rows.join(kept, on=kept.columns, how="semi", nulls_equal=True)
 
     def _valid(self, with_null: Bools) -> Bools:
         return ~with_null if self.key.drops_nulls else np.ones_like(with_null)
@@ -103,11 +229,11 @@ class RowCounter:
         pairs = pairs.filter(pl.col(LEAF) >= 0).group_by(UNIT, LEAF).agg(pl.col(PEOPLE).sum())
         counts = pairs.select(LEAF, self._kept(pairs, unit)).group_by(LEAF).agg(pl.col(PEOPLE).sum())
         any_key = keys.with_columns(pl.Series(LEAF, leaves)).unique(LEAF, keep="any")
-        return counts.join(any_key, on=LEAF, how="left").drop(LEAF)
+        return counts.join(any_key, on=LEAF, how="left").select(*names, PEOPLE)
 
     def _kept(self, pairs: pl.DataFrame, unit: Unit) -> pl.Series:
         """How many rows of each pair of a person and a leaf are kept."""
-        order, starts = _by_unit(pairs[UNIT])
+        order, starts = by_unit(pairs[UNIT])
         rows = pairs[PEOPLE].to_numpy()[order]
         kept = np.empty_like(rows)
         kept[order] = truncate(rows, starts, unit, lambda places: _draws(pairs, order[places]))
@@ -119,7 +245,7 @@ def _draws(pairs: pl.DataFrame, places: Ints) -> Words:
     return uniform_words(places.size)
 
 
-def _by_unit(units: pl.Series) -> tuple[Ints, Ints]:
+def by_unit(units: pl.Series) -> tuple[Ints, Ints]:
     """An order of rows in which each unit's are together, and where each unit starts in it."""
     if units.dtype.is_integer() and units.dtype not in (pl.Int128, pl.UInt128):
         order = np.argsort(units.to_numpy())

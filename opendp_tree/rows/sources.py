@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import polars as pl
 
+    from opendp_tree.rows.tables import Table
+
 __all__ = ["read_source"]
 
 
-def read_source(data: Any, *, schema: Mapping[str, Any] | None = None) -> pl.DataFrame | pl.LazyFrame:
+def read_source(data: Any, *, schema: Mapping[str, Any] | None = None) -> pl.DataFrame | pl.LazyFrame | Table:
     """Rows of any kind as a Polars frame, without a copy where Arrow allows; no row decides whether others are read.
 
     `release_tree` and `frame_context` do this with what they are given.
@@ -23,8 +25,9 @@ def read_source(data: Any, *, schema: Mapping[str, Any] | None = None) -> pl.Dat
         A Polars frame, lazy or not, which is passed on; a pandas frame, whose index is ignored; anything with Arrow's
         stream protocol (PyArrow tables and readers, DuckDB relations); else with the `__dataframe__` protocol, or
         known to Narwhals if that is installed; a list of rows that are mappings; or the path of a Parquet, Arrow IPC
-        or CSV file, or a pattern such as `"visits/*.csv"` for many. A stream of batches is read once and can then not
-        be given again.
+        or CSV file, or a pattern such as `"visits/*.csv"` for many. A table of an engine (`DuckDBTable`,
+        `PostgresTable`) stays where it is, and is passed on. A stream of batches is read once and can then not be
+        given again.
     schema
         For columns whose type is not as the data have it, the data type. By default None: all are as they are, which
         for CSV is text. It must be given for lists of rows, which have the declared columns and no others, and for
@@ -42,8 +45,13 @@ def read_source(data: Any, *, schema: Mapping[str, Any] | None = None) -> pl.Dat
     from opendp_tree.rows.declared import as_declared, read_declared
     from opendp_tree.rows.files import scan_files
     from opendp_tree.rows.foreign import read_foreign, read_rows, unwrapped
+    from opendp_tree.rows.tables import Table
 
     declared = read_declared(schema)
+    if isinstance(data, Table):
+        if declared:
+            raise ValueError("schema must not be given for a table of another engine. Hint: cast in a view of it")
+        return data
     data = unwrapped(data)
     if isinstance(data, (list, tuple)):
         return read_rows(data, declared)

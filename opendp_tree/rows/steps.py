@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from opendp.metrics import l1_distance
 from opendp.mod import Domain, FrameDistance, LazyFrameDomain, Measurement, Metric, SymmetricIdDistance, Transformation
 from opendp.transformations import make_stable_lazyframe
 
@@ -16,7 +15,8 @@ from opendp_tree._opendp import empty_lazyframe, lazy_query, make_measurement, m
 from opendp_tree.noise import uniform_words
 from opendp_tree.rows.frame_domain import FrameColumns
 from opendp_tree.rows.leaf_counts import LeafCounting, make_leaf_counts
-from opendp_tree.trees.domains import leaf_domain
+from opendp_tree.rows.leaf_values import make_leaf_values
+from opendp_tree.rows.people import make_people_records
 
 if TYPE_CHECKING:
     import polars as pl
@@ -38,7 +38,7 @@ Step = tuple[str, tuple[Any, ...], Mapping[str, Any]]
 def stable_leaf_counts(
     input_domain: Domain, input_metric: Metric, plan: pl.LazyFrame, **options: Any
 ) -> Transformation:
-    """Leaf counts after the steps of a plan, from OpenDP's own frames.
+    """Leaf counts after the steps of a plan, or with `records=True` records of people, from OpenDP's own frames.
 
     People are bounded by the unit, or by OpenDP's truncations among the steps. A plan without steps is left out:
     OpenDP takes fewer metrics than leaf counts do.
@@ -46,16 +46,25 @@ def stable_leaf_counts(
     from opendp_tree.rows.plans import plan_steps
 
     if not plan_steps(plan):
-        return make_leaf_counts(input_domain, input_metric, **options)
+        return _leaves(input_domain, input_metric, options)
     steps, counting = _judged(plan, empty_lazyframe(input_domain), input_domain, input_metric, options)
     return steps >> make_transformation(
         steps.output_domain,
         steps.output_metric,
-        leaf_domain(counting.tree),
-        l1_distance(T="i64"),
+        *counting.space,
         counting.count,
         counting.stability_map,
     )
+
+
+def _leaves(domain: Domain, metric: Metric, options: Mapping[str, Any]) -> Transformation:
+    """Leaf counts; leaf values where there are any to be summed; or records of people."""
+    rest = {name: value for name, value in options.items() if name != "records"}
+    if options.get("records"):
+        return make_people_records(domain, metric, **rest)
+    if options.get("values"):
+        return make_leaf_values(domain, metric, **{name: value for name, value in rest.items() if name != "memory"})
+    return make_leaf_counts(domain, metric, **rest)
 
 
 def _judged(
@@ -204,7 +213,7 @@ class FrameSteps:
         the data is the same, expression by expression.
         """
         if not self.steps:
-            return make_leaf_counts(input_domain, input_metric, **options)
+            return _leaves(input_domain, input_metric, options)
         described = input_domain.descriptor
         assert isinstance(described, FrameColumns)
         empty, domain = described.empty(), described.opendp_domain()
@@ -213,8 +222,7 @@ class FrameSteps:
         return make_transformation(
             input_domain,
             input_metric,
-            leaf_domain(counting.tree),
-            l1_distance(T="i64"),
+            *counting.space,
             lambda data: counting.count(self.take(described.read(data), space)),
             lambda d_in: counting.stability_map(steps.map(d_in)),  # type: ignore[no-untyped-call]
         )

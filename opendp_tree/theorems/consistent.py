@@ -62,13 +62,24 @@ def laplace_multiplier(confidence: float, *, least_variance: float) -> float:
     [2.936, 2.516, 2.163]
     """
     eta = 1 - confidence
-    best = 1 / math.sqrt(eta)  # Chebyshev
+    best = min(1 / math.sqrt(eta), _laplace_chernoff(eta, least_variance))  # or Chebyshev
     wider = math.sqrt(1 + 1 / (2 * least_variance))
     for step in range(13):
         u = step / 4 / math.sqrt(least_variance)
         kept = max(0.5, 1 - math.exp(-2 * (step / 4) ** 2))
         best = min(best, u + wider * _laplace_quantile(eta * kept))
     return best
+
+
+def _laplace_chernoff(eta: float, least_variance: float) -> float:
+    """Chernoff's bound: of all weighted sums of one variance, a single Laplace number has the largest moments.
+
+    sinh(x)/x is at most its value at the largest x that a number on the integers can have.
+    """
+    widest = math.asinh(1 / math.sqrt(2 * least_variance))
+    stretch = 1 / (math.sqrt(2 * least_variance) * widest) if widest > 1e-9 else 1 + 1e-9
+    rates = [place / 100 for place in range(1, 100)]
+    return stretch / math.sqrt(2) * min((math.log(2 / eta) - math.log1p(-(rate**2))) / rate for rate in rates)
 
 
 def laplace_sum_tail(multiple: float) -> float:

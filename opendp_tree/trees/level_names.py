@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from opendp_tree._arguments import is_text
 
 RESERVED = ("level", "estimate", "lower", "upper", "cells", "shown", "path", "other", "node", "prefix", "bits", "gap")
 """What a release's frame calls its own columns."""
+FIGURES = ("sum", "sum_lower", "sum_upper", "mean", "mean_lower", "mean_upper")
+"""What a release's frame has for each value."""
 
 
 def check_names(names: Iterable[str] | None, *, count: int | None = None) -> tuple[str, ...]:
@@ -40,3 +42,35 @@ def check_names(names: Iterable[str] | None, *, count: int | None = None) -> tup
     if count is not None and len(given) != count:
         raise ValueError(f"names ({', '.join(given)}) must be {count}, one for each level below the root")
     return given
+
+
+def figure_names(columns: Sequence[str]) -> list[str]:
+    """What a release's frame calls the figures of its values: with several, the name of each stands before them.
+
+    Parameters
+    ----------
+    columns
+        The values' columns.
+
+    >>> figure_names(["amount"])[:2], figure_names(["amount", "delay"])[6]
+    (['sum', 'sum_lower'], 'delay_sum')
+    """
+    return [f"{column}_{name}" if len(columns) > 1 else name for column in columns for name in FIGURES]
+
+
+def check_figure_names(columns: Sequence[str], names: Sequence[str]) -> None:
+    """That the figures of values and the levels of a tree have names of their own.
+
+    Parameters
+    ----------
+    columns
+        The values' columns.
+    names
+        What the tree's levels are called.
+    """
+    figures = figure_names(columns)
+    taken = [name for name in figures if name in (*names, *RESERVED)]
+    if taken or len(set(figures)) < len(figures):
+        raise ValueError(
+            f"value: the release would have two columns {(taken or figures)[0]!r}. Hint: rename the column of the data"
+        )

@@ -58,15 +58,17 @@ class SparseCounts:
             How many people have no such integer: 0 by default, and where the tree has no leaf for them.
         """
         keys = BitKeys.of_integers(high, low, tree.width)
-        if people is None and tree.width <= 64:
-            keys = BitKeys(np.sort(keys.high), keys.low)  # values sort faster than places, and the low words are 0
-        elif not (keys.high[1:] > keys.high[:-1]).all():
+        if keys.is_sorted():
+            pass
+        elif people is None:
+            keys = keys.sorted()
+        else:
             order = keys.order()
-            keys, people = keys[order], None if people is None else people[order]
+            keys, people = keys[order], people[order]
         firsts, counts = _merged((keys.high[1:] != keys.high[:-1]) | (keys.low[1:] != keys.low[:-1]), high.size, people)
         keys = keys if firsts.size == high.size else keys[firsts]
         meets = keys[1:].common_bits(keys[:-1]) // tree.stride
-        levels = np.full(counts.size, tree.depth - 1)
+        levels = np.broadcast_to(np.int64(tree.depth - 1), counts.shape)
         if not outside:
             return cls._of(tree, levels, meets, counts, keys)
         none = np.zeros(1, dtype=np.uint64)

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from opendp_tree import OpenTree, plan
+from opendp_tree import OpenTree, Unit, plan
 from opendp_tree.cli import main
 from tests.cli.helpers import BUDGET, write_rows
 
@@ -59,7 +59,16 @@ def test_more_rows_for_each_person_cost_more(capsys):
         assert main(["plan", "--depth", "4", *BUDGET, "--rows-per-unit", rows, "--json"]) == 0
         errors.append(json.loads(capsys.readouterr().out)["candidates"][0]["error"])
     assert errors[0] < errors[1]
-    assert errors[1] == plan(OpenTree.columns(3), epsilon=1.0, delta=1e-6, d_in=3).best.error
+    assert errors[1] == plan(OpenTree.columns(3), epsilon=1.0, delta=1e-6, unit=Unit("unit", rows=3)).best.error
+
+
+def test_people_and_shares_are_planned_for(capsys):
+    assert main(["plan", "--depth", "4", *BUDGET, "--count", "people", "--nodes-per-unit", "6,12,20", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["best"] == "people_gaussian"
+    assert main(["plan", "--depth", "4", *BUDGET, "--count", "shares"]) == 0
+    assert "Counted: shares of people" in capsys.readouterr().out
+    assert main(["plan", "--depth", "4", *BUDGET, "--count", "people", "--rows-per-unit", "3"]) == 2
+    assert "must suit --count. Hint: --nodes-per-unit M" in capsys.readouterr().err
 
 
 def test_nothing_possible_is_a_result_with_a_code_of_its_own(capsys):

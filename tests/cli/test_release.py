@@ -72,6 +72,9 @@ KEYS = [
     (["--by", "region", "--unit", "person", "--rows-per-unit", "2"], {"": 5000, "north": 3000, "south": 2000}),
     (["--by", "region", "--unit", "person", "--leaves-per-unit", "2"], {"": 4500, "north": 2500, "south": 2000}),
     (["--by", "region", "--unit", "person", "--rows-per-unit", "1"], {"": 2500}),
+    (["--by", "region", "--unit", "person", "--rows-per-unit", "2,1"], {"": 5000}),
+    (["--by", "region", "--unit", "person", "--count", "shares"], {"": 2500}),
+    (["--by", "region", "--unit", "person", "--count", "people", "--nodes-per-unit", "2"], {"": 2500, "north": 2500}),
 ]
 
 
@@ -201,6 +204,8 @@ def failures(folder):
         ([rows, "--by", "region", "--unit", "who", "--rows-per-unit", "1", *BUDGET, *out], 2, "has no column who"),
         ([rows, "--by", "region", "--unit", "person", *BUDGET, *out], 2, "--unit needs a bound"),
         ([rows, "--by", "region", "--rows-per-unit", "3", *BUDGET, *out], 2, "need a unit"),
+        ([rows, "--by", "region", "--count", "shares", *BUDGET, *out], 2, "need a unit"),
+        ([rows, "--by", "region", "--unit", "person", "--count", "people", *BUDGET, *out], 2, "--nodes-per-unit M"),
         ([rows, *BUDGET, *out], 2, "a hierarchy is missing"),
         ([rows, *by, "--stride", "8", *BUDGET, *out], 2, "--stride goes with --ip"),
         ([rows, *by, "--depth", "8", *BUDGET, *out], 2, "--depth goes with --path"),
@@ -524,3 +529,93 @@ def test_a_panic_while_writing_is_one_line_without_data(tmp_path, capfd, monkeyp
     assert shown.startswith("opendp-tree: the release failed (PanicException), but its cost stays counted in")
     assert "secret" not in shown
     assert Ledger.open(book).left()["epsilon"] == 0
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv"])
+def test_sums_and_means_of_a_column(tmp_path, form):
+    rows = pl.DataFrame(
+        {"region": ["north"] * 3000 + ["south"] * 2000, "paid": [40.5] * 3000 + [None] * 500 + [90.0] * 1500}
+    )
+    source = tmp_path / f"rows.{form}"
+    getattr(rows, f"write_{form}")(source)
+    for ending in ("parquet", "csv", "json", "ndjson"):
+        out = tmp_path / f"out.{ending}"
+        words = ["--value", "paid", "--bounds", "-10", "100"]
+        assert main(["release", str(source), "--by", "region", *words, *BUDGET, "-o", str(out)]) == 0
+        frame = read(out).filter(~pl.col("other"))
+        assert near(
+            dict(zip(["", "north", "south"], frame["estimate"], strict=True)), {"": 4500, "north": 3000, "south": 1500}
+        )
+        assert [round(mean / 10) for mean in frame["mean"]] == [6, 4, 9]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--value", "person"], "each --value needs bounds"),
+        (["--bounds", "0", "5"], "each --value needs bounds"),
+        (["--value", "person", "--bounds", "5", "0"], "bounds"),
+        (["--value", "region", "--bounds", "0", "5"], "in use already"),
+        (["--value", "nowhere", "--bounds", "0", "5"], "has no column nowhere"),
+        (["--value", "person", "--bounds", "0", "x"], "must be a number"),
+    ],
+)
+def test_values_that_cannot_be_are_refused(tmp_path, capsys, words, said):
+    source = write_rows(tmp_path, "parquet")
+    assert main(["release", source, "--by", "region", *words, *BUDGET, "-o", str(tmp_path / "out.csv")]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert "Hint" in error
+    assert not (tmp_path / "out.csv").exists()
+
+
+@pytest.mark.parametrize("method", ["auto", "curve", "bin_curve", "segment_curve"])
+def test_quantiles_of_a_number_by_group(tmp_path, method):
+    frame = pl.DataFrame({"kind": ["a", "b"] * 5000, "age": [20, 60] * 5000})
+    source, out = write_rows(tmp_path, frame=frame), tmp_path / "out.csv"
+    line = ["--by", "kind", "--number", "age", "--low", "0", "--high", "100", "--bins", "100", "--method", method]
+    assert main(["release", source, *line, *BUDGET, "--quantiles", "0.25,0.5", "-o", str(out)]) == 0
+    found = read(out).sort("kind", "quantile")
+    assert found["kind"].to_list() == ["a", "a", "b", "b"]
+    assert found["estimate"].to_list() == pytest.approx([20, 20, 60, 60], abs=3)
+
+
+def test_quantiles_of_groups_cannot_be_chosen_and_nothing_is_spent(tmp_path, capsys):
+    source, book = write_rows(tmp_path, frame=pl.DataFrame({"kind": ["a"] * 50, "age": [20] * 50})), tmp_path / "ledger"
+    line = ["--by", "kind", "--number", "age", "--low", "0", "--high", "100", "--bins", "100"]
+    words = ["release", source, *line, *BUDGET, "--quantiles", "0.5", "--method", "chosen_quantiles"]
+    assert main([*words, "-o", str(tmp_path / "out.csv"), "--ledger", str(book), *LEDGER]) == 4
+    assert "have no order" in capsys.readouterr().err
+    assert not book.exists()
+
+
+@pytest.mark.parametrize("method", ["auto", "bin_curve", "chosen_quantiles"])
+def test_quantiles_of_a_number(tmp_path, method):
+    pl.DataFrame({"age": [float(age) for age in range(100)] * 50}).write_parquet(tmp_path / "ages.parquet")
+    line = ["--number", "age", "--low", "0", "--high", "100", "--bins", "100", "--epsilon", "1", "--method", method]
+    out = tmp_path / "out.csv"
+    words = ["release", str(tmp_path / "ages.parquet"), *line, "--quantiles", "0.25,0.5", "-o", str(out)]
+    assert main(words) == 0
+    found = pl.read_csv(out)
+    assert found["quantile"].to_list() == [0.25, 0.5]
+    assert [abs(value - share) < 5 for value, share in zip(found["estimate"], (25, 50), strict=True)] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ("--by age --quantiles 0.5 -o {out}.csv", "--quantiles needs a number"),
+        ("--number age --low 0 --high 9 --bins 9 --quantiles 0.5 -o {out}.json", "has no JSON"),
+        ("--number age --low 0 --high 9 --bins 9 --method chosen_quantiles -o {out}.csv", "needs to know which"),
+        (
+            "--number age --low 0 --high 9 --bins 9 --quantiles 0.5 --method tree_laplace -o {out}.csv",
+            "has no quantiles",
+        ),
+        ("--number age --low 0 --high 9 --bins 9 --quantiles 2 -o {out}.csv", "from 0 to 1"),
+    ],
+)
+def test_quantiles_that_cannot_be_are_refused(tmp_path, capsys, words, complaint):
+    pl.DataFrame({"age": [1.0]}).write_parquet(tmp_path / "ages.parquet")
+    given = shlex.split(words.format(out=tmp_path / "out"))
+    assert main(["release", str(tmp_path / "ages.parquet"), "--epsilon", "1", *given]) != 0
+    assert complaint in capsys.readouterr().err

@@ -4,7 +4,7 @@ import opendp.prelude as dp
 import polars as pl
 import pytest
 
-from opendp_tree import Key, Tree, Unit, frame_context, frame_domain, register, then_leaf_counts, tree_counts
+from opendp_tree import Key, Tree, Unit, Value, frame_context, frame_domain, register, then_leaf_counts, tree_counts
 from opendp_tree.planning import then_tree_counts
 from tests.context.shared import PAIR, PERSON, PUBLIC, ROW, SURE, VISITS, contexts
 
@@ -27,10 +27,11 @@ def test_identifiers_are_bounded_here_or_by_opendp():
         sure = {"by": "country", "confidence": SURE}
         ours = tree_counts(context.query(), unit=Unit("user", rows=2), **sure).release()
         theirs = tree_counts(context.query().truncate_per_group(2), **sure).release()
-        for release in (ours, theirs):
-            assert release.statement.d_in == 2
-            assert release.statement.unit == "one value of 'user', with at most 2 rows"
+        for release, rows, words in ((ours, 1, ""), (theirs, 2, ", with at most 2 rows")):
+            assert release.statement.d_in == rows
+            assert release.statement.unit == f"one value of 'user'{words}"
             assert release.lower[0] <= 600 <= release.upper[0]
+            assert release.upper[0] - release.lower[0] < 3000
 
 
 def test_an_unbounded_identifier_is_refused_and_costs_nothing():
@@ -107,7 +108,7 @@ def test_vectors_take_their_tree_where_frames_take_a_key():
         privacy_loss=PAIR,
         split_evenly_over=1,
     )
-    with pytest.raises(ValueError, match="by and unit must not be given"):
+    with pytest.raises(ValueError, match="by, unit, value and memory must not be given"):
         context.query().tree_counts(by="country")
     assert context.query().tree_counts(by=PUBLIC).release().estimates.size == 3
 
@@ -131,7 +132,7 @@ def test_a_query_says_what_it_counts():
     context = frame_context(rows, privacy_unit=people, privacy_loss=loss, split_evenly_over=1)
     release = context.query().tree_counts(by="country", unit=Unit("user", rows=2)).release()
     assert release.statement.counted == (
-        "rows of the query after keeping at most 2 of each user, and none without a user"
+        "rows of the query, those of each user weighed down to 2 in all, and none without a user"
     )
 
 
@@ -150,3 +151,30 @@ def test_numbers_and_what_is_outside_are_counted_in_both_contexts():
         addresses = tree_counts(context.query(), by=Key.ip("ip", stride=32), confidence=1 - 1e-9).release()
         (outside,) = addresses.to_frame(other=False).filter(path="(outside)").select("lower", "upper").rows()
         assert outside[0] <= 500 <= outside[1]
+
+
+def test_memory_is_checked_and_changes_nothing_of_what_is_counted():
+    for context in contexts(PERSON, PAIR, split_evenly_over=1):
+        options = {"by": "country", "unit": Unit("user", rows=2), "confidence": SURE}
+        with pytest.raises(ValueError, match=r"memory \('lots'\)"):
+            tree_counts(context.query(), **options, memory="lots")
+        release = tree_counts(context.query(), **options, memory="20KiB").release()
+        assert release.lower[0] <= 600 <= release.upper[0]  # a false alarm has a chance of at most 1e-9
+
+
+@pytest.mark.parametrize("by_reference", [False, True])
+def test_sums_and_means_follow_the_steps_of_a_query(by_reference):
+    visits = pl.LazyFrame({"city": ["ghent"] * 900 + ["liege"] * 500, "amount": [40.0] * 900 + [90.0] * 500})
+    make = frame_context if by_reference else dp.Context.compositor
+    context = make(
+        data=visits,
+        privacy_unit=dp.unit_of(contributions=1),
+        privacy_loss=dp.loss_of(epsilon=6.0, delta=1e-6),
+        split_evenly_over=2,
+    )
+    wanted = Value("amount", bounds=(0, 100))
+    release = tree_counts(context.query().filter(pl.col("amount") > 50), by="city", value=wanted).release()
+    assert release.statement.counted == "rows of the query with a number in amount"
+    assert [round(mean, -1) for mean in release.to_frame(other=False)["mean"]] == [90, 90]
+    with pytest.raises(ValueError, match="value"):
+        tree_counts(context.query(), by="city", value=Value("city", bounds=(0, 1)))

@@ -193,7 +193,15 @@ def sensible(name, random):
         **dict.fromkeys(("depth", "level", "levels", "depths", "width"), (2, 3, 4, [1, 2])),
         **dict.fromkeys(("radius", "threshold", "margin", "mass", "mass_bound"), (10, 20, 50)),
         **dict.fromkeys(("column", "dataset"), ("a", "b", "user")),
-        "unit": ("a", ot.Unit("a", rows=1), ot.Unit("b", leaves=2)),
+        "unit": (
+            "a",
+            ot.Unit("a", rows=1),
+            ot.Unit("b", leaves=2),
+            ot.Unit("a", count="shares"),
+            ot.Unit("b", count="people", nodes=2),
+            ot.Unit("a", rows=(3, 2)),
+        ),
+        "count": ("rows", "people", "shares"),
         **dict.fromkeys(("frame", "data", "columns"), frames()),
         **dict.fromkeys(
             ("estimates", "truth", "lower", "upper", "variances"), (np.ones(5), np.array([9, 6, 4, 2, 3.0]))

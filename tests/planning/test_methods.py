@@ -4,7 +4,6 @@ import pytest
 
 from opendp_tree import (
     Auto,
-    MultiplicativeEstimator,
     OpenTree,
     Partition,
     PrunedDescent,
@@ -14,7 +13,7 @@ from opendp_tree import (
     plan,
 )
 from opendp_tree.planning import make_tree_counts
-from opendp_tree.planning.methods import METHODS, REFERENCES, read_method
+from opendp_tree.planning.methods import METHODS, REFERENCES, Line, MultiplicativeEstimator, read_method
 
 L1 = dp.l1_distance(T="i64")
 PUBLIC = Tree.balanced(branching=3, depth=4)
@@ -23,7 +22,9 @@ RAGGED = Tree.from_paths([("a", "x", "1"), ("a", "y"), ("b",), ("c", "z"), ("c",
 
 
 def test_names_are_one_vocabulary():
-    assert set(METHODS) == {"auto"} | {candidate.name for candidate in plan(PUBLIC, epsilon=1.0).candidates}
+    lines = {name for name, method in METHODS.items() if isinstance(method, Line)}
+    assert lines == {"curve", "segment_curve", "bin_curve", "chosen_quantiles"}
+    assert set(METHODS) - lines == {"auto"} | {candidate.name for candidate in plan(PUBLIC, epsilon=1.0).candidates}
     assert all(method.name == name and name.isidentifier() for name, method in METHODS.items())
     assert set(REFERENCES) < set(METHODS)
 

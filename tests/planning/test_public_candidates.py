@@ -5,7 +5,6 @@ import opendp.prelude as dp
 import pytest
 
 from opendp_tree import (
-    MultiplicativeEstimator,
     OpenTree,
     Tree,
     TreeNoise,
@@ -14,6 +13,7 @@ from opendp_tree import (
     plan,
 )
 from opendp_tree.measurements.level_noise import gaussian_variance, laplace_variance
+from opendp_tree.planning import MultiplicativeEstimator
 from opendp_tree.planning.budget import Budget
 from opendp_tree.planning.public_candidates import noise_candidate, paper_candidate
 from opendp_tree.planning.tree_facts import TreeFacts

@@ -149,3 +149,13 @@ def test_what_is_counted_is_in_the_footer_and_the_hover():
     )
     assert "Counted: rows after keeping at most 5 of each &lt;user&gt;." in figure.layout.annotations[0].text
     assert "Counted" not in plot_tree(given).layout.annotations[0].text
+
+
+def test_a_picture_of_what_does_not_add_up_says_so():
+    assert "do not add up" in footer_of(replace(small(), adds_up=False))
+    assert "do not add up" not in footer_of(small())
+
+
+def footer_of(drawn):
+    notes = plot_tree(drawn).layout.annotations
+    return next(note.text for note in notes if note.name == FOOTER)

@@ -128,3 +128,10 @@ def test_leaves_must_be_in_order():
     release = make_consistent(tree, variances=[1.0] * 3)([0] * 6)
     with pytest.raises(ValueError, match=r"whose leaves are numbered depth-first\. Hint"):
         range_counts(release, 0, 1)
+
+
+def test_counts_that_do_not_add_up_have_no_ranges():
+    tree = Tree.balanced(branching=2, depth=2)
+    release = TreeRelease(tree, *np.ones((3, 3)), confidence=0.9, statement=None, adds_up=False)
+    with pytest.raises(ValueError, match="release must add up: one person may be counted at several leaves"):
+        range_counts(release, 0, 1)

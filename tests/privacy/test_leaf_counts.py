@@ -20,6 +20,7 @@ from opendp_tree.rows import row_counts
 from opendp_tree.rows.number_places import NOWHERE
 from opendp_tree.rows.row_counts import RowCounter
 from opendp_tree.theorems.leaf_counts import leaf_counts_l1, per_person
+from tests.engines.stores import DuckDBStore
 from tests.frame_truth import as_paths, path_of
 
 SCHEMA = {"id": pl.Int64, "a": pl.String, "b": pl.Int64}
@@ -199,10 +200,42 @@ TWO_ROWS = {"by": "a", "unit": Unit("id", rows=2)}
 
 
 @pytest.mark.parametrize("options", [TWO_LEAVES, TWO_ROWS], ids=str)
+@pytest.mark.parametrize("memory", [None, 600])
 @pytest.mark.parametrize("seed", range(3))
-def test_small_pairs_hold(options, seed, monkeypatch):
+def test_small_pairs_hold(options, memory, seed, monkeypatch):
+    """In one part, and in several: frames of different sizes are then taken in different numbers of parts."""
     monkeypatch.setattr(row_counts, "_draws", draws(seed))
-    assert not broken(make(PEOPLE, options), PAIRS)
+    assert not broken(make(PEOPLE, {**options, "memory": memory}), PAIRS)
+
+
+@pytest.mark.parametrize("options", [TWO_LEAVES, TWO_ROWS], ids=str)
+def test_small_pairs_hold_in_duckdb(options, monkeypatch):
+    """The same pairs as tables of DuckDB, under one salt; the bound holds for every salt."""
+    duckdb = pytest.importorskip("duckdb")
+    for salt in (bytes(16), bytes(range(16))):
+        monkeypatch.setattr(row_counts, "new_salt", lambda salt=salt: salt)
+        with duckdb.connect() as connection:
+            store = DuckDBStore(connection)
+            count = make(PEOPLE, options)
+
+            def as_table(rows, store=store):
+                return store.table(pl.DataFrame(rows, schema=SCHEMA, orient="row"), name="visits")
+
+            for rows, others, distance in PAIRS[::3]:
+                one, two = as_paths(count(as_table(rows))), as_paths(count(as_table(others)))
+                far = sum(abs(one.get(leaf, 0) - two.get(leaf, 0)) for leaf in one.keys() | two.keys())
+                assert far <= count.map(distance)
+
+
+def test_mutant_parts_of_rows_instead_of_people_is_rejected(monkeypatch):
+    """Half of a person's rows in each part: each is cut by itself, and the person counts twice."""
+
+    def every_other_row(frame, unit, salt, part, parts):
+        return frame.filter(pl.int_range(pl.len()) % parts == part)
+
+    monkeypatch.setattr(row_counts, "_draws", draws(0))
+    monkeypatch.setattr(row_counts, "people_part", every_other_row)
+    assert broken(make(PEOPLE, {**TWO_ROWS, "memory": 600}), PAIRS)
 
 
 def test_mutant_first_rows_of_the_frame_is_rejected(monkeypatch):

@@ -11,14 +11,16 @@ from tests.repo.rooms import MAP, PACKAGE, arrows, components, imported, layers,
 
 ROOT = Path(__file__).parents[2]
 MODULES = sorted(PACKAGE.rglob("*.py"))
-POLARS_ROOMS = ("rows", "releases")
-POLARS_ELSEWHERE = ("trees/label_keys.py", "trees/prefix_texts.py")
+POLARS_ROOMS = ("rows", "releases", "engines")
+POLARS_ELSEWHERE = ("trees/label_keys.py", "trees/bit_keys.py", "trees/prefix_texts.py")
 TYPES_ONLY = (
     "spending.py",
     "bounds.py",
     "context.py",
+    "curve.py",
     "dial.py",
     "flights.py",
+    "line_candidates.py",
     "nodes.py",
     "pipeline.py",
     "plan.py",

@@ -17,6 +17,7 @@ import pytest
 
 from opendp_tree import Key, Tree, Unit, frame_domain, make_leaf_counts
 from opendp_tree.rows.groups import kinds_of
+from opendp_tree.rows.people import make_people_records
 from tests.frame_truth import as_paths, range_path
 
 ENDS = [0, 1, -1, 7, 2**31 - 1, -(2**31), 2**53 + 1, 2**63 - 1, -(2**63), None]
@@ -285,3 +286,37 @@ def test_units_of_every_type_are_told_apart(name, bounds):
             assert found(make(data)).total() == (distinct if bounds == "rows" else present.height)
         for place in range(frame.height):
             assert found(make(frame[place : place + 1])).total() == int(units[place : place + 1].is_not_null()[0])
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_records_of_units_of_every_type_are_those_of_each(name):
+    """Together, in any order, and row by row: nothing that is raised, and nobody who is found, depends on a value."""
+    units = UNITS[name]
+    frame = pl.DataFrame({"unit": units, "k": [f"{place}" for place in range(units.len())]})
+    for tree in (None, TREES["null"]):
+        key = Key.columns("k", tree=tree, other=None if tree is None else ("absent",))
+        space = frame_domain(frame), dp.symmetric_id_distance("unit")
+        make = make_people_records(*space, by=key, unit=Unit("unit", count="shares"))
+        present = frame.filter(pl.col("unit").is_not_null())
+        for data in (frame, frame.lazy(), frame.reverse()):
+            records = make(data)
+            assert records.starts.size == present["unit"].to_frame().unique().height
+            assert records.rows.sum() == present.height == records.totals.sum()
+            assert records.placed().sum() == records.starts.size
+        for place in range(frame.height):
+            assert make(frame[place : place + 1]).starts.size == int(units[place : place + 1].is_not_null()[0])
+
+
+@pytest.mark.parametrize("name", SERIES)
+def test_records_count_the_rows_that_leaf_counts_count(name):
+    column = SERIES[name]
+    frame = pl.DataFrame({"k": column, "unit": [place % 3 for place in range(column.len())]})
+    try:
+        counts = make_leaf_counts(frame_domain(frame), dp.symmetric_distance(), by="k")
+    except (TypeError, ValueError):
+        return
+    records = make_people_records(
+        frame_domain(frame), dp.symmetric_id_distance("unit"), by="k", unit=Unit("unit", count="shares")
+    )
+    for data in (frame, *(frame[place : place + 1] for place in range(frame.height))):
+        assert records(data).rows.sum() == found(counts(data)).total()

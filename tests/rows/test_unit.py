@@ -39,6 +39,19 @@ def test_a_unit_is_a_value():
         ({"leaves": 1.5}, TypeError, r"unit: leaves \(1.5\) must be an integer"),
         ({"leaves": 1, "rows_per_leaf": None}, TypeError, r"unit: rows_per_leaf \(None\) must be an integer"),
         ({"column": 3, "rows": 1}, TypeError, r"unit: column \(int\) must be a column's name"),
+        (
+            {"count": "visits", "rows": 1},
+            ValueError,
+            r"unit: count \('visits'\) must be one of 'rows', 'people', 'shares'",
+        ),
+        ({"count": "people"}, ValueError, "at how many nodes of a level one person counts. Hint: Unit"),
+        ({"count": "people", "rows": 3}, ValueError, "unit: rows must not be given for count='people'. Hint"),
+        ({"count": "shares", "nodes": 3}, ValueError, "unit: nodes must not be given for count='shares'. Hint"),
+        ({"nodes": 3, "rows": 3}, ValueError, "unit: nodes must not be given for count='rows'. Hint"),
+        ({"rows": ()}, ValueError, "unit: rows must be a number, or one for each level"),
+        ({"rows": (3, 0)}, ValueError, r"unit: rows \(0\) must be an integer from 1"),
+        ({"rows": 2**21}, ValueError, r"unit: rows \(2097152\) must be at most 1048576. Hint"),
+        ({"rows": (3, 3), "leaves": 2}, ValueError, "unit: rows must be one number where leaves are bounded. Hint"),
     ],
 )
 def test_wrong_bounds_are_named(arguments, error, message):
@@ -49,7 +62,7 @@ def test_wrong_bounds_are_named(arguments, error, message):
 def test_a_name_alone_says_what_to_write():
     assert Unit.of(None) is None
     assert Unit.of(Unit("user", rows=5)) == Unit("user", rows=5)
-    with pytest.raises(ValueError, match=r"Hint: Unit\('user', rows=5\), or Unit\('user', leaves=3, rows_per_leaf=2\)"):
+    with pytest.raises(ValueError, match=r"Hint: Unit\('user', rows=5\), or Unit\('user', count='shares'\), or count"):
         Unit.of("user")
     with pytest.raises(TypeError, match=r"unit \(int\) must be a Unit"):
         Unit.of(5)
@@ -81,3 +94,37 @@ def test_words_say_what_is_kept_of_each():
     assert "1 in each of at most 1 leaf of each user" in Unit("user", leaves=1).counted()
     assert "3 in each of at most 2 leaves and 5 in all" in Unit("user", rows=5, leaves=2, rows_per_leaf=3).counted()
     assert "of each 'a\\nb'" in Unit("a\nb", rows=1).counted()
+
+
+def test_words_say_what_people_weigh():
+    by_level = Unit("user", rows=[200, 50])
+    assert by_level.counted(weighed=True) == (
+        "rows, those of each user weighed down to 200, 50 in all (by level), and none without a user"
+    )
+    people = Unit("user", count="people", nodes=(6, 12))
+    assert people.counted(weighed=True) == (
+        "people (each user once at a node, weighed down to 6, 12 nodes by level below the root in all), "
+        "and none without a user"
+    )
+    assert "of a level in all" in Unit("user", count="people", nodes=6).counted(weighed=True)
+    assert "rows of the query" in people.counted(weighed=True, of="rows of the query")
+
+
+def test_bounds_are_by_level_from_the_root_down():
+    assert Unit("user", rows=5).bounds(3) == (5, 5, 5)
+    assert Unit("user", rows=(9, 5, 2)).bounds(3) == (9, 5, 2)
+    assert Unit("user", count="people", nodes=(5, 2)).bounds(3) == (1, 5, 2)
+    assert Unit("user", count="people", nodes=5).bounds(1) == (1,)
+    assert Unit("user", count="shares").bounds(2) == (1, 1)
+    with pytest.raises(
+        ValueError, match=r"unit: rows \(2 numbers\) must be one, or 3: one a shown level from the root"
+    ):
+        Unit("user", rows=(9, 5)).bounds(3)
+    with pytest.raises(ValueError, match=r"unit: nodes \(3 numbers\) must be one, or 2: one a shown level below"):
+        Unit("user", count="people", nodes=(9, 5, 3)).bounds(3)
+
+
+@pytest.mark.parametrize("unit", [Unit("user", count="shares"), Unit("user", rows=(5, 3))])
+def test_what_is_weighed_is_not_kept(unit):
+    with pytest.raises(ValueError, match=r"must be 'rows', with one bound, where rows are kept"):
+        _ = unit.most_rows

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from opendp_tree import OpenTree
 from opendp_tree.trees.bit_keys import BitKeys, bit_length, read_words, words_of
 
+WIDE = st.integers(0, 2**64 - 1) | st.integers(0, 2)
 WIDTHS = [1, 7, 63, 64, 65, 100, 127, 128]
 
 
@@ -60,3 +61,12 @@ def test_keys_of_other_kinds_are_named():
         read_words(np.array([1.0]), 8)
     with pytest.raises(TypeError, match=r"shape \(n, 2\)"):
         read_words(np.zeros((2, 3), dtype=np.uint64), 8)
+
+
+@given(st.lists(st.tuples(WIDE, WIDE), max_size=30))
+def test_sorted_keys_are_those_of_python(pairs):
+    high, low = (np.array(column, dtype=np.uint64) for column in (zip(*pairs, strict=True) if pairs else ([], [])))
+    found = BitKeys(high, low).sorted()
+    assert list(zip(found.high.tolist(), found.low.tolist(), strict=True)) == sorted(pairs)
+    assert found.is_sorted()
+    assert BitKeys(high, low).is_sorted() == (pairs == sorted(pairs))

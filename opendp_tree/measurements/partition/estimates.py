@@ -123,7 +123,7 @@ def gap_variance(shown: ShownTree, is_leaf: Bools, model: CellNoise) -> Floats:
     Below an inner cell any number of nodes that are not shown, each of nearly the threshold, may have lost a token.
     """
     taken = np.where(is_leaf, 0.0, model.token_mean * shown.gaps / model.threshold) / 2
-    return model.variance(is_leaf) + taken**2
+    return model.variance(is_leaf) + taken**2 + model.spread * shown.gaps
 
 
 def _shift(shown: ShownTree, measured: tuple[Measured, ...], is_leaf: Bools, model: CellNoise) -> Floats:

@@ -31,6 +31,7 @@ from opendp_tree.noise import LARGEST_SCALE
 from opendp_tree.releases.release import PrivacyStatement
 from opendp_tree.theorems.interval import Interval, exp, round_down, round_up
 from opendp_tree.theorems.tree_partition import gap_delta, gap_epsilon
+from opendp_tree.trees.distant_counts import DistantCounts
 from opendp_tree.trees.domains import CountSpace, SparseLeafCounts, check_metric, sparse_reader
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.tree import Tree
@@ -135,7 +136,7 @@ def make_partition_estimator(
     unfunded = is_zero(epsilon)
     budget = _Budget.of(found, 1.0 if unfunded else epsilon, delta, d_in)
     if parameters is None:
-        parameters = _best_parameters(found, budget, measuring, _check_levels(found.depth, levels))
+        parameters = _best_parameters(found, budget, measuring, check_levels(found.depth, levels))
     elif levels is not None:
         raise ValueError("levels must be left out where parameters are given, which say what levels are tested")
     used, left = budget.split(found, parameters)
@@ -153,6 +154,8 @@ def make_partition_estimator(
 
     def function(data: Any) -> Any:
         if isinstance(found, OpenTree):
+            if isinstance(data, DistantCounts) and data.tree == found:
+                return setting.mechanism.distant_release(replace(data, tree=found), setting.statement())
             return setting.mechanism.open_release(read(data), setting.statement())
         return setting.mechanism.public_release(found, read(data), setting.statement())  # type: ignore[arg-type]
 
@@ -273,7 +276,7 @@ class _Setting:
         )
 
 
-def _check_levels(depth: int, levels: Sequence[int] | None) -> tuple[int, ...]:
+def check_levels(depth: int, levels: Sequence[int] | None) -> tuple[int, ...]:
     """The levels that are shown, the root's among them."""
     if levels is None:
         return tuple(range(depth))

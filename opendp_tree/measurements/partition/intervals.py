@@ -21,9 +21,11 @@ DEEP_PARTS = (0.78, 0.07, 0.15)
 """On deep trees, how the chance to miss a node is divided: the upper end, the lower end by layers, and by cells."""
 _LARGEST_THRESHOLD = 10**5
 """For a larger one, lower ends come from layers alone: nobody would look at each count below it."""
-_SAFE = 0.99
+SAFE = 0.99
 """Tails are computed in floats, and sums of noise on a window beyond which less than a hundredth of the chance lies."""
+_FINE = 512.0  # the scale at which integer noise stands for continuous noise
 _EXACT = 64  # up to this many terms every number of terms has its own quantile
+_WIDEST = 1024.0  # a law of a larger scale is that of this one, stretched
 
 
 @dataclass(frozen=True)
@@ -58,18 +60,9 @@ def node_bounds(
     """
     named = shown.depth <= NAMED
     # On deep trees cells often say more of the lower end than layers do, and do so cheaply.
-    over, under, from_cells = miss * _SAFE * np.array((0.5, 0.5, 0.0) if named else DEEP_PARTS)
+    over, under, from_cells = miss * SAFE * np.array((0.5, 0.5, 0.0) if named else DEEP_PARTS)
     least = shown.totals(np.where(shown.is_cell, least_people(parameters, shown.levels), 0.0))
-    lower, upper = least.copy(), np.full(shown.levels.size, np.inf)
-    whole, inside = _narrowest(shown, measured)
-    upper[whole.known] = (whole.value + whole.reach(measured, over))[whole.known]
-    lower[whole.known] = np.maximum(least, whole.value - whole.reach(measured, under))[whole.known]
-    # Between two marked nodes: at most what the one above holds, at least the marked ones below it together.
-    free = np.flatnonzero(~layers.marked)
-    above = layers.above[free]
-    upper[free] = upper[above]
-    reach = inside.reach(measured, under)
-    lower[free] = np.maximum(least[free], np.where(inside.known, inside.value - reach, 0.0)[above])
+    lower, upper = layer_bounds(shown, layers, measured, least=least, over=over, under=under)
     if from_cells > 0:
         lower = np.maximum(lower, lower_from_cells(shown, parameters, from_cells))
     below, beyond = leaf_reach(parameters, miss)
@@ -82,6 +75,33 @@ def node_bounds(
     return Bounds(np.maximum(lower - slack, 0), np.maximum(upper + slack, least))
 
 
+def layer_bounds(
+    shown: ShownTree, layers: Layers, measured: tuple[Measured, ...], *, least: Floats, over: float, under: float
+) -> tuple[Floats, Floats]:
+    """Lower and upper ends from the layers alone, missed with a chance of at most `under` and `over`.
+
+    Parameters
+    ----------
+    shown, layers, measured
+        What was released.
+    least
+        What each node holds for sure.
+    over, under
+        The chances.
+    """
+    lower, upper = least.copy(), np.full(shown.levels.size, np.inf)
+    whole, inside = narrowest(shown, measured)
+    upper[whole.known] = (whole.value + whole.reach(measured, over))[whole.known]
+    lower[whole.known] = np.maximum(least, whole.value - whole.reach(measured, under))[whole.known]
+    # Between two marked nodes: at most what the one above holds, at least the marked ones below it together.
+    free = np.flatnonzero(~layers.marked)
+    above = layers.above[free]
+    upper[free] = upper[above]
+    reach = inside.reach(measured, under)
+    lower[free] = np.maximum(least[free], np.where(inside.known, inside.value - reach, 0.0)[above])
+    return lower, upper
+
+
 def least_people(parameters: GapParameters, levels: Ints) -> Floats:
     """What a cell of each level holds for sure: its noise is at most the radius."""
     shape = parameters.shape
@@ -92,7 +112,7 @@ def least_people(parameters: GapParameters, levels: Ints) -> Floats:
 
 
 @dataclass(frozen=True)
-class _Unions:
+class Unions:
     """For each node a union of one layer's sets: its noisy count, the number of sets, and their scale."""
 
     known: Bools
@@ -101,7 +121,7 @@ class _Unions:
     scale: Floats
 
     @classmethod
-    def none(cls, size: int) -> _Unions:
+    def none(cls, size: int) -> Unions:
         """No union for any of so many nodes."""
         return cls(
             np.zeros(size, dtype=np.bool_), np.zeros(size), np.zeros(size, dtype=np.int64), np.full(size, np.inf)
@@ -118,16 +138,16 @@ class _Unions:
     def reach(self, measured: tuple[Measured, ...], chance: float) -> Floats:
         """What the noise of each union exceeds with at most this chance."""
         found = np.zeros(self.value.size)
-        for scale in {part.layer.scale for part in measured}:
+        for scale, layer in {part.layer.scale: part.layer for part in measured}.items():
             at = self.known & (self.scale == scale)
-            found[at] = noise_bounds(self.sets[at], scale, chance)
+            found[at] = layer.reach(self.sets[at], chance)
         return found
 
 
-def _narrowest(shown: ShownTree, measured: tuple[Measured, ...]) -> tuple[_Unions, _Unions]:
+def narrowest(shown: ShownTree, measured: tuple[Measured, ...]) -> tuple[Unions, Unions]:
     """For each marked node the union of all its sets in one layer, and the union without its own rest."""
     size = shown.levels.size
-    whole, inside = _Unions.none(size), _Unions.none(size)
+    whole, inside = Unions.none(size), Unions.none(size)
     for part in measured:
         values, sets, rests = np.zeros(size), np.zeros(size), np.zeros(size)
         values[part.layer.nodes], values[part.layer.rests] = part.whole, part.rest
@@ -220,7 +240,7 @@ def leaf_reach(parameters: GapParameters, miss: float) -> tuple[int, int]:
     best: tuple[int, int] | None = None
     first, last = _quantile(q, miss), _quantile(q, miss / 64) + 1
     for below in range(first, last + 1, 1 + (last - first) // 200):
-        beyond = _least_beyond(q, t, below, miss * _SAFE, shorter)
+        beyond = _least_beyond(q, t, below, miss * SAFE, shorter)
         if beyond is not None and (best is None or below + beyond < sum(best)):
             best = below, beyond
     assert best is not None
@@ -291,21 +311,49 @@ def hidden_bound(parameters: GapParameters, miss: float, *, depth: int | None = 
         merge = 2 * first - 1 - threshold
         apart = merge * log_power + math.log(tail) <= (1 - height) * logs and merge >= 1
         if first >= 2 and apart and (first - 1) * log_power <= -height * logs:
-            best = min(best, math.ceil((math.log(1 / (miss * _SAFE)) + height * logs) / theta))
+            best = min(best, math.ceil((math.log(1 / (miss * SAFE)) + height * logs) / theta))
     return threshold - 1 + best
 
 
 def noise_bounds(terms: Ints, scale: float, chance: float) -> Ints:
     """For each number of terms the least bound that the sum of so many exceeds with at most this chance.
 
-    Exact up to 64 terms; beyond, the bound of at most 2 % more terms, which is no smaller.
+    Exact up to 64 terms; beyond, the bound of at most 2 % more terms, which is no smaller. Noise of a scale above 1024
+    is read off a finer law: a geometric number is the whole part of an exponential one, so that a sum of so many
+    integer Laplace numbers is within as many of a sum of continuous ones, and these only differ by their scale.
     """
+    if scale > _WIDEST:
+        narrow = noise_bounds(terms, _WIDEST, chance)
+        wide: Ints = np.ceil((narrow + terms) * (scale / _WIDEST) * (1 + 1e-12)).astype(np.int64) + terms
+        return wide
+    distinct, places = np.unique(few_numbers(terms), return_inverse=True)
+    return np.array([_bound(int(count), scale, chance) for count in distinct], dtype=np.int64)[places]
+
+
+def few_numbers(terms: Ints) -> Ints:
+    """Numbers of terms, no smaller, of which there are few: beyond 64 rounded up by at most 2 %."""
     rounded = terms.copy()
     many = terms > _EXACT
     steps = np.ceil(np.log(terms[many] / _EXACT) / math.log(1.02) - 1e-9)
     rounded[many] = np.maximum(np.ceil(_EXACT * 1.02**steps), terms[many])
-    distinct, places = np.unique(rounded, return_inverse=True)
-    return np.array([_bound(int(count), scale, chance) for count in distinct], dtype=np.int64)[places]
+    return rounded
+
+
+def sum_reach(sets: Ints, parts: tuple[float, ...], chance: float) -> Floats:
+    """What the sum of a Laplace number of each scale, for each of so many sets, exceeds with at most this chance.
+
+    For continuous noise. Where all scales are one, the bound of integer noise that is fine enough: each continuous
+    number is within 1 of an integer one (docs/proofs/tree_means.md). Otherwise Chernoff's.
+    """
+    if len(set(parts)) == 1:
+        terms = sets * len(parts)
+        return (noise_bounds(terms, _FINE, chance) + terms) / _FINE * parts[0]
+    scales = np.array(parts)
+    rates = np.linspace(0.002, 0.998, 499) / scales.max()
+    moments = -np.log1p(-(np.outer(scales, rates) ** 2)).sum(axis=0)
+    distinct, places = np.unique(few_numbers(sets), return_inverse=True)
+    found: Floats = ((math.log(1 / chance) + distinct[:, None] * moments) / rates).min(axis=1)
+    return found[places]
 
 
 @lru_cache(maxsize=4096)

@@ -94,6 +94,18 @@ class Layer:
     nodes: Ints
     rests: Ints
     scale: float
+    parts: tuple[float, ...] = ()
+    """Where a count's noise is a sum of several numbers, the scale of each; `scale` is then that of one as wide."""
+    grain: float = 0.0
+    """By how much the noise of one set may differ from a sum of continuous numbers of these scales."""
+
+    def reach(self, sets: Ints, chance: float) -> Floats:
+        """What the noise of a union of so many sets exceeds with at most this chance."""
+        from opendp_tree.measurements.partition.intervals import noise_bounds, sum_reach
+
+        if not self.parts:
+            return noise_bounds(sets, self.scale, chance).astype(np.float64)
+        return sum_reach(sets, self.parts, chance) + sets * self.grain
 
 
 @dataclass(frozen=True)
@@ -101,8 +113,8 @@ class Measured:
     """A layer's noisy counts."""
 
     layer: Layer
-    whole: Ints
-    rest: Ints
+    whole: Ints | Floats
+    rest: Ints | Floats
 
 
 @dataclass(frozen=True)
@@ -223,6 +235,8 @@ class CellNoise:
     token_mean: float
     token_variance: float
     threshold: float
+    spread: float = 0.0
+    """What each of a cell's people adds to the variance of its gap, where people are put at one of their leaves."""
 
     @classmethod
     def of(cls, parameters: GapParameters) -> CellNoise:

@@ -81,6 +81,7 @@ def choose_parameters(
     d_in: int = 1,
     public_nodes: int | None = None,
     exact_share: float = _EXACT_SHARE,
+    false_cells: float = _FALSE_CELLS,
 ) -> GapParameters:
     """Parameters whose map at `d_in` is at most (epsilon, delta), close to both.
 
@@ -102,6 +103,9 @@ def choose_parameters(
     exact_share
         What part of epsilon the levels may cost on which counts are still exact; the margin is the least for it. More
         of it keeps small counts exact further up, less of it leaves more to the tokens that blur large ones.
+    false_cells
+        With `public_nodes`, how many nodes that nobody is at may come out as cells, in the mean. By default hardly any,
+        because such a cell is shown; where cells only say where to look closer, more of them find smaller crowds.
 
     >>> chosen = choose_parameters(3, 1.0, 1e-6)
     >>> chosen.shape.thresholds, chosen.shape.margins, chosen.loss(1)
@@ -119,7 +123,7 @@ def choose_parameters(
     radius = _least_radius(scale, depth, delta, people)
     threshold, every_node = math.inf if radius is None else radius + 1, False
     if public_nodes is not None:
-        lowest = max(1, math.ceil(math.log(public_nodes / _FALSE_CELLS) * scale))
+        lowest = max(1, math.ceil(math.log(public_nodes / false_cells) * scale))
         if lowest <= threshold:
             threshold, radius, every_node = lowest, None, True
     if not math.isfinite(threshold):

@@ -23,8 +23,10 @@ from opendp_tree.measurements.partition.layers import (
     measure,
 )
 from opendp_tree.measurements.partition.parameters import GapParameters, shown_levels
-from opendp_tree.measurements.partition.walk import find_cells, find_cells_of_tree
+from opendp_tree.measurements.partition.subtrees import find_in_parts
+from opendp_tree.measurements.partition.walk import Cells, find_cells, find_cells_of_tree
 from opendp_tree.releases.release import PrivacyStatement, TreeRelease
+from opendp_tree.trees.distant_counts import DistantCounts
 from opendp_tree.trees.occupied import Occupied
 from opendp_tree.trees.shown_nodes import ShownCells, contracted_parents
 from opendp_tree.trees.sparse_counts import SparseCounts
@@ -58,7 +60,15 @@ class FindThenMeasure:
 
     def open_release(self, counts: SparseCounts, statement: PrivacyStatement) -> TreeRelease:
         """Nodes with a cell at or below them."""
-        cells = find_cells(counts.occupied, self.parameters)
+        return self.release_of(counts, find_cells(counts.occupied, self.parameters), statement)
+
+    def distant_release(self, distant: DistantCounts, statement: PrivacyStatement) -> TreeRelease:
+        """The same of counts that stay where they are: one run, of which the subtrees' part is drawn there."""
+        counts, cells = find_in_parts(distant, self.parameters)
+        return self.release_of(replace(counts, tree=distant.tree), cells, statement)
+
+    def release_of(self, counts: SparseCounts, cells: Cells, statement: PrivacyStatement) -> TreeRelease:
+        """What is measured and said of some cells."""
         listed = ShownCells.of(counts, cells.places, cells.levels)
         nodes, firsts = listed.nodes, listed.firsts
         gaps = np.where(listed.is_cell, cells.gaps[listed.order][firsts], 0)
@@ -169,14 +179,21 @@ def from_above(tree: Tree, upper: Floats) -> Floats:
 
 def people_at(occupied: Occupied, levels: Ints, places: Ints, wanted: Bools) -> tuple[Ints, Ints]:
     """The people of the wanted nodes, each at a level above a place with people, in halves as `measure` takes them."""
-    counts = occupied.counts.clip(0, saturate.LIMIT)
-    running = [np.append(0, np.cumsum(half)) for half in saturate.split(counts)]
+    counts = occupied.counts
+    if counts.min(initial=0) < 0 or counts.max(initial=0) > saturate.LIMIT:
+        counts = counts.clip(0, saturate.LIMIT)
     found = np.zeros((2, levels.size), dtype=np.int64)
+    # Where all of them together fit into one number, the lower half is all.
+    fits = int(counts.max(initial=0)) * counts.size <= saturate.LIMIT
+    halves = [counts] if fits else saturate.split(counts)
+    running = [np.zeros(counts.size + 1, dtype=np.int64) for _ in halves]
+    for sums, half in zip(running, halves, strict=True):
+        np.cumsum(half, out=sums[1:])
     for level in np.unique(levels[wanted]).tolist():
         here = np.flatnonzero(wanted & (levels == level))
         starts, ends = occupied.nodes_at(level)
         nodes = np.searchsorted(starts, places[here], side="right") - 1
-        for half, sums in zip(found, running, strict=True):
+        for half, sums in zip(found[2 - len(running) :], running, strict=True):
             half[here] = sums[ends[nodes]] - sums[starts[nodes]]
     return found[0], found[1]
 

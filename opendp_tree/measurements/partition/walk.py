@@ -24,6 +24,9 @@ from opendp_tree.trees.tree import Tree
 
 _NONE = np.zeros(0, dtype=np.int64)
 
+_BLOCK, _FEW = 1 << 21, 64
+"""Places that are walked together, and how many there must be for each that is left for the top."""
+
 
 @dataclass(frozen=True)
 class Cells:
@@ -32,6 +35,15 @@ class Cells:
     places: Ints
     levels: Ints
     gaps: Ints
+
+
+@dataclass(frozen=True)
+class Walked:
+    """The cells, and what the topmost tested nodes with people pass up: each is known by its first place."""
+
+    cells: Cells
+    roots: Ints
+    passed: Ints
 
 
 def find_cells(occupied: Occupied, parameters: GapParameters) -> Cells:
@@ -44,15 +56,62 @@ def find_cells(occupied: Occupied, parameters: GapParameters) -> Cells:
     parameters
         The scales and the shape. Each threshold must exceed its radius, so that empty nodes need no test.
     """
+    return walk_up(occupied, parameters).cells
+
+
+def walk_up(occupied: Occupied, parameters: GapParameters, passed: Ints | None = None) -> Walked:
+    """One run of the mechanism, which may begin where runs on subtrees ended.
+
+    Parameters
+    ----------
+    occupied, parameters
+        As for `find_cells`.
+    passed
+        How much of each place's count one node below the tested levels passed up to it. By default None: nothing, the
+        counts are all of people.
+    """
     shape = parameters.shape
     if not hides_empty_nodes(shape):
         raise ValueError("each threshold must exceed its radius where only occupied nodes are tested")
     # Levels that are not tested are left out: what is at or meets at one of them does so at the next tested one above.
     deepest = int(occupied.levels.max(initial=0))
     tested = np.searchsorted(shape.levels, np.arange(deepest + 1), side="right") - 1
-    walk = _Walk(tested[occupied.levels], tested[occupied.meets], occupied.counts, parameters)
-    places, levels, gaps = walk.up_to_the_root()
-    return Cells(places, np.array(shape.levels)[levels], gaps)
+    tested = tested.astype(np.int16) if deepest < 2**15 else tested
+    largest = np.zeros_like(occupied.counts) if passed is None else passed
+    walk, firsts, found = _walk_by_blocks(occupied, tested, largest, parameters)
+    roots, handed = walk.up_to_the_root()
+    found += [(firsts[places], levels, gaps) for places, levels, gaps in walk.found]
+    places, levels, gaps = (np.concatenate(parts) for parts in zip(*found, strict=True)) if found else (_NONE,) * 3
+    return Walked(Cells(places, np.array(shape.levels)[levels], gaps), firsts[roots], handed)
+
+
+def _walk_by_blocks(
+    occupied: Occupied, tested: Ints, largest: Ints, parameters: GapParameters
+) -> tuple[_Walk, Ints, list[tuple[Ints, Ints, Ints]]]:
+    """What is left to walk once blocks of many places went as far up as they share no node, and the cells so far.
+
+    What happens below a node draws nothing that is drawn elsewhere, so that only the order of draws differs. It saves
+    memory, and time, because the work on a block stays near. The second part says which place each one left was.
+    """
+    meets, size = tested[occupied.meets], occupied.counts.size
+    if size <= _BLOCK:
+        walk = _Walk(tested[occupied.levels], meets, occupied.counts, largest, parameters)
+        return walk, np.arange(size), []
+    # The deepest level above which few places meet: these boundaries may part blocks.
+    above = np.cumsum(np.bincount(meets.astype(np.int64) + 1))
+    cut = max(int(np.searchsorted(above, size // _FEW, side="right")) - 1, 0)
+    parting = np.flatnonzero(meets < cut)
+    heads = np.append(0, parting + 1)
+    starts = np.unique(heads[np.searchsorted(heads, np.arange(0, size, _BLOCK), side="right") - 1])
+    tops, found = [], []
+    for start, end in zip(starts.tolist(), [*starts[1:].tolist(), size], strict=True):
+        part, within = slice(start, end), meets[start : end - 1]
+        block = _Walk(tested[occupied.levels[part]], within, occupied.counts[part], largest[part], parameters)
+        block.merge_up_to(cut)
+        tops.append(block.groups(np.append(0, np.flatnonzero(within < cut) + 1)))
+        found += [(places + start, levels, gaps) for places, levels, gaps in block.found]
+    base, held, most = (np.concatenate(parts) for parts in zip(*tops, strict=True))
+    return _Walk(base, meets[parting], held, most, parameters), heads, found
 
 
 def hides_empty_nodes(shape: GapShape) -> bool:
@@ -68,25 +127,33 @@ class _Walk:
     it merges. Levels are counted among the tested ones; -1 is above them all.
     """
 
-    def __init__(self, levels: Ints, meets: Ints, counts: Ints, parameters: GapParameters) -> None:
+    def __init__(self, levels: Ints, meets: Ints, counts: Ints, largest: Ints, parameters: GapParameters) -> None:
         self._parameters, self._meets = parameters, meets
         self._bands = _bands(parameters.shape)
         self._blur_levels = np.array(parameters.shape.blur_levels)
         self._end, self._start = np.arange(counts.size), np.arange(counts.size)
         self._base = levels.copy()
         self._held = counts.clip(0, saturate.LIMIT)  # by the group's first node: x
-        self._largest = np.zeros(counts.size, dtype=np.int64)  # that one of its children passed up
-        self._found: list[tuple[Ints, Ints, Ints]] = []
+        self._largest = largest.clip(0, saturate.LIMIT)  # that one of its children passed up
+        self.found: list[tuple[Ints, Ints, Ints]] = []
 
-    def up_to_the_root(self) -> tuple[Ints, Ints, Ints]:
-        for level, boundaries in _deepest_first(self._meets):
-            self._merge(level, boundaries)
-        if self._held.size:
-            self._climb(np.append(0, np.flatnonzero(self._meets < 0) + 1), -1)
-        if not self._found:
-            return _NONE, _NONE, _NONE
-        places, levels, gaps = (np.concatenate(parts) for parts in zip(*self._found, strict=True))
-        return places, levels, gaps
+    def up_to_the_root(self) -> tuple[Ints, Ints]:
+        """The groups that have a node on the topmost tested level or below, and what they pass up beyond it."""
+        self.merge_up_to(0)
+        if self._held.size == 0:
+            return _NONE, _NONE
+        groups = np.append(0, np.flatnonzero(self._meets < 0) + 1)
+        groups = groups[self._base[groups] >= 0]  # nobody tests the others
+        return groups, self._climb(groups, -1)[0]
+
+    def merge_up_to(self, level: int) -> None:
+        """Form all nodes at which groups meet, from the deepest level up to this one."""
+        for deep, boundaries in _deepest_first(self._meets, level):
+            self._merge(deep, boundaries)
+
+    def groups(self, heads: Ints) -> tuple[Ints, Ints, Ints]:
+        """Of the groups with these first places: where they were formed, whom they hold, and the most of a child."""
+        return self._base[heads], self._held[heads], self._largest[heads]
 
     def _merge(self, level: int, boundaries: Ints) -> None:
         """Form the nodes of one level at which groups meet, at the given boundaries between places."""
@@ -110,13 +177,14 @@ class _Walk:
     def _climb(self, groups: Ints, top: int) -> tuple[Ints, Ints]:
         """Test each group's chain of nodes below `top`: what it passes up, and what of that comes from a child.
 
-        A group without a node of its own, people at the very node where groups meet, only hands them over.
+        A group without a node of its own, people at the very node where groups meet, or what one node below passed up
+        to it, only hands them over.
         """
         has_chain = self._base[groups] > top
         if has_chain.all():
             passed = self._test(groups, top)
             return passed, passed
-        passed, by_child = self._held[groups], np.zeros(groups.size, dtype=np.int64)
+        passed, by_child = self._held[groups], self._largest[groups]
         chains = np.flatnonzero(has_chain)
         if chains.size:
             by_child[chains] = self._test(groups[chains], top)
@@ -137,7 +205,7 @@ class _Walk:
             if tested.size:
                 found, wait, gap = self._first_cells(blurred[tested], room[tested], band)
                 cells = tested[found]
-                self._found.append((groups[cells], start[cells] - wait + 1, gap))
+                self.found.append((groups[cells], start[cells] - wait + 1, gap))
                 blurred[cells] = 0
         return blurred
 
@@ -185,9 +253,9 @@ def _bands(shape: GapShape) -> list[_Band]:
     return bands[::-1]
 
 
-def _deepest_first(meets: Ints) -> Iterator[tuple[int, Ints]]:
-    """The tested levels at which groups meet, from the deepest up, each with the boundaries that do, in order."""
-    boundaries = np.flatnonzero(meets >= 0)
+def _deepest_first(meets: Ints, least: int) -> Iterator[tuple[int, Ints]]:
+    """The tested levels from `least` on at which groups meet, from the deepest up, each with the boundaries that do."""
+    boundaries = np.flatnonzero(meets >= least)
     if boundaries.size == 0:
         return
     levels = meets[boundaries]

@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from opendp_tree import OpenTree, Tree, noise
+from opendp_tree.measurements.partition import walk
 from opendp_tree.measurements.partition.parameters import GapParameters
 from opendp_tree.measurements.partition.walk import find_cells, find_cells_of_tree
 from opendp_tree.saturate import LIMIT
@@ -185,6 +186,31 @@ def test_every_run_over_occupied_places_has_the_chance_of_the_mechanism(name, mo
     mechanism = Mechanism(Q, T, levels)
     tape = Tape(monkeypatch, sum(paths.values()))
     assert nonzero(tape.runs(open_run(paths, mechanism))) == nonzero(exact_open(paths, mechanism))
+
+
+@pytest.mark.parametrize("name", OPEN)
+@pytest.mark.parametrize(("block", "few"), [(1, 1), (1, 2), (2, 1)])
+def test_the_law_is_the_same_whatever_the_blocks(name, block, few, monkeypatch):
+    """Blocks of single places and of several, and cuts at every level that these trees have."""
+    monkeypatch.setattr(walk, "_BLOCK", block)
+    monkeypatch.setattr(walk, "_FEW", few)
+    paths, levels = OPEN[name]
+    mechanism = Mechanism(Q, T, levels)
+    tape = Tape(monkeypatch, sum(paths.values()))
+    assert nonzero(tape.runs(open_run(paths, mechanism))) == nonzero(exact_open(paths, mechanism))
+
+
+def test_blocks_part_what_they_should(monkeypatch):
+    """Power of the test above: there are several blocks, and groups are left for the top."""
+    made = []
+    monkeypatch.setattr(walk, "_BLOCK", 1)
+    monkeypatch.setattr(walk, "_FEW", 1)
+    walked = walk._Walk.__init__
+    monkeypatch.setattr(walk._Walk, "__init__", lambda self, *given: made.append(given[2].size) or walked(self, *given))
+    paths, levels = OPEN["untested in the middle"]
+    open_run(paths, Mechanism(Q, T, levels))()
+    assert len(made) > 2
+    assert made[-1] > 1
 
 
 @pytest.mark.parametrize("name", DENSE)

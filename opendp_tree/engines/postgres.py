@@ -1,0 +1,122 @@
+"""Tables of PostgreSQL."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from io import BytesIO
+from typing import Any
+
+import polars as pl
+
+from opendp_tree.engines.source import PEOPLE, guarded, read_names
+from opendp_tree.engines.sql import OTHER, Column, Dialect, SqlTable, day_number, tick_number
+
+__all__ = ["PostgresTable"]
+
+_DIALECT = Dialect(
+    digest='md5({0}) COLLATE "C"', part='(hashtextextended(({0}) COLLATE "C", 0) & 9007199254740991)', divided="/"
+)
+# Byte by byte: other collations may find texts equal that differ. Only digits and letters are sent, without quotes.
+_HEX = "encode(convert_to({0}, 'UTF8'), 'hex')"
+_TEXT = Column(pl.String(), 'CAST({0} AS text) COLLATE "C"', _HEX, f"'x' || {_HEX}")
+_NUMBER_WORD = "CAST({0} AS text)"
+_TICKS = "CAST(extract(epoch FROM {0}) * 1000000 AS bigint)"
+_COLUMNS = {
+    **dict.fromkeys(("text", "varchar", "bpchar", "name", "uuid", "citext"), _TEXT),
+    "bool": Column(pl.Boolean(), "{0}", _NUMBER_WORD, "CAST({0} AS integer)"),
+    "int2": Column(pl.Int16(), "{0}", _NUMBER_WORD, "{0}"),
+    "int4": Column(pl.Int32(), "{0}", _NUMBER_WORD, "{0}"),
+    "int8": Column(pl.Int64(), "{0}", _NUMBER_WORD, "{0}"),
+    "date": Column(pl.Date(), day_number("{0}"), _NUMBER_WORD, "{0}"),
+    "timestamp": Column(pl.Datetime("us"), tick_number(_TICKS), _NUMBER_WORD, "{0}"),
+}
+
+
+@dataclass(frozen=True)
+class PostgresTable(SqlTable):
+    """A table or view of PostgreSQL 14 or later, for `release_tree`: its rows are grouped and bounded there.
+
+    Keys and identifiers may be texts, enumerations, integers, truth values, dates, and times without a zone; texts are
+    told apart byte by byte, whatever their collation. Dates outside the years 1 to 9999 count as null. The names and
+    types of columns are public. The database must be encoded in UTF-8.
+
+    Parameters
+    ----------
+    connection
+        What `psycopg.connect` gives, of psycopg 3. What is read is one statement of a transaction of its own, or of
+        the one that is open; nothing is written.
+    table
+        The name of the table or view, or a tuple such as ("schema", "table").
+
+    """
+
+    dialect = _DIALECT
+
+    def __post_init__(self) -> None:
+        if not hasattr(self.connection, "cursor") or not hasattr(self.connection, "transaction"):
+            kind = type(self.connection).__name__
+            raise TypeError(f"connection ({kind}) must be one of psycopg 3. Hint: psycopg.connect('dbname=visits')")
+        read_names(self.table)
+
+    def columns(self) -> dict[str, Column]:
+        """How each column is read."""
+        encoding, version, found = guarded(self._described)
+        if encoding != "UTF8" or version < 140_000:
+            raise ValueError(f"connection ({encoding}, {version}) must be to PostgreSQL 14 or later, encoded in UTF8")
+        if not found:
+            raise ValueError(f"table ({self.table!r}) must be one that the connection may read. Hint: \\dt in psql")
+        return {name: _TEXT if sort == "e" else _COLUMNS.get(kind, OTHER) for name, kind, sort in found}
+
+    def _described(self) -> tuple[str, int, list[tuple[str, str, str]]]:
+        """The encoding, the version, and each column's name, type and sort of type; no row is read."""
+        with self.connection.transaction(), self._cursor() as cursor:
+            cursor.execute("SELECT current_setting('server_encoding'), current_setting('server_version_num')::int")
+            encoding, version = cursor.fetchone()
+            cursor.execute("SELECT to_regclass(%s)::text", (self.name,))
+            if cursor.fetchone()[0] is None:
+                return encoding, version, []
+            cursor.execute(f"SELECT * FROM {self.name} LIMIT 0")
+            columns = [(column.name, column.type_code) for column in cursor.description]
+            held = "SELECT oid, typname, typtype::text FROM pg_type WHERE oid = ANY(%s)"
+            cursor.execute(held, ([oid for _, oid in columns],))
+            types = {oid: (name, sort) for oid, name, sort in cursor.fetchall()}
+        return encoding, version, [(name, *types[oid]) for name, oid in columns]
+
+    def _cursor(self) -> Any:
+        from psycopg.rows import tuple_row
+
+        return self.connection.cursor(row_factory=tuple_row)
+
+    def read(self, query: str, columns: dict[str, Column]) -> pl.DataFrame:
+        """What a query gives.
+
+        Parameters
+        ----------
+        query
+            One that the package wrote.
+        columns
+            Its columns, beside `people`.
+        """
+        sent = {name: pl.String() if column.dtype == pl.String else pl.Int64() for name, column in columns.items()}
+        frame = guarded(lambda: self._copied(query, pl.Schema({**sent, PEOPLE: pl.Int64()})))
+        return frame.select(
+            *(_as_type(pl.col(name), column.dtype).alias(name) for name, column in columns.items()), PEOPLE
+        )
+
+    def _copied(self, query: str, schema: pl.Schema) -> pl.DataFrame:
+        """The rows of a query. What is sent is digits and letters alone, so that where rows end is no guess."""
+        buffer = BytesIO()
+        copied = f"COPY ({query}) TO STDOUT (FORMAT csv)"
+        with self.connection.transaction(), self._cursor() as cursor, cursor.copy(copied) as copy:
+            for block in copy:
+                buffer.write(block)
+        if not buffer.tell():
+            return pl.DataFrame(schema=schema)
+        return pl.read_csv(buffer.getvalue(), has_header=False, schema=schema, quote_char=None)
+
+
+def _as_type(value: pl.Expr, dtype: pl.DataType) -> pl.Expr:
+    """What came back, as what it stands for."""
+    if dtype == pl.String:
+        return value.str.slice(1).str.decode("hex", strict=False).cast(pl.String, strict=False)
+    return value.cast(pl.Int32).cast(dtype) if dtype == pl.Date else value.cast(dtype, strict=False)

@@ -1,0 +1,110 @@
+"""A few quantiles that were chosen, as a value that was paid for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from opendp_tree._types import Array, Ints
+from opendp_tree.releases.curve import check_quantiles, values_at
+from opendp_tree.releases.release import PrivacyStatement
+from opendp_tree.releases.words import cost_words, counted_words
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["ChosenQuantiles"]
+
+
+@dataclass(frozen=True)
+class ChosenQuantiles:
+    """For each quantile the bin of a line that was chosen for it.
+
+    Parameters
+    ----------
+    shares
+        Which quantiles.
+    bins
+        The bin of each.
+    missed
+        By how many people each bin misses its quantile at most.
+    edges
+        The borders of the bins in order, one more than there are bins.
+    confidence
+        The probability, at least, with which a bin misses by no more, each for itself.
+    statement
+        What it cost.
+    """
+
+    shares: tuple[Fraction, ...]
+    bins: Ints
+    missed: Ints
+    edges: Array
+    confidence: float
+    statement: PrivacyStatement
+
+    def quantiles(self, at: Sequence[float]) -> pl.DataFrame:
+        """Some of these quantiles: `quantile`, `estimate`, `lower`, `upper`, `missed`.
+
+        Parameters
+        ----------
+        at
+            Shares that were asked for when the release was made.
+        """
+        wanted = check_quantiles(at)
+        for share in wanted:
+            if share not in self.shares:
+                known = ", ".join(f"{float(each):g}" for each in self.shares)
+                raise ValueError(f"quantiles ({float(share):g}) must be among those that were paid for: {known}")
+        return self._frame([self.shares.index(share) for share in wanted])
+
+    def to_frame(self) -> pl.DataFrame:
+        """All of them, one row each: `quantile`, `estimate`, `lower`, `upper`, `missed`.
+
+        `estimate` is the middle of the chosen bin. `lower` and `upper` are null: without counts nobody knows which
+        values are near. `missed` is by how many people the bin misses the quantile at most, with the release's
+        confidence.
+        """
+        return self._frame(list(range(len(self.shares))))
+
+    def _frame(self, places: list[int]) -> pl.DataFrame:
+        import polars as pl
+
+        middles = values_at(self.edges, self.bins[places].astype(np.float64) + 0.5)
+        none = pl.Series([None] * len(places), dtype=pl.Series(middles).dtype)
+        shares = [float(self.shares[place]) for place in places]
+        columns = {"quantile": shares, "estimate": middles, "lower": none, "upper": none}
+        return pl.DataFrame({**columns, "missed": self.missed[places]})
+
+    def to_dict(self) -> dict[str, Any]:
+        """The release as nested dictionaries, lists, numbers and texts, ready for JSON."""
+        columns = self.to_frame().drop("lower", "upper").to_dict(as_series=False)
+        columns["estimate"] = [each if isinstance(each, float) else each.isoformat() for each in columns["estimate"]]
+        return {**columns, "confidence": self.confidence, "statement": self.statement.to_dict()}
+
+    def to_json(self) -> str:
+        """The same as a text."""
+        return json.dumps(self.to_dict(), indent=1)
+
+    def describe(self) -> str:
+        """The release in sentences."""
+        cost = self.statement.to_dict()
+        rows = self.to_frame().select("quantile", "estimate", "missed").rows()
+        found = [f"Quantile {share:g}: {value}, off by at most {missed} people." for share, value, missed in rows]
+        return "\n".join(
+            [
+                f"Quantiles of a line of {self.edges.size - 1} bins, chosen by the exponential mechanism.",
+                *found,
+                f"Each holds with probability at least {self.confidence:.10g}.",
+                *filter(None, [counted_words(cost)]),
+                cost_words(cost),
+            ]
+        )
+
+    def __repr__(self) -> str:
+        return f"ChosenQuantiles({', '.join(f'{float(share):g}' for share in self.shares)})"

@@ -1,0 +1,337 @@
+"""How many lie below each value: quantiles, shares and ranges from noisy counts of the segments of a line.
+
+Estimates come from least squares, made to rise; intervals from the same sums before that, whose noise is known exactly.
+Every method is post-processing. Proof: docs/proofs/quantiles.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from fractions import Fraction
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from opendp_tree._types import Array, Floats, Ints
+from opendp_tree.trees.number_range import NumberRange
+from opendp_tree.trees.segment_tree import SegmentTree, rising, tail_reach
+from opendp_tree.trees.tree import Tree
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["MeasuredCurve", "check_quantiles", "line_edges", "range_edges", "values_at"]
+
+ROUNDING = 2.0**-36
+"""Of the largest number: sums of floats are right to within much less."""
+_PIECES = 32
+_FINEST = 10**6
+
+
+class Found(NamedTuple):
+    """Estimates, each with the ends of its interval."""
+
+    estimate: Array
+    lower: Array
+    upper: Array
+
+
+@dataclass(frozen=True)
+class MeasuredCurve:
+    """Noisy counts of the segments of a line, and of a balanced tree above them.
+
+    Parameters
+    ----------
+    edges
+        The borders of the bins in order, one more than there are bins: numbers, or dates as `datetime64`.
+    cuts
+        Which of these borders part the segments, the first and the last among them.
+    tree
+        The tree over the segments, with the scale of the noise on each of its levels.
+    noisy
+        The noisy counts of its nodes, level by level from the root's.
+    confidence
+        The probability, at least, with which an interval holds, each for itself.
+    """
+
+    edges: Array
+    cuts: Ints
+    tree: SegmentTree
+    noisy: Ints
+    confidence: float
+
+    @cached_property
+    def _totals(self) -> Floats:
+        """Unbiased counts before each cut."""
+        return self.tree.running_totals(self.noisy)
+
+    @cached_property
+    def totals(self) -> Floats:
+        """Estimated counts before each cut, which never fall and begin with 0."""
+        return np.maximum(rising(self._totals), 0.0) * (self.cuts > 0)
+
+    @property
+    def unbiased_total(self) -> float:
+        """The count of all before it is made to fit the others: its error is that of the noise alone."""
+        return float(self._totals[-1])
+
+    @property
+    def total_variance(self) -> float:
+        """The variance of that error."""
+        return float(self.tree.variances(np.array(0), np.array(self.cuts.size - 1)))
+
+    @property
+    def bins(self) -> int:
+        """How many bins there are."""
+        return self.edges.size - 1
+
+    @property
+    def _slack(self) -> float:
+        return ROUNDING * float(np.abs(self._totals).max())
+
+    def _reach(self, variances: Floats) -> Floats:
+        """How far noise of such a variance moves a sum to one side, but for half of what may be missed."""
+        found = tail_reach(variances, largest_step=self.tree.largest_step, chance=(1 - self.confidence) / 2)
+        return found + self._slack
+
+    def _values(self, places: Floats) -> Array:
+        return values_at(self.edges, places)
+
+    def places(self, values: Any) -> Floats:
+        """Where values lie among the edges, between two of them in proportion; beyond the ends, at the ends.
+
+        Parameters
+        ----------
+        values
+            Numbers, or dates where the edges are dates.
+        """
+        given = np.atleast_1d(np.asarray(values))
+        if self.edges.dtype.kind == "M":
+            try:
+                numbers = given.astype("datetime64[us]").astype(np.float64)
+            except (TypeError, ValueError):
+                raise TypeError("values must be dates or times, as the edges are") from None
+            edges = self.edges.astype("datetime64[us]").astype(np.float64)
+        else:
+            if given.dtype.kind not in "iuf" or np.isnan(given.astype(np.float64)).any():
+                raise TypeError("values must be numbers, as the edges are")
+            numbers, edges = given.astype(np.float64), self.edges
+        return np.interp(numbers, edges, np.arange(self.edges.size))
+
+    def quantiles(self, at: Sequence[float]) -> Found:
+        """For each share the value that so many lie below.
+
+        The interval holds every value with at most that share strictly below it and at least that share at or below
+        it: ties and gaps are no exception. Without any rows all values are such.
+
+        Parameters
+        ----------
+        at
+            Shares from 0 to 1.
+        """
+        shares = np.array([float(share) for share in check_quantiles(at)])
+        return Found(*(self._values(part) for part in (self._estimates(shares), *self._ends(shares))))
+
+    def _estimates(self, shares: Floats) -> Floats:
+        """The places where the rising curve has each share; of a stretch on which it does not rise, a point inside."""
+        wanted = shares * self.totals[-1]
+        last = self.cuts.size - 1
+        left = np.searchsorted(self.totals, wanted, side="left").clip(0, last)
+        right = (np.searchsorted(self.totals, wanted, side="right") - 1).clip(0, last)
+        low, high = self.totals[right], self.totals[np.minimum(right + 1, last)]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            part = np.where(high > low, (wanted - low) / (high - low), 0.0).clip(0.0, 1.0)
+        inside = self.cuts[right] + part * (self.cuts[np.minimum(right + 1, last)] - self.cuts[right])
+        flat = (1 - shares) * self.cuts[right] + shares * self.cuts[left]
+        found: Floats = np.where(left <= right, flat, inside)
+        return found
+
+    def _ends(self, shares: Floats) -> tuple[Floats, Floats]:
+        """From each end, the last of the cuts in a row of which it is rejected that a quantile lies beyond it."""
+        before = np.arange(self.cuts.size)
+        lower, upper = [], []
+        for share in shares.tolist():
+            excess = self._totals - share * self._totals[-1]
+            reach = self._reach(self.tree.variances(np.zeros_like(before), before, share))
+            above = np.append(excess >= -reach, True)  # not rejected: as many as wanted lie below this cut
+            below = np.append(excess[::-1] <= reach[::-1], True)
+            lower.append(max(0, int(np.argmax(above)) - 1))
+            upper.append(min(before.size - 1, before.size - int(np.argmax(below))))
+        ends = np.array([lower, upper], dtype=np.int64).reshape(2, -1)
+        low, high = np.minimum(*ends), np.maximum(*ends)  # a miss, should they cross
+        return self.cuts[low].astype(np.float64), self.cuts[high].astype(np.float64)
+
+    def shares(self, places: Floats) -> Found:
+        """The share of all that lies before each place, with an interval.
+
+        Parameters
+        ----------
+        places
+            Places among the edges, as `places` gives them.
+        """
+        total = self.totals[-1]
+        estimate = np.interp(places, self.cuts, self.totals) / total if total > 0 else places / self.bins
+        outer, inner = self._outside(places)
+        lower = self._least_shares(outer)
+        # What does not lie before a cut lies behind it: the same test, from the other side.
+        upper = 1 - self._least_shares(inner, behind=True)
+        lower, upper = np.minimum(lower, upper), np.maximum(lower, upper)
+        return Found(np.clip(estimate, lower, upper), lower, upper)
+
+    def _outside(self, places: Floats | Ints) -> tuple[Ints, Ints]:
+        """The last cut at or before each place, and the first at or behind it."""
+        before = np.searchsorted(self.cuts, places, side="right") - 1
+        return before, np.searchsorted(self.cuts, places, side="left")
+
+    def _least_shares(self, cuts: Ints, *, behind: bool = False) -> Floats:
+        """Shares below which none is accepted, of what lies before each cut, or behind it."""
+        none, end = np.zeros_like(cuts), np.full_like(cuts, self.cuts.size - 1)
+        first, last = (cuts, end) if behind else (none, cuts)
+        count, total = self._totals[last] - self._totals[first], self._totals[-1]
+        found, running = np.zeros(cuts.shape), np.ones(cuts.shape, dtype=np.bool_)
+        if total <= 0:
+            return found
+        grid = np.linspace(0.0, 1.0, _PIECES + 1)
+        variances = [self.tree.variances(first, last, share) for share in grid]
+        for piece, (low, high) in enumerate(pairwise(grid)):
+            # A variance is convex in the share, so largest at an end of the piece.
+            reach = self._reach(np.maximum(variances[piece], variances[piece + 1]))
+            bound = np.clip((count - reach) / total, low, high)
+            found = np.where(running, bound, found)
+            running &= bound >= high
+        return found
+
+    def counts(self, first: Floats | Ints, last: Floats | Ints) -> Found:
+        """How many lie between two places each.
+
+        Parameters
+        ----------
+        first, last
+            Places among the edges, none of the first behind its last.
+        """
+        before, after = self._outside(first)
+        end_before, end_after = self._outside(last)
+        inside = np.maximum(end_before, after)  # empty where no two cuts lie within
+        lower = self._totals[inside] - self._totals[after] - self._reach(self.tree.variances(after, inside))
+        upper = self._totals[end_after] - self._totals[before] + self._reach(self.tree.variances(before, end_after))
+        lower, upper = np.where(inside > after, lower, 0.0).clip(min=0.0), upper.clip(min=0.0)
+        empty = np.asarray(first) == np.asarray(last)
+        upper = np.where(empty, 0.0, np.maximum(lower, upper))
+        at = [np.interp(place, self.cuts, self.totals) for place in (first, last)]
+        return Found(np.clip(at[1] - at[0], lower, upper), lower, upper)
+
+    def quantile_frame(self, at: Sequence[float]) -> pl.DataFrame:
+        """`quantiles` as a frame: `quantile`, `estimate`, `lower`, `upper`.
+
+        Parameters
+        ----------
+        at
+            Shares from 0 to 1.
+        """
+        return _frame({"quantile": [float(share) for share in check_quantiles(at)]}, self.quantiles(at))
+
+    def share_frame(self, at: Any = None) -> pl.DataFrame:
+        """`shares` as a frame: `value`, `estimate`, `lower`, `upper`.
+
+        Parameters
+        ----------
+        at
+            The values; by default None: where the segments meet.
+        """
+        if at is None:
+            return _frame({"value": self.edges[self.cuts]}, self.shares(self.cuts.astype(np.float64)))
+        return _frame({"value": np.atleast_1d(np.asarray(at))}, self.shares(self.places(at)))
+
+    def count_frame(self, low: Any, high: Any) -> pl.DataFrame:
+        """How many lie from one value to another, as a frame of one row: `low`, `high`, `estimate`, `lower`, `upper`.
+
+        Parameters
+        ----------
+        low, high
+            The two values.
+        """
+        first, last = self.places(low), self.places(high)
+        if (first > last).any():
+            raise ValueError("low must not be above high")
+        given = {name: np.atleast_1d(np.asarray(value)) for name, value in (("low", low), ("high", high))}
+        return _frame(given, self.counts(first, last))
+
+
+def _frame(first: dict[str, Any], found: Found) -> pl.DataFrame:
+    import polars as pl
+
+    plain = {name: each.tolist() if np.asarray(each).dtype.kind == "O" else each for name, each in first.items()}
+    return pl.DataFrame({**plain, **found._asdict()})
+
+
+def check_quantiles(at: Sequence[float]) -> tuple[Fraction, ...]:
+    """Shares from 0 to 1, as fractions whose denominators are at most a million.
+
+    Parameters
+    ----------
+    at
+        What a caller gave.
+
+    Examples
+    --------
+    >>> check_quantiles([0.1, 0.5])
+    (Fraction(1, 10), Fraction(1, 2))
+
+    """
+    given: list[Any] = list(at) if isinstance(at, (Sequence, np.ndarray)) and not isinstance(at, str) else [at]
+    if not given:
+        raise ValueError("quantiles must hold at least one share. Hint: [0.5], the median")
+    for share in given:
+        if isinstance(share, bool) or not isinstance(share, (int, float, Fraction, np.number)):
+            raise TypeError(f"quantiles ({share!r}) must be numbers from 0 to 1. Hint: [0.5], the median")
+        if not 0 <= share <= 1:
+            raise ValueError(f"quantiles ({share}) must be from 0 to 1. Hint: [0.5], the median")
+    return tuple(
+        (share if isinstance(share, Fraction) else Fraction(float(share))).limit_denominator(_FINEST) for share in given
+    )
+
+
+def values_at(edges: Array, places: Floats) -> Array:
+    """The values at places among edges, between two of them in proportion; dates are cut to their own precision.
+
+    Parameters
+    ----------
+    edges
+        Numbers or dates in order.
+    places
+        Numbers from 0 to that of the last edge.
+    """
+    if edges.dtype.kind == "f":
+        return np.interp(places, np.arange(edges.size), edges)
+    origin = edges.astype(np.int64) - edges[:1].astype(np.int64)  # differences are small enough for floats
+    found = np.floor(np.interp(places, np.arange(edges.size), origin)).astype(np.int64)
+    return (found + edges[:1].astype(np.int64)).astype(edges.dtype)
+
+
+def line_edges(tree: Tree) -> Array:
+    """The borders of the bins that the leaves of a tree are: of its ranges, or else their places.
+
+    Parameters
+    ----------
+    tree
+        The tree. A leaf after those of its ranges, for what is outside of them, is none of the line's.
+    """
+    return np.arange(tree.leaf_count + 1, dtype=np.float64) if tree.ranges is None else range_edges(tree.ranges)
+
+
+def range_edges(ranges: NumberRange) -> Array:
+    """The borders of ranges: numbers, or `datetime64`.
+
+    Parameters
+    ----------
+    ranges
+        The ranges.
+    """
+    edges = ranges.edges
+    if not ranges.has_dates:
+        return np.array([float(edge) for edge in edges])
+    return np.array(edges, dtype="datetime64[us]" if isinstance(edges[0], datetime) else "datetime64[D]")

@@ -1,0 +1,105 @@
+"""Rows in parts that fit into memory: all rows of a person are in one part, and no part knows of another.
+
+Into how many parts people fall says nothing about what is kept of them, so the law of what is released is the same for
+any number. It shows in time and memory alone, and so may depend on how many rows there are.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import polars as pl
+
+from opendp_tree._arguments import check_integer
+from opendp_tree.noise import uniform_words
+from opendp_tree.rows.groups import PEOPLE, guarded
+
+__all__ = ["added_up", "frame_parts", "new_salt", "parts_for", "people_part", "read_memory"]
+
+_UNITS = {"": 1, "B": 1, **{f"{letter}iB": 1024 ** (place + 1) for place, letter in enumerate("KMGT")}}
+_UNITS |= {f"{letter}B": 1000 ** (place + 1) for place, letter in enumerate("KMGT")}
+_LARGEST_SHARE, _LARGEST_DEFAULT = 8, 2 * 2**30
+_BYTES_A_RECORD, _BYTES_A_COLUMN = 160, 48
+"""What one person's rows at one key take while they are grouped and cut, beside its columns: measured, rounded up."""
+_MOST_PARTS = 1024
+_HASHED = (pl.String, pl.Boolean, pl.Date, pl.Datetime, pl.Time, pl.Duration, pl.Binary)
+
+
+def read_memory(memory: int | str | None) -> int:
+    """A number of bytes; by default an eighth of the machine's memory, and at most 2 GiB.
+
+    >>> read_memory("1.5GiB") == 3 * 2**29, read_memory(4096)
+    (True, 4096)
+    """
+    if memory is None:
+        return min(_machine_memory() // _LARGEST_SHARE, _LARGEST_DEFAULT)
+    if not isinstance(memory, str):
+        return check_integer(memory, name="memory", least=1)
+    found = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) *([A-Za-z]*)", memory.strip(), re.ASCII)
+    if found is None or found[2] not in _UNITS or not 1 <= float(found[1]) * _UNITS[found[2]] < 2**62:
+        raise ValueError(f"memory ({memory!r}) must be a number of bytes. Hint: '2GiB', or 2 * 2**30")
+    return int(float(found[1]) * _UNITS[found[2]])
+
+
+def _machine_memory() -> int:
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):  # there is no way to ask on this system
+        return _LARGEST_SHARE * _LARGEST_DEFAULT
+
+
+def new_salt() -> bytes:
+    """Sixteen secure bytes, to key a hash. Nothing depends on their being secret: they keep order from being chosen."""
+    return uniform_words(2).tobytes()
+
+
+def parts_for(rows: int, columns: int, memory: int) -> int:
+    """Into how many parts to take so many rows, each with so many columns at most, for each to stay within memory.
+
+    >>> parts_for(10**8, 4, 2 * 2**30), parts_for(0, 4, 2**30)
+    (17, 1)
+    """
+    needed = rows * (_BYTES_A_RECORD + _BYTES_A_COLUMN * columns)
+    return max(1, min(-(-needed // memory), rows, _MOST_PARTS))
+
+
+def frame_parts(frame: pl.LazyFrame, unit: str, columns: int, memory: int) -> int:
+    """Into how many parts to take the people of a frame; one where values of its identifier have no hash."""
+    if _hashable(guarded(frame.collect_schema)[unit], unit) is None:
+        return 1
+    rows = guarded(lambda: int(frame.select(pl.len()).collect(engine="streaming").item()))
+    return parts_for(rows, columns, memory)
+
+
+def people_part(frame: pl.LazyFrame, unit: str, salt: bytes, part: int, parts: int) -> pl.LazyFrame:
+    """The rows of the people of one part; a person's part is a hash of the salt and the identifier's value."""
+    value = _hashable(guarded(frame.collect_schema)[unit], unit)
+    if parts == 1 or value is None:
+        return frame
+    return frame.filter(value.hash(int.from_bytes(salt[:8], "little")) % parts == part)
+
+
+def _hashable(dtype: Any, unit: str) -> pl.Expr | None:
+    """The values of an identifier, where equal ones surely have equal hashes in every pass."""
+    column = pl.col(unit)
+    if isinstance(dtype, (pl.Categorical, pl.Enum)):
+        return column.cast(pl.String)  # codes may differ from one pass to the next
+    plain = dtype.is_integer() and dtype not in (pl.Int128, pl.UInt128)
+    return column if plain or dtype in _HASHED else None
+
+
+def added_up(frames: Iterable[pl.DataFrame], names: list[str]) -> pl.DataFrame:
+    """The people of each key over all parts. Parts wait until they are as large as what was added before."""
+    waiting: list[pl.DataFrame] = []
+    for frame in frames:
+        waiting.append(frame)
+        if len(waiting) > 1 and sum(each.height for each in waiting[1:]) >= waiting[0].height:
+            waiting = [_added(waiting, names)]
+    return waiting[0] if len(waiting) == 1 else _added(waiting, names)
+
+
+def _added(frames: list[pl.DataFrame], names: list[str]) -> pl.DataFrame:
+    return pl.concat(frames).group_by(names).agg(pl.col(PEOPLE).sum())

@@ -1,0 +1,178 @@
+"""Rows of a Polars frame to records of people: who has how many rows at which leaf."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from opendp.mod import Domain, ExtrinsicDomain, Metric, Transformation, assert_features
+
+from opendp_tree._opendp import extrinsic_domain, make_transformation, to_then
+from opendp_tree._types import Ints
+from opendp_tree.noise import uniform_below
+from opendp_tree.rows.key import Key
+from opendp_tree.rows.unit import Unit
+from opendp_tree.trees.open_tree import OpenTree
+from opendp_tree.trees.sparse_counts import SparseCounts
+from opendp_tree.trees.tree import Tree
+
+__all__ = ["PeopleRecords", "make_people_records", "people_domain", "then_people_records"]
+
+
+@dataclass(frozen=True)
+class PeopleRecords:
+    """Who has how many rows at which leaf; who somebody is, nobody needs to know.
+
+    Parameters
+    ----------
+    tree
+        The tree.
+    starts
+        Where each person's records begin; each has at least one.
+    leaves
+        For each record its leaf: a place in `tree.leaves`, or among the keys of an open tree. No leaf twice for one
+        person, and in ascending order.
+    rows
+        For each record its number of rows, at least 1.
+    keys
+        For an open tree, the keys that occur; what they count is not read. None for a public tree.
+    """
+
+    tree: Tree | OpenTree
+    starts: Ints
+    leaves: Ints
+    rows: Ints
+    keys: SparseCounts | None = None
+
+    @cached_property
+    def people(self) -> Ints:
+        """For each record the number of its person."""
+        return np.repeat(np.arange(self.starts.size), np.diff(np.append(self.starts, self.leaves.size)))
+
+    @cached_property
+    def totals(self) -> Ints:
+        """For each person the number of all rows."""
+        return np.add.reduceat(self.rows, self.starts) if self.starts.size else self.rows
+
+    @property
+    def size(self) -> int:
+        """The number of leaves that a record may have."""
+        return self.tree.leaf_count if isinstance(self.tree, Tree) else self.sparse.occupied.counts.size
+
+    @property
+    def sparse(self) -> SparseCounts:
+        """The keys of an open tree."""
+        assert self.keys is not None
+        return self.keys
+
+    def placed(self) -> Ints:
+        """For each leaf how many people are put there: each at the leaf of one of their rows, drawn evenly.
+
+        Where somebody is put depends on their own rows and coins alone.
+        """
+        if not self.starts.size:
+            return np.zeros(self.size, dtype=np.int64)
+        running = np.cumsum(self.rows)
+        drawn = running[self.starts] - self.rows[self.starts] + uniform_below(self.totals)
+        return np.bincount(self.leaves[np.searchsorted(running, drawn, side="right")], minlength=self.size)
+
+    def with_counts(self, counts: Ints) -> SparseCounts:
+        """The keys of an open tree with these counts."""
+        return replace(self.sparse, occupied=replace(self.sparse.occupied, counts=counts))
+
+
+@dataclass(frozen=True)
+class PeopleSpace:
+    """Describes a domain of `PeopleRecords` of a tree."""
+
+    tree: Tree | OpenTree
+
+
+def people_domain(tree: Tree | OpenTree) -> Domain:
+    """The domain of records of people at the leaves of a tree; `make_people_records` makes its members from frames.
+
+    Under `symmetric_distance`, a distance of 1 is one person with all of their records.
+
+    Parameters
+    ----------
+    tree
+        The tree, public or open.
+    """
+    if not isinstance(tree, (Tree, OpenTree)):
+        raise TypeError(f"tree ({type(tree).__name__}) must be a Tree or an OpenTree")
+    name = tree.digest if isinstance(tree, Tree) else tree
+    return extrinsic_domain(f"PeopleRecords({name})", lambda value: _is_member(value, tree), PeopleSpace(tree))
+
+
+def _is_member(value: object, tree: Tree | OpenTree) -> bool:
+    return type(value) is PeopleRecords and value.tree == tree
+
+
+def tree_of_people(input_domain: Domain) -> Tree | OpenTree | None:
+    """The tree of a domain of records of people; None for any other domain."""
+    described = input_domain.descriptor if isinstance(input_domain, ExtrinsicDomain) else None
+    return described.tree if isinstance(described, PeopleSpace) else None
+
+
+def make_people_records(
+    input_domain: Domain,
+    input_metric: Metric,
+    *,
+    by: Key | str | Sequence[str],
+    unit: Unit,
+    memory: int | str | None = None,
+) -> Transformation:
+    """Who has how many rows at which leaf, from the rows of a frame: `people_domain`, under `symmetric_distance`.
+
+    Stability, exact: `d_in` people under `symmetric_id_distance`, twice as many under `change_one_id_distance`, which
+    counts those who come or go in pairs; under `frame_distance` of these, the bound on the whole frame in the place of
+    `d_in`. Proof: docs/proofs/people_layers.md. Nothing that is raised depends on values in the data, only on its
+    schema. The cost is that of one Polars group-by, and a sort of its result.
+
+    Parameters
+    ----------
+    input_domain
+        OpenDP's `lazyframe_domain`, or `frame_domain`, which does not copy frames in memory.
+    input_metric
+        How far frames are apart, in people: one of those above.
+    by
+        Where a row belongs: a `Key`, which carries a public tree and all else that there is to say, or the names of
+        columns from the coarsest to the finest.
+    unit
+        Who a person is. Of it only the column is used here: all rows of a person are recorded.
+    memory
+        How much of it reading may take, in bytes or as a text such as "2 GiB", as in `make_leaf_counts`; the records
+        themselves are held. By default None: an eighth of the machine's, at most 2 GiB.
+
+    Examples
+    --------
+    >>> import opendp.prelude as dp
+    >>> import polars as pl
+    >>> from opendp_tree import frame_domain
+    >>> dp.enable_features("contrib")
+    >>> visits = pl.DataFrame({"user": [1, 1, 1, 2, None], "city": ["ghent", "ghent", "liege", "liege", "ghent"]})
+    >>> space = frame_domain(visits), dp.symmetric_id_distance("user")
+    >>> records = space >> then_people_records(by="city", unit=Unit("user", count="shares"))
+    >>> records(visits).rows, records(visits).leaves, records.map(1)
+    (array([2, 1, 1]), array([0, 1, 1]), 1)
+
+    """
+    from opendp_tree.rows.leaf_counts import LeafCounting
+
+    assert_features("contrib")
+    counting = LeafCounting.of(input_domain, input_metric, by=by, unit=unit, memory=memory, records=True)
+    return make_transformation(input_domain, input_metric, *counting.space, counting.count, counting.stability_map)
+
+
+then_people_records = to_then(make_people_records)
+
+
+def read_records(data: Any, *, tree: Tree | OpenTree) -> PeopleRecords:
+    """The records, once they are sure to be a member of the tree's domain."""
+    if not _is_member(data, tree):
+        raise TypeError("the data must be records of people of the tree of input_domain. Hint: make_people_records")
+    records: PeopleRecords = replace(data, tree=tree)
+    return records

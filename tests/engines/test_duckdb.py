@@ -1,0 +1,71 @@
+import duckdb
+import polars as pl
+import pytest
+
+from opendp_tree import Unit
+from opendp_tree.engines import DuckDBTable
+from tests.engines.laws import *  # noqa: F403 - the laws of every engine
+from tests.engines.laws import counts_of, kept
+from tests.engines.stores import DuckDBStore
+
+
+@pytest.fixture
+def store():
+    with duckdb.connect() as connection:
+        yield DuckDBStore(connection)
+
+
+def test_collations_merge_nothing(store):
+    frame = pl.DataFrame({"k": ["a", "A", "á", "Á"] * 2, "user": ["p", "P", "p", "P"] * 2})
+    table = store.table(frame, types={"k": "VARCHAR COLLATE NOCASE.NOACCENT", "user": "VARCHAR COLLATE NOCASE"})
+    assert counts_of(table, ["k"]) == counts_of(frame, ["k"])
+    assert sum(kept(table, Unit("user", leaves=1), by=("k",)).values()) == 2
+    store.connection.execute("SET default_collation = 'NOCASE'")
+    assert counts_of(store.table(frame), ["k"]) == counts_of(frame, ["k"])
+
+
+def test_infinite_and_far_dates_are_null(store):
+    for column, kind in (("day", "DATE"), ("time", "TIMESTAMP")):
+        store.connection.execute(f"CREATE TABLE far_{column} ({column} {kind})")
+        values = ["infinity", "-infinity", "2024-01-01", "0044-03-15 (BC)"]
+        values += ["5000000-01-01"] if column == "day" else ["290000-01-01 00:00:00"]
+        for value in values:
+            store.connection.execute(f"INSERT INTO far_{column} VALUES ('{value}')")
+        found = counts_of(DuckDBTable(store.connection, f"far_{column}"), [column])
+        assert sorted(found.values()) == [1, len(values) - 1]
+
+
+def test_wide_integers_enumerations_and_identifiers_are_read(store):
+    store.connection.execute("CREATE TYPE colour AS ENUM ('red', 'Red')")
+    store.connection.execute("CREATE TABLE wide (n HUGEINT, u UBIGINT, c colour, i UUID)")
+    store.connection.execute(
+        "INSERT INTO wide VALUES (170141183460469231731687303715884105727, 18446744073709551615, 'red', "
+        "'00000000-0000-0000-0000-000000000001'), (-1, 0, 'Red', NULL)"
+    )
+    table = DuckDBTable(store.connection, ("main", "wide"))
+    assert counts_of(table, ["n"]) == {(2**127 - 1,): 1, (-1,): 1}
+    assert counts_of(table, ["u", "c"]) == {(2**64 - 1, "red"): 1, (0, "Red"): 1}
+    assert counts_of(table, ["c"], Unit("i", rows=1)) == {("red",): 1}
+
+
+def test_python_variables_and_files_are_no_tables(store, tmp_path):
+    frame = query = pl.DataFrame({"k": [1]})
+    frame.write_parquet(tmp_path / "k.parquet")
+    for name in ("frame", "query", str(tmp_path / "k.parquet")):
+        with pytest.raises(ValueError, match="must be a table or view"):
+            DuckDBTable(store.connection, name).column_types()
+    assert query.height == 1
+
+
+def test_what_is_no_connection_is_refused():
+    with pytest.raises(TypeError, match="connection"):
+        DuckDBTable("visits.db", "visits")
+    for wrong in ("", "a\0b", ("a", ""), 3, ("a", "b", "c", "d")):
+        with pytest.raises((TypeError, ValueError), match="table"):
+            DuckDBTable(duckdb, wrong)
+
+
+def test_a_result_that_the_caller_left_open_is_no_matter(store):
+    table = store.table(pl.DataFrame({"k": [1, 1]}))
+    store.connection.execute("SELECT * FROM range(100000)").fetchone()
+    assert counts_of(table, ["k"]) == {(1,): 2}

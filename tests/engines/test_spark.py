@@ -1,0 +1,367 @@
+"""Spark against Polars on hostile rows, and what bounding keeps: the same rows whoever else is there."""
+
+import os
+import tempfile
+from datetime import date, datetime, timezone
+
+import numpy as np
+import polars as pl
+import pytest
+
+from opendp_tree import Key, Unit
+from opendp_tree.engines.spark import SparkTable
+from opendp_tree.rows.groups import kinds_of
+from opendp_tree.rows.row_counts import RowCounter
+from opendp_tree.rows.tables import Table
+from tests.engines.spark_session import LOG, spark_session
+
+pytestmark = [
+    pytest.mark.engines,
+    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
+]
+SALT = bytes(range(16))
+LONG = 2**63
+
+
+@pytest.fixture(scope="module")
+def session():
+    return spark_session()
+
+
+def as_spark(session, frame):
+    """By a file: on other ways PySpark itself reads times by the session's clock."""
+    path = f"{tempfile.mkdtemp()}/rows.parquet"
+    frame.write_parquet(path)
+    return session.read.parquet(path)
+
+
+def counted(data, schema, key, unit=None):
+    """The leaf counts of a frame or table, as a list of paths and counts."""
+    kinds = kinds_of(schema)
+    used = {name: kinds[name] for name in (*key.columns_used, *([] if unit is None else [unit.column]))}
+    counts = RowCounter.of(key, kinds, used, unit).count(data)
+    occupied = counts.occupied
+    if key.kind in ("bits", "ip"):
+        labels = np.stack(counts.keys.to_the_right(key.width)).T.tolist()
+    else:
+        columns = [column.gather(pl.Series(counts.keys.rows)).to_list() for column in counts.keys.columns]
+        labels = [row[:level] for row, level in zip(zip(*columns, strict=True), occupied.levels.tolist(), strict=True)]
+    return list(zip(map(tuple, labels), occupied.counts.tolist(), strict=True))
+
+
+TEXTS = ["a", "A", "á", "á", "a ", "", "a\0", "\ufeff", "𝔸", "ß", "SS", "/", "//", "/a/", "a/b/c/d", "NaN", None]
+INSTANTS = [
+    datetime(1970, 1, 1),
+    datetime(1969, 12, 31, 23, 59, 59, 999999),
+    datetime(1, 1, 1),
+    datetime(9999, 12, 31, 23),
+    datetime(2024, 3, 31, 2, 30),
+    datetime(2024, 10, 27, 2, 30),
+    datetime(1879, 12, 31, 12),
+    None,
+]
+INTEGERS = [0, 1, -1, 255, 256, LONG - 1, -LONG, 2**32, None]
+FRAMES = {
+    "texts": (pl.DataFrame({"a": TEXTS * 3, "b": TEXTS[::-1] * 3}), Key.columns("a", "b")),
+    "texts, nulls dropped": (pl.DataFrame({"a": TEXTS * 3, "b": TEXTS[::-1] * 3}), Key.columns("a", "b", nulls="drop")),
+    "integers": (
+        pl.DataFrame(
+            {"a": INTEGERS * 2, "b": [None if n is None else n % 100 for n in INTEGERS] * 2},
+            schema={"a": pl.Int64, "b": pl.Int8},
+        ),
+        Key.columns("a", "b"),
+    ),
+    "truths and dates": (
+        pl.DataFrame({"a": [True, False, None] * 2, "b": [date(1, 1, 1), None, date(9999, 12, 31)] * 2}),
+        Key.columns("a", "b"),
+    ),
+    "times": (pl.DataFrame({"a": INSTANTS * 2}, schema={"a": pl.Datetime("us")}), Key.columns("a")),
+    "paths": (pl.DataFrame({"a": TEXTS * 2}), Key.path("a", depth=3)),
+    "bits": (pl.DataFrame({"a": INTEGERS * 2}, schema={"a": pl.Int64}), Key.bits("a", width=8)),
+    "wide bits": (pl.DataFrame({"a": INTEGERS * 2}, schema={"a": pl.Int64}), Key.bits("a", width=63, stride=7)),
+    "addresses": (pl.DataFrame({"a": ["10.0.0.1", "10.0.0.01", "::1", None, "1.2.3", "10.0.0.1"]}), Key.ip("a")),
+    "addresses, six": (pl.DataFrame({"a": ["::1", "0::1", "1::%x", None, "::1.2.3.4"]}), Key.ip("a", version=6)),
+    "days": (pl.DataFrame({"a": [date(1970, 1, 1), date(1, 1, 1), None, date(9999, 12, 31)] * 2}), Key.calendar("a")),
+    "days of times": (pl.DataFrame({"a": INSTANTS * 2}, schema={"a": pl.Datetime("us")}), Key.calendar("a")),
+    "hours of times": (
+        pl.DataFrame({"a": INSTANTS * 2}, schema={"a": pl.Datetime("us")}),
+        Key.calendar("a", levels=("month", "day", "hour")),
+    ),
+    "hours by a zone's clock": (
+        pl.DataFrame(
+            {"a": [datetime(2024, 10, 27, hour, 30, tzinfo=timezone.utc) for hour in range(4)]},
+            schema={"a": pl.Datetime("us", "Europe/Brussels")},
+        ),
+        Key.calendar("a", levels=("day", "hour")),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_counts_are_those_of_polars(session, name):
+    frame, key = FRAMES[name]
+    table = SparkTable(as_spark(session, frame))
+    assert isinstance(table, Table)
+    assert kinds_of(table.column_types()) == kinds_of(frame.schema)
+    expected = counted(frame, frame.schema, key)
+    assert expected or name == "nothing"
+    assert counted(table, frame.schema, key) == expected
+
+
+@pytest.mark.parametrize("name", ["texts", "texts, nulls dropped", "paths", "bits", "addresses", "hours of times"])
+def test_bounds_that_cut_nobody_change_no_count(session, name):
+    frame, key = FRAMES[name]
+    frame = frame.with_columns(user=pl.int_range(pl.len()) % 3)
+    unit = Unit("user", rows=2**62 - 1)
+    table = SparkTable(as_spark(session, frame))
+    assert counted(table, frame.schema, key, unit) == counted(frame, frame.schema, key, unit)
+
+
+def test_texts_are_told_apart_byte_by_byte_whatever_the_collation(session):
+    rows = "VALUES ('a'), ('A'), ('a '), ('a')"
+    for collation in ("UTF8_LCASE", "UNICODE_CI", "UTF8_BINARY_RTRIM", "UTF8_BINARY"):
+        frame = session.sql(f"SELECT collate(col1, '{collation}') AS a FROM {rows}")
+        found = SparkTable(frame).leaf_counts(Key.columns("a"), None, SALT)
+        assert dict(found.rows()) == {"a": 2, "A": 1, "a ": 1}, collation
+
+
+def test_what_is_no_text_counts_as_null(session):
+    frame = session.sql("SELECT cast(col1 AS STRING) AS a FROM VALUES (X'FF'), (X'61FE'), (X'61'), (NULL)")
+    assert dict(SparkTable(frame).leaf_counts(Key.columns("a"), None, SALT).rows()) == {None: 3, "a": 1}
+
+
+def test_times_beyond_the_calendar_raise_nothing(session):
+    for zone in (None, "UTC"):
+        ticks = pl.Series("a", [LONG - 1, -LONG + 1, 0], dtype=pl.Int64).cast(pl.Datetime("us", zone))
+        table = SparkTable(as_spark(session, ticks.to_frame()))
+        for key in (Key.calendar("a"), Key.calendar("a", levels=("year", "hour"))):
+            found = counted(table, table.column_types(), key)
+            assert found[0] == ((None,), 2)
+            assert found[1][1] == 1
+
+
+def test_columns_are_found_whatever_their_names(session):
+    names = ["a", "A", "a.b", "`", "people", "key_0", "unit", "place", "rank"]
+    frame = session.range(1).selectExpr(*(f"{place} AS c{place}" for place in range(len(names)))).toDF(*names)
+    found = SparkTable(frame).leaf_counts(Key.columns(*names), None, SALT).rows()
+    assert found == [(*range(len(names)), 1)]
+    for name, unit in (("A", "a"), ("unit", "people"), ("key_0", "unit")):
+        found = SparkTable(frame).leaf_counts(Key.columns(name), Unit(unit, leaves=1, rows=3), SALT).rows()
+        assert found == [(names.index(name), 1)]
+
+
+# People.
+
+USERS = {
+    "integers": pl.Series([LONG - 1, -LONG, 0, None], dtype=pl.Int64),
+    "texts": pl.Series(["a", "A", "", None]),
+    "bytes": pl.Series([b"\xff", b"", b"a", None]),
+    "floats": pl.Series([float("nan"), 0.0, 1.5, None], dtype=pl.Float64),
+    "truths": pl.Series([True, False, None, None]),
+    "days": pl.Series([date(1, 1, 1), date(9999, 12, 31), date(1970, 1, 1), None]),
+}
+UNITS = [
+    Unit("user", rows=2),
+    Unit("user", leaves=2),
+    Unit("user", leaves=2, rows_per_leaf=3),
+    Unit("user", leaves=3, rows_per_leaf=2, rows=4),
+]
+
+
+@pytest.mark.parametrize("kind", USERS)
+def test_a_person_is_a_value_and_null_is_nobody(session, kind):
+    users = USERS[kind].gather(np.arange(40) % 4).alias("user")
+    frame = pl.DataFrame([users, pl.Series("a", np.arange(40) // 4)])
+    people = users.drop_nulls().n_unique()
+    table = SparkTable(as_spark(session, frame))
+    found = table.leaf_counts(Key.columns("a"), Unit("user", rows=3), SALT)
+    assert found["people"].sum() == 3 * people
+    records = pl.concat([table.records(Key.columns("a"), "user", SALT, part, 3) for part in range(3)])
+    assert records["people"].sum() == frame["user"].drop_nulls().len()
+    assert records["unit"].n_unique() == people
+
+
+def test_zeros_are_one_person_and_so_is_what_is_no_number(session):
+    frame = session.sql("SELECT col1 AS user, 'x' AS a FROM VALUES (0.0D), (-0.0D), (double('nan')), (-double('nan'))")
+    table = SparkTable(frame)
+    assert table.leaf_counts(Key.columns("a"), Unit("user", rows=1), SALT)["people"].to_list() == [2]
+    records = [table.records(Key.columns("a"), "user", SALT, part, 7) for part in range(7)]
+    assert sorted(row[-1] for part in records for row in part.rows()) == [2, 2]
+
+
+@pytest.fixture(scope="module")
+def visits():
+    """Uneven people at places of their own: leaf counts tell what is kept of each."""
+    rng = np.random.default_rng(4)
+    user = rng.zipf(1.5, 3000).clip(0, 400)
+    return pl.DataFrame({"user": user, "region": user, "city": rng.integers(0, 9, 3000).astype(str)})
+
+
+CITY = Key.columns("region", "city")
+
+
+def kept(session, frame, unit, salt=SALT):
+    return {row[:2]: row[2] for row in SparkTable(as_spark(session, frame)).leaf_counts(CITY, unit, salt).rows()}
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=str)
+def test_each_person_keeps_what_the_bounds_say(session, visits, unit):
+    found = kept(session, visits, unit)
+    pairs = visits.group_by("region", "city").len().rows()
+    for user in visits["user"].unique().to_list():
+        own = {city: rows for region, city, rows in pairs if region == user}
+        mine = {city: rows for (region, city), rows in found.items() if region == user}
+        assert set(mine) <= set(own)
+        most = [rows if unit.leaves is None else min(rows, unit.rows_per_leaf) for rows in own.values()]
+        if unit.leaves is not None:
+            assert len(mine) <= unit.leaves
+            assert all(rows <= unit.rows_per_leaf for rows in mine.values())
+            whole = sorted(most)[: unit.leaves]  # at least so much is kept
+        else:
+            whole = most
+        least, limit = sum(whole), unit.rows or 10**9
+        assert min(least, limit) <= sum(mine.values()) <= min(sum(most), limit)
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=str)
+def test_dropping_a_person_leaves_what_others_keep(session, visits, unit):
+    whole = kept(session, visits, unit)
+    for user in (1, 2, 400):
+        assert visits.filter(pl.col("user") == user).height > 0
+        others = kept(session, visits.filter(pl.col("user") != user), unit)
+        assert others == {leaf: rows for leaf, rows in whole.items() if leaf[0] != user}
+
+
+def test_mutant_seeded_random_order_is_rejected(session, visits, monkeypatch):
+    """A generator runs on from row to row: whoever leaves moves what is drawn for all that follow."""
+    from pyspark.sql import functions
+
+    monkeypatch.setattr(functions, "xxhash64", lambda *columns: functions.rand(7))
+    unit = Unit("user", leaves=2)
+    whole = kept(session, visits, unit)
+    others = kept(session, visits.filter(pl.col("user") != 1), unit)
+    assert others != {leaf: rows for leaf, rows in whole.items() if leaf[0] != 1}
+
+
+def test_order_and_place_of_rows_do_not_matter(session, visits):
+    unit = UNITS[3]
+    whole = kept(session, visits, unit)
+    shuffled = as_spark(session, visits.sample(fraction=1.0, shuffle=True, seed=1)).repartition(5)
+    again = SparkTable(shuffled).leaf_counts(CITY, unit, SALT).rows()
+    assert {row[:2]: row[2] for row in again} == whole
+
+
+def test_salt_chooses_what_is_kept(session, visits):
+    assert kept(session, visits, UNITS[1]) != kept(session, visits, UNITS[1], SALT[::-1])
+
+
+def test_order_of_leaves_is_uniform(session):
+    """Each of four leaves comes first for a quarter of 4,000 people; a false alarm in 1e9 runs."""
+    from scipy import stats
+
+    rows = pl.DataFrame({"user": np.repeat(np.arange(4000), 4), "a": ["x", "y", "z", None] * 4000})
+    found = SparkTable(as_spark(session, rows)).leaf_counts(Key.columns("a"), Unit("user", leaves=1), os.urandom(16))
+    assert stats.chisquare(found["people"].to_numpy()).pvalue > 1e-9
+
+
+# Failure.
+
+
+def killed_once(frame, folder):
+    """The frame, with a worker that dies at its first attempt, after half of its rows."""
+
+    def run(batches):
+        from pyspark import TaskContext
+
+        for batch in batches:
+            yield batch.slice(0, batch.num_rows // 2)
+            mark = os.path.join(folder, str(TaskContext.get().partitionId()))
+            if not os.path.exists(mark):
+                with open(mark, "w"):
+                    os._exit(1)
+            yield batch.slice(batch.num_rows // 2)
+
+    return frame.mapInArrow(run, frame.schema)
+
+
+@pytest.mark.parametrize("unit", [UNITS[0], UNITS[3]], ids=str)
+def test_retried_bounding_keeps_the_same_rows(session, visits, unit, tmp_path):
+    whole = kept(session, visits, unit)
+    frame = killed_once(as_spark(session, visits).repartition(3, "city"), str(tmp_path))
+    again = SparkTable(frame).leaf_counts(CITY, unit, SALT).rows()
+    assert any(tmp_path.iterdir())
+    assert {row[:2]: row[2] for row in again} == whole
+
+
+def test_words_of_a_failure_hold_no_data(session):
+    frame = session.sql("SELECT cast(col1 AS INT) AS a FROM VALUES ('hemlock-secret')")
+    with pytest.raises(RuntimeError, match="details are withheld") as raised:
+        SparkTable(frame).leaf_counts(Key.columns("a"), None, SALT)
+    assert raised.value.__cause__ is None
+    assert raised.value.__context__ is None
+
+
+def test_speculative_execution_is_refused(session):
+    frame = session.range(3)
+    table = SparkTable(frame)
+    session.sparkContext._conf.set("spark.speculation", "true")
+    try:
+        with pytest.raises(ValueError, match=r"spark.speculation \(true\) must be false.*Hint"):
+            SparkTable(frame)
+        with pytest.raises(ValueError, match=r"spark\.speculation"):
+            table.leaf_counts(Key.columns("id"), None, SALT)
+    finally:
+        session.sparkContext._conf.set("spark.speculation", "false")
+
+
+def test_frames_that_change_when_read_again_are_refused(session):
+    from pyspark.sql import functions as f
+
+    drawn = f.udf(lambda x: x, "long").asNondeterministic()
+    for frame in (session.range(3).select(f.rand().alias("a")), session.range(3).select(drawn("id").alias("a"))):
+        with pytest.raises(ValueError, match=r"not deterministic\. Hint"):
+            SparkTable(frame)
+
+
+def test_what_is_no_frame_is_refused(session):
+    with pytest.raises(TypeError, match=r"frame \(str\) must be a Spark frame. Hint: spark.table\('visits'\)"):
+        SparkTable("visits")
+    with pytest.raises(ValueError, match="must not be a stream"):
+        SparkTable(session.readStream.format("rate").load())
+    with pytest.raises(ValueError, match="different names"):
+        SparkTable(session.range(2).selectExpr("id", "id"))
+    with pytest.raises(ValueError, match="subtrees"):
+        SparkTable(session.range(2), 0)
+
+
+def test_zones_without_a_name_are_refused(session):
+    kept = session.conf.get("spark.sql.session.timeZone")
+    session.conf.set("spark.sql.session.timeZone", "+05:30")
+    try:
+        with pytest.raises(ValueError, match=r"must be a zone.s name\. Hint"):
+            SparkTable(session.sql("SELECT current_timestamp() AS a")).column_types()
+    finally:
+        session.conf.set("spark.sql.session.timeZone", kept)
+
+
+def test_people_with_a_collation_are_refused(session):
+    frame = session.sql("SELECT collate('Ann', 'UTF8_LCASE') AS user, 1 AS a")
+    with pytest.raises(ValueError, match=r"byte by byte.*Hint"):
+        SparkTable(frame).leaf_counts(Key.columns("a"), Unit("user", rows=1), SALT)
+
+
+def test_other_types_are_nobodys_key(session):
+    frame = session.sql("SELECT array(1) AS a, map(1, 2) AS b, named_struct('x', 1) AS c, INTERVAL '1' DAY AS d")
+    assert set(SparkTable(frame).column_types().values()) == {pl.Object}
+
+
+def test_nothing_is_cached(session, visits):
+    SparkTable(as_spark(session, visits)).leaf_counts(CITY, UNITS[0], SALT)
+    assert session.sparkContext._jsc.sc().getPersistentRDDs().size() == 0
+
+
+def test_logs_hold_none_of_the_rows(session):
+    """Runs last in this module: the JVM wrote down failures of all tests before."""
+    labels = pl.DataFrame({"a": ["hemlock-label"] * 5, "user": [1] * 5})
+    SparkTable(as_spark(session, labels)).leaf_counts(Key.columns("a"), Unit("user", rows=2), SALT)
+    assert "hemlock-label" not in LOG.read_text(errors="replace")

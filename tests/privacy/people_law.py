@@ -1,0 +1,165 @@
+"""The exact law of a release of people with many rows, written from its definition, in rational numbers.
+
+A person is a tuple with their number of rows at each leaf of a tree. First everybody is put at the leaf of one of their
+rows, and the partition's law (`partition_law.tree_law`) gives cells and gaps; then each layer of the shown nodes adds
+up what people weigh, with integer Laplace noise. Noise beyond all counts has one likelihood ratio, so it is one
+outcome.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+
+from opendp_tree.theorems.people_layers import node_units, row_units
+from tests.privacy.partition_law import far_from, tree_law
+
+
+@dataclass(frozen=True)
+class Layers:
+    """What is counted: "rows", "people" or "shares"; what one weighs at most, by level; noise ratios by level."""
+
+    count: str
+    most: tuple
+    ratios: tuple
+    units: int = 2
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What each mutant changes."""
+
+    places: int = 1  # at how many leaves a person is put to find nodes
+    rests_held: bool = True  # whether the rests that hold a person are among the sets that share its weight
+    from_data: bool = False  # the bound of a level is the most that anybody has
+    seeded: bool = False  # who is at which place of the table says where they are put
+
+
+RIGHT = Rules()
+
+
+def placements(people, leaves, rules):
+    """{people at each leaf: mass} over everybody's coins."""
+    law = {(0,) * leaves: Fraction(1)}
+    for place, person in enumerate(people):
+        held = [leaf for leaf in range(leaves) if person[leaf]]
+        if not held:
+            continue
+        if rules.seeded:
+            options = [((held[place % len(held)],), Fraction(1))]
+        elif rules.places > 1:
+            options = [(tuple(held[: rules.places]), Fraction(1))]
+        else:
+            options = [((leaf,), Fraction(person[leaf], sum(person))) for leaf in held]
+        merged = defaultdict(Fraction)
+        for counts, mass in law.items():
+            for where, chance in options:
+                added = tuple(count + where.count(leaf) for leaf, count in enumerate(counts))
+                merged[added] += mass * chance
+        law = merged
+    return law
+
+
+class SmallTree:
+    """A tree whose leaves are all at the deepest level."""
+
+    def __init__(self, parents):
+        self.parents = parents
+        self.levels = []
+        for parent in parents:
+            self.levels.append(0 if parent < 0 else self.levels[parent] + 1)
+        self.depth = max(self.levels) + 1
+        self.leaves = [node for node in range(len(parents)) if node not in parents]
+
+    def above(self, node):
+        """The node itself, and all above it."""
+        while node >= 0:
+            yield node
+            node = self.parents[node]
+
+    def below(self, node):
+        """The places among the leaves that a node holds."""
+        return [place for place, leaf in enumerate(self.leaves) if node in self.above(leaf)]
+
+    def shown(self, outcome):
+        """Nodes with a cell at or below them, and the root."""
+        return sorted({0} | {node for cell, _ in outcome for node in self.above(cell)})
+
+
+def layer_sets(tree, shown, level, *, rests):
+    """The sets of a level's layer: leaves of its shown nodes; with rests, what they leave of the root."""
+    sets = [tree.below(node) for node in shown if tree.levels[node] == level]
+    left = [leaf for leaf in range(len(tree.leaves)) if not any(leaf in each for each in sets)]
+    return [*sets, left] if rests and level > 0 else sets
+
+
+def vector(person, sets, level, layers, rules, bounds):
+    """What one person adds to a layer, in units."""
+    if layers.count == "people":
+        inside = [any(person[leaf] for leaf in each) for each in sets]
+        counted = inside if rules.rests_held else inside[:-1]
+        weight = node_units(max(sum(counted), 1), most=bounds[level], units=layers.units)
+        return [weight * here for here in inside]
+    most = None if layers.count == "shares" else bounds[level]
+    total = sum(person)
+    each = [row_units(rows, total, most=most, units=layers.units) if rows else 0 for rows in person]
+    return [sum(each[leaf] for leaf in one) for one in sets]
+
+
+def noisy_pair(one, two, ratio):
+    """[(mass, mass)] of two counts with Laplace noise; outcomes of one likelihood ratio are one outcome."""
+    least, most = min(one, two), max(one, two)
+    if least == most:
+        return [(Fraction(1), Fraction(1))]
+    single = (1 - ratio) / (1 + ratio)
+    inside = [tuple(single * ratio ** abs(value - count) for count in (one, two)) for value in range(least + 1, most)]
+    ends = [tuple(ratio ** abs(count - end) / (1 + ratio) for count in (one, two)) for end in (least, most)]
+    assert sum(p for p, _ in (*inside, *ends)) == sum(q for _, q in (*inside, *ends)) == 1
+    return [*inside, *ends]
+
+
+def release_law(mechanism, tree, people, layers, rules=RIGHT, *, rests=False):
+    """{cells and gaps: (probability, the counts of all layers before noise)}."""
+    bounds = layers.most
+    if rules.from_data:
+        bounds = tuple(max((sum(person) for person in people), default=1) for _ in layers.most)
+    far, found = far_from(mechanism, 9), defaultdict(Fraction)
+    for counts, mass in placements(people, len(tree.leaves), rules).items():
+        own = [0] * len(tree.parents)
+        for leaf, count in zip(tree.leaves, counts, strict=True):
+            own[leaf] = count
+        for outcome, chance in tree_law(mechanism, tree.parents, own, far).items():
+            found[outcome] += mass * chance
+    law = {}
+    for outcome, mass in found.items():
+        totals = []
+        for level in range(tree.depth):
+            sets = layer_sets(tree, tree.shown(outcome), level, rests=rests)
+            vectors = [vector(person, sets, level, layers, rules, bounds) for person in people]
+            totals += [(sum(each[place] for each in vectors), level) for place in range(len(sets))]
+        law[outcome] = mass, totals
+    return law
+
+
+def excess(here, there, layers, ratio):
+    """The hockey-stick divergence of two releases at a ratio: over cells and gaps, and the noise of all layers."""
+    total = Fraction(0)
+    for outcome, (mass, counts) in here.items():
+        if outcome not in there:
+            total += mass
+            continue
+        other, others = there[outcome]
+        joint = {(Fraction(1), Fraction(1)): 1}
+        for (one, level), (two, _) in zip(counts, others, strict=True):
+            step = defaultdict(int)
+            for (p, q), times in joint.items():
+                for a, b in noisy_pair(one, two, layers.ratios[level]):
+                    step[(p * a, q * b)] += times
+            joint = step
+        total += sum(times * max(Fraction(0), mass * p - ratio * other * q) for (p, q), times in joint.items())
+    return total
+
+
+def all_people(leaves, most):
+    """Every person with at most so many rows."""
+    return [person for person in product(range(most + 1), repeat=leaves) if 0 < sum(person) <= most]

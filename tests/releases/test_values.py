@@ -1,0 +1,104 @@
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from opendp_tree import Tree, TreeRelease
+from opendp_tree.releases.values import NodeValues, read_values, value_columns, values_of_rest, write_values
+
+TREE = Tree.from_paths([("be", "ghent"), ("be", "liege"), ("lu",)], names=["country", "city"])
+COUNTS = np.array([100.0, 80.0, 50.0, 20.0, 15.0])
+SUMS = COUNTS * 3
+
+
+def node_values(name="amount"):
+    return NodeValues(name, 0.0, 5.0, SUMS, SUMS - 9, SUMS + 9, SUMS / COUNTS, SUMS / COUNTS - 1, SUMS / COUNTS + 1)
+
+
+def release(*names):
+    values = tuple(node_values(name) for name in names)
+    shown = np.array([True, True, True, False, True])
+    return TreeRelease(TREE, COUNTS, COUNTS - 5, COUNTS + 5, 0.95, None, shown=shown, values=values)
+
+
+def test_columns_stand_beside_the_counts_and_have_names_where_there_are_several():
+    assert release("amount").to_frame(other=False).columns[:10] == [
+        "path", "estimate", "lower", "upper", "sum", "sum_lower", "sum_upper", "mean", "mean_lower", "mean_upper",
+    ]  # fmt: skip
+    several = release("amount", "delay").to_frame().columns
+    assert several[4] == "amount_sum"
+    assert several[15] == "delay_mean_upper"
+    assert release().to_frame().columns == [
+        name for name in release("a").to_frame().columns if name not in value_columns([node_values()])
+    ]
+
+
+def test_other_rows_hold_the_rest_of_sums_and_no_ends():
+    rest = release("amount").to_frame().filter("other").sort("level")
+    (below,) = rest.filter(rest["level"] == 2).rows(named=True)
+    hidden = 80.0 - 50.0 if below["country"] == "be" else None
+    assert below["estimate"] == pytest.approx(hidden)
+    assert below["sum"] == pytest.approx(3 * hidden)
+    assert below["mean"] == pytest.approx(3)
+    assert below["mean_lower"] is below["sum_upper"] is None
+
+
+def test_a_rest_without_rows_has_no_mean():
+    rest = values_of_rest(value_columns([node_values()]), np.array([0.0, -2.0]), lambda sums: sums[:2])
+    assert np.isnan(rest["mean"]).all()
+    assert rest["sum"].tolist() == SUMS[:2].tolist()
+
+
+@pytest.mark.parametrize("names", [(), ("amount",), ("amount", "delay")])
+def test_json_brings_back_every_number(names):
+    made = release(*names)
+    again = TreeRelease.from_json(made.to_json())
+    assert again.to_frame().equals(made.to_frame())
+    assert [each.name for each in again.values] == list(names)
+
+
+def test_infinite_ends_and_nan_survive():
+    odd = replace(node_values(), sum_upper=np.full(5, np.inf), mean=np.full(5, np.nan))
+    (again,) = read_values(json.loads(json.dumps(write_values([odd]))), 5)
+    assert np.isinf(again.sum_upper).all()
+    assert np.isnan(again.mean).all()
+
+
+def test_texts_from_before_values_are_read():
+    parts = json.loads(release("amount").to_json())
+    del parts["values"]
+    assert TreeRelease.from_json(json.dumps(parts)).values == ()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda values: values.append(3),
+        lambda values: values.append(values[0]),
+        lambda values: values[0].pop("mean"),
+        lambda values: values[0]["sum"].pop(),
+        lambda values: values[0].update(low="x"),
+        lambda values: values[0]["sum_lower"].__setitem__(0, None),
+    ],
+)
+def test_texts_that_say_nonsense_are_refused(change):
+    parts = json.loads(release("amount").to_json())
+    change(parts["values"])
+    with pytest.raises(ValueError, match='"'):
+        TreeRelease.from_json(json.dumps(parts))
+
+
+def test_arrays_of_another_size_are_refused():
+    with pytest.raises(ValueError, match=r"values: sum .*5 nodes"):
+        replace(release("amount"), values=(replace(node_values(), sum=np.zeros(4)),))
+    with pytest.raises(TypeError, match="NumPy array"):
+        replace(release("amount"), values=(replace(node_values(), mean=[1.0]),))
+
+
+def test_words_and_tables_say_what_is_summed():
+    made = release("amount")
+    assert "Sums and means: of amount clipped to [0, 5]; means reach 1" in made.describe()
+    assert "mean" in repr(made).splitlines()[0]
+    assert "mean" in made._repr_html_()
+    assert "Sums" not in release().describe()
