@@ -189,11 +189,13 @@ class Key(KeyLevels):
         (9, 10)
 
         """
+        if not isinstance(version, (int, str)):
+            raise TypeError(f"version ({type(version).__name__}) must be 4, 6 or 'both'. Hint: version=6")
         if version == "both":
             each = (cls.ip(column, version=4, stride=stride), cls.ip(column, version=6, stride=stride))
             return cls("addresses", each[0].columns_used, max(key.depth for key in each) + 1, inner=each, **options)
         if version not in _IP_WIDTHS:
-            raise ValueError(f"version ({version!r}) must be 4, 6 or 'both'")
+            raise ValueError(f"version ({version!r}) must be 4, 6 or 'both'. Hint: version=6")
         step = _IP_STRIDES[version] if stride is None else stride
         return replace(cls.bits(column, width=_IP_WIDTHS[version], stride=step, **options), kind="ip")
 
