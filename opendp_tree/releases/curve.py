@@ -6,6 +6,7 @@ Every method is post-processing. Proof: docs/proofs/quantiles.md.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -324,7 +325,7 @@ def line_edges(tree: Tree) -> Array:
 
 
 def range_edges(ranges: NumberRange) -> Array:
-    """The borders of ranges: numbers, or `datetime64`.
+    """The borders of ranges: numbers, or `datetime64`. Refused where floats cannot hold them.
 
     Parameters
     ----------
@@ -333,5 +334,12 @@ def range_edges(ranges: NumberRange) -> Array:
     """
     edges = ranges.edges
     if not ranges.has_dates:
-        return np.array([float(edge) for edge in edges])
+        numbers = np.array([float(edge) for edge in edges])
+        integers = ranges.exact_edges[1] == 1
+        if (np.diff(numbers) <= 0).any() or (integers and any(map(operator.ne, numbers.tolist(), edges))):
+            raise ValueError(
+                f"low ({ranges.low}), high ({ranges.high}) and bins ({ranges.bins}) must have ends of ranges that floats "
+                "can hold, for quantiles. Hint: subtract low from the column; or method='tree_laplace', for counts alone"
+            )
+        return numbers
     return np.array(edges, dtype="datetime64[us]" if isinstance(edges[0], datetime) else "datetime64[D]")
