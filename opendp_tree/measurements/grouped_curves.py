@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -18,7 +18,7 @@ from opendp_tree._arguments import check_integer, check_type, read_distance
 from opendp_tree._opendp import make_measurement, measure_name, to_then
 from opendp_tree._types import Array, Ints
 from opendp_tree.measurements.curve import MeasuredLine
-from opendp_tree.releases.curve import MeasuredCurve, range_edges
+from opendp_tree.releases.curve import range_edges
 from opendp_tree.releases.release import PrivacyStatement, TreeRelease
 from opendp_tree.theorems.interval import round_up
 from opendp_tree.theorems.quantiles import grouped_epsilon
@@ -156,38 +156,48 @@ class GroupedLine:
 
     def release(self, data: Any) -> TreeRelease:
         """One run of the mechanism."""
-        from opendp_tree.releases.group_labels import owners_of, place_labels, shown_groups
+        from opendp_tree.releases.group_labels import has_lists, owners_of, place_labels, plain_labels, shown_groups
 
         counts = self.read(data)
         assert isinstance(counts.keys, LabelKeys)
         columns = place_labels(counts)
         found: TreeRelease = self.groups(self._group_counts(counts, columns))
-        shown = shown_groups(found, self.levels)
-        places = self._bins(counts, columns)
+        typed = has_lists(counts) and isinstance(found.tree, OpenTree)
+        shown = shown_groups(found, self.levels, typed=typed)
         owners = owners_of(columns[: self.levels], counts.occupied.levels, shown)
-        curves: dict[int, MeasuredCurve] = {}
-        people = counts.occupied.counts.clip(0, saturate.LIMIT)
-        for group, node in enumerate(shown["node"].to_list()):
-            mine = (owners == group) & (places >= 0)
-            histogram = np.zeros(self.line.bins, dtype=np.int64)
-            histogram[places[mine]] = people[mine]
-            curves[node] = self.line.curve(self.edges, histogram)
-        return replace(found, curves=curves)
+        histograms = self._histograms(owners, self._bins(counts, columns), counts.occupied.counts)
+        curves = {node: self.line.curve(self.edges, histograms(at)) for at, node in enumerate(shown["node"].to_list())}
+        return replace(plain_labels(found) if typed else found, curves=curves)
+
+    def _histograms(self, owners: Ints, places: Ints, counts: Ints) -> Callable[[int], Ints]:
+        """The counts of all bins for any group: sums, so that a place changes no bin but its own."""
+        inside = np.flatnonzero((owners >= 0) & (places >= 0))
+        cells = owners[inside] * self.line.bins + places[inside]
+        order = np.argsort(cells, kind="stable")
+        known, firsts = np.unique(cells[order], return_index=True)
+        people = counts[inside][order].clip(0, saturate.LIMIT)
+        sums = saturate.range_sums(people, firsts, np.append(firsts[1:], people.size)[: firsts.size])
+
+        def histogram(group: int) -> Ints:
+            first, last = np.searchsorted(known, (group * self.line.bins, (group + 1) * self.line.bins))
+            filled = np.zeros(self.line.bins, dtype=np.int64)
+            filled[known[first:last] - group * self.line.bins] = sums[first:last]
+            return filled
+
+        return histogram
 
     def _group_counts(self, counts: SparseCounts, columns: Sequence[Any]) -> Any:
         """The leaf counts of the groups' tree, public or open."""
-        from opendp_tree.releases.group_labels import leaf_groups, owners_of
+        from opendp_tree.releases.group_labels import count_groups, leaf_groups, owners_of
 
         tree = tree_of_leaves(self.groups.input_domain, None)
-        levels = np.minimum(counts.occupied.levels, self.levels)
-        people = counts.occupied.counts
         if isinstance(tree, OpenTree):
-            return SparseCounts.of_labels(tree, columns[: self.levels], levels, people)
-        owners = owners_of(columns[: self.levels], levels, leaf_groups(tree))
+            return count_groups(tree, counts)
+        owners = owners_of(columns[: self.levels], counts.occupied.levels, leaf_groups(tree))
         inside = owners >= 0
         order = np.argsort(owners[inside], kind="stable")
         ends = np.searchsorted(owners[inside][order], np.arange(tree.leaf_count + 1))
-        return saturate.range_sums(people[inside][order], ends[:-1], ends[1:])
+        return saturate.range_sums(counts.occupied.counts[inside][order], ends[:-1], ends[1:])
 
     def _bins(self, counts: SparseCounts, columns: Sequence[Any]) -> Ints:
         """The bin of each place; -1 for what has none."""

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from opendp_tree._types import Array, Ints
 from opendp_tree.releases.curve import check_quantiles, values_at
 from opendp_tree.releases.release import PrivacyStatement
@@ -66,25 +64,26 @@ class ChosenQuantiles:
     def to_frame(self) -> pl.DataFrame:
         """All of them, one row each: `quantile`, `estimate`, `lower`, `upper`, `missed`.
 
-        `estimate` is the middle of the chosen bin. `lower` and `upper` are null: without counts nobody knows which
-        values are near. `missed` is by how many people the bin misses the quantile at most, with the release's
-        confidence.
+        `lower` and `upper` are the ends of the chosen bin, and `estimate` its middle. `missed` is by how many people
+        the bin misses the quantile at most, with the release's confidence: without counts nobody knows which values
+        are near, nor where in the bin people are.
         """
         return self._frame(list(range(len(self.shares))))
 
     def _frame(self, places: list[int]) -> pl.DataFrame:
         import polars as pl
 
-        middles = values_at(self.edges, self.bins[places].astype(np.float64) + 0.5)
-        none = pl.Series([None] * len(places), dtype=pl.Series(middles).dtype)
+        bins = self.bins[places]
+        middles = values_at(self.edges, bins + 0.5)
         shares = [float(self.shares[place]) for place in places]
-        columns = {"quantile": shares, "estimate": middles, "lower": none, "upper": none}
+        columns = {"quantile": shares, "estimate": middles, "lower": self.edges[bins], "upper": self.edges[bins + 1]}
         return pl.DataFrame({**columns, "missed": self.missed[places]})
 
     def to_dict(self) -> dict[str, Any]:
         """The release as nested dictionaries, lists, numbers and texts, ready for JSON."""
-        columns = self.to_frame().drop("lower", "upper").to_dict(as_series=False)
-        columns["estimate"] = [each if isinstance(each, float) else each.isoformat() for each in columns["estimate"]]
+        columns = self.to_frame().to_dict(as_series=False)
+        for name in ("estimate", "lower", "upper"):
+            columns[name] = [each if isinstance(each, float) else each.isoformat() for each in columns[name]]
         return {**columns, "confidence": self.confidence, "statement": self.statement.to_dict()}
 
     def to_json(self) -> str:
@@ -93,14 +92,20 @@ class ChosenQuantiles:
 
     def describe(self) -> str:
         """The release in sentences."""
+        last = self.edges.size - 2
         cost = self.statement.to_dict()
-        rows = self.to_frame().select("quantile", "estimate", "missed").rows()
-        found = [f"Quantile {share:g}: {value}, off by at most {missed} people." for share, value, missed in rows]
+        rows = self.to_frame().select("quantile", "lower", "upper", "missed").rows()
+        found = [
+            f"Quantile {share:g}: a value in [{_text(low)}, {_text(high)}{']' if place == last else ')'}, "
+            f"a bin that is off by at most {missed} people."
+            for (share, low, high, missed), place in zip(rows, self.bins.tolist(), strict=True)
+        ]
         return "\n".join(
             [
                 f"Quantiles of a line of {self.edges.size - 1} bins, chosen by the exponential mechanism.",
                 *found,
                 f"Each holds with probability at least {self.confidence:.10g}.",
+                "What lies outside of the line is not among those whose quantiles these are.",
                 *filter(None, [counted_words(cost)]),
                 cost_words(cost),
             ]
@@ -108,3 +113,7 @@ class ChosenQuantiles:
 
     def __repr__(self) -> str:
         return f"ChosenQuantiles({', '.join(f'{float(share):g}' for share in self.shares)})"
+
+
+def _text(edge: Any) -> str:
+    return str(int(edge)) if isinstance(edge, float) and edge.is_integer() else str(edge)

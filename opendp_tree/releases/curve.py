@@ -6,6 +6,7 @@ Every method is post-processing. Proof: docs/proofs/quantiles.md.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -168,6 +169,8 @@ class MeasuredCurve:
     def shares(self, places: Floats) -> Found:
         """The share of all that lies before each place, with an interval.
 
+        All are those on the line. At the last edge the share is 1: the last bin holds what is at its end.
+
         Parameters
         ----------
         places
@@ -252,7 +255,7 @@ class MeasuredCurve:
         Parameters
         ----------
         low, high
-            The two values.
+            The two values; what is at `high` itself is counted at the last edge only, because the last bin holds it.
         """
         first, last = self.places(low), self.places(high)
         if (first > last).any():
@@ -324,7 +327,7 @@ def line_edges(tree: Tree) -> Array:
 
 
 def range_edges(ranges: NumberRange) -> Array:
-    """The borders of ranges: numbers, or `datetime64`.
+    """The borders of ranges: numbers, or `datetime64`. Refused where floats cannot hold them.
 
     Parameters
     ----------
@@ -333,5 +336,12 @@ def range_edges(ranges: NumberRange) -> Array:
     """
     edges = ranges.edges
     if not ranges.has_dates:
-        return np.array([float(edge) for edge in edges])
+        numbers = np.array([float(edge) for edge in edges])
+        integers = ranges.exact_edges[1] == 1
+        if (np.diff(numbers) <= 0).any() or (integers and any(map(operator.ne, numbers.tolist(), edges))):
+            raise ValueError(
+                f"low ({ranges.low}), high ({ranges.high}) and bins ({ranges.bins}) must make ranges whose ends floats "
+                "can hold, for quantiles. Hint: subtract low from the column, or method='tree_laplace' for counts"
+            )
+        return numbers
     return np.array(edges, dtype="datetime64[us]" if isinstance(edges[0], datetime) else "datetime64[D]")

@@ -1,8 +1,13 @@
-"""Which group a key belongs to: labels of places, of shown groups and of leaves, matched with one another."""
+"""Which group a key belongs to: labels of places, of shown groups and of leaves, matched with one another.
+
+Labels are matched by type and value, as texts that say both. So what group a row is in depends on no other row.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -10,12 +15,67 @@ import polars as pl
 
 from opendp_tree._types import Ints
 from opendp_tree.releases.release import TreeRelease
+from opendp_tree.trees.label_keys import count_tuples, label_series
+from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.sparse_counts import LabelKeys, SparseCounts
 from opendp_tree.trees.tree import Tree
 
+_TEXTS = (pl.String, pl.Categorical, pl.Enum)
+_NANOSECONDS = {"ms": 10**6, "us": 10**3, "ns": 1}
+_MARKS = {str: "t", int: "i", bool: "b", date: "d"}
+
+
+def typed_texts(labels: Any) -> pl.Series:
+    """Labels as texts that are alike where the labels are alike in type and value; null stays null.
+
+    Integers of all widths are of one type, and times of all units.
+
+    Parameters
+    ----------
+    labels
+        A series; or a list, where labels may be of several types.
+
+    >>> typed_texts([1, "1", None, True]).to_list()
+    ['i1', 't1', None, 'btrue']
+    >>> typed_texts(pl.Series([1, 2**64 - 1], dtype=pl.UInt64)).to_list()
+    ['i1', 'i18446744073709551615']
+    """
+    if not isinstance(labels, pl.Series):
+        return pl.Series([None if label is None else _typed(label) for label in labels], dtype=pl.String)
+    kind, values = labels.dtype, labels
+    if isinstance(kind, (pl.Datetime, pl.Duration)):
+        ticks = pl.lit(_NANOSECONDS[kind.time_unit], pl.Int128)
+        values = pl.select(labels.to_physical().cast(pl.Int128) * ticks).to_series()
+    return pl.select(pl.lit(_mark(kind)) + values.cast(pl.String)).to_series()
+
+
+def _typed(label: Any) -> str:
+    return f"{_MARKS[type(label)]}{str(label).lower() if type(label) is bool else label}"
+
+
+def _mark(kind: pl.DataType) -> str:
+    """What the typed text of a label begins with; no mark begins another."""
+    if kind in _TEXTS:
+        return "t"
+    if kind.is_integer():
+        return "i"
+    if isinstance(kind, pl.Datetime):
+        return "n" if kind.time_zone is None else "z"
+    return {"Boolean": "b", "Date": "d", "Time": "c", "Duration": "u"}.get(str(kind.base_type()), f"({kind})")
+
+
+def _untyped(text: str | None) -> Any:
+    """The label that a typed text of a list stands for."""
+    if text is None:
+        return None
+    mark, value = text[0], text[1:]
+    if mark == "b":
+        return value == "true"
+    return int(value) if mark == "i" else date.fromisoformat(value) if mark == "d" else value
+
 
 def place_labels(counts: SparseCounts) -> list[pl.Series]:
-    """The labels of each place, level by level.
+    """The labels of each place, level by level, as typed texts.
 
     Parameters
     ----------
@@ -23,14 +83,65 @@ def place_labels(counts: SparseCounts) -> list[pl.Series]:
         Leaf counts of an open tree of columns.
     """
     assert isinstance(counts.keys, LabelKeys)
-    return [
-        (column if isinstance(column, pl.Series) else pl.Series(column, strict=False)).gather(counts.keys.rows)
-        for column in counts.keys.columns
-    ]
+    return [typed_texts(_taken(column, counts.keys.rows)) for column in counts.keys.columns]
 
 
-def shown_groups(release: TreeRelease, levels: int) -> pl.DataFrame:
-    """The labels of the shown groups, and the place of each in the release's arrays.
+def _taken(column: Any, rows: Ints) -> Any:
+    return column.gather(rows) if isinstance(column, pl.Series) else [column[row] for row in rows.tolist()]
+
+
+def count_groups(tree: OpenTree, counts: SparseCounts) -> SparseCounts:
+    """The counts of the groups, which are the first labels of each key.
+
+    Labels that stand in lists may be of several types: they become typed texts, which `plain_labels` undoes.
+
+    Parameters
+    ----------
+    tree
+        The tree of the groups.
+    counts
+        Leaf counts of an open tree of columns that is deeper.
+    """
+    assert isinstance(counts.keys, LabelKeys)
+    count, people = tree.depth - 1, counts.occupied.counts
+    columns = [_taken(column, counts.keys.rows) for column in counts.keys.columns[:count]]
+    lengths = np.minimum(counts.occupied.levels, count)
+    if not has_lists(counts):
+        return SparseCounts.of_labels(tree, columns, lengths, people)
+    keys = [row[:length] for row, length in zip(zip(*columns, strict=True), lengths.tolist(), strict=True)]
+    made = count_tuples(tree, keys, people)
+    assert isinstance(made.keys, LabelKeys)
+    return replace(made, keys=LabelKeys(tuple(map(typed_texts, made.keys.columns)), made.keys.rows))
+
+
+def has_lists(counts: SparseCounts) -> bool:
+    """Whether labels stand in lists, as those of tuples do.
+
+    Parameters
+    ----------
+    counts
+        Leaf counts of an open tree of columns.
+    """
+    assert isinstance(counts.keys, LabelKeys)
+    return not isinstance(counts.keys.columns[0], pl.Series)
+
+
+def plain_labels(release: TreeRelease) -> TreeRelease:
+    """A release of typed texts with the labels that they stand for.
+
+    Parameters
+    ----------
+    release
+        Of what `count_groups` makes of lists.
+    """
+    if release.nodes is None:
+        return release
+    labels = tuple(label_series([_untyped(text) for text in own.to_list()]) for own in release.nodes.labels)
+    return replace(release, nodes=replace(release.nodes, labels=labels))
+
+
+def shown_groups(release: TreeRelease, levels: int, *, typed: bool = False) -> pl.DataFrame:
+    """The labels of the shown groups as typed texts, and the place of each in the release's arrays.
 
     Parameters
     ----------
@@ -38,17 +149,21 @@ def shown_groups(release: TreeRelease, levels: int) -> pl.DataFrame:
         Of the groups.
     levels
         The level of the groups, the root's being 0.
+    typed
+        Whether its labels are typed texts already; by default they are not.
     """
     order = np.arange(release.estimates.size) if release.nodes is not None else release.tree.level_order.nodes  # type: ignore[union-attr]
     frame = release.to_frame(other=False).with_columns(node=order)
     found = frame.filter((pl.col("level") == levels) & pl.col("shown"))
     labels = {name: f"label_{at}" for at, name in enumerate(release.tree.names)}
     found = found.select(*labels, "node").rename(labels)
+    if not typed:
+        found = found.with_columns(typed_texts(found[label]).alias(label) for label in labels.values())
     return found.unique(list(labels.values()), keep="none", maintain_order=True)  # a row is in one group
 
 
 def leaf_groups(tree: Tree) -> pl.DataFrame:
-    """The labels of the leaves of a public tree.
+    """The labels of the leaves of a public tree, as typed texts.
 
     Parameters
     ----------
@@ -56,8 +171,9 @@ def leaf_groups(tree: Tree) -> pl.DataFrame:
         The tree, with labels.
     """
     paths = [tree.path(int(node)) for node in tree.leaves]
-    columns: Mapping[str, Any] = {f"label_{at}": [path[at] for path in paths] for at in range(tree.depth - 1)}
-    return pl.DataFrame(columns)
+    return pl.DataFrame(
+        {f"label_{at}": typed_texts(label_series([path[at] for path in paths])) for at in range(tree.depth - 1)}
+    )
 
 
 def owners_of(columns: Sequence[pl.Series], levels: Ints, groups: pl.DataFrame) -> Ints:
@@ -66,21 +182,15 @@ def owners_of(columns: Sequence[pl.Series], levels: Ints, groups: pl.DataFrame) 
     Parameters
     ----------
     columns
-        The labels of the places, level by level.
+        The labels of the places, level by level, as typed texts.
     levels
         How many labels each place has.
     groups
-        The labels of each group, all different.
+        The labels of each group, as typed texts, all different.
     """
     names = [f"label_{at}" for at in range(len(columns))]
     left = pl.DataFrame([column.alias(name) for column, name in zip(columns, names, strict=True)])
     right = groups.select(names).with_row_index("group")
-    left = left.cast({pl.Categorical: pl.String, pl.Enum: pl.String})
-    for name in names:
-        kinds = left[name].dtype, right[name].dtype
-        if kinds[0] != kinds[1] and not (kinds[0].is_integer() and kinds[1].is_integer()):
-            return np.full(levels.size, -1)  # labels of another kind are other labels
-    left = left.cast({name: right[name].dtype for name in names}, strict=False)
     found = left.join(right, on=names, how="left", nulls_equal=True, maintain_order="left")["group"]
     owners: Ints = found.cast(pl.Int64).fill_null(-1).to_numpy().copy()
     owners[levels < len(columns)] = -1
@@ -93,13 +203,13 @@ def places_among(labels: pl.Series, names: Sequence[str]) -> Ints:
     Parameters
     ----------
     labels
-        Texts, or categories.
+        Typed texts.
     names
         The names, all different.
 
-    >>> places_among(pl.Series(["b", None, "x", "a"]), ["a", "b"])
-    array([ 1, -1, -1,  0])
+    >>> places_among(typed_texts(["b", None, "x", "a", 1]), ["a", "b"])
+    array([ 1, -1, -1,  0, -1])
     """
-    texts = labels.cast(pl.String).cast(pl.Enum(names), strict=False)
-    found: Ints = texts.to_physical().cast(pl.Int64).fill_null(-1).to_numpy()
+    known = pl.Enum(typed_texts(pl.Series(names, dtype=pl.String)))
+    found: Ints = labels.cast(known, strict=False).to_physical().cast(pl.Int64).fill_null(-1).to_numpy()
     return found

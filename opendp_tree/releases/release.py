@@ -234,6 +234,8 @@ class TreeRelease:
     def quantiles(self, at: Sequence[float]) -> pl.DataFrame:
         """The values that given shares lie below: `quantile`, `estimate`, `lower`, `upper`. Costs nothing more.
 
+        Shares are of the rows on the line: what lies outside of it, and what has no value, is not among them.
+
         An interval holds every value with at most that share strictly below it and at least that share at or below
         it, with the release's confidence, each for itself. Needs a release over a line, as of `Key.number`; where that
         is below other columns, each row begins with the labels of its group.
@@ -247,6 +249,9 @@ class TreeRelease:
 
     def cdf(self, at: Any = None) -> pl.DataFrame:
         """The share that lies below each value: `value`, `estimate`, `lower`, `upper`. Costs nothing more.
+
+        Shares are of the rows on the line: what lies outside of it, and what has no value, is not among them. At the
+        end of the line the share is 1: the last bin holds what is at `high` itself.
 
         Each interval holds with the release's confidence, for itself. Needs a release over a line, as of `Key.number`.
 
@@ -265,7 +270,8 @@ class TreeRelease:
         Parameters
         ----------
         low, high
-            The two values; what is at `high` itself is not counted. Beyond the ends of the line, its ends.
+            The two values; beyond the ends of the line, its ends. What is at `high` itself is not counted, but at the
+            end of the line it is: the last bin holds it.
         """
         return self._on_lines("between", lambda curve: curve.count_frame(low, high))
 

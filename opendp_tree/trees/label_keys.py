@@ -31,7 +31,7 @@ def count_labels(tree: OpenTree, keys: Any) -> SparseCounts:
     """
     if tree.kind == "paths":
         return _count_paths(tree, keys)
-    return _count_frame(tree, keys) if isinstance(keys, pl.DataFrame) else _count_tuples(tree, keys)
+    return _count_frame(tree, keys) if isinstance(keys, pl.DataFrame) else count_tuples(tree, keys)
 
 
 def _count_frame(tree: OpenTree, keys: pl.DataFrame) -> SparseCounts:
@@ -57,8 +57,18 @@ def _count_paths(tree: OpenTree, keys: Any) -> SparseCounts:
     return SparseCounts.of_labels(tree, columns, lengths, distinct["people"].to_numpy().astype(np.int64))
 
 
-def _count_tuples(tree: OpenTree, keys: Any) -> SparseCounts:
-    """Labels of several types stay apart, so they are sorted by their places among those of their level."""
+def count_tuples(tree: OpenTree, keys: Any, people: Ints | None = None) -> SparseCounts:
+    """How many people each key has. Labels of several types stay apart, sorted by type and then by value.
+
+    Parameters
+    ----------
+    tree
+        An open tree of columns.
+    keys
+        Tuples of labels. What holds anything else is left out.
+    people
+        How many people each stands for, where none is left out; by default one.
+    """
     count = tree.depth - 1
     rows = [row for key in keys if (row := _tagged_row(key, count)) is not None]
     columns, labels = [], []
@@ -68,7 +78,7 @@ def _count_tuples(tree: OpenTree, keys: Any) -> SparseCounts:
         columns.append(pl.Series([None if tag is None else number[tag] for tag in tags], dtype=pl.Int64))
         labels.append([tag[1] if tag is not None and tag[0] else None for tag in tags])
     lengths = np.array([len(row) for row in rows], dtype=np.int64)
-    return SparseCounts.of_labels(tree, columns, lengths, labels=labels)
+    return SparseCounts.of_labels(tree, columns, lengths, people, labels=labels)
 
 
 def _tagged_row(key: Any, count: int) -> tuple[tuple[str, Any], ...] | None:

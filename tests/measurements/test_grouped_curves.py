@@ -1,5 +1,7 @@
 """Curves by group: what is in which group, the map, and what is refused."""
 
+from datetime import date, datetime
+
 import numpy as np
 import opendp.prelude as dp
 import polars as pl
@@ -90,6 +92,69 @@ def test_groups_of_integers_and_truths_are_told_apart():
     found = release_tree(frame, by=key, epsilon=2.0, delta=1e-6).quantiles([0.5])
     assert found.select("year", "late").rows() == [(1, False), (1, True), (2, False), (2, True)]
     assert [round(value // 10) for value in found["estimate"]] == [0, 0, 4, 4]
+
+
+def in_curves(release):
+    """How many lie in the curve of each group."""
+    return {row[0]: row[3] for row in release.between(0, 64).rows()}
+
+
+@pytest.mark.parametrize(("kind", "far"), [(pl.UInt64, 2**64 - 1), (pl.Int128, 2**100)])
+def test_a_label_that_no_public_group_could_have_changes_no_group(kind, far):
+    key, tree = Key.nested(Key.columns("group"), NUMBER), Tree.from_paths([(1,), (None,)], names=["group"])
+    labels = pl.Series([1] * 3000 + [None] * 3000 + [far], dtype=kind)
+    frame = pl.DataFrame({"group": labels, "delay": [10.5] * 6001})
+    found = in_curves(release_tree(frame, by=key, epsilon=1.0, method=Curve(public_groups=tree)))
+    assert all(abs(found[label] - 3000) < 100 for label in (1, None))
+
+
+def raw_curves(groups):
+    """Curves from raw keys of a group and one of eight bins; and how to count these."""
+    tree = Key.nested(Key.columns("group"), EIGHT).open_tree()
+    found = plan(groups, epsilon=0.5, delta=0.0 if isinstance(groups, Tree) else 1e-6).best.make(leaf_domain(groups))
+    ranges = EIGHT.tree.ranges
+    return make_grouped_curves(leaf_domain(tree), L1, 1.0, groups=found, levels=1, ranges=ranges), tree.count
+
+
+EIGHT = Key.number("delay", low=0, high=8, bins=8)
+OPEN = Key.columns("group").open_tree()
+ODD = ["1", "z", True, None, date(2024, 1, 1)]
+
+
+@pytest.mark.parametrize("groups", [Tree.from_paths([(1,), (2,)], names=["group"]), OPEN], ids=["public", "open"])
+@pytest.mark.parametrize("extra", [*((label, "[3, 4)") for label in ODD), (1, 7), (1, True), (1, None), (1,)])
+def test_a_key_of_other_types_changes_no_group(groups, extra):
+    curves, count = raw_curves(groups)
+    keys = [(1, "[3, 4)")] * 2000 + [(2, "[5, 6)")] * 2000
+    found = in_curves(curves(count([extra, *keys])))
+    assert list(found) == [1, 2]  # integers still, and both
+    assert all(abs(people - 2000) < 100 for people in found.values())
+
+
+def test_shown_groups_of_several_types_have_their_own_curves():
+    curves, count = raw_curves(OPEN)
+    sizes = {1: 2000, "1": 3000, False: 4000, date(2024, 1, 1): 5000}
+    found = curves(count([(label, "[3, 4)") for label, size in sizes.items() for _ in range(size)])).between(0, 8)
+    rows = sorted(zip(found["estimate"], found["group"], strict=True))
+    assert [name for _, name in rows] == ["1", "1", "False", "2024-01-01"]
+    assert all(abs(people - size) < 100 for (people, _), size in zip(rows, sizes.values(), strict=True))
+
+
+def test_keys_of_one_bin_add_up():
+    key = Key.nested(Key.columns("group"), NUMBER)
+    tree = key.open_tree()
+    groups = plan(OPEN, epsilon=0.5, delta=1e-6).best.make(leaf_domain(OPEN))
+    curves = make_grouped_curves(leaf_domain(tree), L1, 1.0, groups=groups, levels=1, ranges=NUMBER.tree.ranges)
+    keys = [("a", above, "[3, 4)") for above in ("[0, 8)", "[8, 16)", None) for _ in range(1000)]
+    assert abs(in_curves(curves(tree.count(keys)))["a"] - 3000) < 100
+
+
+@pytest.mark.parametrize("unit", ["ms", "us", "ns"])
+def test_public_groups_of_times_are_found_in_columns_of_every_unit(unit):
+    key, time = Key.nested(Key.columns("group"), NUMBER), datetime(2024, 5, 1)
+    frame = pl.DataFrame({"group": pl.Series([time] * 2000).cast(pl.Datetime(unit)), "delay": [3.5] * 2000})
+    method = Curve(public_groups=Tree.from_paths([(time,)], names=["group"]))
+    assert abs(in_curves(release_tree(frame, by=key, epsilon=2.0, method=method))[time] - 2000) < 100
 
 
 @pytest.mark.parametrize(

@@ -179,3 +179,16 @@ def test_estimates_lie_in_their_intervals():
             assert (found.estimate <= found.upper).all()
         assert (np.diff(curve.quantiles(np.linspace(0, 1, 40)).estimate) >= 0).all()
         assert (np.diff(curve.totals) >= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "bins"), [(2**60, 2**60 + 1024, 1024), (2**53, 2**53 + 4, 4), (1.0, 1.0 + 2**-50, 64)]
+)
+def test_edges_that_floats_cannot_hold_are_refused(low, high, bins):
+    with pytest.raises(ValueError, match=r"low .*Hint"):
+        range_edges(NumberRange(low, high, bins))
+
+
+def test_large_edges_that_floats_hold_are_kept():
+    ranges = NumberRange(2**60, 2**60 + 1024, 4)
+    assert [int(edge) for edge in range_edges(ranges)] == list(ranges.edges)
