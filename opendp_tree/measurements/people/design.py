@@ -269,8 +269,8 @@ def _gaussian(empty: PeopleDesign, rho: Fraction, people: int) -> PeopleDesign:
     squares = [layer_l2_squared(people, most=most, units=empty.units) for most in squared_bounds(empty)]
     roots = [Fraction((square / squares[0]) ** (1 / 3)) for square in squares]
     each = [rho * _LESS * root / sum(roots) for root in roots]
-    scales = [math.sqrt(round_up(square / (2 * share))) * (1 + 2.0**-45) for square, share in zip(squares, each, strict=True)]
-    return _checked(empty, scales)
+    needed = [round_up(square / (2 * share)) for square, share in zip(squares, each, strict=True)]
+    return _checked(empty, [math.sqrt(square) * (1 + 2.0**-45) for square in needed])
 
 
 def _checked(empty: PeopleDesign, scales: Sequence[float]) -> PeopleDesign:
