@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from opendp_tree._arguments import check_positive, shortened
+from opendp_tree._arguments import check_column, check_positive, shortened
 from opendp_tree.rows.unit import Unit
 from opendp_tree.theorems.tree_means import STEPS
 
@@ -53,6 +53,7 @@ class Value:
     def __post_init__(self) -> None:
         if not isinstance(self.column, str):
             raise TypeError(f"value: column ({type(self.column).__name__}) must be a column's name. Hint: 'amount'")
+        check_column(self.column)
         object.__setattr__(self, "bounds", _check_bounds(self.bounds))
         object.__setattr__(self, "weight", float(check_positive(self.weight, name="value: weight")))
 

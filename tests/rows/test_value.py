@@ -53,6 +53,13 @@ def test_other_nonsense_is_refused_in_the_callers_words():
         read_values([])
 
 
+@pytest.mark.parametrize("name", ["^a.*$", "^$", "*"])
+def test_names_that_polars_takes_for_patterns_are_refused(name):
+    with pytest.raises(ValueError, match="which Polars takes for a pattern"):
+        Value(name, bounds=(0, 1))
+    assert Value("^a", bounds=(0, 1)).column == "^a"
+
+
 def test_shares_are_in_proportion_and_never_more_than_all():
     for weights in ((1.0,), (1.0, 1.0, 1.0), (0.3, 7.0, 1.1, 0.02)):
         values = tuple(Value(str(place), bounds=(0, 1), weight=weight) for place, weight in enumerate(weights))
