@@ -57,7 +57,7 @@ class LeafValueSpace:
     def holds(self, value: object) -> bool:
         """Whether something is a member, by its form and by its size: sums of members never wrap.
 
-        What `make_leaf_values` makes is one, whatever the rows: Polars counts fewer than 2**32, and each adds 0 to 2**20.
+        What `make_leaf_values` makes is one, whatever the rows: Polars counts below 2**32, and each adds 0 to 2**20.
         """
         if type(value) is not LeafValues or len(value.sums) != len(self.values):
             return False

@@ -27,6 +27,8 @@ def test_a_value_is_frozen_and_equal_by_what_it_says():
         (0, 10**400),
         (0, 5e-324),
         (1e16, 1e16 + 4),
+        (0, 1e291),
+        (-1e291, 0),
     ],
 )
 def test_steps_of_no_width_or_of_infinite_width_are_refused(bounds):
