@@ -23,6 +23,18 @@ def check_type(value: Kind, kind: type[Kind], *, name: str, hint: str) -> Kind:
     return value
 
 
+def check_column(name: str) -> str:
+    """The name of one column: Polars takes "^...$" and "*" for patterns, which may be several."""
+    if not isinstance(name, str):
+        raise TypeError(f"a column's name ({name!r}) must be a text")
+    if name == "*" or (name.startswith("^") and name.endswith("$")):
+        raise ValueError(
+            f"a column's name ({name!r}) must not look like '^...$' or '*', which Polars takes for a pattern. "
+            "Hint: rename the column"
+        )
+    return name
+
+
 def check_scale(scale: float, *, name: str = "scale") -> Fraction:
     """A non-negative finite noise scale, exactly."""
     if isinstance(scale, bool) or not isinstance(scale, (int, float, np.integer, np.floating)):

@@ -28,7 +28,7 @@ def release_frame(
     certain: bool,
     other: bool,
     adds_up: bool = True,
-    sums: Sequence[str] = (),
+    sums: Mapping[str, tuple[float, float]] | None = None,
 ) -> pl.DataFrame:
     """One row a node, in the order of the nodes.
 
@@ -48,8 +48,10 @@ def release_frame(
     adds_up
         Whether children explain anything; without, there are no such rows. True by default.
     sums
-        Which of the columns are sums and means of values, in the order of `value_columns`; by default none.
+        Which of the columns are sums and means of values, in the order of `value_columns`, and the bounds of each; by
+        default None: none of them.
     """
+    sums = {} if sums is None else sums
     columns = [pl.Series(name, array) for name, array in values.items()]
     *places, path = node_columns(nodes)
     frame = pl.DataFrame([path, pl.Series("level", nodes.levels), *places, *columns])
@@ -92,7 +94,7 @@ def cell_frame(cells: ShownCells) -> pl.DataFrame:
 
 
 def _unexplained(
-    parents: Ints, values: Mapping[str, Array], *, public: bool, sums: Sequence[str]
+    parents: Ints, values: Mapping[str, Array], *, public: bool, sums: Mapping[str, tuple[float, float]]
 ) -> tuple[Ints, dict[str, Array]]:
     """The rows whose shown children do not explain all of them, and by how much."""
     shown, size = values["shown"], parents.size
@@ -118,7 +120,7 @@ def _unexplained(
     if "cells" in values:
         left["cells"] = (values["cells"] - children_of(values["cells"]).astype(np.int64))[above]
     of_values = {name: values[name] for name in sums}
-    left |= values_of_rest(of_values, left["estimate"], lambda array: (array - children_of(array))[above])
+    left |= values_of_rest(of_values, left["estimate"], lambda array: (array - children_of(array))[above], sums)
     return above, left
 
 

@@ -13,7 +13,7 @@ from opendp_tree.releases import format as form
 from opendp_tree.releases.curve import MeasuredCurve
 from opendp_tree.releases.curve_format import read_curves, write_curves
 from opendp_tree.releases.tree_format import read_tree, write_tree
-from opendp_tree.releases.values import NodeValues, read_values, value_columns, write_values
+from opendp_tree.releases.values import NodeValues, column_bounds, read_values, value_columns, write_values
 from opendp_tree.releases.words import NO_SUMS, cost_words, counted_words, error_words, tree_words, value_words
 from opendp_tree.trees.least_squares import LeastSquares
 from opendp_tree.trees.open_tree import OpenTree
@@ -226,7 +226,7 @@ class TreeRelease:
             columns["cells"] = self.cells
         columns["shown"] = np.ones(order.size, dtype=np.bool_) if self.shown is None else self.shown
         values = {name: array[order] for name, array in columns.items()}
-        sums = tuple(value_columns(self.values))
+        sums = column_bounds(self.values)
         certain = self.confidence == 1
         frame = release_frame(nodes, values, certain=certain, other=other, adds_up=self.adds_up, sums=sums)
         return safe(frame) if spreadsheet_safe else frame

@@ -83,8 +83,30 @@ def value_columns(values: Sequence[NodeValues]) -> dict[str, Floats]:
     return dict(zip(figure_names([each.name for each in values]), figures, strict=True))
 
 
-def values_of_rest(columns: Mapping[str, Array], left: Array, rest_of: Callable[[Array], Array]) -> dict[str, Array]:
+def column_bounds(values: Sequence[NodeValues]) -> dict[str, tuple[float, float]]:
+    """For each of the columns of all values the bounds that its numbers were clipped to.
+
+    Parameters
+    ----------
+    values
+        Those of a release.
+
+    >>> column_bounds([NodeValues("amount", 0.0, 9.0, *np.zeros((6, 1)))])["mean"]
+    (0.0, 9.0)
+    """
+    bounds = [(each.low, each.high) for each in values for _ in FIGURES]
+    return dict(zip(figure_names([each.name for each in values]), bounds, strict=True))
+
+
+def values_of_rest(
+    columns: Mapping[str, Array],
+    left: Array,
+    rest_of: Callable[[Array], Array],
+    bounds: Mapping[str, tuple[float, float]],
+) -> dict[str, Array]:
     """What shown children leave of sums and means: those of the difference; nothing is said of their ends.
+
+    A mean is clipped to the bounds of its value, within which every row is; where no rows are left, there is none.
 
     Parameters
     ----------
@@ -94,9 +116,12 @@ def values_of_rest(columns: Mapping[str, Array], left: Array, rest_of: Callable[
         How many rows are left.
     rest_of
         What is left of a column of sums.
+    bounds
+        Those of each column.
 
-    >>> columns = value_columns([NodeValues("amount", 0.0, 9.0, *np.full((6, 1), 8.0))])
-    >>> rest = values_of_rest(columns, np.array([2.0]), lambda sums: sums - 2)
+    >>> values = [NodeValues("amount", 0.0, 9.0, *np.full((6, 1), 8.0))]
+    >>> columns, bounds = value_columns(values), column_bounds(values)
+    >>> rest = values_of_rest(columns, np.array([2.0]), lambda sums: sums - 2, bounds)
     >>> rest["sum"], rest["mean"], rest["mean_lower"]
     (array([6.]), array([3.]), array([nan]))
     """
@@ -107,7 +132,9 @@ def values_of_rest(columns: Mapping[str, Array], left: Array, rest_of: Callable[
             found[name] = rest_of(array)
         elif name.endswith("mean"):
             total = found[name.removesuffix("mean") + "sum"]
-            found[name] = np.where(left > 0, total / np.where(left > 0, left, 1.0), np.nan)
+            with np.errstate(over="ignore"):  # a sum over almost no rows, whose mean is a bound
+                mean = (total / np.where(left > 0, left, 1.0)).clip(*bounds[name])
+            found[name] = np.where(left > 0, mean, np.nan)
         else:
             found[name] = nothing
     return found

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from opendp_tree._arguments import check_choice
+from opendp_tree._arguments import check_choice, check_column
 from opendp_tree.rows.key_levels import PARTS, KeyLevels
 from opendp_tree.trees.number_range import NumberRange
 from opendp_tree.trees.open_tree import OpenTree
@@ -74,7 +74,7 @@ class Key(KeyLevels):
         """
         if not names:
             raise ValueError("names must hold at least one column")
-        used = tuple(_check_name(name) for name in names)
+        used = tuple(check_column(name) for name in names)
         if len(set(used)) < len(used):
             raise ValueError(f"names {used} must differ")
         return cls("columns", used, len(used) + 1, **options)
@@ -101,7 +101,7 @@ class Key(KeyLevels):
 
         """
         split = OpenTree.paths(separator, depth=depth)
-        return cls("path", (_check_name(column),), split.depth, separator=split.separator, **options)
+        return cls("path", (check_column(column),), split.depth, separator=split.separator, **options)
 
     @classmethod
     def url(cls, column: str, *, depth: int = 6, **options: Unpack[Options]) -> Key:
@@ -128,7 +128,7 @@ class Key(KeyLevels):
 
         """
         split = OpenTree.paths(_BETWEEN_URL, depth=depth)
-        return cls("url", (_check_name(column),), split.depth, separator=split.separator, **options)
+        return cls("url", (check_column(column),), split.depth, separator=split.separator, **options)
 
     @classmethod
     def bits(cls, column: str, *, width: int, stride: int = 1, **options: Unpack[Options]) -> Key:
@@ -153,7 +153,7 @@ class Key(KeyLevels):
 
         """
         split = OpenTree.bits(width, stride)
-        used = (_check_name(column),)
+        used = (check_column(column),)
         return cls("bits", used, split.depth, width=split.width, stride=split.stride, **options)
 
     @classmethod
@@ -233,7 +233,7 @@ class Key(KeyLevels):
             raise ValueError(
                 f"levels {chosen} must not have weeks below quarters or months, which cut them. Hint: year"
             )
-        return cls("calendar", (_check_name(column),), len(chosen) + 1, parts=chosen, **options)
+        return cls("calendar", (check_column(column),), len(chosen) + 1, parts=chosen, **options)
 
     @classmethod
     def number(
@@ -293,7 +293,7 @@ class Key(KeyLevels):
         if outside == "drop" and nulls == "label":
             raise ValueError("nulls ('label') must be 'drop' where outside is: null is outside of all ranges")
         has_leaf = outside == "leaf" or (outside == "ends" and nulls != "drop")
-        used = (_check_name(column),)
+        used = (check_column(column),)
         tree = ranges.tree(branching=branching, outside=has_leaf, name=column)
         return cls("number", used, tree.depth, tree=tree, nulls=nulls, outside=outside, show=show)
 
@@ -354,11 +354,3 @@ class Key(KeyLevels):
         if not isinstance(by, Sequence):
             raise TypeError(f"by ({type(by).__name__}) must be a Key, a column's name, or a list of names")
         return cls.columns(*by)
-
-
-def _check_name(name: str) -> str:
-    if not isinstance(name, str):
-        raise TypeError(f"a column's name ({name!r}) must be a text")
-    if name.startswith("^") and name.endswith("$"):
-        raise ValueError(f"a column's name ({name!r}) must not look like '^...$', which Polars takes for a pattern")
-    return name

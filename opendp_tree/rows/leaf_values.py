@@ -13,6 +13,7 @@ from opendp_tree._types import Ints
 from opendp_tree.rows.key import Key
 from opendp_tree.rows.unit import Unit
 from opendp_tree.rows.value import Value, read_values
+from opendp_tree.theorems.tree_means import STEPS
 from opendp_tree.trees.domains import leaf_domain
 from opendp_tree.trees.level_names import check_figure_names
 from opendp_tree.trees.open_tree import OpenTree
@@ -20,6 +21,9 @@ from opendp_tree.trees.sparse_counts import SparseCounts
 from opendp_tree.trees.tree import Tree
 
 __all__ = ["LeafValues", "leaf_values_domain", "make_leaf_values", "then_leaf_values"]
+
+TOO_MANY_ROWS = 2**42
+"""So many rows, of 2**20 steps each, would leave the integers in which sums are exact."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,10 @@ class LeafValueSpace:
     values: tuple[Value, ...]
 
     def holds(self, value: object) -> bool:
-        """Whether something is a member, as far as its form tells."""
+        """Whether something is a member, by its form and by its size: sums of members never wrap.
+
+        What `make_leaf_values` makes is one, whatever the rows: Polars counts below 2**32, and each adds 0 to 2**20.
+        """
         if type(value) is not LeafValues or len(value.sums) != len(self.values):
             return False
         counts = value.counts
@@ -61,20 +68,29 @@ class LeafValueSpace:
         elif type(counts) is not np.ndarray or counts.shape != (self.tree.leaf_count,):
             return False
         arrays = (value.people, *value.sums)
-        return all(
+        if not all(
             type(array) is np.ndarray and array.dtype == np.int64 and array.shape == arrays[0].shape for array in arrays
-        )
+        ):
+            return False
+        rows = value.people
+        if not ((rows >= 0) & (rows < TOO_MANY_ROWS)).all():
+            return False
+        # Floats add whole numbers exactly below 2**53, and what is beyond stays beyond.
+        few = rows.sum(dtype=np.float64) < TOO_MANY_ROWS
+        return bool(few) and all(bool(((steps >= 0) & (steps <= STEPS * rows)).all()) for steps in value.sums)
 
     def read(self, value: object) -> LeafValues:
         """A member, once it is sure to be one."""
         if not self.holds(value):
-            raise TypeError("the data must be LeafValues of the tree of input_domain. Hint: make_leaf_values")
+            raise TypeError("the data must be LeafValues of input_domain. Hint: make_leaf_values")
         assert isinstance(value, LeafValues)
         return value
 
 
 def leaf_values_domain(tree: Tree | OpenTree, values: Value | Sequence[Value]) -> Domain:
     """The domain of counts and sums by leaf, of fewer than 2**42 rows; `make_leaf_values` makes its members.
+
+    Counts are not negative, and a leaf's sums are from 0 to 2**20 times its rows. Frames never come to anything else.
 
     Distances between members are in rows: `symmetric_distance` of d says that the two are what rows come to that differ
     in d, added or removed.

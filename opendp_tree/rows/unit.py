@@ -8,7 +8,7 @@ from typing import Any
 
 from opendp.mod import ChangeOneIdDistance, FrameDistance, Metric, SymmetricIdDistance
 
-from opendp_tree._arguments import check_choice, check_integer
+from opendp_tree._arguments import check_choice, check_column, check_integer
 from opendp_tree._opendp import total_bound
 from opendp_tree.theorems.leaf_counts import per_person
 
@@ -70,6 +70,7 @@ class Unit:
     def __post_init__(self) -> None:
         if not isinstance(self.column, str):
             raise TypeError(f"unit: column ({type(self.column).__name__}) must be a column's name. Hint: 'user'")
+        check_column(self.column)
         check_choice(self.count, name="unit: count", choices=COUNTS)
         for name in ("leaves", "rows_per_leaf"):
             bound = getattr(self, name)

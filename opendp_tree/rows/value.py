@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from opendp_tree._arguments import check_positive, shortened
+from opendp_tree._arguments import check_column, check_positive, shortened
 from opendp_tree.rows.unit import Unit
 from opendp_tree.theorems.tree_means import STEPS
 
@@ -17,6 +17,8 @@ __all__ = ["Value"]
 
 _PARTS = 2**20
 _LEAST_SHARE = Fraction(1, 1024)
+_LARGEST_BOUND = 1e290
+"""Sums of fewer than 2**42 rows within this, and their noise, are finite floats."""
 _NUMBERS = ("integer", "float", "decimal")
 
 
@@ -33,7 +35,7 @@ class Value:
         The column: integers, floats or decimals.
     bounds
         The least and the largest number, which must not come from the data: what one row can add grows with them, and
-        so does the noise. Numbers beyond are taken as the nearer bound.
+        so does the noise. Numbers beyond are taken as the nearer bound. At most 1e290, so that sums are finite.
     weight
         How much this value matters where several share a release: what is spent on each is in proportion. By default 1,
         so that all have the same.
@@ -53,6 +55,7 @@ class Value:
     def __post_init__(self) -> None:
         if not isinstance(self.column, str):
             raise TypeError(f"value: column ({type(self.column).__name__}) must be a column's name. Hint: 'amount'")
+        check_column(self.column)
         object.__setattr__(self, "bounds", _check_bounds(self.bounds))
         object.__setattr__(self, "weight", float(check_positive(self.weight, name="value: weight")))
 
@@ -193,6 +196,9 @@ def _check_bounds(bounds: object) -> tuple[float, float]:
     if not (math.isfinite(high - low) and low < high and (high - low) / STEPS > 0):
         told = ", ".join(shortened(each) for each in given)
         raise ValueError(f"value: bounds ({told}) must be finite, and the first below the second. {hint}")
+    if max(abs(low), abs(high)) > _LARGEST_BOUND:
+        told = ", ".join(shortened(each) for each in given)
+        raise ValueError(f"value: bounds ({told}) must be within {_LARGEST_BOUND:g} of 0. {hint}")
     # Steps that floats cannot tell apart would round a number by more than half a step.
     if (high - low) / STEPS < 4 * math.ulp(max(abs(low), abs(high))):
         told = ", ".join(shortened(each) for each in given)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-from opendp_tree.theorems.interval import Interval
+from opendp_tree.theorems.interval import Interval, larger
 
 
 def row_units(rows: int, total: int, *, most: int | None, units: int) -> int:
@@ -92,10 +92,14 @@ def layers_rho(squares: Sequence[int], *, scales: Sequence[Fraction]) -> Fractio
 def zcdp_epsilon_at(rho: Fraction, delta: Fraction, *, order: Fraction) -> Interval:
     """An epsilon that rho, in zero-concentrated privacy, has at a delta: by one order above 1 of Renyi divergence.
 
-    Any order will do; the best is the least. Canonne, Kamath and Steinke (2020).
+    Any order will do; the best is the least. Canonne, Kamath and Steinke (2020). Where the formula is below 0, as at a
+    small rho and a large delta, 0 is what is promised: more is always true.
 
     >>> round(float(zcdp_epsilon_at(Fraction(1, 4), Fraction(1, 10**6), order=Fraction(8)).hi), 3)
     3.543
+    >>> round(float(zcdp_epsilon_at(Fraction(1, 1000), Fraction(1, 10), order=Fraction(32)).hi), 3)
+    0.0
     """
     rest = (1 / Interval.of(delta)).ln() - Interval.of(order).ln()
-    return Interval.of(rho * order) + rest / Interval.of(order - 1) + (1 - 1 / Interval.of(order)).ln()
+    found = Interval.of(rho * order) + rest / Interval.of(order - 1) + (1 - 1 / Interval.of(order)).ln()
+    return larger(found, Interval.of(0))

@@ -5,7 +5,14 @@ import numpy as np
 import pytest
 
 from opendp_tree import Tree, TreeRelease
-from opendp_tree.releases.values import NodeValues, read_values, value_columns, values_of_rest, write_values
+from opendp_tree.releases.values import (
+    NodeValues,
+    column_bounds,
+    read_values,
+    value_columns,
+    values_of_rest,
+    write_values,
+)
 
 TREE = Tree.from_paths([("be", "ghent"), ("be", "liege"), ("lu",)], names=["country", "city"])
 COUNTS = np.array([100.0, 80.0, 50.0, 20.0, 15.0])
@@ -45,9 +52,23 @@ def test_other_rows_hold_the_rest_of_sums_and_no_ends():
 
 
 def test_a_rest_without_rows_has_no_mean():
-    rest = values_of_rest(value_columns([node_values()]), np.array([0.0, -2.0]), lambda sums: sums[:2])
+    columns, bounds = value_columns([node_values()]), column_bounds([node_values()])
+    rest = values_of_rest(columns, np.array([0.0, -2.0]), lambda sums: sums[:2], bounds)
     assert np.isnan(rest["mean"]).all()
     assert rest["sum"].tolist() == SUMS[:2].tolist()
+
+
+@pytest.mark.parametrize(("total", "mean"), [(1e6, 5.0), (-1e6, 0.0), (1e308, 5.0)])
+@pytest.mark.parametrize("names", [("amount",), ("amount", "delay")])
+def test_means_of_other_rows_stay_within_the_bounds(names, total, mean):
+    made = release(*names)
+    sums = np.where(np.arange(5) == 1, total, SUMS)
+    counts = np.where(np.arange(5) == 1, 50.0 + 1e-6, COUNTS)  # almost nobody is left below the node
+    rest = replace(made, estimates=counts, values=tuple(replace(each, sum=sums) for each in made.values))
+    (below,) = rest.to_frame().filter("other").filter(level=2).rows(named=True)
+    assert below["sum" if len(names) == 1 else "amount_sum"] == total - 150
+    for name in ("mean",) if len(names) == 1 else ("amount_mean", "delay_mean"):
+        assert below[name] == mean
 
 
 @pytest.mark.parametrize("names", [(), ("amount",), ("amount", "delay")])

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import opendp.prelude as dp
 import polars as pl
@@ -48,6 +50,35 @@ def test_a_member_has_the_tree_and_as_many_sums_as_values():
             read_space(domain).read(value)
     sparse = OpenTree.columns(2).count([("a", "b")])
     assert not leaf_values_domain(OpenTree.columns(3), AMOUNT).member(LeafValues(sparse, (np.ones(1, dtype=np.int64),)))
+
+
+@pytest.mark.parametrize(
+    ("rows", "steps"),
+    [
+        ([2**42, 0, 0], [0, 0, 0]),
+        ([2**41, 2**41, 0], [0, 0, 0]),
+        ([2**62, 2**62, 2**62], [0, 0, 0]),
+        ([-1, 1, 1], [0, 0, 0]),
+        ([1, 1, 1], [-1, 0, 0]),
+        ([1, 1, 0], [0, 0, 1]),
+        ([1, 1, 1], [0, 2**20 + 1, 0]),
+        ([1, 1, 1], [0, 2**63 - 1, 0]),
+    ],
+)
+def test_what_the_map_does_not_cover_is_no_member(rows, steps):
+    domain = leaf_values_domain(TREE, AMOUNT)
+    value = LeafValues(np.array(rows), (np.array(steps),))
+    assert not domain.member(value)
+    with pytest.raises(TypeError, match="must be LeafValues"):
+        read_space(domain).read(value)
+    counts = OpenTree.columns(2).count([("a", "b"), ("a", "c"), ("d", "e")])
+    sparse = replace(counts, occupied=replace(counts.occupied, counts=np.array(rows)))
+    assert not leaf_values_domain(counts.tree, AMOUNT).member(LeafValues(sparse, value.sums))
+
+
+def test_the_most_that_the_map_covers_is_a_member():
+    rows = np.array([2**41, 2**41 - 1, 0])
+    assert leaf_values_domain(TREE, AMOUNT).member(LeafValues(rows, (rows * 2**20,)))
 
 
 def test_domains_of_other_bounds_or_trees_are_others():

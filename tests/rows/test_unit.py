@@ -59,6 +59,12 @@ def test_wrong_bounds_are_named(arguments, error, message):
         Unit(**{"column": "user", **arguments})
 
 
+@pytest.mark.parametrize("name", ["^u.*$", "*"])
+def test_names_that_polars_takes_for_patterns_are_refused(name):
+    with pytest.raises(ValueError, match="which Polars takes for a pattern"):
+        Unit(name, rows=5)
+
+
 def test_a_name_alone_says_what_to_write():
     assert Unit.of(None) is None
     assert Unit.of(Unit("user", rows=5)) == Unit("user", rows=5)

@@ -27,6 +27,8 @@ def test_a_value_is_frozen_and_equal_by_what_it_says():
         (0, 10**400),
         (0, 5e-324),
         (1e16, 1e16 + 4),
+        (0, 1e291),
+        (-1e291, 0),
     ],
 )
 def test_steps_of_no_width_or_of_infinite_width_are_refused(bounds):
@@ -51,6 +53,13 @@ def test_other_nonsense_is_refused_in_the_callers_words():
         read_values([AMOUNT, AMOUNT])
     with pytest.raises(ValueError, match="at least one column"):
         read_values([])
+
+
+@pytest.mark.parametrize("name", ["^a.*$", "^$", "*"])
+def test_names_that_polars_takes_for_patterns_are_refused(name):
+    with pytest.raises(ValueError, match="which Polars takes for a pattern"):
+        Value(name, bounds=(0, 1))
+    assert Value("^a", bounds=(0, 1)).column == "^a"
 
 
 def test_shares_are_in_proportion_and_never_more_than_all():

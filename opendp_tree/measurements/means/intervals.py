@@ -90,13 +90,15 @@ def pair_bounds(value: Value, union: Union, miss: float, others: ValueBounds) ->
             first = lowest_part(high / scale, low / scale, sets, scale, chance)
             last = 1 - lowest_part(low / scale, high / scale, sets, scale, chance)
             means.lower[at], means.upper[at] = mean_ends(value, first, last)
-            reach = scale * two_reach(abs(value.high), abs(value.low), sets, chance * (1 - _ROWS))
-            reach += sets * (abs(value.high) + abs(value.low))
-            rows = (high + low + scale * two_reach(1.0, 1.0, sets, chance * _ROWS) + 2 * sets) / STEPS
-            middle = (value.high * high + value.low * low) / STEPS
-            far = (abs(value.high) * np.abs(high) + abs(value.low) * np.abs(low)) / STEPS
+            # In rows before anything is multiplied by a bound, so that no product is infinite.
+            high, low, wide, grain = high / STEPS, low / STEPS, scale / STEPS, sets / STEPS
+            reach = wide * two_reach(abs(value.high), abs(value.low), sets, chance * (1 - _ROWS))
+            reach += grain * (abs(value.high) + abs(value.low))
+            rows = high + low + wide * two_reach(1.0, 1.0, sets, chance * _ROWS) + 2 * grain
+            middle = value.high * high + value.low * low
+            far = abs(value.high) * np.abs(high) + abs(value.low) * np.abs(low)
             slack = value.step * np.maximum(rows, 0) * (0.5 + 2.0**-20) + far * _OUTWARD
-            sums.lower[at], sums.upper[at] = middle - reach / STEPS - slack, middle + reach / STEPS + slack
+            sums.lower[at], sums.upper[at] = middle - reach - slack, middle + reach + slack
     return ValueBounds(sums, means)
 
 

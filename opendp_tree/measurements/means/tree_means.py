@@ -224,7 +224,8 @@ def _of_open(
 
 
 def _check_scales(scales: Any) -> None:
-    if any(scale > LARGEST_SCALE for scale in scales):
+    # A little below the largest, so that what is drawn can be, however its scale is rounded up later.
+    if any(scale > LARGEST_SCALE * (1 - 2.0**-40) for scale in scales):
         raise ValueError(
             "epsilon must be larger for so many levels and values: noise of such a scale cannot be drawn. "
             "Hint: fewer values, or a larger epsilon"

@@ -269,8 +269,8 @@ def _gaussian(empty: PeopleDesign, rho: Fraction, people: int) -> PeopleDesign:
     squares = [layer_l2_squared(people, most=most, units=empty.units) for most in squared_bounds(empty)]
     roots = [Fraction((square / squares[0]) ** (1 / 3)) for square in squares]
     each = [rho * _LESS * root / sum(roots) for root in roots]
-    scales = [math.sqrt(square / (2 * share)) * (1 + 2.0**-45) for square, share in zip(squares, each, strict=True)]
-    return _checked(empty, scales)
+    needed = [round_up(square / (2 * share)) for square, share in zip(squares, each, strict=True)]
+    return _checked(empty, [math.sqrt(square) * (1 + 2.0**-45) for square in needed])
 
 
 def _checked(empty: PeopleDesign, scales: Sequence[float]) -> PeopleDesign:
@@ -302,6 +302,7 @@ def rho_within(epsilon: Fraction, delta: Fraction) -> Fraction:
         order = best_order(float(middle), float(delta))
         fits = Fraction(zcdp_epsilon_at(middle, delta, order=order).hi) <= epsilon
         low, high = (middle, high) if fits else (low, middle)
-    if low == 0:
+    found = Fraction(round_down(low))
+    if found == 0:
         raise ValueError("epsilon and delta must be larger for Gaussian noise. Hint: noise='laplace'")
-    return Fraction(round_down(low))
+    return found

@@ -92,7 +92,9 @@ def make_people_estimator(
     d_in
         How many people the budget is for. By default 1.
     confidence
-        The probability with which each interval holds what is counted at its node, node by node. By default 0.95.
+        The probability with which each interval holds what is counted at its node, node by node. By default 0.95. What
+        is counted is rounded down to 2**-20 for each person; at leaves of open trees, the intervals of shares are of
+        shares before that.
 
     Examples
     --------

@@ -176,7 +176,10 @@ class PeopleRelease:
         )
 
     def _leaf_ends(self, gaps: Ints, miss: float) -> tuple[Floats, Floats]:
-        """What a leaf's shares are at least and at most: by its gap, and by where people may have been put."""
+        """What a leaf's shares are at least and at most: by its gap, and by where people may have been put.
+
+        These are shares as they are, before they are rounded down to units.
+        """
         assert self.design.cells is not None
         below, beyond = leaf_reach(self.design.cells, miss * (1 - _PLACED))
         each = miss * _PLACED / 2

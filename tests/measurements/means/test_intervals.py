@@ -93,6 +93,20 @@ def test_pairs_hold_the_mean_and_the_sum_with_their_confidence(place, sets):
     assert (found.means.upper <= VALUE.high).all()
 
 
+@pytest.mark.parametrize("bounds", [(-1e290, 1e290), (0.0, 1e290), (-1e290, -1e289)])
+@pytest.mark.parametrize("sets", [1, 1000])
+def test_ends_are_finite_at_the_largest_bounds(bounds, sets):
+    value = Value("amount", bounds=bounds)
+    high, low = (each.astype(float) for each in np.meshgrid([-(2**62), 0, 2**62], [-(2**62), 0, 2**62]))
+    union = Union(np.full(9, True), high.ravel(), low.ravel(), np.full(9, sets), np.full(9, 2.0**50))
+    empty = Bounds(np.zeros(9), np.zeros(9))
+    found = pair_bounds(value, union, 0.05, ValueBounds(empty, empty))
+    for bound in (found.sums, found.means):
+        assert np.isfinite(bound.lower).all()
+        assert np.isfinite(bound.upper).all()
+    assert (found.sums.lower < found.sums.upper).all()
+
+
 def test_a_narrower_reach_would_miss():
     runs, rows, scale = 20_000, 60, STEPS / 0.5
     noisy = STEPS * rows / 2 + np.rint(scale * RNG.laplace(size=(2, runs)))

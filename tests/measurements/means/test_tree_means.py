@@ -8,6 +8,8 @@ import pytest
 
 from opendp_tree import OpenTree, Tree, Value
 from opendp_tree.measurements import LeafValues, leaf_values_domain, make_tree_means
+from opendp_tree.measurements.means.tree_means import _check_scales
+from opendp_tree.noise import LARGEST_SCALE
 from opendp_tree.theorems.interval import exp
 from opendp_tree.theorems.tree_means import STEPS
 from opendp_tree.theorems.tree_partition import gap_delta
@@ -95,6 +97,13 @@ def test_opendps_search_finds_the_epsilon_for_a_budget():
 def test_nonsense_is_refused_before_a_row_is_read(make, options, message):
     with pytest.raises(ValueError, match=message):
         make(**options)
+
+
+def test_scales_that_rounding_may_carry_beyond_the_largest_are_refused():
+    _check_scales([1.0, LARGEST_SCALE * (1 - 2.0**-39)])
+    for scale in (LARGEST_SCALE, LARGEST_SCALE * (1 - 2.0**-45), Fraction(LARGEST_SCALE) * (1 - Fraction(1, 2**50))):
+        with pytest.raises(ValueError, match="noise of such a scale cannot be drawn"):
+            _check_scales([1.0, scale])
 
 
 def test_other_spaces_are_refused():

@@ -61,6 +61,17 @@ def test_losses_grow_with_people(count, most):
     assert all(a[1] <= b[1] for a, b in pairwise(losses))
 
 
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.001, 0.1), (0.001, 0.9), (0.05, 0.5)])
+@pytest.mark.parametrize(("count", "most"), COUNTS[:2])
+def test_losses_are_never_below_0_and_grow_where_delta_is_large(count, most, epsilon, delta):
+    given = spending(epsilon, delta)
+    design = choose_design(count, most, given, levels=LEVELS, noise="gaussian")
+    losses = [design.loss(people) for people in range(9)]
+    assert losses[0] == (0.0, 0.0)
+    assert 0 < losses[1][0] <= epsilon
+    assert all(a[0] <= b[0] and a[1] <= b[1] for a, b in pairwise(losses))
+
+
 def test_the_noise_and_the_share_of_least_predicted_error_are_taken():
     for count, most in COUNTS[:3]:
         chosen = choose_design(count, most, spending(), levels=LEVELS)
@@ -97,6 +108,10 @@ def test_what_adds_up():
         (spending(None, 0.0, 1.0), {"levels": LEVELS}, "cannot be found without"),
         (spending(delta=0.0), {"levels": None, "noise": "gaussian"}, "delta must be above 0 for Gaussian noise"),
         (spending(1e-8), {"levels": None, "noise": "laplace"}, "noise of such a scale cannot be drawn"),
+        (spending(5e-324), {"levels": None, "noise": "gaussian"}, "epsilon and delta must be larger for Gaussian"),
+        (spending(5e-324), {"levels": None}, "epsilon"),
+        (spending(1e-320, 0.1), {"levels": None, "noise": "gaussian"}, "epsilon"),
+        (spending(None, 0.0, 5e-324), {"levels": None, "noise": "gaussian"}, "noise of such a scale cannot be drawn"),
     ],
 )
 def test_what_cannot_be_is_said(given, options, message):

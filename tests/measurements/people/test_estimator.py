@@ -36,6 +36,15 @@ def test_the_map_of_an_open_tree_is_an_epsilon_and_a_delta(count):
     assert release.statement.mechanism == f"people_{release.statement.parameters['noise']}"
 
 
+def test_neither_the_map_nor_the_statement_has_a_loss_below_0():
+    options = {"count": "people", "nodes": 1, "noise": "gaussian"}
+    made = records() >> then_people_estimator(**options, epsilon=0.001, delta=0.1)
+    losses = [made.map(people)[0] for people in range(6)]
+    assert losses[0] == 0
+    assert losses == sorted(losses)
+    assert 0 < made(VISITS).statement.loss["epsilon"] <= 0.001
+
+
 @pytest.mark.parametrize("count", OPTIONS)
 def test_a_public_tree_needs_no_delta(count):
     made = records(TREE) >> then_people_estimator(count=count, **OPTIONS[count], epsilon=1.0)
