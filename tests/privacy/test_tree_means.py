@@ -159,11 +159,11 @@ def test_cells_and_sums_together_lose_no_more_than_the_sum_of_both():
 EXTREMES = [0.0, -0.0, 1e-300, 24.999999, 25.0, 250.0, 499.9999, 500.0, 1e308, -1e308, float("inf"), float("-inf")]
 
 
-@pytest.mark.parametrize("bounds", [(0, 500), (-30, 180), (-1e300, 1e300), (0.1, 0.3), (-7, -5)])
+@pytest.mark.parametrize("bounds", [(0, 500), (-30, 180), (-1e290, 1e290), (0.1, 0.3), (-7, -5)])
 def test_steps_of_the_program_are_those_of_the_theorem_up_to_a_tie(bounds):
     value = Value("x", bounds=bounds)
     rng = np.random.default_rng(3)
-    numbers = EXTREMES + (rng.uniform(*bounds, 300).tolist() if bounds[1] < 1e299 else [])
+    numbers = EXTREMES + rng.uniform(*bounds, 300).tolist()
     found = pl.DataFrame({"x": numbers}).select(step_of(value))["x"].to_list()
     low, high = Fraction(value.low), Fraction(value.high)
     for number, step in zip(numbers, found, strict=True):
