@@ -384,6 +384,8 @@ class TreeRelease:
         counted = counted_words(cost)
         error = error_words(self.confidence, reach, hidden, counted=counted)
         first, *by = tree_words(self.tree, shown, mechanism)
+        if self.curve is not None or self.curves is not None:
+            error.append("Quantiles and shares are of the rows on the line: what lies outside of it is not among them.")
         return "\n".join([first, *([counted] if counted else []), *by, cost_words(cost), *error])
 
 
