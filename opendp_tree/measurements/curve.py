@@ -206,20 +206,28 @@ class MeasuredLine:
             spent = round_down(Fraction(finding) / exact)
             parameters = choose_parameters(levels, spent, 0.0, public_nodes=2**levels - 1, false_cells=_FALSE_CELLS)
             left -= Fraction(spent)
-        return cls(bins, round_up(1 / left), parameters, branching, float(confidence), float(scale))
+        made = cls(bins, round_up(1 / left), parameters, branching, float(confidence), float(scale))
+        if max(max(scales) for scales in made._level_scales()) > noise.LARGEST_SCALE:
+            raise ValueError(f"scale ({scale}) must be smaller: what finding leaves needs more noise than can be drawn")
+        return made
 
     def segment_tree(self, segments: int) -> SegmentTree:
         """The tree over so many segments."""
         return _segment_tree(segments, self.scale, self.branching)
 
+    def _level_scales(self) -> Iterator[tuple[float, ...]]:
+        """The scales of the levels, for each number of levels that segments can lead to."""
+        fewest = 1 if self.parameters is not None else self.bins
+        while fewest <= self.bins:
+            scales = self.segment_tree(fewest).scales
+            yield scales
+            fewest = self.branching ** (len(scales) - 1) + 1
+
     def _costs(self) -> Iterator[Interval]:
         """What is measured costs, for each number of levels that segments can lead to."""
         yield Interval.of(1 / Fraction(self.scale))  # a count outside of the line, which nothing else counts
-        fewest = 1 if self.parameters is not None else self.bins
-        while fewest <= self.bins:
-            scales = [Fraction(scale) for scale in self.segment_tree(fewest).scales]
-            yield Interval.of(tree_laplace_epsilon(1, scales=scales))
-            fewest = self.branching ** (len(scales) - 1) + 1
+        for scales in self._level_scales():
+            yield Interval.of(tree_laplace_epsilon(1, scales=[Fraction(scale) for scale in scales]))
 
     def epsilon(self, d_in: int | float) -> float:
         """The privacy map, rounded up."""

@@ -126,6 +126,8 @@ class GroupedLine:
     """Those of the bins, in order."""
     line: MeasuredLine
     read: Any
+    public: Any
+    """The labels of the groups, where these are public; None where they are found."""
 
     @classmethod
     def of(
@@ -150,9 +152,11 @@ class GroupedLine:
         ragged = isinstance(known, Tree) and (known.labels is None or known.node_levels[known.leaves].min() < levels)
         if known.depth != levels + 1 or ragged:
             raise ValueError(f"groups must be of a tree whose leaves are {levels} labels deep, one for each column")
+        public = _public_groups(known) if isinstance(known, Tree) else None
         line = MeasuredLine.of(ranges.bins, scale, finding=finding, branching=16, confidence=confidence)
         labels = tuple(ranges.label(place, place + 1) for place in range(ranges.bins))
-        return cls(tree, groups, levels, range_edges(ranges), labels, line, read_occupied(input_domain, None)[1])
+        read = read_occupied(input_domain, None)[1]
+        return cls(tree, groups, levels, range_edges(ranges), labels, line, read, public)
 
     def release(self, data: Any) -> TreeRelease:
         """One run of the mechanism."""
@@ -188,12 +192,12 @@ class GroupedLine:
 
     def _group_counts(self, counts: SparseCounts, columns: Sequence[Any]) -> Any:
         """The leaf counts of the groups' tree, public or open."""
-        from opendp_tree.releases.group_labels import count_groups, leaf_groups, owners_of
+        from opendp_tree.releases.group_labels import count_groups, owners_of
 
         tree = tree_of_leaves(self.groups.input_domain, None)
         if isinstance(tree, OpenTree):
             return count_groups(tree, counts)
-        owners = owners_of(columns[: self.levels], counts.occupied.levels, leaf_groups(tree))
+        owners = owners_of(columns[: self.levels], counts.occupied.levels, self.public)
         inside = owners >= 0
         order = np.argsort(owners[inside], kind="stable")
         ends = np.searchsorted(owners[inside][order], np.arange(tree.leaf_count + 1))
@@ -206,3 +210,19 @@ class GroupedLine:
         if len(columns) < self.tree.depth - 1:
             return np.full(counts.occupied.counts.size, -1)
         return np.where(counts.occupied.levels == self.tree.depth - 1, places_among(columns[-1], self.labels), -1)
+
+
+def _public_groups(tree: Tree) -> Any:
+    """The labels of the leaves; refused where those of a level have several types, as no column has."""
+    from opendp_tree.releases.group_labels import leaf_groups
+
+    assert tree.labels is not None
+    for level in range(1, tree.depth):
+        own = (tree.labels[node] for node in np.flatnonzero(tree.node_levels == level).tolist())
+        kinds = sorted({type(label).__name__ for label in own if label is not None})
+        if len(kinds) > 1:
+            raise ValueError(
+                f"groups must have labels of one type on each level, found {' and '.join(kinds)} on level {level}. "
+                "Hint: the type of the column"
+            )
+    return leaf_groups(tree)

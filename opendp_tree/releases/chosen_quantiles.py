@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from opendp_tree._types import Array, Ints
 from opendp_tree.releases.curve import check_quantiles, values_at
 from opendp_tree.releases.release import PrivacyStatement
@@ -74,7 +76,7 @@ class ChosenQuantiles:
         import polars as pl
 
         bins = self.bins[places]
-        middles = values_at(self.edges, bins + 0.5)
+        middles = values_at(self.edges, bins.astype(np.float64) + 0.5)
         shares = [float(self.shares[place]) for place in places]
         columns = {"quantile": shares, "estimate": middles, "lower": self.edges[bins], "upper": self.edges[bins + 1]}
         return pl.DataFrame({**columns, "missed": self.missed[places]})

@@ -105,6 +105,8 @@ class MeasuredCurve:
     def places(self, values: Any) -> Floats:
         """Where values lie among the edges, between two of them in proportion; beyond the ends, at the ends.
 
+        Only a value that is an edge lies at one, however near others are.
+
         Parameters
         ----------
         values
@@ -113,15 +115,20 @@ class MeasuredCurve:
         given = np.atleast_1d(np.asarray(values))
         if self.edges.dtype.kind == "M":
             try:
-                numbers = given.astype("datetime64[us]").astype(np.float64)
+                numbers = given.astype("datetime64[us]").astype(np.int64)
             except (TypeError, ValueError):
                 raise TypeError("values must be dates or times, as the edges are") from None
-            edges = self.edges.astype("datetime64[us]").astype(np.float64)
+            edges = self.edges.astype("datetime64[us]").astype(np.int64)
         else:
             if given.dtype.kind not in "iuf" or np.isnan(given.astype(np.float64)).any():
                 raise TypeError("values must be numbers, as the edges are")
-            numbers, edges = given.astype(np.float64), self.edges
-        return np.interp(numbers, edges, np.arange(self.edges.size))
+            numbers, edges = _comparable(given, self.edges)
+        numbers = numbers.clip(edges[0], edges[-1])
+        before = np.searchsorted(edges, numbers, side="right") - 1
+        found = np.interp((numbers - edges[0]).astype(np.float64), edges - edges[0], np.arange(edges.size))
+        inside = found.clip(np.nextafter(before, np.inf), np.nextafter(before + 1.0, -np.inf))
+        places: Floats = np.where(edges[before] == numbers, before, inside)
+        return places
 
     def quantiles(self, at: Sequence[float]) -> Found:
         """For each share the value that so many lie below.
@@ -261,7 +268,18 @@ class MeasuredCurve:
         if (first > last).any():
             raise ValueError("low must not be above high")
         given = {name: np.atleast_1d(np.asarray(value)) for name, value in (("low", low), ("high", high))}
+        hair = (first == last) & (first % 1 > 0) & (given["low"] != given["high"])  # too near for places, but not empty
+        last = np.where(hair, np.nextafter(last, np.inf), last)
         return _frame(given, self.counts(first, last))
+
+
+def _comparable(given: Array, edges: Array) -> tuple[Array, Array]:
+    """Numbers and edges in one type that rounds neither onto the other: integers, where all are."""
+    whole = given.dtype.kind in "iu" and np.abs(edges).max() < 2.0**62 and (edges == np.floor(edges)).all()
+    if not whole:
+        return given.astype(np.float64), edges
+    low, high = int(edges[0]), int(edges[-1])
+    return np.array([min(max(value, low), high) for value in given.tolist()], dtype=np.int64), edges.astype(np.int64)
 
 
 def _frame(first: dict[str, Any], found: Found) -> pl.DataFrame:

@@ -404,6 +404,8 @@ class TreeRelease:
         error = error_words(self.confidence, reach, hidden, counted=counted)
         first, *by = tree_words(self.tree, shown, mechanism)
         more = value_words(self.values, shown=mask) if self.adds_up else [NO_SUMS]
+        if self.curve is not None or self.curves is not None:
+            error.append("Quantiles and shares are of the rows on the line: what lies outside of it is not among them.")
         return "\n".join([first, *([counted] if counted else []), *more, *by, cost_words(cost), *error])
 
 

@@ -128,3 +128,10 @@ def test_segments_are_few_where_people_are_few_and_cuts_are_ends_of_cells():
     cuts = line.curve(np.arange(2**12 + 1.0), counts).cuts
     assert {0, 100, 101, 3000, 3001, 2**12} <= set(cuts.tolist())
     assert cuts.size < 120
+
+
+def test_noise_that_cannot_be_drawn_is_refused_before_a_row_is_read():
+    domain = leaf_domain(Tree.balanced(branching=2, depth=12))
+    with pytest.raises(ValueError, match="scale"):
+        make_segment_curve(domain, L1, 2.0**40, finding=0.999)
+    make_segment_curve(domain, L1, 2.0**40, finding=0.2)(np.zeros(2**11, dtype=np.int64))

@@ -187,9 +187,21 @@ def test_public_groups_of_another_depth_are_refused(paths):
         release_tree(flights(SIZES), by=KEY, epsilon=1.0, method=Curve(public_groups=Tree.from_paths(paths)))
 
 
+@pytest.mark.parametrize(("first", "other"), [(1, "a"), (1, True), (date(2024, 1, 1), datetime(2024, 1, 1))])
+def test_public_groups_of_several_types_are_refused(first, other):
+    tree = Tree.from_paths([("a", first), ("a", None), ("b", other)])
+    with pytest.raises(ValueError, match="one type on each level"):
+        release_tree(flights(SIZES), by=KEY, epsilon=1.0, method=Curve(public_groups=tree))
+
+
 def test_rho_needs_public_groups():
     with pytest.raises(ValueError, match="rho"):
         release_tree(flights(SIZES), by=KEY, rho=0.5)
     tree = Tree.from_paths([("a", "x")], names=["carrier", "kind"])
     release = release_tree(flights(SIZES), by=KEY, rho=0.5, method=Curve(public_groups=tree))
     assert release.statement.loss["rho"] <= 0.5
+
+
+def test_words_say_that_what_is_outside_is_in_no_quantile():
+    words = release_tree(flights(SIZES), by=KEY, epsilon=1.0, delta=1e-6).describe()
+    assert "what lies outside of it is not among them" in words

@@ -192,3 +192,42 @@ def test_edges_that_floats_cannot_hold_are_refused(low, high, bins):
 def test_large_edges_that_floats_hold_are_kept():
     ranges = NumberRange(2**60, 2**60 + 1024, 4)
     assert [int(edge) for edge in range_edges(ranges)] == list(ranges.edges)
+
+
+@pytest.mark.parametrize(
+    ("edges", "value"),
+    [
+        (np.linspace(-1.0, 1.0, 2**16 + 1), -1e-20),
+        (np.array([0.0, 1.0, 1e300]), np.nextafter(1.0, 0.0)),
+        (np.array([2.0**60, 2.0**60 + 256, 2.0**60 + 512]), 2**60 + 255),
+        (
+            np.array(["2300-01-01", "9000-01-01", "9000-01-02"], dtype="M8[us]"),
+            np.datetime64("8999-12-31T23:59:59.999999"),
+        ),
+    ],
+)
+def test_a_value_just_below_an_edge_lies_before_it(edges, value):
+    """All people are in the bin that the value is in: of these none is known to lie below it, nor at or above it."""
+    edge = next(place for place, each in enumerate(edges.tolist()) if each > np.asarray(value).item())
+    counts = np.zeros(edges.size - 1, dtype=np.int64)
+    counts[edge - 1] = 5000
+    curve = exact_curve(counts, edges)
+    assert edge - 1 < curve.places(value)[0] < edge
+    assert curve.places(edges[edge])[0] == edge
+    below = curve.share_frame(value)
+    assert below["lower"][0] < 0.01
+    assert below["upper"][0] > 0.99
+    assert curve.count_frame(value, edges[edge])["upper"][0] > 4900
+
+
+def test_a_range_that_is_a_hair_wide_may_hold_all_of_its_bin():
+    curve = exact_curve(np.array([5000, 0]), np.array([-1.0, 0.0, 1.0]))
+    assert curve.count_frame(-2e-20, -1e-20)["upper"][0] > 4900
+    assert curve.count_frame(-1e-20, -1e-20)["upper"][0] == 0
+    assert curve.count_frame(2, 3)["upper"][0] == 0
+
+
+def test_the_end_of_the_line_includes_what_is_there():
+    curve = exact_curve(np.array([0, 100]))
+    assert curve.share_frame(2)["estimate"][0] == 1
+    assert curve.count_frame(0, 2)["estimate"][0] == pytest.approx(100, abs=1e-3)
