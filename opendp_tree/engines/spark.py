@@ -285,6 +285,14 @@ def _level(subtrees: int | str, key: Key) -> int:
     """The level of the subtrees' roots, below the tree's root."""
     if key.tree is not None:
         raise ValueError("subtrees must not be given for a public tree, whose counts are one for each of its leaves")
+    if key.kind == "nested" or "weekday" in key.parts:
+        what = "keys one below another" if key.kind == "nested" else "weekdays"
+        raise ValueError(f"subtrees must not be given for {what}. Hint: leave it out, or make columns of the levels")
+    if key.open_tree().outside:
+        raise ValueError(
+            'subtrees must not be given for a key with a leaf "(outside)", which is in no subtree. '
+            f"Hint: Key.{key.kind}({key.columns_used[0]!r}, ..., outside='drop')"
+        )
     depth, names = key.open_tree().depth, list(key.names if key.kind in ("columns", "calendar") else ())
     if isinstance(subtrees, str) and subtrees in names:
         return 1 + names.index(subtrees)

@@ -19,6 +19,7 @@ from opendp_tree.engines.source import PEOPLE, UNIT, guarded, key_names
 from opendp_tree.engines.spark import bounded, check_session
 from opendp_tree.rows.key import Key
 from opendp_tree.rows.key_columns import Labels, read_labels, read_words
+from opendp_tree.rows.key_levels import TEXT_PARTS
 from opendp_tree.rows.unit import Unit
 from opendp_tree.trees.bit_keys import BitKeys
 from opendp_tree.trees.distant_counts import DistantCounts, Excerpt, Task
@@ -63,13 +64,21 @@ def _as_leaves(rows: Any, key: Key, unit: Unit | None) -> Any:
         rows = rows.dropna(subset=names) if key.drops_nulls else rows
         labels = [f.col(name).alias(new) for name, new in zip(names, leaf[:-1], strict=True)]
         return rows.select(*labels, f.lit(len(names)).cast("bigint").alias(LENGTH), *others, PEOPLE)
-    label = "string" if key.kind == "path" else "bigint"
-    schema = [f"{name} {label}" for name in leaf] if tree.kind == "bits" else [f"{name} {label}" for name in leaf[:-1]]
-    schema += [] if tree.kind == "bits" else [f"{LENGTH} bigint"]
+    schema = [f"{name} {kind}" for name, kind in zip(leaf, _leaf_types(key), strict=True)]
     carried = [f"{UNIT} {rows.schema[UNIT].dataType.simpleString()}"] if others else []
     read = rows.mapInArrow(_on_batches(_LeafReader(key)), ", ".join([*schema, *carried, f"{PEOPLE} bigint"]))
     # A person's rows are still together, and so the leaves of a person: no further exchange.
     return read.groupBy(*leaf, *others).agg(f.sum(PEOPLE).alias(PEOPLE))
+
+
+def _leaf_types(key: Key) -> list[str]:
+    """What Spark calls the types of the columns that tell leaves apart, of a key that is not of columns."""
+    tree = key.open_tree()
+    if tree.kind == "bits":
+        return ["bigint", "bigint"]
+    if key.kind == "calendar":
+        return [*("string" if part in TEXT_PARTS else "bigint" for part in key.parts), "bigint"]
+    return [*["string"] * (tree.depth - 1), "bigint"]
 
 
 def _prefix(tree: OpenTree, level: int) -> list[Any]:
@@ -178,9 +187,9 @@ def words_frame(keys: BitKeys) -> pl.DataFrame:
 
 
 def labels_frame(labels: Labels, tree: OpenTree) -> pl.DataFrame:
-    """A column for each level, also for those that no key here reaches."""
+    """A column for each level, also for those that no key here reaches, as may be of paths and pages alone."""
     columns = list(labels.columns)
-    nothing = pl.repeat(None, labels.lengths.size, dtype=columns[0].dtype, eager=True)
+    nothing = pl.repeat(None, labels.lengths.size, dtype=pl.String, eager=True)
     columns += [nothing] * (tree.depth - 1 - len(columns))
     named = [column.alias(f"{LEAF}_{place}") for place, column in enumerate(columns)]
     return pl.DataFrame([*named, pl.Series(LENGTH, labels.lengths)])

@@ -2,11 +2,13 @@ import duckdb
 import polars as pl
 import pytest
 
-from opendp_tree import Unit
+from opendp_tree import Unit, release_tree
 from opendp_tree.engines import DuckDBTable
 from tests.engines.laws import *  # noqa: F403 - the laws of every engine
 from tests.engines.laws import counts_of, kept
 from tests.engines.stores import DuckDBStore
+
+VISITORS = pl.DataFrame({"user": [place % 700 for place in range(2000)], "city": ["ghent", "liege"] * 1000})
 
 
 @pytest.fixture
@@ -55,6 +57,44 @@ def test_python_variables_and_files_are_no_tables(store, tmp_path):
         with pytest.raises(ValueError, match="must be a table or view"):
             DuckDBTable(store.connection, name).column_types()
     assert query.height == 1
+
+
+def asked_of(monkeypatch):
+    """What a release asks of a table, by the names of the table's methods."""
+    asked = []
+
+    def noting(name, own):
+        def noted(table, key, unit, *given):
+            asked.append((name, unit))
+            return own(table, key, unit, *given)
+
+        return noted
+
+    for name in ("leaf_counts", "records"):
+        monkeypatch.setattr(DuckDBTable, name, noting(name, getattr(DuckDBTable, name)))
+    return asked
+
+
+def test_rows_of_people_are_kept_in_the_engine(store, monkeypatch):
+    unit = Unit("user", rows=1)
+    table, asked = store.table(VISITORS), asked_of(monkeypatch)
+    release = release_tree(table, by="city", epsilon=5.0, delta=1e-6, unit=unit)
+    assert asked == [("leaf_counts", unit)]
+    assert release.statement.counted == "rows after keeping at most 1 of each user, and none without a user"
+    assert abs(release.to_frame(other=False)["estimate"][0] - 700) < 60
+
+
+@pytest.mark.parametrize("unit", [Unit("user", count="people", nodes=2), Unit("user", count="shares")], ids=str)
+def test_records_are_brought_here_to_weigh_people(store, unit, monkeypatch):
+    """Noise of scale at most 2 for each of few nodes: 60 are 30 scales, and a false alarm is below 1e-9."""
+    table, asked = store.table(VISITORS), asked_of(monkeypatch)
+    release = release_tree(table, by="city", epsilon=5.0, delta=1e-6, unit=unit)
+    assert asked == [("leaf_counts", None), ("records", "user")]
+    assert (
+        release.statement.counted
+        == release_tree(VISITORS, by="city", epsilon=5.0, delta=1e-6, unit=unit).statement.counted
+    )
+    assert abs(release.to_frame(other=False)["estimate"][0] - 700) < 60
 
 
 def test_what_is_no_connection_is_refused():

@@ -3,6 +3,7 @@
 import os
 import tempfile
 from datetime import date, datetime, timezone
+from decimal import Decimal
 
 import numpy as np
 import polars as pl
@@ -13,6 +14,8 @@ from opendp_tree.engines.spark import SparkTable
 from opendp_tree.rows.groups import kinds_of
 from opendp_tree.rows.row_counts import RowCounter
 from opendp_tree.rows.tables import Table
+from tests.engines.laws import KEYS, counts_of
+from tests.engines.laws import test_keys_of_every_kind_are_counted_as_polars_does as every_kind
 from tests.engines.spark_session import LOG, spark_session
 
 pytestmark = [
@@ -108,11 +111,37 @@ def test_counts_are_those_of_polars(session, name):
     assert counted(table, frame.schema, key) == expected
 
 
+@pytest.mark.parametrize("name", KEYS)
+def test_keys_of_every_kind_are_counted_as_polars_does(session, name):
+    class Store:
+        def table(self, frame):
+            return SparkTable(as_spark(session, frame))
+
+    every_kind(Store(), name)
+
+
+def test_numbers_of_every_type_are_in_the_ranges_that_polars_finds(session):
+    doubles = [0.0, -0.0, 0.1, 0.3, 0.30000000000000004, -5e-324, 1.0, float("nan"), float("inf"), None]
+    decimals = [
+        Decimal(text) for text in ("0", "0.1", "0.3", "0.299999999999999999", "1", "-1", "-0.000000000000000001")
+    ]
+    frame = pl.DataFrame(
+        {"double": doubles, "float": doubles, "decimal": [*decimals, None, None, None]},
+        schema={"double": pl.Float64, "float": pl.Float32, "decimal": pl.Decimal(38, 18)},
+    )
+    table = SparkTable(as_spark(session, frame))
+    for column in frame.columns:
+        for outside in ("leaf", "ends", "drop"):
+            by = Key.number(column, low=0, high=1, bins=10, outside=outside)
+            assert counts_of(table, by) == counts_of(frame, by), column
+    assert sum(counts_of(table, Key.number("double", low=0, high=1, bins=10))) == len(doubles)
+
+
 @pytest.mark.parametrize("name", ["texts", "texts, nulls dropped", "paths", "bits", "addresses", "hours of times"])
 def test_bounds_that_cut_nobody_change_no_count(session, name):
     frame, key = FRAMES[name]
     frame = frame.with_columns(user=pl.int_range(pl.len()) % 3)
-    unit = Unit("user", rows=2**62 - 1)
+    unit = Unit("user", rows=2**20)
     table = SparkTable(as_spark(session, frame))
     assert counted(table, frame.schema, key, unit) == counted(frame, frame.schema, key, unit)
 

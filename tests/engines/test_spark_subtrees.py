@@ -58,6 +58,8 @@ def rows():
             "number": (region * 1000 + city).astype(np.int64),
             "address": [f"10.{a}.{b}.{a}" for a, b in zip(region, city, strict=True)],
             "wide": [f"2001:db8::{a:x}:{b:x}" for a, b in zip(region, city, strict=True)],
+            "page": [None if b == 5 else f"https://www.p{a}.com/{b}?q" for a, b in zip(region, city, strict=True)],
+            "mixed": [f"10.{a}.{b}.1" if a % 2 else f"{a}::{b}" for a, b in zip(region, city, strict=True)],
             "day": pl.Series(region * 30 + city).cast(pl.Int32).cast(pl.Date),
         }
     )
@@ -91,11 +93,16 @@ KEYS = [
     (Key.columns("region", "city"), "city"),
     (Key.columns("region", "city", nulls="drop"), 1),
     (Key.path("path", depth=4), 1),
-    (Key.bits("number", width=16), 5),
-    (Key.bits("number", width=63, stride=3), 16),
-    (Key.ip("address"), 2),
-    (Key.ip("wide", version=6, stride=4), 30),
+    (Key.bits("number", width=16, outside="drop"), 5),
+    (Key.bits("number", width=63, stride=3, outside="drop"), 16),
+    (Key.ip("address", outside="drop"), 2),
+    (Key.ip("wide", version=6, stride=4, outside="drop"), 30),
     (Key.calendar("day"), "month"),
+    (Key.calendar("day", levels=("year", "quarter", "month", "day")), "quarter"),
+    (Key.calendar("day", levels=("year", "week")), "year"),
+    (Key.url("page"), 1),
+    (Key.url("page", nulls="drop"), 2),
+    (Key.ip("mixed", version="both", stride=8), 3),
 ]
 
 
@@ -320,6 +327,19 @@ def test_levels_are_checked_before_a_row_is_read(table):
     shown = GapParameters(1.0, 1.0, GapShape((0, 1), (5, 5), (4, 4), (1, 1)))
     with pytest.raises(ValueError, match="must not be below all levels"):
         find_in_parts(SparkTable(table, "city").distant_counts(key, None, SALT), shown)
+
+
+OUTSIDE = [Key.bits("number", width=8), Key.ip("address"), Key.ip("wide", version=6, stride=4)]
+WHOLE = [Key.calendar("day", levels=("year", "weekday")), Key.nested(Key.columns("region"), Key.url("page"))]
+
+
+@pytest.mark.parametrize("key", [*OUTSIDE, *WHOLE], ids=lambda each: each.kind)
+def test_keys_that_subtrees_would_lose_rows_of_are_refused_before_a_row_is_read(table, key):
+    """The plan would fail at its first row."""
+    unread = SparkTable(table.withColumn("region", table["region"].cast("int").cast("string")), 1)
+    hint = rf"Hint: Key\.{key.kind}\(.*outside='drop'" if key in OUTSIDE else "Hint: leave it out"
+    with pytest.raises(OpenDPException, match=rf"subtrees must not be given for .* {hint}"):
+        release_tree(unread, by=key, epsilon=1.0, delta=1e-6)
 
 
 def test_an_empty_table_is_released(session, table):
