@@ -106,6 +106,9 @@ def make_sparse_vector(
     (-1, True)
     """
     assert_features("contrib")
+    for name, value in (("monotonic", monotonic), ("gaps", gaps)):
+        if not isinstance(value, bool):
+            raise TypeError(f"{name} ({value!r}) must be True or False")
     calibration = Calibration.of(
         threshold=threshold,
         scale=scale,
@@ -118,9 +121,6 @@ def make_sparse_vector(
     check_integer(d_in, name="d_in", least=1)
     check_choice(after_cutoff, name="after_cutoff", choices=("below", "refuse"))
     counts = node_counter(input_domain, input_metric, tree)
-    for name, value in (("monotonic", monotonic), ("gaps", gaps)):
-        if not isinstance(value, bool):
-            raise TypeError(f"{name} ({value!r}) must be True or False")
     if monotonic and (counts is None or d_in != 1):
         raise ValueError("monotonic must be False unless the queries are nodes of a tree and d_in is 1")
     reader = Reader(input_domain, input_metric, counts, sensitivity, d_in, monotonic)
