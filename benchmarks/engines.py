@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ import polars as pl
 
 from benchmarks.timing import print_table
 
-ROWS, SMALL, SERVER = int(float(os.environ.get("ROWS", "1e8"))), 20_000_000, 2_000_000
+ROWS, SMALL, SERVER, SPARK = int(float(os.environ.get("ROWS", "1e8"))), 20_000_000, 2_000_000, 10_000_000
 BY, LEAVES, CHUNK = ["state", "county", "city"], 10_000, 2_000_000
 PAGE = Path(__file__).parents[1] / "docs" / "engines.md"
 PLAIN_BYTES = 220
@@ -31,10 +33,14 @@ def run() -> None:
     with tempfile.TemporaryDirectory(dir=os.environ.get("SCRATCH")) as folder:
         rows = [line for size in dict.fromkeys((min(SMALL, ROWS), ROWS)) for line in polars_jobs(folder, size)]
         rows += duckdb_jobs(folder, min(SMALL, ROWS)) + postgres_jobs(min(SERVER, ROWS))
+        rows += spark_jobs(folder, min(SPARK, ROWS))
         keys = [key_job(folder, number) for number in (1_000_000, 30_000_000)]
     header = ("engine", "rows", "job", "seconds", "CPU, s", "to leaf group-by", "to (leaf, user) group-by", "GiB")
     print_table(header, rows)
-    print("\nRatios are of CPU seconds, of one run; for PostgreSQL, which has processes of its own, of seconds.\n")
+    print(
+        "\nRatios are of CPU seconds, of one run; for PostgreSQL and Spark, which have processes of their own, of "
+        "seconds, and CPU and GiB are those of Python alone. Spark's seconds begin once there is a session.\n"
+    )
     header_of_keys = (
         "distinct 128-bit keys",
         "plain group-by, s",
@@ -151,6 +157,23 @@ def postgres_jobs(rows: int) -> list[tuple[str, ...]]:
     return lines("PostgreSQL", rows, found, of=0)
 
 
+def spark_jobs(folder: str, rows: int) -> list[tuple[str, ...]]:
+    missing = "PySpark" if find_spec("pyspark") is None else "Java"
+    if missing == "PySpark" or (shutil.which("java") is None and "JAVA_HOME" not in os.environ):
+        print(f"(There is no {missing} here, and so nothing of Spark.)\n")
+        return []
+    path = Path(folder) / f"{rows}.parquet"
+    if not path.exists():
+        write_visits(path, rows)
+    found = {
+        "plain leaves": measured("spark_query", path, *BY),
+        "plain (leaf, user)": measured("spark_query", path, *BY, "user"),
+        "release of rows": measured("spark_release", path, 0),
+        "release, 5 rows a person": measured("spark_release", path, 5),
+    }
+    return lines("Spark, Parquet", rows, found, of=0)
+
+
 def key_job(folder: str, number: int) -> tuple[str, ...]:
     path = Path(folder) / f"{number}.arrow"
     measured("write_keys", number, path)
@@ -226,6 +249,31 @@ def postgres_release(settings: str, rows: str) -> None:
         released(PostgresTable(connection, "visits"), rows)
 
 
+def spark_frame(path: str) -> tuple[Any, tuple[float, float]]:
+    """The rows in a session of all cores, and the time from which a job counts: a session is there before."""
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master("local[*]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
+    session = builder.config("spark.driver.memory", "4g").config("spark.ui.showConsoleProgress", "false").getOrCreate()
+    return session.read.parquet(path), (time.perf_counter(), time.process_time())
+
+
+def spark_query(path: str, *by: str) -> tuple[float, float]:
+    """Groups are all found, and left where they are."""
+    frame, begun = spark_frame(path)
+    frame.groupBy(*by).count().write.format("noop").mode("overwrite").save()
+    return begun
+
+
+def spark_release(path: str, rows: str) -> tuple[float, float]:
+    from opendp_tree.engines import SparkTable
+
+    frame, begun = spark_frame(path)
+    released(SparkTable(frame), rows)
+    return begun
+
+
 def write_keys(number: str, path: str) -> None:
     """Distinct keys of 128 bits."""
     rng = np.random.default_rng(3)  # data
@@ -256,8 +304,8 @@ def released_keys(frame: pl.LazyFrame) -> None:
 
 
 if __name__ == "__main__":
-    begun, used = time.perf_counter(), time.process_time()
-    globals()[sys.argv[1]](*sys.argv[2:])
+    started = time.perf_counter(), time.process_time()
+    begun, used = globals()[sys.argv[1]](*sys.argv[2:]) or started
     # Not getrusage: on Linux its peak is that of the parent too, from before the new program was begun.
     peak = int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]) / 2**20
     print(json.dumps([time.perf_counter() - begun, time.process_time() - used, peak]))
