@@ -294,7 +294,7 @@ def test_records_of_units_of_every_type_are_those_of_each(name):
     units = UNITS[name]
     frame = pl.DataFrame({"unit": units, "k": [f"{place}" for place in range(units.len())]})
     for tree in (None, TREES["null"]):
-        key = Key.columns("k", tree=tree, other=None if tree is None else ("absent",))
+        key = Key.columns("k", tree=tree, outside=None if tree is None else ("absent",))
         space = frame_domain(frame), dp.symmetric_id_distance("unit")
         make = make_people_records(*space, by=key, unit=Unit("unit", count="shares"))
         present = frame.filter(pl.col("unit").is_not_null())
