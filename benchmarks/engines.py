@@ -138,6 +138,9 @@ def duckdb_jobs(folder: str, rows: int) -> list[tuple[str, ...]]:
 
 
 def postgres_jobs(rows: int) -> list[tuple[str, ...]]:
+    if find_spec("psycopg") is None:
+        print("PostgreSQL is left out: psycopg is not installed. Hint: pip install '.[postgres]'")
+        return []
     from tests.engines import servers
 
     if servers.binaries() is None:
