@@ -13,22 +13,22 @@ from opendp_tree.engines.sql import OTHER, Column, Dialect, SqlTable, day_number
 
 __all__ = ["PostgresTable"]
 
+# What PostgreSQL itself hashes rows by, from version 14 on; and a hash of that, which is a sum of its values' alone.
 _DIALECT = Dialect(
-    digest='md5({0}) COLLATE "C"', part='(hashtextextended(({0}) COLLATE "C", 0) & 9007199254740991)', divided="/"
+    hashed="(hashint8extended(hash_record_extended(ROW({0}), {1}), {2}) & 9223372036854775807)", divided="/"
 )
 # Byte by byte: other collations may find texts equal that differ. Only digits and letters are sent, without quotes.
 _HEX = "encode(convert_to({0}, 'UTF8'), 'hex')"
-_TEXT = Column(pl.String(), 'CAST({0} AS text) COLLATE "C"', _HEX, f"'x' || {_HEX}")
-_NUMBER_WORD = "CAST({0} AS text)"
+_TEXT = Column(pl.String(), 'CAST({0} AS text) COLLATE "C"', f"'x' || {_HEX}")
 _TICKS = "CAST(extract(epoch FROM {0}) * 1000000 AS bigint)"
 _COLUMNS = {
     **dict.fromkeys(("text", "varchar", "bpchar", "name", "uuid", "citext"), _TEXT),
-    "bool": Column(pl.Boolean(), "{0}", _NUMBER_WORD, "CAST({0} AS integer)"),
-    "int2": Column(pl.Int16(), "{0}", _NUMBER_WORD, "{0}"),
-    "int4": Column(pl.Int32(), "{0}", _NUMBER_WORD, "{0}"),
-    "int8": Column(pl.Int64(), "{0}", _NUMBER_WORD, "{0}"),
-    "date": Column(pl.Date(), day_number("{0}"), _NUMBER_WORD, "{0}"),
-    "timestamp": Column(pl.Datetime("us"), tick_number(_TICKS), _NUMBER_WORD, "{0}"),
+    "bool": Column(pl.Boolean(), "{0}", "CAST({0} AS integer)"),
+    "int2": Column(pl.Int16(), "{0}", "{0}"),
+    "int4": Column(pl.Int32(), "{0}", "{0}"),
+    "int8": Column(pl.Int64(), "{0}", "{0}"),
+    "date": Column(pl.Date(), day_number("{0}"), "{0}"),
+    "timestamp": Column(pl.Datetime("us"), tick_number(_TICKS), "{0}"),
 }
 
 
