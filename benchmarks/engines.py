@@ -41,8 +41,8 @@ def run() -> None:
     print_table(header, rows)
     print(
         "\nRatios are of CPU seconds, of one run; for PostgreSQL, whose server is a process of its own, of seconds, "
-        f"and CPU is that of Python alone. Spark's are medians of {ROUNDS} rounds in one session, after one that warms up, "
-        "with the CPU of its JVM. GiB are those of Python.\n"
+        f"and CPU is that of Python alone. Spark's are medians of {ROUNDS} rounds in one session, after one to warm "
+        "up, with the CPU of its JVM. GiB are those of Python.\n"
     )
     header_of_keys = (
         "distinct 128-bit keys",
