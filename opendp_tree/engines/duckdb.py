@@ -68,15 +68,10 @@ class DuckDBTable(SqlTable):
     """
 
     dialect = _DIALECT
+    methods = ("execute", "sql")
+    wanted = "one of DuckDB's. Hint: duckdb.connect('visits.db')"
 
-    def __post_init__(self) -> None:
-        if not hasattr(self.connection, "execute") or not hasattr(self.connection, "sql"):
-            kind = type(self.connection).__name__
-            raise TypeError(f"connection ({kind}) must be one of DuckDB's. Hint: duckdb.connect('visits.db')")
-        read_names(self.table)
-
-    def columns(self) -> dict[str, Column]:
-        """How each column is read."""
+    def _columns(self) -> dict[str, Column]:
         # Not by DESCRIBE alone: DuckDB takes a name that it does not know for a Python variable of ours, or for a file.
         known = guarded(self._is_known)
         described = f"DESCRIBE SELECT * FROM {self.name}"
@@ -94,16 +89,7 @@ class DuckDBTable(SqlTable):
         rows = self.connection.execute(listed).fetchall()
         return any(row[-1].lower() == name.lower() and _ends_with(row[:-1], place) for row in rows)
 
-    def read(self, query: str, columns: dict[str, Column]) -> pl.DataFrame:
-        """What a query gives.
-
-        Parameters
-        ----------
-        query
-            One that the package wrote.
-        columns
-            Its columns, beside `people`.
-        """
+    def _read(self, query: str, columns: dict[str, Column]) -> pl.DataFrame:
         frame = guarded(lambda: arrow_frame(self.connection.sql(query)))
         shown = [_as_type(pl.col(name), column.dtype).alias(name) for name, column in columns.items()]
         return frame.select(*shown, pl.col(PEOPLE).cast(pl.Int64))

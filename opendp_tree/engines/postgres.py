@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from opendp_tree.engines.source import PEOPLE, guarded, read_names
+from opendp_tree.engines.source import PEOPLE, guarded
 from opendp_tree.engines.sql import OTHER, Column, Dialect, SqlTable, day_number, tick_number
 
 __all__ = ["PostgresTable"]
@@ -51,15 +51,10 @@ class PostgresTable(SqlTable):
     """
 
     dialect = _DIALECT
+    methods = ("cursor", "transaction")
+    wanted = "one of psycopg 3. Hint: psycopg.connect('dbname=visits')"
 
-    def __post_init__(self) -> None:
-        if not hasattr(self.connection, "cursor") or not hasattr(self.connection, "transaction"):
-            kind = type(self.connection).__name__
-            raise TypeError(f"connection ({kind}) must be one of psycopg 3. Hint: psycopg.connect('dbname=visits')")
-        read_names(self.table)
-
-    def columns(self) -> dict[str, Column]:
-        """How each column is read."""
+    def _columns(self) -> dict[str, Column]:
         encoding, version, found = guarded(self._described)
         if encoding != "UTF8" or version < 140_000:
             raise ValueError(f"connection ({encoding}, {version}) must be to PostgreSQL 14 or later, encoded in UTF8")
@@ -87,16 +82,7 @@ class PostgresTable(SqlTable):
 
         return self.connection.cursor(row_factory=tuple_row)
 
-    def read(self, query: str, columns: dict[str, Column]) -> pl.DataFrame:
-        """What a query gives.
-
-        Parameters
-        ----------
-        query
-            One that the package wrote.
-        columns
-            Its columns, beside `people`.
-        """
+    def _read(self, query: str, columns: dict[str, Column]) -> pl.DataFrame:
         sent = {name: pl.String() if column.dtype == pl.String else pl.Int64() for name, column in columns.items()}
         frame = guarded(lambda: self._copied(query, pl.Schema({**sent, PEOPLE: pl.Int64()})))
         return frame.select(

@@ -57,19 +57,28 @@ class Dialect:
 
 @dataclass(frozen=True)
 class SqlTable(ABC):
-    """A table of an engine that speaks SQL."""
+    """A table of an engine that speaks SQL: what `rows.tables.Table` asks, by queries of the package's own."""
 
     connection: Any
     table: str | tuple[str, ...]
 
     dialect: ClassVar[Dialect]
+    methods: ClassVar[tuple[str, ...]]
+    """What a connection can do, by which it is told from others."""
+    wanted: ClassVar[str]
+    """What a connection must be, with a hint."""
+
+    def __post_init__(self) -> None:
+        if not all(hasattr(self.connection, method) for method in self.methods):
+            raise TypeError(f"connection ({type(self.connection).__name__}) must be {self.wanted}")
+        read_names(self.table)
 
     @abstractmethod
-    def columns(self) -> dict[str, Column]:
+    def _columns(self) -> dict[str, Column]:
         """How each column is read. Reads no row."""
 
     @abstractmethod
-    def read(self, query: str, columns: dict[str, Column]) -> pl.DataFrame:
+    def _read(self, query: str, columns: dict[str, Column]) -> pl.DataFrame:
         """What a query gives: these columns, and `people`."""
 
     @property
@@ -79,42 +88,20 @@ class SqlTable(ABC):
 
     def column_types(self) -> pl.Schema:
         """The columns and the Polars data types that stand for theirs."""
-        return pl.Schema({name: column.dtype for name, column in self.columns().items()})
+        return pl.Schema({name: column.dtype for name, column in self._columns().items()})
 
     def leaf_counts(self, key: Key, unit: Unit | None, salt: bytes) -> pl.DataFrame:
-        """How many rows each key has, of those that are kept.
-
-        Parameters
-        ----------
-        key
-            Where rows belong.
-        unit
-            How much of each person is kept; None for all rows.
-        salt
-            What makes the order of a person's keys a random one.
-        """
-        columns = self.columns()
+        """How many rows each key has, of those that are kept."""
+        columns = self._columns()
         query = bounded_counts(self.name, key, unit, salt, columns, self.dialect)
-        return self.read(query, dict(zip(key_names(key), _key_columns(key, columns, self.dialect), strict=True)))
+        return self._read(query, dict(zip(key_names(key), _key_columns(key, columns, self.dialect), strict=True)))
 
     def records(self, key: Key, unit: str, salt: bytes, part: int, parts: int) -> pl.DataFrame:
-        """How many rows each person has of each key, of the people of one part.
-
-        Parameters
-        ----------
-        key
-            Where rows belong.
-        unit
-            The column that tells people apart.
-        salt
-            What makes the parts random ones.
-        part, parts
-            Which part, from 0, of how many.
-        """
-        columns = self.columns()
+        """How many rows each person has of each key, of the people of one part."""
+        columns = self._columns()
         query = records_of(self.name, key, unit, salt, (part, parts), columns, self.dialect)
         used = dict(zip(key_names(key), _key_columns(key, columns, self.dialect), strict=True))
-        return self.read(query, {UNIT: columns[unit], **used})
+        return self._read(query, {UNIT: columns[unit], **used})
 
 
 def quoted(name: str) -> str:
