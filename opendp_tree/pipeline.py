@@ -21,12 +21,11 @@ from opendp_tree.planning.methods import Auto, Curve, Method, Partition, PeopleL
 from opendp_tree.planning.people_candidate import planned_people, weighs_people
 from opendp_tree.planning.ranking import check_alpha, planned_candidate
 from opendp_tree.releases.release import TreeRelease
-from opendp_tree.rows.frame_domain import frame_domain
+from opendp_tree.rows.frames import frame_domain, read_source
 from opendp_tree.rows.key import Key
 from opendp_tree.rows.leaf_counts import make_leaf_counts
 from opendp_tree.rows.leaf_values import holds_values, make_leaf_values, read_space
 from opendp_tree.rows.people import make_people_records, tree_of_people
-from opendp_tree.rows.sources import read_source
 from opendp_tree.rows.unit import Unit, protected_unit, unit_words
 from opendp_tree.rows.value import Value, read_values, values_counted
 from opendp_tree.trees.domains import tree_of_leaves
