@@ -32,8 +32,7 @@ from opendp_tree import (
     noise,
 )
 from opendp_tree.measurements import make_pruned_descent
-from opendp_tree.measurements.alpha_errors import worst_pruned_rmse
-from opendp_tree.measurements.level_noise import laplace_variance
+from opendp_tree.measurements.level_noise import laplace_variance, worst_pruned_rmse
 from opendp_tree.measurements.pruned_descent import Pruning
 from opendp_tree.paper import multiplicative_threshold
 from opendp_tree.planning.budget import Budget

@@ -13,8 +13,7 @@ from opendp.mod import Measurement
 
 from opendp_tree._arguments import check_integer
 from opendp_tree._types import Floats
-from opendp_tree.measurements.alpha_errors import pruned_rmse, shown_chance, worst_pruned_rmse
-from opendp_tree.measurements.level_noise import level_scales
+from opendp_tree.measurements.level_noise import level_scales, pruned_rmse, shown_chance, worst_pruned_rmse
 from opendp_tree.measurements.partition.estimator import make_partition_estimator
 from opendp_tree.measurements.partition.layers import default_measuring
 from opendp_tree.measurements.partition.parameters import GapParameters, choose_parameters

@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from opendp_tree._types import Floats
-from opendp_tree.measurements.alpha_errors import normal_excess
+from opendp_tree.measurements.level_noise import normal_excess
 from opendp_tree.measurements.people.design import PeopleDesign, Spending, choose_design
 from opendp_tree.measurements.people.estimator import make_people_estimator
 from opendp_tree.planning.budget import Budget, Priced
