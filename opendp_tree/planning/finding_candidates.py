@@ -21,7 +21,7 @@ from opendp_tree.measurements.partition.prediction import coarse, one_test, tota
 from opendp_tree.measurements.pruned_descent import make_pruned_descent
 from opendp_tree.noise import LARGEST_SCALE
 from opendp_tree.planning.budget import Budget, Priced
-from opendp_tree.planning.candidate import Candidate, Space, shown_from
+from opendp_tree.planning.candidate import Candidate, Setting, Space, shown_from
 from opendp_tree.planning.methods import Partition, PrunedDescent
 from opendp_tree.planning.tree_facts import TreeFacts
 from opendp_tree.theorems.bisection import least_whole
@@ -47,7 +47,7 @@ class _Choice:
     error: float
 
 
-def partition_candidate(method: Partition, facts: TreeFacts, budget: Budget, alpha: float) -> Candidate:
+def partition_candidate(method: Partition, setting: Setting) -> Candidate:
     """The private tree partition, and noisy counts of what it finds.
 
     Where nodes are public it is pure if that is better, and always if there is no delta; a pure loss of epsilon is a
@@ -57,14 +57,11 @@ def partition_candidate(method: Partition, facts: TreeFacts, budget: Budget, alp
     ----------
     method
         The partition's options.
-    facts
-        The hierarchy.
-    budget
-        What may be spent.
-    alpha
-        The share of a count that an error may have and be forgiven.
+    setting
+        The hierarchy, what may be spent, and what is forgiven.
 
     """
+    facts, budget, alpha = setting
     no = partial(Candidate.infeasible, method.name, needs=PARTITION_NEEDS)
     if not facts.public and budget.delta == 0:
         return no(reason="which nodes there are cannot be found without a delta")
@@ -72,7 +69,7 @@ def partition_candidate(method: Partition, facts: TreeFacts, budget: Budget, alp
         return no(reason="OpenDP converts no (epsilon, delta) into rho, and without public nodes there is no pure one")
     levels = _levels(method, facts)
     deltas = _deltas(facts, budget)
-    choices = [each for delta in deltas for each in _choices(method, facts, budget, levels, alpha, delta)]
+    choices = [each for delta in deltas for each in _choices(method, setting, levels, delta)]
     if not choices:
         return no(reason=f"epsilon and delta are too small for a partition of depth {facts.depth}")
     best, delta = min(choices, key=lambda each: each[0].error)
@@ -141,9 +138,10 @@ def _deltas(facts: TreeFacts, budget: Budget) -> list[float]:
 
 
 def _choices(
-    method: Partition, facts: TreeFacts, budget: Budget, levels: Sequence[int] | None, alpha: float, delta: float
+    method: Partition, setting: Setting, levels: Sequence[int] | None, delta: float
 ) -> list[tuple[_Choice, float]]:
     """What comes of each share that may measure; none of those that are too small."""
+    facts, budget, alpha = setting
     depth = facts.depth if levels is None else len(levels)
     if method.measuring is not None:
         shares: Sequence[float] = (method.measuring,)
@@ -215,22 +213,18 @@ class Pruning:
     """How many levels lie on the paths to nodes that may err most."""
 
 
-def pruned_candidate(method: PrunedDescent, facts: TreeFacts, budget: Budget, alpha: float) -> Candidate:
+def pruned_candidate(method: PrunedDescent, setting: Setting) -> Candidate:
     """Noise on the nodes whose parents are shown, and a threshold.
 
     Parameters
     ----------
     method
         The noise and its options.
-    facts
-        The hierarchy.
-    budget
-        What may be spent.
-    alpha
-        The share of a count that an error may have and be forgiven.
+    setting
+        The hierarchy, what may be spent, and what is forgiven.
 
     """
-    noise = method.noise
+    (facts, budget, alpha), noise = setting, method.noise
     no = partial(Candidate.infeasible, method.name, needs=PRUNED_NEEDS)
     if budget.delta == 0:
         return no(reason="which nodes there are cannot be found without a delta")
