@@ -12,8 +12,7 @@ from opendp.mod import Function, assert_features
 
 from opendp_tree._arguments import check_choice, check_probability
 from opendp_tree._opendp import make_function
-from opendp_tree.postprocess.integers import whole_counts
-from opendp_tree.postprocess.nonnegative import nonnegative_descent
+from opendp_tree.postprocess.top_down import nonnegative_descent, whole_counts
 from opendp_tree.releases.release import Fit, PrivacyStatement, TreeRelease
 from opendp_tree.theorems.consistent import gaussian_multiplier, laplace_multiplier, normal_multiplier
 from opendp_tree.trees.least_squares import LeastSquares, check_variances

@@ -15,12 +15,10 @@ from opendp_tree._arguments import is_text, shortened
 from opendp_tree._types import Array, Ints
 from opendp_tree.trees.arrays import check_parents, node_levels, subtree_ranges
 from opendp_tree.trees.drawing import draw_tree
-from opendp_tree.trees.leaf_index import LeafIndex
 from opendp_tree.trees.level_names import check_names
 from opendp_tree.trees.level_order import LevelOrder
-from opendp_tree.trees.node_index import NodeIndex
 from opendp_tree.trees.occupied import Occupied, meets_between
-from opendp_tree.trees.paths import Label, Path, read_paths
+from opendp_tree.trees.paths import Label, LeafIndex, NodeIndex, Path, read_paths
 
 if TYPE_CHECKING:
     from opendp_tree.trees.number_range import NumberRange
