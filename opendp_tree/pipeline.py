@@ -124,16 +124,8 @@ def release_tree(
     values = read_values(value)
     account = Account.of(ledger, unit, epsilon=epsilon, delta=delta, rho=rho)
     frame = read_source(data)
-    measurement = make_release(
-        count_rows(frame, by=key, unit=unit, method=method, values=values, memory=memory),
-        1,
-        counted=counted_of(unit, method, values, data=frame),
-        person=unit,
-        method=method_for(key, method, values),
-        budget=account.budget,
-        alpha=alpha,
-        confidence=confidence,
-    )
+    asked: dict[str, Any] = {"unit": unit, "method": method, "values": values, "memory": memory}
+    measurement = make_frame_release(frame, key, account.budget, **asked, alpha=alpha, confidence=confidence)
     columns = [*key.columns_used, *(each.column for each in values)]
     release: TreeRelease = account.spend(lambda: measurement(frame), note={"columns": columns})
     return release
@@ -172,6 +164,44 @@ class Account:
     def spend(self, make: Callable[[], Made], *, note: Mapping[str, Any]) -> Made:
         """Make the release once the ledger has counted it."""
         return spend(self.ledger, self.cost, make, note=note)
+
+
+def make_frame_release(
+    frame: Any,
+    key: Key,
+    budget: Mapping[str, Any],
+    *,
+    unit: Unit | None,
+    method: Method | str,
+    values: tuple[Value, ...],
+    memory: int | str | None = None,
+    alpha: float,
+    confidence: float,
+) -> Measurement:
+    """The measurement of what `read_source` gives: `release_tree` makes one, `release_trees` one for each hierarchy.
+
+    Parameters
+    ----------
+    frame
+        A frame, or a table of an engine.
+    key
+        Where a row belongs.
+    budget
+        What may be spent, as for `make_release`.
+    unit, method, values, memory, alpha, confidence
+        As for `release_tree`, checked as far as they can be without the frame.
+
+    """
+    return make_release(
+        count_rows(frame, by=key, unit=unit, method=method, values=values, memory=memory),
+        1,
+        counted=counted_of(unit, method, values, data=frame),
+        person=unit,
+        method=method_for(key, method, values),
+        budget=budget,
+        alpha=alpha,
+        confidence=confidence,
+    )
 
 
 def count_rows(
