@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 from opendp.mod import Measurement
@@ -74,23 +75,6 @@ def partition_candidate(method: Partition, setting: Setting) -> Candidate:
         return no(reason=f"epsilon and delta are too small for a partition of depth {facts.depth}")
     best, delta = min(choices, key=lambda each: each[0].error)
     shape = best.parameters.shape
-
-    def build(space: Space) -> Priced:
-        made = make_partition_estimator(
-            space.domain,
-            space.metric,
-            epsilon=budget.pure_epsilon,
-            delta=delta,
-            alpha=alpha,
-            tree=space.tree,
-            confidence=space.confidence,
-            measuring=best.measuring,
-            weights=method.weights,
-            levels=levels,
-            d_in=budget.d_in,
-        )
-        return budget.priced(made)
-
     reason = "nodes are found at one price whatever their number, with their counts; what is left measures totals"
     if facts.public and facts.tree is None and delta == 0:
         reason += f"; this is for {_NODES:,} nodes"
@@ -115,9 +99,17 @@ def partition_candidate(method: Partition, setting: Setting) -> Candidate:
         nonnegative=True,
         integers=False,
         curve=partial(_curve, best.parameters, budget.pure_epsilon / budget.d_in * best.measuring, alpha),
-        builder=build,
+        builder=partial(
+            _build_partition, setting, delta=delta, measuring=best.measuring, weights=method.weights, levels=levels
+        ),
         budget=budget,
     )
+
+
+def _build_partition(setting: Setting, space: Space, **options: Any) -> Priced:
+    _, budget, alpha = setting
+    told = {"alpha": alpha, "tree": space.tree, "confidence": space.confidence, "d_in": budget.d_in, **options}
+    return budget.priced(make_partition_estimator(space.domain, space.metric, epsilon=budget.pure_epsilon, **told))
 
 
 def _levels(method: Partition, facts: TreeFacts) -> tuple[int, ...] | None:
@@ -211,6 +203,21 @@ class Pruning:
     thresholds: tuple[int, ...]
     ends: tuple[int, ...]
     """How many levels lie on the paths to nodes that may err most."""
+    noise: str
+
+    def shown(self, at: Floats) -> Floats:
+        """The chance that the deepest node of a chain is shown, where all of its nodes have these weights."""
+        chance = np.ones_like(at)
+        for (scale, threshold), times in Counter(zip(self.scales, self.thresholds, strict=True)).items():
+            chance *= shown_chance(threshold - at, self.noise, scale) ** times
+        return chance
+
+    def errors(self, alpha: float, at: Floats) -> Floats:
+        """The largest alpha-RMSE of nodes of these weights."""
+        paths = ((self.scales[:end], self.thresholds[:end]) for end in self.ends)
+        errors = [pruned_rmse(at, noise=self.noise, scales=s, thresholds=t, alpha=alpha) for s, t in paths]
+        largest: Floats = np.maximum.reduce(errors)
+        return largest
 
 
 def pruned_candidate(method: PrunedDescent, setting: Setting) -> Candidate:
@@ -239,18 +246,6 @@ def pruned_candidate(method: PrunedDescent, setting: Setting) -> Candidate:
         return no(reason="the budget is so small that noise of its scale cannot be drawn")
     error, best = min(possible, key=lambda each: each[0])
 
-    def shown(at: Floats) -> Floats:
-        chance = np.ones_like(at)
-        for (scale, threshold), times in Counter(zip(best.scales, best.thresholds, strict=True)).items():
-            chance *= shown_chance(threshold - at, noise, scale) ** times
-        return chance
-
-    def curve(at: Floats) -> Floats:
-        paths = ((best.scales[:end], best.thresholds[:end]) for end in best.ends)
-        errors = [pruned_rmse(at, noise=noise, scales=s, thresholds=t, alpha=alpha) for s, t in paths]
-        largest: Floats = np.maximum.reduce(errors)
-        return largest
-
     def build(space: Space) -> Priced:
         def made(at: float) -> Measurement:
             return make_pruned_descent(
@@ -276,10 +271,10 @@ def pruned_candidate(method: PrunedDescent, setting: Setting) -> Candidate:
         bound=facts.levels is not None,
         guarantee="epsilon and delta" if noise == "laplace" else "zCDP and delta",
         parameters={"scale": best.scale, "threshold": max(best.thresholds), "threshold_delta": best.delta},
-        shown_from=shown_from(shown, max(best.thresholds)),
+        shown_from=shown_from(best.shown, max(best.thresholds)),
         nonnegative=True,
         integers=True,
-        curve=curve,
+        curve=partial(best.errors, alpha),
         builder=build,
         budget=budget,
     )
@@ -298,7 +293,7 @@ def _pruning(
     thresholds = tuple(by_scale[each] for each in scales)
     # Of equal levels the deepest errs most; of others any may.
     ends = (len(scales),) if len(by_scale) == 1 else tuple(range(1, len(scales) + 1))
-    pruning = Pruning(scale, delta, scales, thresholds, ends)
+    pruning = Pruning(scale, delta, scales, thresholds, ends, noise)
     error = max(
         worst_pruned_rmse(noise=noise, scales=scales[:end], thresholds=thresholds[:end], alpha=alpha) for end in ends
     )

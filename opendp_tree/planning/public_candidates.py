@@ -23,9 +23,10 @@ from opendp_tree.measurements.tree_noise import make_tree_gaussian, make_tree_la
 from opendp_tree.noise import LARGEST_SCALE
 from opendp_tree.paper.clipped_estimator import make_clipped_estimator
 from opendp_tree.paper.multiplicative_estimator import make_multiplicative_estimator, multiplicative_threshold
-from opendp_tree.planning.budget import Priced
+from opendp_tree.planning.budget import Budget, Priced
 from opendp_tree.planning.candidate import Candidate, Setting, Space
 from opendp_tree.planning.methods import MultiplicativeEstimator, TreeNoise
+from opendp_tree.planning.tree_facts import Weights
 from opendp_tree.releases.release import PrivacyStatement, TreeRelease
 from opendp_tree.theorems.clipping import clipped_mrmse
 
@@ -71,24 +72,6 @@ def noise_candidate(method: TreeNoise, setting: Setting) -> Candidate:
             return np.sqrt(2 * laplace_excess(alpha * at, widest))
         return np.sqrt(2 * normal_excess(alpha * at, np.full_like(at, max(error, 1e-9))))
 
-    def build(space: Space) -> Priced:
-        make = make_tree_laplace if noise == "laplace" else make_tree_gaussian
-
-        def made(at: float) -> Measurement:
-            return make(
-                space.domain,
-                space.metric,
-                at,
-                tree=space.tree,
-                weights=weights,
-                consistent=method.consistent,
-                confidence=space.confidence,
-                nonnegative=method.nonnegative,
-                integers=method.integers,
-            )
-
-        return budget.fit(made, scale)
-
     return Candidate(
         method.name,
         feasible=True,
@@ -102,9 +85,28 @@ def noise_candidate(method: TreeNoise, setting: Setting) -> Candidate:
         nonnegative=method.nonnegative,
         integers=method.integers or not method.consistent,
         curve=curve,
-        builder=build,
+        builder=partial(_build_noise, method, weights, budget, scale),
         budget=budget,
     )
+
+
+def _build_noise(method: TreeNoise, weights: Weights, budget: Budget, scale: float, space: Space) -> Priced:
+    make = make_tree_laplace if method.noise == "laplace" else make_tree_gaussian
+
+    def made(at: float) -> Measurement:
+        return make(
+            space.domain,
+            space.metric,
+            at,
+            tree=space.tree,
+            weights=weights,
+            consistent=method.consistent,
+            confidence=space.confidence,
+            nonnegative=method.nonnegative,
+            integers=method.integers,
+        )
+
+    return budget.fit(made, scale)
 
 
 def paper_candidate(method: MultiplicativeEstimator, setting: Setting) -> Candidate:
