@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from opendp_tree import saturate
-from opendp_tree._arguments import is_text, shortened
+from opendp_tree._arguments import check_type, is_text, shortened
 from opendp_tree._types import Array, Ints
 from opendp_tree.trees.arrays import check_parents, node_levels, subtree_ranges
 from opendp_tree.trees.drawing import draw_tree
@@ -410,6 +410,11 @@ class Tree:
 
     def __delattr__(self, name: str) -> NoReturn:
         raise AttributeError(f"a Tree is immutable: {name!r} cannot be deleted")
+
+
+def check_tree(tree: object) -> Tree:
+    """A public tree."""
+    return check_type(tree, Tree, name="tree", hint="Tree.from_parents or Tree.from_paths")
 
 
 def _frozen(array: Ints) -> Ints:
