@@ -92,12 +92,8 @@ def choice_rho(d_in: int | Fraction, *, sensitivity: Fraction, scale: Fraction) 
 
     Parameters
     ----------
-    d_in
-        How many people come or go.
-    sensitivity
-        How far one person moves a score at most.
-    scale
-        By what scores are divided.
+    d_in, sensitivity, scale
+        As for `choice_epsilon`.
 
     >>> choice_rho(1, sensitivity=Fraction(1, 2), scale=Fraction(2))
     Fraction(1, 32)

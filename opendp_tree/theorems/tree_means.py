@@ -56,10 +56,8 @@ def centred_l1(d_in: int, *, steps: int = STEPS) -> int:
 
     Parameters
     ----------
-    d_in
-        How many rows come or go.
-    steps
-        How many steps are between a value's bounds. By default 2**20.
+    d_in, steps
+        As for `pair_l1`.
 
     >>> centred_l1(2, steps=10)
     20

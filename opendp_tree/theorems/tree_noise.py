@@ -31,10 +31,8 @@ def tree_gaussian_rho(d_in: int | Fraction, *, scales: Sequence[Fraction]) -> Fr
 
     Parameters
     ----------
-    d_in
-        The L1 distance of the leaf counts.
-    scales
-        Of each measured level's noise.
+    d_in, scales
+        As for `tree_laplace_epsilon`.
 
     >>> tree_gaussian_rho(2, scales=[Fraction(4), Fraction(2)])
     Fraction(5, 8)

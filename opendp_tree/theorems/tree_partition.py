@@ -198,12 +198,8 @@ def gap_ratio(q: Real, t: Real, shape: GapShape) -> Real:
 
     Parameters
     ----------
-    q
-        The ratio of a test's noise.
-    t
-        The ratio of a token.
-    shape
-        The integers of the partition.
+    q, t, shape
+        As for `gap_addition_ratio`.
 
     >>> gap_ratio(Fraction(1, 4), Fraction(1, 2), GapShape.uniform(1, threshold=4, radius=3, margin=0))
     Fraction(4, 1)

@@ -29,10 +29,8 @@ def tree_sum_l2_squared(d_in: int | Fraction, *, depth: int) -> Fraction:
 
     Parameters
     ----------
-    d_in
-        The L1 distance of the leaf counts.
-    depth
-        The tree's number of levels, with the root's.
+    d_in, depth
+        As for `tree_sum_l1`.
 
     >>> tree_sum_l2_squared(2, depth=3)
     Fraction(12, 1)
