@@ -1,10 +1,11 @@
 import polars as pl
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from opendp_tree.rows.addresses import read_ipv4, read_ipv6, split_urls
 from tests.frame_truth import address, url_path
+from tests.thoroughness import examples
 
 PIECES = st.lists(
     st.sampled_from(["0", "1", "ff", "FFFF", "00000", "256", ":", "::", ".", "1.2.3.4", "%", " ", "g", "+"])
@@ -64,7 +65,7 @@ def test_a_web_address_is_its_host_from_the_end_and_then_its_path(text, path):
     assert paths([text]) == [path]
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"])) | st.text("ab.:/?#@[]1é\n", max_size=20), max_size=5))
 def test_every_text_is_read_alone_and_as_plain_python_reads_it(texts):
     found = paths(texts, 200)
