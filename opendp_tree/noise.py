@@ -398,7 +398,6 @@ def uniform_below(limits: Ints) -> Ints:
     while left.size:
         words, tops = uniform_words(left.size), limits[left].astype(np.uint64)
         parts = words % tops
-        complete = words - parts <= np.uint64(0) - tops  # 2**64 - limit, as unsigned numbers wrap
-        out[left[complete]] = parts[complete].astype(np.int64)
-        left = left[~complete]
+        out[left] = parts.view(np.int64)
+        left = left[words - parts > np.uint64(0) - tops]  # 2**64 - limit, as unsigned numbers wrap
     return out
