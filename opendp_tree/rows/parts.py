@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
 from typing import Any
 
 import polars as pl
 
 from opendp_tree._arguments import check_integer
 from opendp_tree.noise import uniform_words
-from opendp_tree.rows.groups import PEOPLE, guarded
+from opendp_tree.rows.groups import guarded
 
-__all__ = ["added_up", "frame_parts", "new_salt", "parts_for", "people_part", "read_memory"]
+__all__ = ["frame_parts", "new_salt", "parts_for", "people_part", "read_memory", "same_when_read_again"]
 
 _UNITS = {"": 1, "B": 1, **{f"{letter}iB": 1024 ** (place + 1) for place, letter in enumerate("KMGT")}}
 _UNITS |= {f"{letter}B": 1000 ** (place + 1) for place, letter in enumerate("KMGT")}
 _LARGEST_SHARE, _LARGEST_DEFAULT = 8, 2 * 2**30
-_BYTES_A_RECORD, _BYTES_A_COLUMN = 160, 48
+_BYTES_A_RECORD, _BYTES_A_COLUMN = 100, 48
 """What one person's rows at one key take while they are grouped and cut, beside its columns: measured, rounded up."""
 _MOST_PARTS = 1024
 _HASHED = (pl.String, pl.Boolean, pl.Date, pl.Datetime, pl.Time, pl.Duration, pl.Binary)
@@ -57,21 +56,31 @@ def new_salt() -> bytes:
 
 
 def parts_for(rows: int, columns: int, memory: int) -> int:
-    """Into how many parts to take so many rows, each with so many columns at most, for each to stay within memory.
+    """Into how many parts to take so many rows, each with so many columns besides, for each to stay within memory.
 
     >>> parts_for(10**8, 4, 2 * 2**30), parts_for(0, 4, 2**30)
-    (17, 1)
+    (14, 1)
     """
     needed = rows * (_BYTES_A_RECORD + _BYTES_A_COLUMN * columns)
     return max(1, min(-(-needed // memory), rows, _MOST_PARTS))
 
 
-def frame_parts(frame: pl.LazyFrame, unit: str, columns: int, memory: int) -> int:
+def frame_parts(frame: pl.LazyFrame, unit: str, rows: int, memory: int) -> int:
     """Into how many parts to take the people of a frame; one where values of its identifier have no hash."""
-    if _hashable(guarded(frame.collect_schema)[unit], unit) is None:
+    dtype = guarded(frame.collect_schema)[unit]
+    if _hashable(dtype, unit) is None:
         return 1
-    rows = guarded(lambda: int(frame.select(pl.len()).collect(engine="streaming").item()))
-    return parts_for(rows, columns, memory)
+    return parts_for(rows, 0 if dtype.is_integer() else 1, memory)  # of the key, each row has a number alone
+
+
+def same_when_read_again(frame: pl.LazyFrame) -> pl.LazyFrame:
+    """A frame that has the same rows in every pass: one whose plan draws, or picks any of several rows, is read now.
+
+    Else a person's rows in one pass could be at keys that were there in another only because of somebody else.
+    """
+    plan = guarded(lambda: frame.explain(optimized=False))
+    draws = any(word in plan for word in (".shuffle(", ".sample(", "keep_strategy: Any"))
+    return guarded(lambda: frame.collect(engine="streaming")).lazy() if draws else frame
 
 
 def people_part(frame: pl.LazyFrame, unit: str, salt: bytes, part: int, parts: int) -> pl.LazyFrame:
@@ -89,17 +98,3 @@ def _hashable(dtype: Any, unit: str) -> pl.Expr | None:
         return column.cast(pl.String)  # codes may differ from one pass to the next
     plain = dtype.is_integer() and dtype not in (pl.Int128, pl.UInt128)
     return column if plain or dtype in _HASHED else None
-
-
-def added_up(frames: Iterable[pl.DataFrame], names: list[str]) -> pl.DataFrame:
-    """The people of each key over all parts. Parts wait until they are as large as what was added before."""
-    waiting: list[pl.DataFrame] = []
-    for frame in frames:
-        waiting.append(frame)
-        if len(waiting) > 1 and sum(each.height for each in waiting[1:]) >= waiting[0].height:
-            waiting = [_added(waiting, names)]
-    return waiting[0] if len(waiting) == 1 else _added(waiting, names)
-
-
-def _added(frames: list[pl.DataFrame], names: list[str]) -> pl.DataFrame:
-    return pl.concat(frames).group_by(names).agg(pl.col(PEOPLE).sum())

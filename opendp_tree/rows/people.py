@@ -2,71 +2,99 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+import polars as pl
 from opendp.mod import Domain, ExtrinsicDomain, Metric, Transformation, assert_features
 
 from opendp_tree._opendp import extrinsic_domain, make_transformation, to_then
 from opendp_tree._types import Ints
 from opendp_tree.noise import uniform_below
+from opendp_tree.rows.groups import UNIT
 from opendp_tree.rows.key import Key
+from opendp_tree.rows.parts import new_salt
 from opendp_tree.rows.unit import Unit
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.sparse_counts import SparseCounts
 from opendp_tree.trees.tree import Tree
 
-__all__ = ["PeopleRecords", "make_people_records", "people_domain", "then_people_records"]
+__all__ = ["PeoplePart", "PeopleRecords", "make_people_records", "people_domain", "then_people_records"]
 
 
 @dataclass(frozen=True)
-class PeopleRecords:
-    """Who has how many rows at which leaf; who somebody is, nobody needs to know.
+class PeoplePart:
+    """Who of some people has how many rows at which leaf; who somebody is, nobody needs to know.
 
     Parameters
     ----------
-    tree
-        The tree.
+    size
+        The number of leaves that there are.
     starts
         Where each person's records begin; each has at least one.
     leaves
-        For each record its leaf: a place in `tree.leaves`, or among the keys of an open tree. No leaf twice for one
-        person, and in ascending order.
+        For each record its leaf, a place below `size`. No leaf twice for one person, and in ascending order.
     rows
         For each record its number of rows, at least 1.
-    keys
-        For an open tree, the keys that occur; what they count is not read. None for a public tree.
     """
 
-    tree: Tree | OpenTree
+    size: int
     starts: Ints
     leaves: Ints
     rows: Ints
-    keys: SparseCounts | None = None
+
+    @classmethod
+    def of_rows(cls, size: int, units: pl.Series, leaves: Ints, rows: Ints | None = None) -> PeoplePart:
+        """The records of rows that come in any order, or of groups of so many `rows` each.
+
+        Parameters
+        ----------
+        size
+            The number of leaves that there are.
+        units
+            For each row whose it is; none is null.
+        leaves
+            For each row its leaf.
+        rows
+            For each how many rows it stands for. By default None: one.
+
+        >>> PeoplePart.of_rows(3, pl.Series(["ann", "bo", "ann", "ann"]), np.array([2, 0, 1, 2])).rows.sum()
+        np.int64(4)
+        """
+        bits = max(size - 1, 0).bit_length()
+        # Person and leaf in one word: one sort of plain integers puts both in order.
+        joined = person_numbers(units, 63 - bits)
+        joined <<= bits
+        joined |= leaves
+        if rows is None:
+            joined = pl.Series(joined).sort().to_numpy()
+            firsts = _run_starts(joined)
+            rows = np.diff(np.append(firsts, joined.size))
+        else:
+            order = np.argsort(joined)
+            joined = joined[order]
+            firsts = _run_starts(joined)
+            rows = np.add.reduceat(rows[order], firsts) if firsts.size else rows
+        pairs = joined[firsts]
+        return cls(size, _run_starts(pairs >> bits), pairs & ((1 << bits) - 1), rows)
 
     @cached_property
     def people(self) -> Ints:
         """For each record the number of its person."""
-        return np.repeat(np.arange(self.starts.size), np.diff(np.append(self.starts, self.leaves.size)))
+        return np.repeat(np.arange(self.starts.size), self.lengths)
+
+    @property
+    def lengths(self) -> Ints:
+        """For each person the number of records."""
+        return np.diff(np.append(self.starts, self.leaves.size))
 
     @cached_property
     def totals(self) -> Ints:
         """For each person the number of all rows."""
         return np.add.reduceat(self.rows, self.starts) if self.starts.size else self.rows
-
-    @property
-    def size(self) -> int:
-        """The number of leaves that a record may have."""
-        return self.tree.leaf_count if isinstance(self.tree, Tree) else self.sparse.occupied.counts.size
-
-    @property
-    def sparse(self) -> SparseCounts:
-        """The keys of an open tree."""
-        assert self.keys is not None
-        return self.keys
 
     def placed(self) -> Ints:
         """For each leaf how many people are put there: each at the leaf of one of their rows, drawn evenly.
@@ -78,6 +106,108 @@ class PeopleRecords:
         running = np.cumsum(self.rows)
         drawn = running[self.starts] - self.rows[self.starts] + uniform_below(self.totals)
         return np.bincount(self.leaves[np.searchsorted(running, drawn, side="right")], minlength=self.size)
+
+    def added(self, weights: Ints) -> Ints:
+        """For each leaf the sum of what its records weigh.
+
+        Parameters
+        ----------
+        weights
+            What each record weighs.
+        """
+        sums = np.zeros(self.size, dtype=np.int64)
+        np.add.at(sums, self.leaves, weights)
+        return sums
+
+
+def _run_starts(values: Ints) -> Ints:
+    """Where each run of equal values begins."""
+    return np.flatnonzero(np.append(True, values[1:] != values[:-1])[: values.size])
+
+
+def person_numbers(units: pl.Series, bits: int) -> Ints:
+    """A number from 0 to below 2**bits for each row, the same for rows of one person alone; a new array.
+
+    Integers that are near one another are such numbers themselves. 32 bits always suffice: frames have fewer rows.
+    """
+    if units.dtype.is_integer() and units.dtype not in (pl.Int128, pl.UInt128):
+        values = units.to_numpy()
+        if values.size and int(values.max()) - int(values.min()) >= 1 << bits:
+            values = units.rank("dense").to_numpy()
+        wide = values.astype(np.int64 if np.issubdtype(values.dtype, np.signedinteger) else np.uint64, copy=False)
+        return (wide - (wide.min() if wide.size else wide.dtype.type(0))).view(np.int64)
+    order, starts = by_unit(units)
+    numbers = np.empty(order.size, dtype=np.int64)
+    numbers[order] = np.repeat(np.arange(starts.size), np.diff(np.append(starts, order.size)))
+    return numbers
+
+
+def by_unit(units: pl.Series) -> tuple[Ints, Ints]:
+    """An order of rows in which each unit's are together, and where each unit starts in it."""
+    if units.dtype.is_integer() and units.dtype not in (pl.Int128, pl.UInt128):
+        order = np.argsort(units.to_numpy())
+        return order, _run_starts(units.to_numpy()[order])
+    places = pl.DataFrame({UNIT: units}).with_row_index("place").group_by(UNIT).agg("place")["place"]
+    sizes = places.list.len().to_numpy().astype(np.int64)
+    return places.explode().to_numpy().astype(np.int64), np.cumsum(sizes) - sizes
+
+
+@dataclass(frozen=True)
+class PeopleRecords:
+    """Who has how many rows at which leaf, read from the data whenever it is asked for: one part of the people after
+    the other, so that no more than one is in memory.
+
+    Parameters
+    ----------
+    tree
+        The tree.
+    keys
+        For an open tree, the keys that occur; what they count is not read. None for a public tree.
+    parts
+        Into how many parts people fall.
+    read
+        Reads the records of one part, given a salt and its number. Which part somebody is in depends on the salt and
+        on who they are, and leaves are places in `tree.leaves`, or among the keys of an open tree.
+    """
+
+    tree: Tree | OpenTree
+    keys: SparseCounts | None
+    parts: int
+    read: Callable[[bytes, int], PeoplePart]
+
+    def each(self) -> Iterator[PeoplePart]:
+        """The records of all people, part by part. If there is only one, it is kept for the next time."""
+        if self.parts == 1:
+            yield self._all
+            return
+        salt = new_salt()
+        for part in range(self.parts):
+            yield self.read(salt, part)
+
+    @cached_property
+    def _all(self) -> PeoplePart:
+        return self.read(new_salt(), 0)
+
+    def summed(self, *weigh: Callable[[PeoplePart], Ints]) -> tuple[Ints, ...]:
+        """What each function finds of some people, added up over all of them, in one pass over the data.
+
+        Parameters
+        ----------
+        weigh
+            Functions of a part's records to integers, as many for every part. What they find of a part must be the sum
+            of what they find of its people; then it says nothing into which parts people fall.
+        """
+        sums: tuple[Ints, ...] = ()
+        for part in self.each():
+            found = tuple(each(part) for each in weigh)
+            sums = tuple(map(np.add, sums, found)) if sums else found
+        return sums
+
+    @property
+    def sparse(self) -> SparseCounts:
+        """The keys of an open tree."""
+        assert self.keys is not None
+        return self.keys
 
     def with_counts(self, counts: Ints) -> SparseCounts:
         """The keys of an open tree with these counts."""
@@ -130,7 +260,8 @@ def make_people_records(
     Stability, exact: `d_in` people under `symmetric_id_distance`, twice as many under `change_one_id_distance`, which
     counts those who come or go in pairs; under `frame_distance` of these, the bound on the whole frame in the place of
     `d_in`. Proof: docs/proofs/people_layers.md. Nothing that is raised depends on values in the data, only on its
-    schema. The cost is that of one Polars group-by, and a sort of its result.
+    schema. The cost is one Polars group-by of the keys. Records are read when a measurement asks for them, part by part
+    if need be, joined to the keys and sorted; once more where people are counted at nodes that must be found first.
 
     Parameters
     ----------
@@ -144,8 +275,9 @@ def make_people_records(
     unit
         Who a person is. Of it only the column is used here: all rows of a person are recorded.
     memory
-        How much of it reading may take, in bytes or as a text such as "2 GiB", as in `make_leaf_counts`; the records
-        themselves are held. By default None: an eighth of the machine's, at most 2 GiB.
+        How much of it people's records may take, in bytes or as a text such as "2 GiB". Where there are more, the data
+        are read several times, a part of the people each time. By default None: an eighth of the machine's, at most
+        2 GiB.
 
     Examples
     --------
@@ -156,7 +288,8 @@ def make_people_records(
     >>> visits = pl.DataFrame({"user": [1, 1, 1, 2, None], "city": ["ghent", "ghent", "liege", "liege", "ghent"]})
     >>> space = frame_domain(visits), dp.symmetric_id_distance("user")
     >>> records = space >> then_people_records(by="city", unit=Unit("user", count="shares"))
-    >>> records(visits).rows, records(visits).leaves, records.map(1)
+    >>> [part] = records(visits).each()
+    >>> part.rows, part.leaves, records.map(1)
     (array([2, 1, 1]), array([0, 1, 1]), 1)
 
     """

@@ -100,16 +100,19 @@ def test_the_number_of_parts_changes_nothing(name, rows, most, seed):
 
 def test_little_memory_makes_many_parts(monkeypatch):
     seen = []
-    grouped = row_counts.group_rows
-    monkeypatch.setattr(row_counts, "group_rows", lambda *given: seen.append(1) or grouped(*given))
-    rows = [(person, "x", 0) for person in range(100)]
-    assert counted(Key.columns("a"), Unit("user", rows=1), rows, 3000) == {("x",): 100}
-    assert len(seen) == parts.parts_for(100, 2, 3000) > 5
+    read = row_counts.unit_leaves
+    monkeypatch.setattr(row_counts, "unit_leaves", lambda *given: seen.append(read(*given)) or seen[-1])
+    rows = [(person, "x", 0) for person in range(1000)]
+    assert counted(Key.columns("a"), Unit("user", rows=1), rows, 12_000) == {("x",): 1000}
+    assert len(seen) == parts.parts_for(1000, 0, 12_000) > 5
+    assert sum(part.height for part in seen) == 1000
+    # Binomial: above 240 of 1000 at a chance of 1/8 or less is below 1e-20.
+    assert max(part.height for part in seen) < 240
 
 
 def test_identifiers_without_a_hash_are_taken_together():
     frame = pl.LazyFrame({"user": [1.0, -0.0, 0.0]})
-    assert parts.frame_parts(frame, "user", 2, 1) == 1
+    assert parts.frame_parts(frame, "user", 3, 1) == 1
     assert parts.people_part(frame, "user", bytes(16), 0, 1).collect().height == 3
 
 
@@ -132,18 +135,17 @@ def test_what_is_no_memory_is_refused(wrong):
         parts.read_memory(1.5)
 
 
-@given(st.lists(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 9)), max_size=8)))
-def test_people_of_all_parts_are_added_up(many):
-    frames = [
-        pl.DataFrame(rows, schema={"key_0": pl.Int64, "people": pl.Int64}, orient="row")
-        .group_by("key_0")
-        .agg(pl.col("people").sum())
-        for rows in many
-    ]
-    if not frames:
-        return
-    found = dict(parts.added_up(iter(frames), ["key_0"]).rows())
-    wanted = {}
-    for key, people in (row for rows in many for row in rows):
-        wanted[key] = wanted.get(key, 0) + people
-    assert found == wanted
+DRAWING = {
+    "shuffle": lambda frame: frame.with_columns(pl.col("a").shuffle()),
+    "sample": lambda frame: frame.select("user", pl.col("a").sample(fraction=1.0, shuffle=True)),
+    "any of several": lambda frame: frame.unique("user"),
+}
+
+
+@pytest.mark.parametrize("name", DRAWING)
+def test_a_plan_that_draws_is_read_once(name):
+    frame = pl.LazyFrame({"user": range(200), "a": range(200)})
+    drawn = parts.same_when_read_again(DRAWING[name](frame))
+    assert drawn.collect().equals(drawn.collect())
+    assert "DF [" in drawn.explain(optimized=False).splitlines()[0]
+    assert parts.same_when_read_again(frame) is frame

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from opendp_tree import Key, OpenTree, Tree, Unit, frame_domain
-from opendp_tree.rows import groups, people, row_counts
-from opendp_tree.rows.people import PeopleRecords, make_people_records, people_domain, then_people_records
+from opendp_tree.rows import people, row_counts
+from opendp_tree.rows.people import PeoplePart, make_people_records, people_domain, then_people_records
 from tests.goodness_of_fit import FALSE_ALARM
 from tests.rows.test_row_counts import KEYS, ROWS, SCHEMA, TREE, counter, frame_of
 
@@ -22,27 +22,28 @@ def labels_of(records):
     """For each of the places of records, what the tree calls it."""
     if isinstance(records.tree, Tree):
         return list(range(records.tree.leaf_count))
-    counts = records.with_counts(np.arange(1, records.size + 1))
+    size = records.sparse.occupied.counts.size
+    counts = records.with_counts(np.arange(1, size + 1))
     from tests.frame_truth import as_paths
 
     found = {number - 1: path for path, number in as_paths(counts).items()}
-    return [found[place] for place in range(records.size)]
+    return [found[place] for place in range(size)]
 
 
 def as_people(records):
     """Everybody's rows by leaf, without anybody's name."""
     names, found = labels_of(records), []
-    for place, start in enumerate(records.starts):
-        end = records.starts[place + 1] if place + 1 < records.starts.size else records.leaves.size
-        here = slice(start, end)
-        assert (np.diff(records.leaves[here]) > 0).all()
-        found.append(
-            tuple(
-                (names[leaf], rows)
-                for leaf, rows in zip(records.leaves[here], records.rows[here].tolist(), strict=True)
-            )
-        )
+    for part in records.each():
+        assert part.size == len(names)
+        for start, end in zip(part.starts, np.append(part.starts, part.leaves.size)[1:], strict=True):
+            leaves, rows = part.leaves[start:end], part.rows[start:end].tolist()
+            assert (np.diff(leaves) > 0).all()
+            found.append(tuple((names[leaf], number) for leaf, number in zip(leaves, rows, strict=True)))
     return Counter(found)
+
+
+def people_of(records):
+    return sum(part.starts.size for part in records.each())
 
 
 def one_by_one(key, rows):
@@ -109,7 +110,7 @@ def some_records(*persons):
     starts = np.cumsum([0, *(sum(rows > 0 for rows in person) for person in persons)])[:-1]
     pairs = [(leaf, rows) for person in persons for leaf, rows in enumerate(person) if rows]
     leaves, rows = (np.array([pair[place] for pair in pairs], dtype=np.int64) for place in (0, 1))
-    return PeopleRecords(TREE, starts.astype(np.int64), leaves, rows)
+    return PeoplePart(3, starts.astype(np.int64), leaves, rows)
 
 
 def test_everybody_is_put_once_at_the_leaf_of_the_row_that_is_drawn(monkeypatch):
@@ -134,7 +135,7 @@ def test_rows_of_nobody_are_left_out_first():
     assert as_people(counter(KEYS["public"], SHARES).people(frame_of(rows))) == Counter([((0, 1), (1, 1))])
     unnamed = [(1, None, 0)] * 5 + [(1, "x", 0)]
     own = counter(Key.columns("a", nulls="drop"), SHARES).people(frame_of(unnamed))
-    assert own.totals.tolist() == [1]
+    assert [part.totals.tolist() for part in own.each()] == [[1]]
 
 
 def test_mutant_rows_of_nobody_as_people_of_their_own_are_rejected(monkeypatch):
@@ -143,15 +144,15 @@ def test_mutant_rows_of_nobody_as_people_of_their_own_are_rejected(monkeypatch):
     more = [*rows, *[(None, "x", 0)] * 5]
 
     def moved(records):
-        return abs(int(records(frame_of(more)).starts.size) - int(records(frame_of(rows)).starts.size))
+        return abs(people_of(records(frame_of(more))) - people_of(records(frame_of(rows))))
 
     records = make_people_records(frame_domain(SCHEMA), PEOPLE, by="a", unit=SHARES)
     assert moved(records) <= records.map(1)
-    real = groups.group_rows
+    real = row_counts.read_frame
 
-    def mutant(frame, key, unit):
-        numbered = frame.with_row_index("row").with_columns(pl.col(unit).fill_null(pl.col("row").cast(pl.Int64) + 100))
-        return real(numbered, key, unit)
+    def mutant(frame, kinds):
+        numbered = real(frame, kinds).with_row_index("row")
+        return numbered.with_columns(pl.col("user").fill_null(pl.col("row").cast(pl.Int64) + 100))
 
-    monkeypatch.setattr(row_counts, "group_rows", mutant)
+    monkeypatch.setattr(row_counts, "read_frame", mutant)
     assert moved(records) > records.map(1)
