@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,10 @@ from opendp_tree.trees.sparse_counts import SparseCounts
 from opendp_tree.trees.tree import Tree
 
 __all__ = ["PeoplePart", "PeopleRecords", "make_people_records", "people_domain", "then_people_records"]
+
+
+_PIECE = 1 << 20
+"""So many records are weighed at a time, or as many as there are leaves, if these are more."""
 
 
 @dataclass(frozen=True)
@@ -72,14 +77,29 @@ class PeoplePart:
         if rows is None:
             joined = pl.Series(joined).sort().to_numpy()
             firsts = _run_starts(joined)
-            rows = np.diff(np.append(firsts, joined.size))
+            rows = np.diff(firsts, append=joined.size)
         else:
             order = np.argsort(joined)
             joined = joined[order]
             firsts = _run_starts(joined)
             rows = np.add.reduceat(rows[order], firsts) if firsts.size else rows
         pairs = joined[firsts]
-        return cls(size, _run_starts(pairs >> bits), pairs & ((1 << bits) - 1), rows)
+        del joined, firsts
+        starts = _run_starts(pairs >> bits)
+        pairs &= (1 << bits) - 1
+        return cls(size, starts, pairs, rows)
+
+    def pieces(self) -> Iterator[PeoplePart]:
+        """The same records by fewer people at a time, so that what is computed of them takes little memory."""
+        if not self.starts.size:
+            yield self
+        wanted = np.arange(0, self.leaves.size, max(_PIECE, self.size))
+        firsts = np.searchsorted(self.starts, wanted).tolist()
+        ends = np.append(self.starts, self.leaves.size)
+        for first, last in pairwise(sorted({*firsts, self.starts.size})):
+            records = slice(ends[first], ends[last])
+            starts = self.starts[first:last] - ends[first]
+            yield PeoplePart(self.size, starts, self.leaves[records], self.rows[records])
 
     @cached_property
     def people(self) -> Ints:
@@ -194,13 +214,14 @@ class PeopleRecords:
         Parameters
         ----------
         weigh
-            Functions of a part's records to integers, as many for every part. What they find of a part must be the sum
-            of what they find of its people; then it says nothing into which parts people fall.
+            Functions of the records of some people to integers, always as many. What they find must be a sum over
+            these people; then it does not matter who is taken together with whom.
         """
         sums: tuple[Ints, ...] = ()
         for part in self.each():
-            found = tuple(each(part) for each in weigh)
-            sums = tuple(map(np.add, sums, found)) if sums else found
+            for piece in part.pieces():
+                found = tuple(each(piece) for each in weigh)
+                sums = tuple(map(np.add, sums, found)) if sums else found
         return sums
 
     @property

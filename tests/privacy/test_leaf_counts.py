@@ -189,7 +189,7 @@ TWO_ROWS = {"by": "a", "unit": Unit("id", rows=2)}
 
 
 @pytest.mark.parametrize("options", [TWO_LEAVES, TWO_ROWS], ids=str)
-@pytest.mark.parametrize("memory", [None, 600])
+@pytest.mark.parametrize("memory", [None, 150])
 @pytest.mark.parametrize("seed", range(3))
 def test_small_pairs_hold(options, memory, seed, monkeypatch):
     """In one part, and in several: frames of different sizes are then taken in different numbers of parts."""
@@ -224,7 +224,7 @@ def test_mutant_parts_of_rows_instead_of_people_is_rejected(monkeypatch):
 
     monkeypatch.setattr(row_counts, "_draws", own_draws(0))
     monkeypatch.setattr(row_counts, "people_part", every_other_row)
-    assert broken(make(PEOPLE, {**TWO_ROWS, "memory": 600}), PAIRS)
+    assert broken(make(PEOPLE, {**TWO_ROWS, "memory": 150}), PAIRS)
 
 
 def test_mutant_first_rows_of_the_frame_is_rejected(monkeypatch):
