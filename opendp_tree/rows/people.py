@@ -9,15 +9,12 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import polars as pl
 from opendp.mod import Domain, ExtrinsicDomain, Metric, Transformation, assert_features
 
 from opendp_tree._opendp import extrinsic_domain, make_transformation, to_then
 from opendp_tree._types import Ints
 from opendp_tree.noise import uniform_below
-from opendp_tree.rows.groups import UNIT
 from opendp_tree.rows.key import Key
-from opendp_tree.rows.parts import new_salt
 from opendp_tree.rows.unit import Unit
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.sparse_counts import SparseCounts
@@ -50,44 +47,6 @@ class PeoplePart:
     starts: Ints
     leaves: Ints
     rows: Ints
-
-    @classmethod
-    def of_rows(cls, size: int, units: pl.Series, leaves: Ints, rows: Ints | None = None) -> PeoplePart:
-        """The records of rows that come in any order, or of groups of so many `rows` each.
-
-        Parameters
-        ----------
-        size
-            The number of leaves that there are.
-        units
-            For each row whose it is; none is null.
-        leaves
-            For each row its leaf.
-        rows
-            For each how many rows it stands for. By default None: one.
-
-        >>> PeoplePart.of_rows(3, pl.Series(["ann", "bo", "ann", "ann"]), np.array([2, 0, 1, 2])).rows.sum()
-        np.int64(4)
-        """
-        bits = max(size - 1, 0).bit_length()
-        # Person and leaf in one word: one sort of plain integers puts both in order.
-        joined = person_numbers(units, 63 - bits)
-        joined <<= bits
-        joined |= leaves
-        if rows is None:
-            joined = pl.Series(joined).sort().to_numpy()
-            firsts = _run_starts(joined)
-            rows = np.diff(firsts, append=joined.size)
-        else:
-            order = np.argsort(joined)
-            joined = joined[order]
-            firsts = _run_starts(joined)
-            rows = np.add.reduceat(rows[order], firsts) if firsts.size else rows
-        pairs = joined[firsts]
-        del joined, firsts
-        starts = _run_starts(pairs >> bits)
-        pairs &= (1 << bits) - 1
-        return cls(size, starts, pairs, rows)
 
     def pieces(self) -> Iterator[PeoplePart]:
         """The same records by fewer people at a time, so that what is computed of them takes little memory."""
@@ -140,38 +99,6 @@ class PeoplePart:
         return sums
 
 
-def _run_starts(values: Ints) -> Ints:
-    """Where each run of equal values begins."""
-    return np.flatnonzero(np.append(True, values[1:] != values[:-1])[: values.size])
-
-
-def person_numbers(units: pl.Series, bits: int) -> Ints:
-    """A number from 0 to below 2**bits for each row, the same for rows of one person alone; a new array.
-
-    Integers that are near one another are such numbers themselves. 32 bits always suffice: frames have fewer rows.
-    """
-    if units.dtype.is_integer() and units.dtype not in (pl.Int128, pl.UInt128):
-        values = units.to_numpy()
-        if values.size and int(values.max()) - int(values.min()) >= 1 << bits:
-            values = units.rank("dense").to_numpy()
-        wide = values.astype(np.int64 if np.issubdtype(values.dtype, np.signedinteger) else np.uint64, copy=False)
-        return (wide - (wide.min() if wide.size else wide.dtype.type(0))).view(np.int64)
-    order, starts = by_unit(units)
-    numbers = np.empty(order.size, dtype=np.int64)
-    numbers[order] = np.repeat(np.arange(starts.size), np.diff(np.append(starts, order.size)))
-    return numbers
-
-
-def by_unit(units: pl.Series) -> tuple[Ints, Ints]:
-    """An order of rows in which each unit's are together, and where each unit starts in it."""
-    if units.dtype.is_integer() and units.dtype not in (pl.Int128, pl.UInt128):
-        order = np.argsort(units.to_numpy())
-        return order, _run_starts(units.to_numpy()[order])
-    places = pl.DataFrame({UNIT: units}).with_row_index("place").group_by(UNIT).agg("place")["place"]
-    sizes = places.list.len().to_numpy().astype(np.int64)
-    return places.explode().to_numpy().astype(np.int64), np.cumsum(sizes) - sizes
-
-
 @dataclass(frozen=True)
 class PeopleRecords:
     """Who has how many rows at which leaf, read from the data whenever it is asked for: one part of the people after
@@ -186,27 +113,26 @@ class PeopleRecords:
     parts
         Into how many parts people fall.
     read
-        Reads the records of one part, given a salt and its number. Which part somebody is in depends on the salt and
-        on who they are, and leaves are places in `tree.leaves`, or among the keys of an open tree.
+        Reads the records of one part, given its number. Which part somebody is in depends on who they are alone, and
+        leaves are places in `tree.leaves`, or among the keys of an open tree.
     """
 
     tree: Tree | OpenTree
     keys: SparseCounts | None
     parts: int
-    read: Callable[[bytes, int], PeoplePart]
+    read: Callable[[int], PeoplePart]
 
     def each(self) -> Iterator[PeoplePart]:
         """The records of all people, part by part. If there is only one, it is kept for the next time."""
         if self.parts == 1:
             yield self._all
             return
-        salt = new_salt()
         for part in range(self.parts):
-            yield self.read(salt, part)
+            yield self.read(part)
 
     @cached_property
     def _all(self) -> PeoplePart:
-        return self.read(new_salt(), 0)
+        return self.read(0)
 
     def summed(self, *weigh: Callable[[PeoplePart], Ints]) -> tuple[Ints, ...]:
         """What each function finds of some people, added up over all of them, in one pass over the data.
@@ -222,6 +148,7 @@ class PeopleRecords:
             for piece in part.pieces():
                 found = tuple(each(piece) for each in weigh)
                 sums = tuple(map(np.add, sums, found)) if sums else found
+            del part, piece  # before the next part is read
         return sums
 
     @property

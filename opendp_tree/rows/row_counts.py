@@ -28,7 +28,15 @@ from opendp_tree.rows.groups import (
 from opendp_tree.rows.key import Key
 from opendp_tree.rows.key_columns import numbered_leaves, read_labels, read_words
 from opendp_tree.rows.lookup import Lookup
-from opendp_tree.rows.parts import frame_parts, new_salt, parts_for, people_part, read_memory, same_when_read_again
+from opendp_tree.rows.parts import (
+    frame_parts,
+    new_salt,
+    parts_for,
+    people_part,
+    people_records,
+    read_memory,
+    same_when_read_again,
+)
 from opendp_tree.rows.people import PeoplePart, PeopleRecords
 from opendp_tree.rows.tables import SpreadTable, Table, bounds_by_value
 from opendp_tree.rows.unit import Unit
@@ -135,10 +143,10 @@ class RowCounter:
         The keys that occur are found first, so that each row is known by its unit and the place of its leaf alone.
         """
         assert self.unit is not None
-        unit = self.unit.column
+        unit, salt = self.unit.column, new_salt()
         if isinstance(data, Table):
             check_columns(data.column_types(), self.kinds)
-            groups = coarse_groups(data.leaf_counts(self.key, None, new_salt()), self.key)
+            groups = coarse_groups(data.leaf_counts(self.key, None, salt), self.key)
             parts = parts_for(int(groups[PEOPLE].sum()), len(self.kinds), self.memory)
         else:
             frame = narrowed(read_frame(data, self.kinds), tuple(self.kinds)).filter(pl.col(unit).is_not_null())
@@ -147,13 +155,13 @@ class RowCounter:
             parts = frame_parts(data, unit, int(groups[PEOPLE].sum()), self.memory)
         leaves, size, sparse = self._leaf_places(groups.select(key_names(self.key)).unique())
 
-        def read(salt: bytes, part: int) -> PeoplePart:
+        def read(part: int) -> PeoplePart:
             if isinstance(data, Table):
                 pairs = coarse_groups(data.records(self.key, unit, salt, part, parts), self.key)
                 pairs = pairs.join(leaves, on=key_names(self.key), nulls_equal=True)
-                return PeoplePart.of_rows(size, pairs[UNIT], pairs[LEAF].to_numpy(), pairs[PEOPLE].to_numpy())
+                return people_records(size, pairs[UNIT], pairs[LEAF].to_numpy(), pairs[PEOPLE].to_numpy())
             rows = unit_leaves(people_part(data, unit, salt, part, parts), self.key, unit, leaves)
-            return PeoplePart.of_rows(size, rows[UNIT], rows[LEAF].to_numpy())
+            return people_records(size, rows[UNIT], rows[LEAF].to_numpy())
 
         return PeopleRecords(self.key.hierarchy, sparse, parts, read)
 

@@ -1,3 +1,4 @@
+from collections import Counter
 from datetime import date, datetime, timedelta
 
 import numpy as np
@@ -149,3 +150,41 @@ def test_a_plan_that_draws_is_read_once(name):
     assert drawn.collect().equals(drawn.collect())
     assert "DF [" in drawn.explain(optimized=False).splitlines()[0]
     assert parts.same_when_read_again(frame) is frame
+
+
+NUMBERS = {
+    "near": pl.Series([7, 9, 7, 8], dtype=pl.Int64),
+    "far": pl.Series([-(2**63), 2**63 - 1, -(2**63), 0], dtype=pl.Int64),
+    "short": pl.Series([-128, 127, -128, 0], dtype=pl.Int8),
+    "unsigned": pl.Series([0, 2**64 - 1, 0, 2**63], dtype=pl.UInt64),
+    "unsigned, near": pl.Series([2**64 - 2, 2**64 - 1, 2**64 - 2, 2**64 - 3], dtype=pl.UInt64),
+    "long": pl.Series([-(2**100), 2**100, -(2**100), 0], dtype=pl.Int128),
+    "text": pl.Series(["ann", "", "ann", "Ann"]),
+    "float": pl.Series([0.0, float("nan"), -0.0, 1.0]),
+}
+
+
+@pytest.mark.parametrize("bits", [2, 32, 63])
+@pytest.mark.parametrize("name", NUMBERS)
+def test_people_are_told_apart_by_small_numbers_whatever_names_them(name, bits):
+    first, second, third, fourth = parts.person_numbers(NUMBERS[name], bits).tolist()
+    assert first == third
+    assert len({first, second, fourth}) == 3
+    assert all(0 <= number < 2**bits for number in (first, second, fourth))
+    assert parts.person_numbers(NUMBERS[name].clear(), bits).tolist() == []
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4), st.integers(1, 3)), max_size=15), st.sampled_from([5, 8])
+)
+def test_groups_of_rows_have_the_records_of_their_rows(groups, size):
+    given_rows = [(person, leaf) for person, leaf, rows in groups for _ in range(rows)]
+    units, leaves = (np.array([row[place] for row in given_rows], dtype=np.int64) for place in (0, 1))
+    whole = parts.people_records(size, pl.Series(units), leaves)
+    units, leaves, rows = (np.array([row[place] for row in groups], dtype=np.int64) for place in range(3))
+    found = parts.people_records(size, pl.Series(units), leaves, rows)
+    for name in ("starts", "leaves", "rows", "people", "totals"):
+        assert getattr(found, name).tolist() == getattr(whole, name).tolist()
+    counts = Counter(given_rows)
+    assert found.rows.tolist() == [counts[pair] for pair in sorted(counts)]
+    assert found.leaves.tolist() == [leaf for _, leaf in sorted(counts)]

@@ -130,44 +130,6 @@ def test_rows_are_drawn_evenly():
     assert stats.binomtest(second, 4000, 0.25).pvalue > FALSE_ALARM
 
 
-NUMBERS = {
-    "near": pl.Series([7, 9, 7, 8], dtype=pl.Int64),
-    "far": pl.Series([-(2**63), 2**63 - 1, -(2**63), 0], dtype=pl.Int64),
-    "short": pl.Series([-128, 127, -128, 0], dtype=pl.Int8),
-    "unsigned": pl.Series([0, 2**64 - 1, 0, 2**63], dtype=pl.UInt64),
-    "unsigned, near": pl.Series([2**64 - 2, 2**64 - 1, 2**64 - 2, 2**64 - 3], dtype=pl.UInt64),
-    "long": pl.Series([-(2**100), 2**100, -(2**100), 0], dtype=pl.Int128),
-    "text": pl.Series(["ann", "", "ann", "Ann"]),
-    "float": pl.Series([0.0, float("nan"), -0.0, 1.0]),
-}
-
-
-@pytest.mark.parametrize("bits", [2, 32, 63])
-@pytest.mark.parametrize("name", NUMBERS)
-def test_people_are_told_apart_by_small_numbers_whatever_names_them(name, bits):
-    first, second, third, fourth = people.person_numbers(NUMBERS[name], bits).tolist()
-    assert first == third
-    assert len({first, second, fourth}) == 3
-    assert all(0 <= number < 2**bits for number in (first, second, fourth))
-    assert people.person_numbers(NUMBERS[name].clear(), bits).tolist() == []
-
-
-@given(
-    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4), st.integers(1, 3)), max_size=15), st.sampled_from([5, 8])
-)
-def test_groups_of_rows_have_the_records_of_their_rows(groups, size):
-    given_rows = [(person, leaf) for person, leaf, rows in groups for _ in range(rows)]
-    units, leaves = (np.array([row[place] for row in given_rows], dtype=np.int64) for place in (0, 1))
-    whole = PeoplePart.of_rows(size, pl.Series(units), leaves)
-    units, leaves, rows = (np.array([row[place] for row in groups], dtype=np.int64) for place in range(3))
-    found = PeoplePart.of_rows(size, pl.Series(units), leaves, rows)
-    for name in ("starts", "leaves", "rows", "people", "totals"):
-        assert getattr(found, name).tolist() == getattr(whole, name).tolist()
-    counts = Counter(given_rows)
-    assert found.rows.tolist() == [counts[pair] for pair in sorted(counts)]
-    assert found.leaves.tolist() == [leaf for _, leaf in sorted(counts)]
-
-
 def sums(key, rows, memory=None):
     """What is added up over people, by the names of leaves: rows, people, and whom chance puts there."""
     records = counter(key, SHARES, memory).people(frame_of(rows))
@@ -216,10 +178,10 @@ def test_one_part_is_in_memory_at_a_time(monkeypatch):
     found = records.summed(
         PeoplePart.placed, lambda part: part.added(part.rows), lambda part: np.array([part.rows.size])
     )
-    assert len(sizes) == records.parts == 10
+    assert len(sizes) == records.parts == 16
     assert [int(each.sum()) for each in found] == [1000, 2000, 2000]
-    # A part has 200 rows on average; above 400 the chance is below 1e-12: Chernoff's bound for 100 people.
-    assert max(part.rows.sum() for part in records.each()) < 400
+    # A part has 62 people on average; 150 have a chance below 1e-17, by Chernoff's bound.
+    assert max(part.starts.size for part in records.each()) < 150
 
 
 @given(st.lists(st.tuples(*[st.integers(0, 2)] * 3).filter(any), max_size=8), st.integers(1, 7))
@@ -243,15 +205,15 @@ def test_one_part_is_read_once():
 
 def test_a_mutant_that_knows_leaves_by_a_part_is_rejected(monkeypatch):
     """Places among a part's own keys: sums over parts mix leaves."""
-    real = people.PeoplePart.of_rows.__func__
+    real = row_counts.people_records
 
-    def mutant(cls, size, units, leaves, rows=None):
-        return real(cls, size, units, np.unique(leaves, return_inverse=True)[1].reshape(-1), rows)
+    def mutant(size, units, leaves, rows=None):
+        return real(size, units, np.unique(leaves, return_inverse=True)[1].reshape(-1), rows)
 
     rows = [(person, "xyz"[person % 3], 0) for person in range(60)]
     whole = sums(Key.columns("a"), rows)[0]
     assert sums(Key.columns("a"), rows, 100)[0] == whole
-    monkeypatch.setattr(PeoplePart, "of_rows", classmethod(mutant))
+    monkeypatch.setattr(row_counts, "people_records", mutant)
     assert sums(Key.columns("a"), rows, 100)[0] != whole
 
 
