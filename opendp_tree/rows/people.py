@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from opendp.mod import Domain, ExtrinsicDomain, Metric, Transformation, assert_features
 
+from opendp_tree._interrupts import stop_if_interrupted
 from opendp_tree._opendp import extrinsic_domain, make_transformation, to_then
 from opendp_tree._types import Ints
 from opendp_tree.noise import uniform_below
@@ -146,6 +147,7 @@ class PeopleRecords:
         sums: tuple[Ints, ...] = ()
         for part in self.each():
             for piece in part.pieces():
+                stop_if_interrupted()
                 found = tuple(each(piece) for each in weigh)
                 sums = tuple(map(np.add, sums, found)) if sums else found
             del part, piece  # before the next part is read

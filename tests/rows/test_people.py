@@ -1,3 +1,5 @@
+import os
+import signal
 from collections import Counter
 
 import numpy as np
@@ -8,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from opendp_tree import Key, OpenTree, Tree, Unit, frame_domain
+from opendp_tree import Key, OpenTree, Tree, Unit, frame_domain, release_tree
 from opendp_tree.rows import people, row_counts
 from opendp_tree.rows.people import PeoplePart, make_people_records, people_domain, then_people_records
 from tests.goodness_of_fit import FALSE_ALARM
@@ -196,6 +198,23 @@ def test_pieces_are_the_same_people_a_few_at_a_time(persons, most):
     assert np.concatenate([piece.totals for piece in pieces]).tolist() == part.totals.tolist()
     assert all(piece.starts.size and piece.starts[0] == 0 for piece in pieces) or not persons
     assert len(pieces) >= part.rows.size / (max(most, 3) + 2)  # somebody who began before has at most 3 records
+
+
+def test_an_interrupt_ends_the_reading_of_parts(monkeypatch):
+    """Between two parts, where nothing is drawn that would ask."""
+    read, seen = row_counts.unit_leaves, []
+
+    def interrupted(*given):
+        seen.append(os.kill(os.getpid(), signal.SIGINT))
+        return read(*given)
+
+    monkeypatch.setattr(row_counts, "unit_leaves", interrupted)
+    tree = Tree.from_paths([("x",), ("y",)])
+    frame = frame_of([(person, "xy"[person % 2], 0) for person in range(100)])
+    unit = Unit("user", count="people", nodes=1)
+    with pytest.raises(KeyboardInterrupt):
+        release_tree(frame, by=Key.columns("a", tree=tree), epsilon=1.0, unit=unit, memory=1000)
+    assert len(seen) == 1
 
 
 def test_one_part_is_read_once():
