@@ -96,11 +96,10 @@ def release_tree(
         release refused; the command line keeps the same. A release that fails or is interrupted stays counted. By
         default None: nobody counts.
     memory
-        How much memory people's rows may take while they are cut to the unit's bounds: bytes, or a text such as "2GiB".
-        By default None: an eighth of the machine's memory, and at most 2 GiB. Where there are more rows, the data are
-        read several times, a part of the people each time. Where people are weighed, as
-        `unit` says, the records of all of them are held besides: to stay within it, keep rows by a method for leaf
-        counts, such as `Partition()`.
+        How much memory people's rows may take while they are weighed, or cut to the unit's bounds: bytes, or a text
+        such as "2GiB". By default None: an eighth of the machine's memory, and at most 2 GiB. Where there are more
+        rows, the data are read several times, a part of the people each time; so a lazy frame must be the same
+        whenever it is read. One whose own steps draw, or keep any of several rows, is held in memory instead.
 
     Examples
     --------

@@ -17,7 +17,7 @@ from opendp_tree.rows.tables import Table
 from opendp_tree.trees.number_range import NumberRange
 
 Result = TypeVar("Result")
-KEY, UNIT, PEOPLE = "key", "unit", "people"
+KEY, UNIT, LEAF, PEOPLE = "key", "unit", "leaf", "people"
 FIRST_DAY, LAST_DAY = (date(1, 1, 1) - date(1970, 1, 1)).days, (date(9999, 12, 31) - date(1970, 1, 1)).days
 _SAMPLE, _BYTES_A_KEY = 1 << 16, 64
 _TICKS_A_SECOND = {"ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -106,18 +106,21 @@ def check_columns(schema: Mapping[str, Any] | None, kinds: Mapping[str, str]) ->
             raise TypeError(f"the data: column {name!r} must hold {kind}, as input_domain says; it holds {held}")
 
 
-def group_rows(frame: pl.LazyFrame, key: Key, unit: str | None) -> pl.DataFrame:
-    """One row for each distinct key: columns key_0, key_1, ... and `people`, its number of rows.
+def group_rows(frame: pl.LazyFrame, key: Key) -> pl.DataFrame:
+    """One row for each distinct key: columns key_0, key_1, ... and `people`, its number of rows."""
+    names = key_names(key)
+    grouped = frame.select(selected_keys(frame, key)).group_by(names).agg(pl.len().cast(pl.Int64).alias(PEOPLE))
+    return guarded(lambda: collect_groups(grouped, len(names)))
 
-    With a unit, one row for each key of each unit, in the column `unit`. Rows without a unit are left out.
+
+def unit_leaves(frame: pl.LazyFrame, key: Key, unit: str, leaves: pl.DataFrame) -> pl.DataFrame:
+    """Whose each row is, and the number of its leaf, in any order: columns `unit` and `leaf`.
+
+    Rows whose key is not among those with a leaf are left out.
     """
-    names, selected = key_names(key), selected_keys(frame, key)
-    if unit is not None:
-        selected.append(pl.col(unit).alias(UNIT))
-        names.append(UNIT)
-    grouped = frame.select(selected).group_by(names).agg(pl.len().cast(pl.Int64).alias(PEOPLE))
-    groups = guarded(lambda: collect_groups(grouped, len(names)))
-    return groups if unit is None else groups.filter(pl.col(UNIT).is_not_null())
+    selected = frame.select(*selected_keys(frame, key), pl.col(unit).alias(UNIT))
+    joined = selected.join(leaves.lazy(), on=key_names(key), nulls_equal=True).select(UNIT, LEAF)
+    return guarded(lambda: joined.collect(engine="streaming"))
 
 
 def coarse_groups(groups: pl.DataFrame, key: Key) -> pl.DataFrame:

@@ -8,22 +8,35 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from opendp_tree._arguments import check_integer
+from opendp_tree._types import Ints
 from opendp_tree.noise import uniform_words
-from opendp_tree.rows.groups import PEOPLE, guarded
+from opendp_tree.rows.groups import UNIT, guarded
+from opendp_tree.rows.people import PeoplePart
 
-__all__ = ["added_up", "frame_parts", "new_salt", "parts_for", "people_part", "read_memory"]
+__all__ = [
+    "by_unit",
+    "frame_parts",
+    "new_salt",
+    "parts_for",
+    "people_part",
+    "people_records",
+    "read_memory",
+    "same_when_read_again",
+]
 
 _UNITS = {"": 1, "B": 1, **{f"{letter}iB": 1024 ** (place + 1) for place, letter in enumerate("KMGT")}}
 _UNITS |= {f"{letter}B": 1000 ** (place + 1) for place, letter in enumerate("KMGT")}
 _LARGEST_SHARE, _LARGEST_DEFAULT = 8, 2 * 2**30
 _BYTES_A_RECORD, _BYTES_A_COLUMN = 160, 48
-"""What one person's rows at one key take while they are grouped and cut, beside its columns: measured, rounded up."""
+"""What a row takes while people's records are sorted and weighed, beside columns that are held: three times what was
+measured, because allocators keep for a while what a scan of files has used before.
+"""
 _MOST_PARTS = 1024
 _HASHED = (pl.String, pl.Boolean, pl.Date, pl.Datetime, pl.Time, pl.Duration, pl.Binary)
 
@@ -57,7 +70,7 @@ def new_salt() -> bytes:
 
 
 def parts_for(rows: int, columns: int, memory: int) -> int:
-    """Into how many parts to take so many rows, each with so many columns at most, for each to stay within memory.
+    """Into how many parts to take so many rows, each with so many columns besides, for each to stay within memory.
 
     >>> parts_for(10**8, 4, 2 * 2**30), parts_for(0, 4, 2**30)
     (17, 1)
@@ -66,12 +79,22 @@ def parts_for(rows: int, columns: int, memory: int) -> int:
     return max(1, min(-(-needed // memory), rows, _MOST_PARTS))
 
 
-def frame_parts(frame: pl.LazyFrame, unit: str, columns: int, memory: int) -> int:
+def frame_parts(frame: pl.LazyFrame, unit: str, rows: int, memory: int) -> int:
     """Into how many parts to take the people of a frame; one where values of its identifier have no hash."""
-    if _hashable(guarded(frame.collect_schema)[unit], unit) is None:
+    dtype = guarded(frame.collect_schema)[unit]
+    if _hashable(dtype, unit) is None:
         return 1
-    rows = guarded(lambda: int(frame.select(pl.len()).collect(engine="streaming").item()))
-    return parts_for(rows, columns, memory)
+    return parts_for(rows, 0 if dtype.is_integer() else 1, memory)  # of the key, each row has a number alone
+
+
+def same_when_read_again(frame: pl.LazyFrame) -> pl.LazyFrame:
+    """A frame that has the same rows in every pass: one whose plan draws, or picks any of several rows, is read now.
+
+    Else a person's rows in one pass could be at keys that were there in another only because of somebody else.
+    """
+    plan = guarded(lambda: frame.explain(optimized=False))
+    draws = any(word in plan for word in (".shuffle(", ".sample(", "keep_strategy: Any"))
+    return guarded(lambda: frame.collect(engine="streaming")).lazy() if draws else frame
 
 
 def people_part(frame: pl.LazyFrame, unit: str, salt: bytes, part: int, parts: int) -> pl.LazyFrame:
@@ -91,15 +114,63 @@ def _hashable(dtype: Any, unit: str) -> pl.Expr | None:
     return column if plain or dtype in _HASHED else None
 
 
-def added_up(frames: Iterable[pl.DataFrame], names: list[str]) -> pl.DataFrame:
-    """The people of each key over all parts. Parts wait until they are as large as what was added before."""
-    waiting: list[pl.DataFrame] = []
-    for frame in frames:
-        waiting.append(frame)
-        if len(waiting) > 1 and sum(each.height for each in waiting[1:]) >= waiting[0].height:
-            waiting = [_added(waiting, names)]
-    return waiting[0] if len(waiting) == 1 else _added(waiting, names)
+def people_records(size: int, units: pl.Series, leaves: Ints, rows: Ints | None = None) -> PeoplePart:
+    """The records of rows that come in any order: whose each is, none null, and at which of `size` leaves.
+
+    With `rows`, each is a group of so many.
+
+    >>> people_records(3, pl.Series(["ann", "bo", "ann", "ann"]), np.array([2, 0, 1, 2])).rows.sum()
+    np.int64(4)
+    """
+    bits = max(size - 1, 0).bit_length()
+    # Person and leaf in one word: one sort of plain integers puts both in order.
+    joined = person_numbers(units, 63 - bits)
+    joined <<= bits
+    joined |= leaves
+    if rows is None:
+        joined = pl.Series(joined).sort().to_numpy()
+        firsts = _run_starts(joined)
+        rows = np.append(firsts[1:], joined.size)[: firsts.size]
+        rows -= firsts
+    else:
+        order = np.argsort(joined)
+        joined = joined[order]
+        firsts = _run_starts(joined)
+        rows = np.add.reduceat(rows[order], firsts) if firsts.size else rows
+    pairs = joined[firsts]
+    del joined, firsts
+    starts = _run_starts(pairs >> bits)
+    pairs &= (1 << bits) - 1
+    return PeoplePart(size, starts, pairs, rows)
 
 
-def _added(frames: list[pl.DataFrame], names: list[str]) -> pl.DataFrame:
-    return pl.concat(frames).group_by(names).agg(pl.col(PEOPLE).sum())
+def person_numbers(units: pl.Series, bits: int) -> Ints:
+    """A number from 0 to below 2**bits for each row, the same for rows of one person alone; a new array.
+
+    Integers that are near one another are such numbers themselves. 32 bits always suffice: frames have fewer rows.
+    """
+    if units.dtype.is_integer() and units.dtype not in (pl.Int128, pl.UInt128):
+        values = units.to_numpy()
+        if values.size and int(values.max()) - int(values.min()) >= 1 << bits:
+            values = units.rank("dense").to_numpy()
+        wide = values.astype(np.int64 if np.issubdtype(values.dtype, np.signedinteger) else np.uint64, copy=False)
+        return (wide - (wide.min() if wide.size else wide.dtype.type(0))).view(np.int64)
+    order, starts = by_unit(units)
+    numbers = np.empty(order.size, dtype=np.int64)
+    numbers[order] = np.repeat(np.arange(starts.size), np.diff(np.append(starts, order.size)))
+    return numbers
+
+
+def by_unit(units: pl.Series) -> tuple[Ints, Ints]:
+    """An order of rows in which each unit's are together, and where each unit starts in it."""
+    if units.dtype.is_integer() and units.dtype not in (pl.Int128, pl.UInt128):
+        order = np.argsort(units.to_numpy())
+        return order, _run_starts(units.to_numpy()[order])
+    places = pl.DataFrame({UNIT: units}).with_row_index("place").group_by(UNIT).agg("place")["place"]
+    sizes = places.list.len().to_numpy().astype(np.int64)
+    return places.explode().to_numpy().astype(np.int64), np.cumsum(sizes) - sizes
+
+
+def _run_starts(values: Ints) -> Ints:
+    """Where each run of equal values begins."""
+    return np.flatnonzero(np.append(True, values[1:] != values[:-1])[: values.size])

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from opendp.mod import Domain, ExtrinsicDomain, Metric, Transformation, assert_features
 
+from opendp_tree._interrupts import stop_if_interrupted
 from opendp_tree._opendp import extrinsic_domain, make_transformation, to_then
 from opendp_tree._types import Ints
 from opendp_tree.noise import uniform_below
@@ -19,54 +21,60 @@ from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.sparse_counts import SparseCounts
 from opendp_tree.trees.tree import Tree
 
-__all__ = ["PeopleRecords", "make_people_records", "people_domain", "then_people_records"]
+__all__ = ["PeoplePart", "PeopleRecords", "make_people_records", "people_domain", "then_people_records"]
+
+
+_PIECE = 1 << 20
+"""So many records are weighed at a time, or as many as there are leaves, if these are more."""
 
 
 @dataclass(frozen=True)
-class PeopleRecords:
-    """Who has how many rows at which leaf; who somebody is, nobody needs to know.
+class PeoplePart:
+    """Who of some people has how many rows at which leaf; who somebody is, nobody needs to know.
 
     Parameters
     ----------
-    tree
-        The tree.
+    size
+        The number of leaves that there are.
     starts
         Where each person's records begin; each has at least one.
     leaves
-        For each record its leaf: a place in `tree.leaves`, or among the keys of an open tree. No leaf twice for one
-        person, and in ascending order.
+        For each record its leaf, a place below `size`. No leaf twice for one person, and in ascending order.
     rows
         For each record its number of rows, at least 1.
-    keys
-        For an open tree, the keys that occur; what they count is not read. None for a public tree.
     """
 
-    tree: Tree | OpenTree
+    size: int
     starts: Ints
     leaves: Ints
     rows: Ints
-    keys: SparseCounts | None = None
+
+    def pieces(self) -> Iterator[PeoplePart]:
+        """The same records by fewer people at a time, so that what is computed of them takes little memory."""
+        if not self.starts.size:
+            yield self
+        wanted = np.arange(0, self.leaves.size, max(_PIECE, self.size))
+        firsts = np.searchsorted(self.starts, wanted).tolist()
+        ends = np.append(self.starts, self.leaves.size)
+        for first, last in pairwise(sorted({*firsts, self.starts.size})):
+            records = slice(ends[first], ends[last])
+            starts = self.starts[first:last] - ends[first]
+            yield PeoplePart(self.size, starts, self.leaves[records], self.rows[records])
 
     @cached_property
     def people(self) -> Ints:
         """For each record the number of its person."""
-        return np.repeat(np.arange(self.starts.size), np.diff(np.append(self.starts, self.leaves.size)))
+        return np.repeat(np.arange(self.starts.size), self.lengths)
+
+    @property
+    def lengths(self) -> Ints:
+        """For each person the number of records."""
+        return np.diff(np.append(self.starts, self.leaves.size))
 
     @cached_property
     def totals(self) -> Ints:
         """For each person the number of all rows."""
         return np.add.reduceat(self.rows, self.starts) if self.starts.size else self.rows
-
-    @property
-    def size(self) -> int:
-        """The number of leaves that a record may have."""
-        return self.tree.leaf_count if isinstance(self.tree, Tree) else self.sparse.occupied.counts.size
-
-    @property
-    def sparse(self) -> SparseCounts:
-        """The keys of an open tree."""
-        assert self.keys is not None
-        return self.keys
 
     def placed(self) -> Ints:
         """For each leaf how many people are put there: each at the leaf of one of their rows, drawn evenly.
@@ -78,6 +86,78 @@ class PeopleRecords:
         running = np.cumsum(self.rows)
         drawn = running[self.starts] - self.rows[self.starts] + uniform_below(self.totals)
         return np.bincount(self.leaves[np.searchsorted(running, drawn, side="right")], minlength=self.size)
+
+    def added(self, weights: Ints) -> Ints:
+        """For each leaf the sum of what its records weigh.
+
+        Parameters
+        ----------
+        weights
+            What each record weighs.
+        """
+        sums = np.zeros(self.size, dtype=np.int64)
+        np.add.at(sums, self.leaves, weights)
+        return sums
+
+
+@dataclass(frozen=True)
+class PeopleRecords:
+    """Who has how many rows at which leaf, read from the data whenever it is asked for: one part of the people after
+    the other, so that no more than one is in memory.
+
+    Parameters
+    ----------
+    tree
+        The tree.
+    keys
+        For an open tree, the keys that occur; what they count is not read. None for a public tree.
+    parts
+        Into how many parts people fall.
+    read
+        Reads the records of one part, given its number. Which part somebody is in depends on who they are alone, and
+        leaves are places in `tree.leaves`, or among the keys of an open tree.
+    """
+
+    tree: Tree | OpenTree
+    keys: SparseCounts | None
+    parts: int
+    read: Callable[[int], PeoplePart]
+
+    def each(self) -> Iterator[PeoplePart]:
+        """The records of all people, part by part. If there is only one, it is kept for the next time."""
+        if self.parts == 1:
+            yield self._all
+            return
+        for part in range(self.parts):
+            yield self.read(part)
+
+    @cached_property
+    def _all(self) -> PeoplePart:
+        return self.read(0)
+
+    def summed(self, *weigh: Callable[[PeoplePart], Ints]) -> tuple[Ints, ...]:
+        """What each function finds of some people, added up over all of them, in one pass over the data.
+
+        Parameters
+        ----------
+        weigh
+            Functions of the records of some people to integers, always as many. What they find must be a sum over
+            these people; then it does not matter who is taken together with whom.
+        """
+        sums: tuple[Ints, ...] = ()
+        for part in self.each():
+            for piece in part.pieces():
+                stop_if_interrupted()
+                found = tuple(each(piece) for each in weigh)
+                sums = tuple(map(np.add, sums, found)) if sums else found
+            del part, piece  # before the next part is read
+        return sums
+
+    @property
+    def sparse(self) -> SparseCounts:
+        """The keys of an open tree."""
+        assert self.keys is not None
+        return self.keys
 
     def with_counts(self, counts: Ints) -> SparseCounts:
         """The keys of an open tree with these counts."""
@@ -130,7 +210,8 @@ def make_people_records(
     Stability, exact: `d_in` people under `symmetric_id_distance`, twice as many under `change_one_id_distance`, which
     counts those who come or go in pairs; under `frame_distance` of these, the bound on the whole frame in the place of
     `d_in`. Proof: docs/proofs/people_layers.md. Nothing that is raised depends on values in the data, only on its
-    schema. The cost is that of one Polars group-by, and a sort of its result.
+    schema. The cost is one Polars group-by of the keys. Records are read when a measurement asks for them, part by part
+    if need be, joined to the keys and sorted; once more where people are counted at nodes that must be found first.
 
     Parameters
     ----------
@@ -144,8 +225,9 @@ def make_people_records(
     unit
         Who a person is. Of it only the column is used here: all rows of a person are recorded.
     memory
-        How much of it reading may take, in bytes or as a text such as "2 GiB", as in `make_leaf_counts`; the records
-        themselves are held. By default None: an eighth of the machine's, at most 2 GiB.
+        How much of it people's records may take, in bytes or as a text such as "2 GiB". Where there are more, the data
+        are read several times, a part of the people each time. By default None: an eighth of the machine's, at most
+        2 GiB.
 
     Examples
     --------
@@ -156,7 +238,8 @@ def make_people_records(
     >>> visits = pl.DataFrame({"user": [1, 1, 1, 2, None], "city": ["ghent", "ghent", "liege", "liege", "ghent"]})
     >>> space = frame_domain(visits), dp.symmetric_id_distance("user")
     >>> records = space >> then_people_records(by="city", unit=Unit("user", count="shares"))
-    >>> records(visits).rows, records(visits).leaves, records.map(1)
+    >>> [part] = records(visits).each()
+    >>> part.rows, part.leaves, records.map(1)
     (array([2, 1, 1]), array([0, 1, 1]), 1)
 
     """

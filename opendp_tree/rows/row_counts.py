@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,27 +13,36 @@ from opendp_tree._types import Bools, Ints, Words
 from opendp_tree.noise import uniform_words
 from opendp_tree.rows.bounding import truncate
 from opendp_tree.rows.groups import (
+    LEAF,
     PEOPLE,
     UNIT,
     check_columns,
     coarse_groups,
     group_rows,
     key_names,
+    narrowed,
     read_frame,
     sorted_keys,
+    unit_leaves,
 )
 from opendp_tree.rows.key import Key
 from opendp_tree.rows.key_columns import numbered_leaves, read_labels, read_words
 from opendp_tree.rows.lookup import Lookup
-from opendp_tree.rows.parts import added_up, frame_parts, new_salt, parts_for, people_part, read_memory
-from opendp_tree.rows.people import PeopleRecords
+from opendp_tree.rows.parts import (
+    frame_parts,
+    new_salt,
+    parts_for,
+    people_part,
+    people_records,
+    read_memory,
+    same_when_read_again,
+)
+from opendp_tree.rows.people import PeoplePart, PeopleRecords
 from opendp_tree.rows.tables import SpreadTable, Table, bounds_by_value
 from opendp_tree.rows.unit import Unit
 from opendp_tree.saturate import range_sums
 from opendp_tree.trees.distant_counts import DistantCounts
 from opendp_tree.trees.sparse_counts import SparseCounts
-
-LEAF = "leaf"
 
 
 @dataclass(frozen=True)
@@ -48,7 +57,7 @@ class RowCounter:
     lookup: Lookup | None
     """For a public tree."""
     memory: int
-    """How many bytes people's records may take together before they are taken part by part."""
+    """How many bytes people's records may take together before they are read part by part."""
 
     @classmethod
     def of(
@@ -77,7 +86,20 @@ class RowCounter:
                 return SparseCounts.of_words(tree, high, low)
             outside = valid.size - int(valid.sum()) if tree.outside else 0
             return SparseCounts.of_words(tree, high[valid], low[valid], outside=outside)
+        if self.unit is not None and not (isinstance(data, Table) and bounds_by_value(self.key)):
+            return self._bounded(self.people(data), self.unit)
         return self.by_leaf(self._groups(data), PEOPLE)
+
+    def _bounded(self, records: PeopleRecords, unit: Unit) -> Ints | SparseCounts:
+        """The rows of all people at each leaf, of each no more than the unit says."""
+
+        def kept(part: PeoplePart) -> Ints:
+            draw = partial(_draws, records, part)
+            return part.added(truncate(part.rows, part.starts, unit, draw))
+
+        (counts,) = records.summed(kept)
+        # A key of which nothing is kept must not show: it would tell that somebody has it.
+        return counts if records.keys is None else records.keys.recounted(counts)
 
     def by_leaf(self, groups: pl.DataFrame, column: str) -> Ints | SparseCounts:
         """The sums of a column of groups by leaf, in an order that is the same for every column."""
@@ -98,16 +120,11 @@ class RowCounter:
         return labels.sparse(tree, people, self._valid(labels.with_null()))
 
     def _groups(self, data: Any) -> pl.DataFrame:
-        """The keys that occur and how many rows are kept of each, of all people together."""
-        unit = self.unit
-        if isinstance(data, Table) and (unit is None or bounds_by_value(self.key)):
+        """The keys that occur and how many rows are counted of each."""
+        if isinstance(data, Table):
             check_columns(data.column_types(), self.kinds)
-            return coarse_groups(data.leaf_counts(self.key, unit, new_salt()), self.key)
-        if unit is None:
-            return group_rows(read_frame(data, self.kinds), self.key, None)
-        # A key of which nothing is kept must not show: it would tell that somebody has it.
-        kept = (self._bounded(pairs, unit).filter(pl.col(PEOPLE) > 0) for pairs in self.records(data, unit.column))
-        return added_up(kept, key_names(self.key))
+            return coarse_groups(data.leaf_counts(self.key, self.unit, new_salt()), self.key)
+        return group_rows(read_frame(data, self.kinds), self.key)
 
     def _raw_keys(self, data: Any) -> pl.DataFrame | None:
         """The key of each row, sorted, where that is cheaper than to group them: integers that are mostly different.
@@ -120,33 +137,43 @@ class RowCounter:
             return None
         return sorted_keys(read_frame(data, self.kinds), self.key, self.memory)
 
-    def records(self, data: Any, unit: str) -> Iterator[pl.DataFrame]:
-        """How many rows each person has of each key, one part of the people after the other."""
-        salt = new_salt()
+    def people(self, data: Any) -> PeopleRecords:
+        """Who has how many rows at which leaf, to be read from a frame or a table part by part.
+
+        The keys that occur are found first, so that each row is known by its unit and the place of its leaf alone.
+        """
+        assert self.unit is not None
+        unit, salt = self.unit.column, new_salt()
         if isinstance(data, Table):
             check_columns(data.column_types(), self.kinds)
-            rows = int(data.leaf_counts(self.key, None, salt)[PEOPLE].sum())
-            parts = parts_for(rows, len(self.kinds), self.memory)
-            for part in range(parts):
-                yield coarse_groups(data.records(self.key, unit, salt, part, parts), self.key)
-            return
-        frame = read_frame(data, self.kinds)
-        parts = frame_parts(frame, unit, len(self.kinds), self.memory)
-        for part in range(parts):
-            yield group_rows(people_part(frame, unit, salt, part, parts), self.key, unit)
+            groups = coarse_groups(data.leaf_counts(self.key, None, salt), self.key)
+            parts = parts_for(int(groups[PEOPLE].sum()), len(self.kinds), self.memory)
+        else:
+            frame = narrowed(read_frame(data, self.kinds), tuple(self.kinds)).filter(pl.col(unit).is_not_null())
+            data = same_when_read_again(frame)
+            groups = group_rows(data, self.key)
+            parts = frame_parts(data, unit, int(groups[PEOPLE].sum()), self.memory)
+        leaves, size, sparse = self._leaf_places(groups.select(key_names(self.key)).unique())
 
-    def people(self, data: Any) -> PeopleRecords:
-        """Who has how many rows at which leaf, of all people in a frame or a table."""
-        assert self.unit is not None
-        pairs = pl.concat(self.records(data, self.unit.column))
-        keys = pairs.select(key_names(self.key)).unique()
-        leaves = self._open_leaves(keys) if self.lookup is None else self._public_leaves(keys, self.lookup)
-        sparse = None
+        def read(part: int) -> PeoplePart:
+            if isinstance(data, Table):
+                pairs = coarse_groups(data.records(self.key, unit, salt, part, parts), self.key)
+                pairs = pairs.join(leaves, on=key_names(self.key), nulls_equal=True)
+                return people_records(size, pairs[UNIT], pairs[LEAF].to_numpy(), pairs[PEOPLE].to_numpy())
+            rows = unit_leaves(people_part(data, unit, salt, part, parts), self.key, unit, leaves)
+            return people_records(size, rows[UNIT], rows[LEAF].to_numpy())
+
+        return PeopleRecords(self.key.hierarchy, sparse, parts, read)
+
+    def _leaf_places(self, keys: pl.DataFrame) -> tuple[pl.DataFrame, int, SparseCounts | None]:
+        """The keys that belong to a leaf with its place, the number of leaves, and an open tree's keys in order."""
         if self.lookup is None:
-            sparse, leaves = self._sparse_places(keys, leaves)
-        people, places, rows = self._person_leaf_rows(pairs, keys, leaves)
-        starts = np.flatnonzero(np.append(True, people[1:] != people[:-1])[: people.size])
-        return PeopleRecords(self.key.hierarchy, starts, places, rows, sparse)
+            sparse, places = self._sparse_places(keys, self._open_leaves(keys))
+            size = sparse.occupied.counts.size
+        else:
+            sparse, places, size = None, self._public_leaves(keys, self.lookup), self.lookup.tree.leaf_count
+        numbered = keys.with_columns(pl.Series(LEAF, places)).filter(pl.col(LEAF) >= 0)
+        return numbered.cast({LEAF: pl.UInt32}) if size < 2**32 else numbered, size, sparse
 
     def _sparse_places(self, keys: pl.DataFrame, leaves: Ints) -> tuple[SparseCounts, Ints]:
         """The distinct leaves of an open tree, and for each key the place of its leaf among them; -1 for none."""
@@ -167,19 +194,6 @@ class RowCounter:
         by_leaf = np.full(distinct.size, -1)
         by_leaf[kept] = places
         return sparse, by_leaf[inverse.reshape(-1)]
-
-    def _person_leaf_rows(self, pairs: pl.DataFrame, keys: pl.DataFrame, leaves: Ints) -> tuple[Ints, Ints, Ints]:
-        """Number of the person, leaf and rows of each pair, sorted; the one place where people are told apart."""
-        pairs = pairs.join(
-            keys.with_columns(pl.Series(LEAF, leaves)), on=key_names(self.key), how="left", nulls_equal=True
-        )
-        pairs = pairs.filter(pl.col(LEAF) >= 0).group_by(UNIT, LEAF).agg(pl.col(PEOPLE).sum())
-        order, starts = by_unit(pairs[UNIT])
-        people = np.empty(order.size, dtype=np.int64)
-        people[order] = np.repeat(np.arange(starts.size), np.diff(np.append(starts, order.size)))
-        places, rows = pairs[LEAF].to_numpy(), pairs[PEOPLE].to_numpy()
-        order = np.lexsort((places, people))
-        return people[order], places[order], rows[order]
 
     def counted_rows(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Those of some rows with keys that belong to a leaf."""
@@ -217,40 +231,7 @@ class RowCounter:
         first = frame.with_row_index(LEAF).select(pl.col(LEAF).min().over(frame.columns))[LEAF].to_numpy()
         return np.where(valid, first.astype(np.int64), -1)
 
-    def _bounded(self, pairs: pl.DataFrame, unit: Unit) -> pl.DataFrame:
-        """Groups of keys, without units, of which each person contributes no more than the unit says."""
-        names = key_names(self.key)
-        if self.lookup is None and self.key.kind == "columns":  # each key is a leaf of its own
-            pairs = pairs.drop_nulls(names) if self.key.drops_nulls else pairs
-            return pairs.with_columns(self._kept(pairs, unit)).group_by(names).agg(pl.col(PEOPLE).sum())
-        keys = pairs.select(names).unique()
-        leaves = self._open_leaves(keys) if self.lookup is None else self._public_leaves(keys, self.lookup)
-        pairs = pairs.join(keys.with_columns(pl.Series(LEAF, leaves)), on=names, how="left", nulls_equal=True)
-        pairs = pairs.filter(pl.col(LEAF) >= 0).group_by(UNIT, LEAF).agg(pl.col(PEOPLE).sum())
-        counts = pairs.select(LEAF, self._kept(pairs, unit)).group_by(LEAF).agg(pl.col(PEOPLE).sum())
-        any_key = keys.with_columns(pl.Series(LEAF, leaves)).unique(LEAF, keep="any")
-        return counts.join(any_key, on=LEAF, how="left").select(*names, PEOPLE)
 
-    def _kept(self, pairs: pl.DataFrame, unit: Unit) -> pl.Series:
-        """How many rows of each pair of a person and a leaf are kept."""
-        order, starts = by_unit(pairs[UNIT])
-        rows = pairs[PEOPLE].to_numpy()[order]
-        kept = np.empty_like(rows)
-        kept[order] = truncate(rows, starts, unit, lambda places: _draws(pairs, order[places]))
-        return pl.Series(PEOPLE, kept)
-
-
-def _draws(pairs: pl.DataFrame, places: Ints) -> Words:
-    """A number for each pair of a person and a leaf, independent of all data and of one another."""
+def _draws(records: PeopleRecords, part: PeoplePart, places: Ints) -> Words:
+    """A number for each of some records of a part, independent of all data and of one another."""
     return uniform_words(places.size)
-
-
-def by_unit(units: pl.Series) -> tuple[Ints, Ints]:
-    """An order of rows in which each unit's are together, and where each unit starts in it."""
-    if units.dtype.is_integer() and units.dtype not in (pl.Int128, pl.UInt128):
-        order = np.argsort(units.to_numpy())
-        ordered = units.to_numpy()[order]
-        return order, np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1]))[: order.size])
-    places = pl.DataFrame({UNIT: units}).with_row_index("place").group_by(UNIT).agg("place")["place"]
-    sizes = places.list.len().to_numpy().astype(np.int64)
-    return places.explode().to_numpy().astype(np.int64), np.cumsum(sizes) - sizes

@@ -13,7 +13,8 @@ from opendp_tree.noise import uniform_words
 from opendp_tree.rows.bounding import shuffled
 from opendp_tree.rows.groups import PEOPLE, UNIT, collect_groups, guarded, key_names, read_frame, selected_keys
 from opendp_tree.rows.leaf_values import LeafValues
-from opendp_tree.rows.row_counts import RowCounter, by_unit
+from opendp_tree.rows.parts import by_unit
+from opendp_tree.rows.row_counts import RowCounter
 from opendp_tree.rows.value import Value
 from opendp_tree.theorems.tree_means import STEPS
 from opendp_tree.trees.sparse_counts import SparseCounts

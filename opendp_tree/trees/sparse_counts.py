@@ -10,7 +10,7 @@ import numpy as np
 from opendp_tree._types import Bools, Ints, Words
 from opendp_tree.saturate import range_sums
 from opendp_tree.trees.bit_keys import BitKeys
-from opendp_tree.trees.occupied import Occupied
+from opendp_tree.trees.occupied import Occupied, meets_between
 from opendp_tree.trees.open_tree import OpenTree
 
 __all__ = ["LabelKeys", "SparseCounts"]
@@ -104,6 +104,24 @@ class SparseCounts:
         firsts, counts = _merged(meets < len(columns), order.size, None if people is None else people[order])
         keys = LabelKeys(tuple(columns if labels is None else labels), order[firsts])
         return cls._of(tree, lengths[keys.rows], meets[firsts[1:] - 1], counts, keys)
+
+    def recounted(self, counts: Ints) -> SparseCounts:
+        """The same keys with other counts, without those of nobody.
+
+        Parameters
+        ----------
+        counts
+            How many people each key has.
+        """
+        occupied, kept = self.occupied, np.flatnonzero(counts > 0)
+        if kept.size == counts.size:
+            return replace(self, occupied=replace(occupied, counts=counts))
+        keys = self.keys[kept] if isinstance(self.keys, BitKeys) else replace(self.keys, rows=self.keys.rows[kept])
+        meets = meets_between(occupied.meets, kept)
+        return replace(
+            self._of(self.tree, occupied.levels[kept], meets, counts[kept], keys),
+            outside=self.outside and bool(counts[-1] > 0),
+        )
 
     @classmethod
     def _of(cls, tree: OpenTree, levels: Ints, meets: Ints, counts: Ints, keys: BitKeys | LabelKeys) -> SparseCounts:

@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 from datetime import date, datetime
+from functools import partial
 
 import numpy as np
 import opendp.prelude as dp
@@ -11,7 +12,10 @@ import pytest
 
 from opendp_tree import Key, Tree, Unit, frame_domain, make_leaf_counts, release_tree
 from opendp_tree.engines import sql
-from opendp_tree.rows.groups import group_rows
+from opendp_tree.measurements import make_people_records
+from opendp_tree.measurements.people.weights import leaf_units
+from opendp_tree.rows import people as rows_people
+from opendp_tree.rows.people import PeoplePart
 from tests.frame_truth import as_paths
 
 TEXTS = [
@@ -123,12 +127,10 @@ def test_without_one_person_the_rows_kept_of_all_others_are_the_same(store):
 def test_as_much_is_kept_as_the_bounds_allow(store):
     frame = visits(9, people=30, rows=400)
     table = store.table(frame)
-    pairs = group_rows(frame.lazy(), Key.columns("a", "b"), "user")
-    each = Counter()
-    for user, people in pairs.select("unit", "people").iter_rows():
-        each[user] += people
+    known = frame.drop_nulls("user")
+    each = Counter(known["user"].to_list())
     assert sum(kept(table, Unit("user", rows=5)).values()) == sum(min(5, people) for people in each.values())
-    leaves = Counter(pairs["unit"].to_list())
+    leaves = Counter(known.select("user", "a", "b").unique()["user"].to_list())
     assert sum(kept(table, Unit("user", leaves=3)).values()) == sum(min(3, number) for number in leaves.values())
 
 
@@ -160,6 +162,28 @@ def test_keys_that_share_leaves_are_counted_as_polars_does(store, memory):
         assert counts_of(table, by, never, memory=memory) == counts_of(known, by)
         bounded = counts_of(table, by, Unit("user", rows=1), memory=memory)
         assert sum(bounded if isinstance(bounded, list) else bounded.values()) <= known["user"].n_unique()
+
+
+@pytest.mark.parametrize("memory", [None, 4000])
+def test_people_of_a_table_are_weighed_as_those_of_a_frame(store, memory):
+    """What rows weigh at leaves, and where people are put, by a coin that is a function of their number of rows."""
+    frame = visits(8, people=30, rows=400)
+    key, unit = Key.columns("a", "b"), Unit("user", count="shares")
+
+    def weighed(source, memory=None):
+        made = make_people_records(
+            frame_domain(source), dp.symmetric_id_distance("user"), by=key, unit=unit, memory=memory
+        )
+        records = made(source)
+        sums = records.summed(PeoplePart.placed, partial(leaf_units, most=3), partial(leaf_units, most=None))
+        return records.parts, [as_paths(records.keys.recounted(each)) for each in sums]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rows_people, "uniform_below", lambda limits: limits // 2)
+        parts, found = weighed(store.table(frame), memory)
+        assert found == weighed(frame)[1]
+        assert (parts > 1) == (memory is not None)
+        assert weighed(store.table(frame.clear()))[1] == [{}, {}, {}]
 
 
 PAGES = ["https://www.example.com/a", "example.com/b", "http://EXAMPLE.com/b?q", "/c", "10.1.2.3", "2001:db8::1", None]

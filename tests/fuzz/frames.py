@@ -17,8 +17,6 @@ import polars as pl
 
 from opendp_tree import Key, Tree, Unit, frame_domain, make_leaf_counts
 from opendp_tree.rows import row_counts
-from opendp_tree.rows.key_columns import read_labels, read_words
-from opendp_tree.rows.row_counts import RowCounter
 from tests.fuzz import Violation, case_random, reported
 
 INTEGERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.Int128, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64, pl.UInt128)
@@ -242,17 +240,21 @@ def counts(count, frame, source):
     found = count(from_source(frame, source))
     if isinstance(found, np.ndarray):
         return {leaf: number for leaf, number in enumerate(found.tolist()) if number}
-    numbers = found.occupied.counts.tolist()
+    leaves = leaf_names(found)
+    if len(set(leaves)) < len(leaves):
+        raise Violation("a leaf is counted twice")
+    return dict(zip(leaves, found.occupied.counts.tolist(), strict=True))
+
+
+def leaf_names(found):
+    """What names each leaf of sparse counts, whatever others there are."""
     if found.tree.kind == "bits":
         leaves = list(zip(found.keys.high.tolist(), found.keys.low.tolist(), strict=True))
         leaves[-1:] = ["(outside)"] if found.outside else leaves[-1:]
-    else:
-        columns = [plain(column).gather(found.keys.rows).to_list() for column in found.keys.columns]
-        ends = found.occupied.levels.tolist()
-        leaves = [row[:end] for row, end in zip(zip(*columns, strict=True), ends, strict=True)] if numbers else []
-    if len(set(leaves)) < len(leaves):
-        raise Violation("a leaf is counted twice")
-    return dict(zip(leaves, numbers, strict=True))
+        return leaves
+    columns = [plain(column).gather(found.keys.rows).to_list() for column in found.keys.columns]
+    ends = found.occupied.levels.tolist()
+    return [row[:end] for row, end in zip(zip(*columns, strict=True), ends, strict=True)] if ends else []
 
 
 def plain(column):
@@ -266,31 +268,26 @@ def plain(column):
 
 @contextmanager
 def coupled(seed):
-    """Draws that depend on the person, the leaf and a seed, whatever else a frame holds."""
-    old = row_counts._draws, RowCounter._open_leaves
-
-    def draw(pairs, places):
-        rows = pairs.drop("people").select(plain(column) for column in pairs.drop("people"))[places].rows()
-        return np.array([word(seed, row, 8) for row in rows], dtype=np.uint64)
-
-    def leaves(counter, groups):
-        found = old[1](counter, groups)
-        if counter.key.open_tree().kind == "bits":
-            *words, valid = (array.tolist() for array in read_words(groups, counter.key))
-            rows = [row if is_key else "(outside)" for *row, is_key in zip(*words, valid, strict=True)]
-        else:
-            labels = read_labels(groups, counter.key)
-            rows = list(
-                zip(*(plain(column).to_list() for column in labels.columns), labels.lengths.tolist(), strict=True)
-            )
-            rows = [(row[-1], *row[: row[-1]]) for row in rows]
-        return np.where(found < 0, -1, np.array([word("", row, 7) for row in rows], dtype=np.int64))
-
-    row_counts._draws, RowCounter._open_leaves = draw, leaves
+    """Draws that depend on a person's own records, the leaf and a seed, whatever else a frame holds."""
+    old, row_counts._draws = row_counts._draws, own_draws(seed)
     try:
         yield
     finally:
-        row_counts._draws, RowCounter._open_leaves = old
+        row_counts._draws = old
+
+
+def own_draws(seed):
+    """A word for each record, by the leaf, all records of its person, and a seed."""
+
+    def draw(records, part, places):
+        names = range(part.size) if records.keys is None else leaf_names(records.keys)
+        pairs = [(names[leaf], rows) for leaf, rows in zip(part.leaves.tolist(), part.rows.tolist(), strict=True)]
+        ends = [*part.starts.tolist()[1:], len(pairs)]
+        own = [sorted(pairs[start:end], key=repr) for start, end in zip(part.starts.tolist(), ends, strict=True)]
+        words = [word(seed, (own[part.people[place]], pairs[place]), 8) for place in places.tolist()]
+        return np.array(words, dtype=np.uint64)
+
+    return draw
 
 
 def word(seed, row, size):

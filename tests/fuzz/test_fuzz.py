@@ -47,7 +47,7 @@ def test_mutant_that_raises_on_a_value_is_found(monkeypatch):
 
 def test_mutant_that_counts_by_the_order_of_rows_is_found(monkeypatch):
     grouped = row_counts.group_rows
-    monkeypatch.setattr(row_counts, "group_rows", lambda frame, key, unit: grouped(frame.slice(0, 5), key, unit))
+    monkeypatch.setattr(row_counts, "group_rows", lambda frame, key: grouped(frame.slice(0, 5), key))
     with pytest.raises(Violation, match="is not"):
         frames.fuzz(0, 300)
 

@@ -1,7 +1,7 @@
 """Neighbouring frames: leaf counts never move further than the map says, and wrong variants do.
 
 Which rows of a person are kept is drawn at random, so two frames are compared under the same draws: a draw is a
-function of the person, the leaf and a seed, whatever else the frame holds.
+function of the person's own records, the leaf and a seed, whatever else the frame holds.
 """
 
 import hashlib
@@ -22,6 +22,7 @@ from opendp_tree.rows.row_counts import RowCounter
 from opendp_tree.theorems.leaf_counts import leaf_counts_l1, per_person
 from tests.engines.stores import DuckDBStore
 from tests.frame_truth import as_paths, path_of
+from tests.fuzz.frames import own_draws
 from tests.thoroughness import examples, thinned
 
 SCHEMA = {"id": pl.Int64, "a": pl.String, "b": pl.Int64}
@@ -51,21 +52,8 @@ BOUNDS = [
 ]
 
 
-def draws(seed):
-    """By person and leaf."""
-
-    def draw(pairs, places):
-        words = [
-            int.from_bytes(hashlib.sha256(repr((seed, *row)).encode()).digest()[:8], "big")
-            for row in pairs.drop("people")[places].rows()
-        ]
-        return np.array(words, dtype=np.uint64)
-
-    return draw
-
-
 def by_content(leaves):
-    """Numbers of leaves that depend on their labels alone, so that draws can."""
+    """Numbers of leaves by their labels, once these are sure to tell the same leaves apart."""
 
     def numbered(counter, groups):
         found = leaves(counter, groups)
@@ -73,7 +61,8 @@ def by_content(leaves):
         named = named.with_columns(pl.col(pl.Int64).replace(NOWHERE, None))
         paths = [path_of(row, counter.key) for row in named.iter_rows(named=True)]
         numbers = [int.from_bytes(hashlib.sha256(repr(path).encode()).digest()[:7], "big") for path in paths]
-        assert len(set(zip(found.tolist(), numbers, strict=True))) == len(set(found.tolist())) == len(set(numbers))
+        pairs = {(leaf, number) for leaf, number in zip(found.tolist(), numbers, strict=True) if leaf >= 0}
+        assert len(pairs) == len({leaf for leaf, _ in pairs}) == len({number for _, number in pairs})
         return np.where(found < 0, -1, np.array(numbers, dtype=np.int64))
 
     return numbered
@@ -145,7 +134,7 @@ def test_people_added_removed_or_exchanged_move_counts_no_further_than_the_map(k
     @examples(15)
     @given(ROWS, st.sets(st.sampled_from([1, 2, 3, None]), max_size=2), ROWS, st.randoms(), st.integers(0, 99))
     def check(rows, people, more, random, seed):
-        monkeypatch.setattr(row_counts, "_draws", draws(seed))
+        monkeypatch.setattr(row_counts, "_draws", own_draws(seed))
         fewer = without(rows, people)
         assert not broken(count, [(random.sample(rows, len(rows)), fewer, len({row[0] for row in rows} & people))])
         exchanged = [*fewer, *((9, *row[1:]) for row in more)]
@@ -203,11 +192,11 @@ TWO_ROWS = {"by": "a", "unit": Unit("id", rows=2)}
 
 
 @pytest.mark.parametrize("options", [TWO_LEAVES, TWO_ROWS], ids=str)
-@pytest.mark.parametrize("memory", [None, 600])
+@pytest.mark.parametrize("memory", [None, 150])
 @pytest.mark.parametrize("seed", thinned(range(3), 3))
 def test_small_pairs_hold(options, memory, seed, monkeypatch):
     """In one part, and in several: frames of different sizes are then taken in different numbers of parts."""
-    monkeypatch.setattr(row_counts, "_draws", draws(seed))
+    monkeypatch.setattr(row_counts, "_draws", own_draws(seed))
     assert not broken(make(PEOPLE, {**options, "memory": memory}), PAIRS)
 
 
@@ -236,28 +225,28 @@ def test_mutant_parts_of_rows_instead_of_people_is_rejected(monkeypatch):
     def every_other_row(frame, unit, salt, part, parts):
         return frame.filter(pl.int_range(pl.len()) % parts == part)
 
-    monkeypatch.setattr(row_counts, "_draws", draws(0))
+    monkeypatch.setattr(row_counts, "_draws", own_draws(0))
     monkeypatch.setattr(row_counts, "people_part", every_other_row)
-    assert broken(make(PEOPLE, {**TWO_ROWS, "memory": 600}), PAIRS)
+    assert broken(make(PEOPLE, {**TWO_ROWS, "memory": 150}), PAIRS)
 
 
 def test_mutant_first_rows_of_the_frame_is_rejected(monkeypatch):
     """The first k rows of each person in the order of the frame: a permutation of the rows changes the counts."""
-    grouped = row_counts.group_rows
+    read = row_counts.read_frame
 
-    def first_rows(frame, key, unit):
-        return grouped(frame.filter(pl.int_range(pl.len()).over(unit) < 2), key, unit)
+    def first_rows(frame, kinds):
+        return read(frame, kinds).filter(pl.int_range(pl.len()).over("id") < 2)
 
-    monkeypatch.setattr(row_counts, "_draws", draws(0))
-    monkeypatch.setattr(row_counts, "group_rows", first_rows)
+    monkeypatch.setattr(row_counts, "_draws", own_draws(0))
+    monkeypatch.setattr(row_counts, "read_frame", first_rows)
     assert broken(make(PEOPLE, TWO_ROWS), PAIRS)
 
 
 def test_mutant_draws_by_the_place_of_a_leaf_among_all_is_rejected(monkeypatch):
     """A hash of codes instead of labels: another person's label moves the codes, and with them what others keep."""
 
-    def by_rank(pairs, places):
-        return np.array([0, 2, 1, 3], dtype=np.uint64)[pairs["key_0"].rank("dense").to_numpy()[places]] << np.uint64(60)
+    def by_rank(records, part, places):
+        return np.array([2, 1, 3], dtype=np.uint64)[part.leaves[places]] << np.uint64(60)
 
     monkeypatch.setattr(row_counts, "_draws", by_rank)
     assert broken(make(PEOPLE, {"by": "a", "unit": Unit("id", leaves=1)}), PAIRS)
@@ -272,20 +261,20 @@ def test_mutants_that_forget_a_bound_are_rejected(forgotten, monkeypatch):
     def forgetful(rows, starts, unit, draw):
         return truncate(rows, starts, replace(unit, **{forgotten: many}), draw)
 
-    monkeypatch.setattr(row_counts, "_draws", draws(0))
+    monkeypatch.setattr(row_counts, "_draws", own_draws(0))
     monkeypatch.setattr(row_counts, "truncate", forgetful)
     assert broken(make(PEOPLE, options), PAIRS)
 
 
 def test_mutant_that_takes_each_row_without_identifier_for_a_person_is_rejected(monkeypatch):
-    grouped = row_counts.group_rows
+    read = row_counts.read_frame
 
-    def own_numbers(frame, key, unit):
+    def own_numbers(frame, kinds):
         number = pl.int_range(pl.len(), dtype=pl.Int64) + 1000
-        return grouped(frame.with_columns(pl.col(unit).fill_null(number)), key, unit)
+        return read(frame, kinds).with_columns(pl.col("id").fill_null(number))
 
-    monkeypatch.setattr(row_counts, "_draws", draws(0))
-    monkeypatch.setattr(row_counts, "group_rows", own_numbers)
+    monkeypatch.setattr(row_counts, "_draws", own_draws(0))
+    monkeypatch.setattr(row_counts, "read_frame", own_numbers)
     assert broken(make(PEOPLE, TWO_ROWS), PAIRS)
 
 

@@ -20,12 +20,13 @@ def table(frame):
 def test_groups_are_those_of_a_counter(rows):
     frame = pl.LazyFrame(rows, schema={"x": pl.String, "y": pl.String, "user": pl.Int64}, orient="row")
     key = Key.columns("x", "y")
-    plain = groups.group_rows(frame, key, None)
+    plain = groups.group_rows(frame, key)
     pairs = [row[:2] for row in rows]
     assert table(plain) == sorted(((*pair, pairs.count(pair)) for pair in set(pairs)), key=repr)
-    people = groups.group_rows(frame, key, "user")
-    known = [row for row in rows if row[2] is not None]
-    assert table(people) == sorted(((*row, known.count(row)) for row in set(known)), key=repr)
+    leaves = plain.select(groups.key_names(key)).with_row_index(groups.LEAF).filter(pl.col(groups.LEAF) != 1)
+    number = {(x, y): leaf for leaf, x, y in leaves.rows()}
+    found = groups.unit_leaves(frame, key, "user", leaves)
+    assert table(found) == sorted(((row[2], number[row[:2]]) for row in rows if row[:2] in number), key=repr)
     assert plain.columns == [*groups.key_names(key), groups.PEOPLE]
 
 
@@ -35,8 +36,8 @@ def test_instants_of_one_hour_or_day_are_one_group(unit, zone):
     start = datetime(2024, 3, 30, 5)
     times = pl.Series("k", [start + timedelta(minutes=minutes) for minutes in (0, 59, 60, 600)])
     frame = times.cast(pl.Datetime(unit)).dt.replace_time_zone(zone).to_frame().lazy()
-    by_hour = groups.group_rows(frame, Key.calendar("k", levels=("hour",)), None)
-    by_day = groups.group_rows(frame, Key.calendar("k", levels=("day",)), None)
+    by_hour = groups.group_rows(frame, Key.calendar("k", levels=("hour",)))
+    by_day = groups.group_rows(frame, Key.calendar("k", levels=("day",)))
     assert sorted(by_hour[groups.PEOPLE]) == [1, 1, 2]
     assert by_day[groups.PEOPLE].to_list() == [4]
 

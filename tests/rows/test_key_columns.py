@@ -12,7 +12,7 @@ from opendp_tree.rows.key_columns import Labels, read_labels, read_words
 
 
 def grouped(values, dtype, key):
-    return group_rows(pl.LazyFrame({"k": values}, schema={"k": dtype}), key, None)
+    return group_rows(pl.LazyFrame({"k": values}, schema={"k": dtype}), key)
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), unique=True), st.integers(1, 128))

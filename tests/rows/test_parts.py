@@ -1,3 +1,4 @@
+from collections import Counter
 from datetime import date, datetime, timedelta
 
 import numpy as np
@@ -101,16 +102,19 @@ def test_the_number_of_parts_changes_nothing(name, rows, most, seed):
 
 def test_little_memory_makes_many_parts(monkeypatch):
     seen = []
-    grouped = row_counts.group_rows
-    monkeypatch.setattr(row_counts, "group_rows", lambda *given: seen.append(1) or grouped(*given))
-    rows = [(person, "x", 0) for person in range(100)]
-    assert counted(Key.columns("a"), Unit("user", rows=1), rows, 3000) == {("x",): 100}
-    assert len(seen) == parts.parts_for(100, 2, 3000) > 5
+    read = row_counts.unit_leaves
+    monkeypatch.setattr(row_counts, "unit_leaves", lambda *given: seen.append(read(*given)) or seen[-1])
+    rows = [(person, "x", 0) for person in range(1000)]
+    assert counted(Key.columns("a"), Unit("user", rows=1), rows, 12_000) == {("x",): 1000}
+    assert len(seen) == parts.parts_for(1000, 0, 12_000) > 5
+    assert sum(part.height for part in seen) == 1000
+    # Binomial: above 240 of 1000 at a chance of 1/8 or less is below 1e-20.
+    assert max(part.height for part in seen) < 240
 
 
 def test_identifiers_without_a_hash_are_taken_together():
     frame = pl.LazyFrame({"user": [1.0, -0.0, 0.0]})
-    assert parts.frame_parts(frame, "user", 2, 1) == 1
+    assert parts.frame_parts(frame, "user", 3, 1) == 1
     assert parts.people_part(frame, "user", bytes(16), 0, 1).collect().height == 3
 
 
@@ -133,18 +137,55 @@ def test_what_is_no_memory_is_refused(wrong):
         parts.read_memory(1.5)
 
 
-@given(st.lists(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 9)), max_size=8)))
-def test_people_of_all_parts_are_added_up(many):
-    frames = [
-        pl.DataFrame(rows, schema={"key_0": pl.Int64, "people": pl.Int64}, orient="row")
-        .group_by("key_0")
-        .agg(pl.col("people").sum())
-        for rows in many
-    ]
-    if not frames:
-        return
-    found = dict(parts.added_up(iter(frames), ["key_0"]).rows())
-    wanted = {}
-    for key, people in (row for rows in many for row in rows):
-        wanted[key] = wanted.get(key, 0) + people
-    assert found == wanted
+DRAWING = {
+    "shuffle": lambda frame: frame.with_columns(pl.col("a").shuffle()),
+    "sample": lambda frame: frame.select("user", pl.col("a").sample(fraction=1.0, shuffle=True)),
+    "any of several": lambda frame: frame.unique("user"),
+}
+
+
+@pytest.mark.parametrize("name", DRAWING)
+def test_a_plan_that_draws_is_read_once(name):
+    frame = pl.LazyFrame({"user": range(200), "a": range(200)})
+    drawn = parts.same_when_read_again(DRAWING[name](frame))
+    assert drawn.collect().equals(drawn.collect())
+    assert "DF [" in drawn.explain(optimized=False).splitlines()[0]
+    assert parts.same_when_read_again(frame) is frame
+
+
+NUMBERS = {
+    "near": pl.Series([7, 9, 7, 8], dtype=pl.Int64),
+    "far": pl.Series([-(2**63), 2**63 - 1, -(2**63), 0], dtype=pl.Int64),
+    "short": pl.Series([-128, 127, -128, 0], dtype=pl.Int8),
+    "unsigned": pl.Series([0, 2**64 - 1, 0, 2**63], dtype=pl.UInt64),
+    "unsigned, near": pl.Series([2**64 - 2, 2**64 - 1, 2**64 - 2, 2**64 - 3], dtype=pl.UInt64),
+    "long": pl.Series([-(2**100), 2**100, -(2**100), 0], dtype=pl.Int128),
+    "text": pl.Series(["ann", "", "ann", "Ann"]),
+    "float": pl.Series([0.0, float("nan"), -0.0, 1.0]),
+}
+
+
+@pytest.mark.parametrize("bits", [2, 32, 63])
+@pytest.mark.parametrize("name", NUMBERS)
+def test_people_are_told_apart_by_small_numbers_whatever_names_them(name, bits):
+    first, second, third, fourth = parts.person_numbers(NUMBERS[name], bits).tolist()
+    assert first == third
+    assert len({first, second, fourth}) == 3
+    assert all(0 <= number < 2**bits for number in (first, second, fourth))
+    assert parts.person_numbers(NUMBERS[name].clear(), bits).tolist() == []
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4), st.integers(1, 3)), max_size=15), st.sampled_from([5, 8])
+)
+def test_groups_of_rows_have_the_records_of_their_rows(groups, size):
+    given_rows = [(person, leaf) for person, leaf, rows in groups for _ in range(rows)]
+    units, leaves = (np.array([row[place] for row in given_rows], dtype=np.int64) for place in (0, 1))
+    whole = parts.people_records(size, pl.Series(units), leaves)
+    units, leaves, rows = (np.array([row[place] for row in groups], dtype=np.int64) for place in range(3))
+    found = parts.people_records(size, pl.Series(units), leaves, rows)
+    for name in ("starts", "leaves", "rows", "people", "totals"):
+        assert getattr(found, name).tolist() == getattr(whole, name).tolist()
+    counts = Counter(given_rows)
+    assert found.rows.tolist() == [counts[pair] for pair in sorted(counts)]
+    assert found.leaves.tolist() == [leaf for _, leaf in sorted(counts)]

@@ -1,3 +1,5 @@
+import os
+import signal
 from collections import Counter
 
 import numpy as np
@@ -8,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from opendp_tree import Key, OpenTree, Tree, Unit, frame_domain
-from opendp_tree.rows import groups, people, row_counts
-from opendp_tree.rows.people import PeopleRecords, make_people_records, people_domain, then_people_records
+from opendp_tree import Key, OpenTree, Tree, Unit, frame_domain, release_tree
+from opendp_tree.rows import people, row_counts
+from opendp_tree.rows.people import PeoplePart, make_people_records, people_domain, then_people_records
 from tests.goodness_of_fit import FALSE_ALARM
 from tests.rows.test_row_counts import KEYS, ROWS, SCHEMA, TREE, counter, frame_of
 from tests.thoroughness import examples
@@ -23,27 +25,28 @@ def labels_of(records):
     """For each of the places of records, what the tree calls it."""
     if isinstance(records.tree, Tree):
         return list(range(records.tree.leaf_count))
-    counts = records.with_counts(np.arange(1, records.size + 1))
+    size = records.sparse.occupied.counts.size
+    counts = records.with_counts(np.arange(1, size + 1))
     from tests.frame_truth import as_paths
 
     found = {number - 1: path for path, number in as_paths(counts).items()}
-    return [found[place] for place in range(records.size)]
+    return [found[place] for place in range(size)]
 
 
 def as_people(records):
     """Everybody's rows by leaf, without anybody's name."""
     names, found = labels_of(records), []
-    for place, start in enumerate(records.starts):
-        end = records.starts[place + 1] if place + 1 < records.starts.size else records.leaves.size
-        here = slice(start, end)
-        assert (np.diff(records.leaves[here]) > 0).all()
-        found.append(
-            tuple(
-                (names[leaf], rows)
-                for leaf, rows in zip(records.leaves[here], records.rows[here].tolist(), strict=True)
-            )
-        )
+    for part in records.each():
+        assert part.size == len(names)
+        for start, end in zip(part.starts, np.append(part.starts, part.leaves.size)[1:], strict=True):
+            leaves, rows = part.leaves[start:end], part.rows[start:end].tolist()
+            assert (np.diff(leaves) > 0).all()
+            found.append(tuple((names[leaf], number) for leaf, number in zip(leaves, rows, strict=True)))
     return Counter(found)
+
+
+def people_of(records):
+    return sum(part.starts.size for part in records.each())
 
 
 def one_by_one(key, rows):
@@ -110,7 +113,7 @@ def some_records(*persons):
     starts = np.cumsum([0, *(sum(rows > 0 for rows in person) for person in persons)])[:-1]
     pairs = [(leaf, rows) for person in persons for leaf, rows in enumerate(person) if rows]
     leaves, rows = (np.array([pair[place] for pair in pairs], dtype=np.int64) for place in (0, 1))
-    return PeopleRecords(TREE, starts.astype(np.int64), leaves, rows)
+    return PeoplePart(3, starts.astype(np.int64), leaves, rows)
 
 
 def test_everybody_is_put_once_at_the_leaf_of_the_row_that_is_drawn(monkeypatch):
@@ -130,12 +133,116 @@ def test_rows_are_drawn_evenly():
     assert stats.binomtest(second, 4000, 0.25).pvalue > FALSE_ALARM
 
 
+def sums(key, rows, memory=None):
+    """What is added up over people, by the names of leaves: rows, people, and whom chance puts there."""
+    records = counter(key, SHARES, memory).people(frame_of(rows))
+    found = records.summed(
+        lambda part: part.added(part.rows),
+        lambda part: np.bincount(part.leaves, minlength=part.size),
+        PeoplePart.placed,
+    )
+    names = labels_of(records)
+    return [Counter(dict(zip(names, each.tolist(), strict=True))) for each in found]
+
+
+@pytest.mark.parametrize("name", KEYS)
+@given(rows=ROWS)
+@examples(15)
+def test_sums_are_the_same_in_any_number_of_parts(name, rows):
+    """With coins that are a function of the person's own number of rows."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(people, "uniform_below", lambda limits: limits // 2)
+        whole, some, many = (sums(KEYS[name], rows, memory) for memory in (None, 500, 100))
+    assert whole == some == many
+
+
+@pytest.mark.parametrize("memory", [None, 200])
+@pytest.mark.parametrize("name", KEYS)
+@given(rows=ROWS)
+@examples(15)
+def test_without_one_person_nothing_changes_for_all_others(name, memory, rows):
+    """Sums of all, less those of one person alone, are the sums of the others: of rows, people, and where they are."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(people, "uniform_below", lambda limits: limits // 2)
+        alone = sums(KEYS[name], [row for row in rows if row[0] == 1], memory)
+        others = sums(KEYS[name], [row for row in rows if row[0] != 1], memory)
+        whole = sums(KEYS[name], rows, memory)
+    for one, rest, every in zip(alone, others, whole, strict=True):
+        assert +(one + rest) == +every
+
+
+def test_one_part_is_in_memory_at_a_time(monkeypatch):
+    """Little memory: many parts, each read once for all sums, and none much larger than the others."""
+    read, sizes = row_counts.unit_leaves, []
+    monkeypatch.setattr(row_counts, "unit_leaves", lambda *given: sizes.append(0) or read(*given))
+    rows = [(person, label, 0) for person in range(1000) for label in ("x", "y")]
+    records = counter(KEYS["columns"], SHARES, 20_000).people(frame_of(rows))
+    assert sizes == []  # nothing but keys is read before a measurement asks
+    found = records.summed(
+        PeoplePart.placed, lambda part: part.added(part.rows), lambda part: np.array([part.rows.size])
+    )
+    assert len(sizes) == records.parts == 16
+    assert [int(each.sum()) for each in found] == [1000, 2000, 2000]
+    # A part has 62 people on average; 150 have a chance below 1e-17, by Chernoff's bound.
+    assert max(part.starts.size for part in records.each()) < 150
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 2)] * 3).filter(any), max_size=8), st.integers(1, 7))
+def test_pieces_are_the_same_people_a_few_at_a_time(persons, most):
+    part = some_records(*persons)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(people, "_PIECE", most)
+        pieces = list(part.pieces())
+    assert np.concatenate([piece.rows for piece in pieces]).tolist() == part.rows.tolist()
+    assert np.concatenate([piece.leaves for piece in pieces]).tolist() == part.leaves.tolist()
+    assert np.concatenate([piece.totals for piece in pieces]).tolist() == part.totals.tolist()
+    assert all(piece.starts.size and piece.starts[0] == 0 for piece in pieces) or not persons
+    assert len(pieces) >= part.rows.size / (max(most, 3) + 2)  # somebody who began before has at most 3 records
+
+
+def test_an_interrupt_ends_the_reading_of_parts(monkeypatch):
+    """Between two parts, where nothing is drawn that would ask."""
+    read, seen = row_counts.unit_leaves, []
+
+    def interrupted(*given):
+        seen.append(os.kill(os.getpid(), signal.SIGINT))
+        return read(*given)
+
+    monkeypatch.setattr(row_counts, "unit_leaves", interrupted)
+    tree = Tree.from_paths([("x",), ("y",)])
+    frame = frame_of([(person, "xy"[person % 2], 0) for person in range(100)])
+    unit = Unit("user", count="people", nodes=1)
+    with pytest.raises(KeyboardInterrupt):
+        release_tree(frame, by=Key.columns("a", tree=tree), epsilon=1.0, unit=unit, memory=1000)
+    assert len(seen) == 1
+
+
+def test_one_part_is_read_once():
+    records = counter(KEYS["columns"], SHARES).people(frame_of([(1, "x", 0)]))
+    assert records.parts == 1
+    assert next(records.each()) is next(records.each())
+
+
+def test_a_mutant_that_knows_leaves_by_a_part_is_rejected(monkeypatch):
+    """Places among a part's own keys: sums over parts mix leaves."""
+    real = row_counts.people_records
+
+    def mutant(size, units, leaves, rows=None):
+        return real(size, units, np.unique(leaves, return_inverse=True)[1].reshape(-1), rows)
+
+    rows = [(person, "xyz"[person % 3], 0) for person in range(60)]
+    whole = sums(Key.columns("a"), rows)[0]
+    assert sums(Key.columns("a"), rows, 100)[0] == whole
+    monkeypatch.setattr(row_counts, "people_records", mutant)
+    assert sums(Key.columns("a"), rows, 100)[0] != whole
+
+
 def test_rows_of_nobody_are_left_out_first():
     rows = [(None, "x", 0)] * 50 + [(1, "x", 0), (1, "y", 0)]
     assert as_people(counter(KEYS["public"], SHARES).people(frame_of(rows))) == Counter([((0, 1), (1, 1))])
     unnamed = [(1, None, 0)] * 5 + [(1, "x", 0)]
     own = counter(Key.columns("a", nulls="drop"), SHARES).people(frame_of(unnamed))
-    assert own.totals.tolist() == [1]
+    assert [part.totals.tolist() for part in own.each()] == [[1]]
 
 
 def test_mutant_rows_of_nobody_as_people_of_their_own_are_rejected(monkeypatch):
@@ -144,15 +251,15 @@ def test_mutant_rows_of_nobody_as_people_of_their_own_are_rejected(monkeypatch):
     more = [*rows, *[(None, "x", 0)] * 5]
 
     def moved(records):
-        return abs(int(records(frame_of(more)).starts.size) - int(records(frame_of(rows)).starts.size))
+        return abs(people_of(records(frame_of(more))) - people_of(records(frame_of(rows))))
 
     records = make_people_records(frame_domain(SCHEMA), PEOPLE, by="a", unit=SHARES)
     assert moved(records) <= records.map(1)
-    real = groups.group_rows
+    real = row_counts.read_frame
 
-    def mutant(frame, key, unit):
-        numbered = frame.with_row_index("row").with_columns(pl.col(unit).fill_null(pl.col("row").cast(pl.Int64) + 100))
-        return real(numbered, key, unit)
+    def mutant(frame, kinds):
+        numbered = real(frame, kinds).with_row_index("row")
+        return numbered.with_columns(pl.col("user").fill_null(pl.col("row").cast(pl.Int64) + 100))
 
-    monkeypatch.setattr(row_counts, "group_rows", mutant)
+    monkeypatch.setattr(row_counts, "read_frame", mutant)
     assert moved(records) > records.map(1)

@@ -34,10 +34,10 @@ KEYS = {
 }
 
 
-def counter(key, unit=None):
+def counter(key, unit=None, memory=None):
     kinds = kinds_of(SCHEMA)
     used = {name: kinds[name] for name in (*key.columns_used, *([unit.column] if unit else []))}
-    return RowCounter.of(key, kinds, used, unit)
+    return RowCounter.of(key, kinds, used, unit, memory)
 
 
 def total(counts):

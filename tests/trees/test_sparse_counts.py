@@ -114,3 +114,35 @@ def test_rows_of_labels_with_people_count_as_rows_that_repeat(rows, data):
         assert getattr(counts.occupied, name).tolist() == getattr(repeated.occupied, name).tolist()
     keys = [tuple(column[int(row)] for column in counts.keys.columns) for row in counts.keys.rows]
     assert keys == sorted(set(rows), key=lambda row: [(label is not None, label or "") for label in row])
+
+
+@given(st.lists(st.tuples(st.tuples(labels, labels), st.integers(0, 2)), max_size=12))
+def test_keys_without_people_are_as_if_they_had_not_been_there(rows):
+    tree, counts = OpenTree.columns(2), Counter()
+    for key, people in rows:
+        counts[key] += people
+    every = tree.count(list(counts))
+    found = every.recounted(np.array([counts[key] for key in sorted(counts)], dtype=np.int64))
+    expected = tree.count([key for key in sorted(counts) for _ in range(counts[key])])
+    for name in ("levels", "meets", "counts", "ids"):
+        assert getattr(found.occupied, name).tolist() == getattr(expected.occupied, name).tolist()
+    keys = [tuple(column[int(row)] for column in found.keys.columns) for row in found.keys.rows]
+    assert keys == [key for key in sorted(counts) if counts[key]]
+
+
+@given(st.lists(st.tuples(st.integers(0, 7), st.integers(0, 2)), max_size=8), st.integers(0, 2))
+def test_bits_without_people_are_as_if_they_had_not_been_there(keys, outside):
+    tree = OpenTree.bits(3, outside=True)
+    words = np.array([key for key, _ in keys], dtype=np.uint64)
+    counts = Counter()
+    for key, people in keys:
+        counts[key] += people
+    every = SparseCounts.of_words(tree, words, words, outside=1)
+    found = every.recounted(np.array([*(counts[key] for key in sorted(counts)), outside], dtype=np.int64))
+    left = np.array([key for key in sorted(counts) if counts[key]], dtype=np.uint64)
+    people = np.array([counts[int(key)] for key in left], dtype=np.int64)
+    expected = SparseCounts.of_words(tree, left, left, people, outside=outside)
+    assert found.outside == expected.outside
+    for name in ("levels", "meets", "counts", "ids"):
+        assert getattr(found.occupied, name).tolist() == getattr(expected.occupied, name).tolist()
+    assert found.keys.high.tolist() == expected.keys.high.tolist()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from opendp_tree.measurements.people.design import PeopleDesign
 from opendp_tree.measurements.people.weights import leaf_units, people_units
 from opendp_tree.postprocess.consistent import Consistency
 from opendp_tree.releases.release import PrivacyStatement, TreeRelease
-from opendp_tree.rows.people import PeopleRecords
+from opendp_tree.rows.people import PeoplePart, PeopleRecords
 from opendp_tree.trees.occupied import Occupied
 from opendp_tree.trees.shown_nodes import ShownCells
 from opendp_tree.trees.tree import Tree
@@ -44,28 +45,30 @@ class PeopleRelease:
     statement: PrivacyStatement
 
     def make(self, records: PeopleRecords) -> TreeRelease:
-        """The release of the records."""
+        """The release of the records, which are read once; twice where people are counted at nodes that are found."""
         if isinstance(records.tree, Tree):
             return self._public(records, records.tree)
         assert self.design.cells is not None
-        counts = records.with_counts(records.placed())
+        placed, *units = records.summed(PeoplePart.placed, *self._leaf_weights)
+        counts = records.with_counts(placed)
         cells = find_cells(counts.occupied, self.design.cells)
         listed = ShownCells.of(counts, cells.places, cells.levels)
         if self.design.count == "shares":
-            return self._shares(records, cells, listed)
-        return self._layered(records, cells, listed)
+            return self._shares(records, cells, listed, units[0])
+        return self._layered(records, cells, listed, self._by_level(units))
 
     def _public(self, records: PeopleRecords, tree: Tree) -> TreeRelease:
         """Every node of a public tree: level by level, and least squares where levels add up."""
-        scales, design = self._scales, self.design
-        whole = tree.sum(self._leaf_units(records, 0)) if design.adds_up else None
+        scales, levels = self._scales, tree.levels
+        if self.design.count == "people":
+            owners = [partial(_owners, tree, level, nodes) for level, nodes in enumerate(levels)]
+            sums = self._people_at(records, owners, levels)
+        else:
+            by_bound = [tree.sum(units) for units in records.summed(*self._leaf_weights)]
+            sums = tuple(own[nodes] for own, nodes in zip(self._by_level(by_bound), levels, strict=True))
         noisy = np.zeros(tree.node_count)
-        for level, nodes in enumerate(tree.levels):
-            if design.count == "people":
-                sums = self._people(records, _owners(tree, level, nodes), nodes.size, level)
-            else:
-                sums = (tree.sum(self._leaf_units(records, level)) if whole is None else whole)[nodes]
-            noisy[nodes] = self._noisy(sums, scales[level])
+        for level, nodes in enumerate(levels):
+            noisy[nodes] = self._noisy(sums[level], scales[level])
         if self.design.adds_up:
             variances = np.array([self._variance(scale) for scale in scales])[tree.node_levels]
             return self._scaled(self._consistent(tree, variances).release(noisy, self.statement))
@@ -73,7 +76,7 @@ class PeopleRelease:
         reach = np.array([self._reach(scale) for scale in scales])[tree.node_levels]
         return self._released(records, estimates, reach, tree=tree)
 
-    def _layered(self, records: PeopleRecords, cells: Cells, listed: ShownCells) -> TreeRelease:
+    def _layered(self, records: PeopleRecords, cells: Cells, listed: ShownCells, units: list[Ints]) -> TreeRelease:
         """What was found of an open tree, level by level; with rests and least squares where levels add up."""
         assert self.design.cells is not None
         nodes, levels = listed.nodes, self.design.cells.shape.levels
@@ -81,19 +84,7 @@ class PeopleRelease:
         find = FindThenMeasure(self.design.cells, Fraction(0), None, self.confidence)
         shown = find.contract(nodes.levels, nodes.parents, np.zeros(nodes.size, dtype=np.int64), listed.is_cell)
         places = cells.places[listed.order][listed.firsts][wanted]
-        sums = np.zeros(shown.levels.size, dtype=np.int64)
-        occupied = records.sparse.occupied
-        for level, of_tree in enumerate(levels):
-            here = np.flatnonzero(shown.levels == level)
-            if self.design.count == "people":
-                owner = _owners_among(occupied, of_tree, places[here])
-                sums[here] = self._people(records, owner, here.size, level)
-            elif here.size:
-                units = replace(occupied, counts=self._leaf_units(records, level))
-                mask = np.zeros(shown.levels.size, dtype=np.bool_)
-                mask[here] = True
-                at = np.asarray(levels)[shown.levels]
-                sums[here] = saturate.join(*people_at(units, at, places, mask))[here]
+        sums = self._shown_sums(records, shown, places, units)
         if self.design.adds_up and sums.size:
             estimates, reach = self._joined(shown, sums)
         else:
@@ -105,6 +96,24 @@ class PeopleRelease:
         full = np.zeros(nodes.size), np.full(nodes.size, np.inf)
         full[0][wanted], full[1][wanted] = estimates, reach
         return self._released(records, *full, listed=listed, wanted=wanted)
+
+    def _shown_sums(self, records: PeopleRecords, shown: ShownTree, places: Ints, units: list[Ints]) -> Ints:
+        """What is counted at each shown node, in units, without noise."""
+        assert self.design.cells is not None
+        levels, occupied = self.design.cells.shape.levels, records.sparse.occupied
+        here = [np.flatnonzero(shown.levels == level) for level in range(len(levels))]
+        sums = np.zeros(shown.levels.size, dtype=np.int64)
+        if self.design.count == "people":
+            pairs = zip(levels, here, strict=True)
+            owners = [partial(_owners_among, occupied, level, places[nodes]) for level, nodes in pairs]
+            for nodes, found in zip(here, self._people_at(records, owners, here), strict=True):
+                sums[nodes] = found
+            return sums
+        for level, nodes in enumerate(here):
+            of_leaves = replace(occupied, counts=units[level])
+            halves = people_at(of_leaves, np.asarray(levels)[shown.levels], places, shown.levels == level)
+            sums[nodes] = saturate.join(*halves)[nodes]
+        return sums
 
     def _joined(self, shown: ShownTree, sums: Ints) -> tuple[Floats, Floats]:
         """Least squares over all layers: each has its level's nodes, and what is left over above them.
@@ -130,7 +139,7 @@ class PeopleRelease:
         reach = (solved.upper - solved.lower) / 2
         return solved.estimates[:size] / self.design.units, reach[:size] / self.design.units
 
-    def _shares(self, records: PeopleRecords, cells: Cells, listed: ShownCells) -> TreeRelease:
+    def _shares(self, records: PeopleRecords, cells: Cells, listed: ShownCells, leaves: Ints) -> TreeRelease:
         """Shares add up with the gaps of cells: the layers, and the least squares, of the partition's estimator."""
         design, nodes = self.design, listed.nodes
         assert design.cells is not None
@@ -140,7 +149,7 @@ class PeopleRelease:
         shown = find.contract(nodes.levels, nodes.parents, gaps, listed.is_cell)
         layers = find.layers(shown)
         places = cells.places[listed.order][listed.firsts][wanted]
-        units = replace(records.sparse.occupied, counts=self._leaf_units(records, 0))
+        units = replace(records.sparse.occupied, counts=leaves)
         halves = people_at(units, nodes.levels[wanted], places, layers.marked)
         fine = _stretched(layers, design.units)
         measured = measure(fine, *halves)
@@ -190,13 +199,33 @@ class PeopleRelease:
         assert self.design.scales is not None
         return self.design.scales
 
-    def _leaf_units(self, records: PeopleRecords, level: int) -> Ints:
-        most = None if self.design.count == "shares" else self.design.most[level]
-        return leaf_units(records, most, units=self.design.units)
+    @property
+    def _bounds(self) -> list[int | None]:
+        """By level what all rows of one person weigh at most: None for shares. No levels where people are counted."""
+        design = self.design
+        return [] if design.count == "people" else [None if design.count == "shares" else most for most in design.most]
 
-    def _people(self, records: PeopleRecords, owner: Ints, size: int, level: int) -> Ints:
-        squared = self.design.noise == "gaussian"
-        return people_units(records, owner, size, self.design.most[level], squared=squared, units=self.design.units)
+    @property
+    def _leaf_weights(self) -> list[Callable[[PeoplePart], Ints]]:
+        """What rows weigh at leaves: one function for each different bound."""
+        return [partial(leaf_units, most=most, units=self.design.units) for most in dict.fromkeys(self._bounds)]
+
+    def _by_level(self, sums: Sequence[Ints]) -> list[Ints]:
+        """For each level the sums by its bound."""
+        by_bound = dict(zip(dict.fromkeys(self._bounds), sums, strict=True))
+        return [by_bound[most] for most in self._bounds]
+
+    def _people_at(
+        self, records: PeopleRecords, owners: Sequence[Callable[[], Ints]], nodes: Sequence[Ints]
+    ) -> tuple[Ints, ...]:
+        """For each level what people weigh at its nodes, each of which owns some of the leaves."""
+
+        def weigh(level: int, part: PeoplePart) -> Ints:
+            squared, most = self.design.noise == "gaussian", self.design.most[level]
+            size, units = nodes[level].size, self.design.units
+            return people_units(part, owners[level](), size, most, squared=squared, units=units)
+
+        return records.summed(*(partial(weigh, level) for level in range(len(owners))))
 
     def _noisy(self, sums: Ints, scale: float) -> Floats:
         drawn = _DRAWS[self.design.noise](scale, sums.size)

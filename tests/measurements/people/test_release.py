@@ -10,7 +10,10 @@ from scipy.stats import binom, poisson
 
 from opendp_tree import Key, Tree, Unit, frame_domain
 from opendp_tree.measurements import make_people_estimator, make_people_records
+from opendp_tree.measurements.partition import walk
+from opendp_tree.measurements.people import release
 from opendp_tree.measurements.people.release import least_shares, most_shares
+from opendp_tree.rows import people
 from opendp_tree.theorems.consistent import laplace_multiplier
 from tests.thoroughness import thinned
 
@@ -40,9 +43,10 @@ FRAME = pl.DataFrame(ROWS, schema=["user", *NAMES], orient="row")
 TREES = {"open": None, "public": PUBLIC}
 
 
-def records(tree):
+def records(tree, memory=None):
     space = frame_domain(FRAME), dp.symmetric_id_distance("user")
-    return make_people_records(*space, by=Key.columns(*NAMES, tree=tree), unit=Unit("user", count="shares"))
+    unit = Unit("user", count="shares")
+    return make_people_records(*space, by=Key.columns(*NAMES, tree=tree), unit=unit, memory=memory)
 
 
 def measurement(name, tree, **options):
@@ -133,6 +137,36 @@ def test_intervals_hold_as_often_as_they_say(name, kind):
             missed[path] += not lower - 1e-2 <= expected[path] <= upper + 1e-2
     for path in ((), ("be",), ("be", "ghent")):
         assert missed[path] <= binom.isf(3e-8, runs, 0.05), path
+
+
+@pytest.mark.parametrize("kind", TREES)
+@pytest.mark.parametrize("name", OPTIONS)
+def test_a_release_is_the_same_in_any_number_of_parts(name, kind, monkeypatch):
+    """With noise that is always 0, nodes that are found if they have people enough, and everybody put at the middle."""
+    monkeypatch.setattr(people, "uniform_below", lambda limits: limits // 2)
+
+    def none(scale, size):
+        return np.zeros(size, dtype=np.int64)
+
+    monkeypatch.setattr(release, "_DRAWS", {"laplace": none, "gaussian": none})
+    monkeypatch.setattr(walk.noise, "laplace", none)
+    monkeypatch.setattr(walk.noise, "geometric", none)
+    monkeypatch.setattr(
+        walk.noise, "first_reach", lambda scale, radius, missing, limit: np.full(missing.size, limit + 1)
+    )
+    monkeypatch.setattr(walk.noise, "truncated_geometric_from", lambda scale, radius, least: np.maximum(least, 0))
+    found = []
+    for memory in (None, 2_000):
+        made = records(TREES[kind], memory)
+        options = {"epsilon": 1.0, "delta": 1e-6, "noise": "laplace", **OPTIONS[name]}
+        if name == "shares" and kind == "open":
+            options.pop("noise")
+        data = made(FRAME)
+        assert data.parts == 1 if memory is None else data.parts > 50
+        measure = make_people_estimator(made.output_domain, made.output_metric, count=name.split(" ")[0], **options)
+        found.append(measure(data).to_frame(other=False))
+    assert found[0].height > 3
+    assert found[0].equals(found[1])
 
 
 @pytest.mark.parametrize("kind", TREES)

@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opendp_tree import Tree
 from opendp_tree.measurements.people.weights import UNITS, leaf_units, people_units
-from opendp_tree.rows.people import PeopleRecords
+from opendp_tree.rows.people import PeoplePart
 from opendp_tree.theorems.people_layers import (
     layer_l1,
     layer_l2_squared,
@@ -18,7 +17,6 @@ from opendp_tree.theorems.people_layers import (
 from tests.thoroughness import examples
 
 LEAVES = 4
-TREE = Tree.from_parents([-1, 0, 0, 1, 1, 2, 2])
 PERSON = st.lists(st.integers(0, 5), min_size=LEAVES, max_size=LEAVES).filter(any)
 CROWD = st.lists(PERSON, max_size=6)
 MOST, SIZES = st.integers(1, 4), st.sampled_from([1, 2, 7, 1024, UNITS])
@@ -28,7 +26,7 @@ def records_of(persons):
     pairs = [(leaf, rows) for person in persons for leaf, rows in enumerate(person) if rows]
     starts = np.cumsum([0, *(sum(rows > 0 for rows in person) for person in persons)])[:-1].astype(np.int64)
     leaves, rows = (np.array([pair[place] for pair in pairs], dtype=np.int64) for place in (0, 1))
-    return PeopleRecords(TREE, starts, leaves, rows)
+    return PeoplePart(LEAVES, starts, leaves, rows)
 
 
 @given(CROWD, MOST | st.none(), SIZES)
@@ -72,6 +70,6 @@ def test_people_move_sums_no_further_than_the_theorem_says(persons, more, most):
 @pytest.mark.parametrize("most", [None, 1, 3, 2**20])
 def test_numbers_as_large_as_frames_can_be_are_exact(most):
     rows = [2**31 - 7, 2**31 - 1, 1]
-    records = PeopleRecords(TREE, np.array([0]), np.arange(3), np.array(rows, dtype=np.int64))
+    records = PeoplePart(LEAVES, np.array([0]), np.arange(3), np.array(rows, dtype=np.int64))
     expected = [row_units(each, sum(rows), most=most, units=UNITS) for each in rows]
     assert leaf_units(records, most).tolist() == [*expected, 0]
