@@ -7,9 +7,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from opendp_tree._types import Ints
+from opendp_tree._types import Ints, Levels
 
 
 @dataclass(frozen=True)
@@ -20,8 +19,8 @@ class Places:
     meets say all about the shape of the tree that the places span.
     """
 
-    levels: Ints
-    meets: Ints
+    levels: Levels
+    meets: Levels
 
     def nodes_at(self, level: int) -> tuple[Ints, Ints]:
         """The nodes of a level with places at or below them: the first place of each, and the place after its last.
@@ -61,13 +60,13 @@ class Places:
         return firsts
 
     @cached_property
-    def _joins(self) -> npt.NDArray[np.signedinteger[Any]]:
+    def _joins(self) -> Levels:
         """For each place the level of the deepest node that holds it and the place before; -1 for the first.
 
         It is asked for level by level, so it is kept, and in short numbers where there is room: four times as fast.
         """
         small: type[np.signedinteger[Any]] = np.int16 if int(self.meets.max(initial=0)) < 2**15 else np.int64
-        joins: npt.NDArray[np.signedinteger[Any]] = np.empty(self.levels.size, dtype=small)
+        joins: Levels = np.empty(self.levels.size, dtype=small)
         joins[:1] = -1
         joins[1:] = self.meets
         return joins
@@ -78,11 +77,11 @@ class Occupied(Places):
     """The places with people."""
 
     counts: Ints
-    ids: Ints
-    """What the tree calls each place: a node id, or a row among the sorted keys."""
+    ids: Ints | None = None
+    """What a public tree calls each place: a node id. By default None: places are rows among sorted keys."""
 
 
-def meets_between(meets: Ints, places: Ints) -> Ints:
+def meets_between(meets: Levels, places: Ints) -> Ints:
     """The level of the deepest node that holds each of some places and the next of them.
 
     Parameters
@@ -98,5 +97,5 @@ def meets_between(meets: Ints, places: Ints) -> Ints:
     if places.size < 2:
         return places[:0]
     edges = np.column_stack((places[:-1], places[1:])).ravel()
-    lowest = np.minimum.reduceat(np.append(meets, 0), edges)[::2]
+    lowest = np.minimum.reduceat(np.append(meets, np.zeros(1, meets.dtype)), edges)[::2].astype(np.int64)
     return np.where(places[1:] > places[:-1], lowest, np.iinfo(np.int64).max)

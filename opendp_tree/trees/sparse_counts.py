@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from opendp_tree._types import Bools, Ints, Words
+from opendp_tree._types import Bools, Ints, Levels, Words
 from opendp_tree.saturate import range_sums
 from opendp_tree.trees.bit_keys import BitKeys
 from opendp_tree.trees.occupied import Occupied
@@ -73,7 +73,7 @@ class SparseCounts:
             return cls._of(tree, levels, meets, counts, keys)
         none = np.zeros(1, dtype=np.uint64)
         keys = BitKeys(np.append(keys.high, none), np.append(keys.low, none))
-        meets = np.append(meets, np.zeros(min(levels.size, 1), dtype=np.int64))
+        meets = np.append(meets, np.zeros(min(levels.size, 1), dtype=meets.dtype))
         made = cls._of(tree, np.append(levels, 1), meets, np.append(counts, outside), keys)
         return replace(made, outside=True)
 
@@ -106,12 +106,15 @@ class SparseCounts:
         return cls._of(tree, lengths[keys.rows], meets[firsts[1:] - 1], counts, keys)
 
     @classmethod
-    def _of(cls, tree: OpenTree, levels: Ints, meets: Ints, counts: Ints, keys: BitKeys | LabelKeys) -> SparseCounts:
-        return cls(tree, Occupied(levels, meets, counts, np.arange(counts.size)), keys)
+    def _of(cls, tree: OpenTree, levels: Levels, meets: Levels, counts: Ints, keys: BitKeys | LabelKeys) -> SparseCounts:
+        return cls(tree, Occupied(levels, meets, counts), keys)
 
 
 def _merged(differ: Bools, size: int, people: Ints | None) -> tuple[Ints, Ints]:
     """Where each distinct key of sorted ones begins, and how many people it has."""
-    firsts = np.flatnonzero(np.append(True, differ)[:size])
-    ends = np.append(firsts, size)[1:]
-    return firsts, ends - firsts if people is None else range_sums(people, firsts, ends)
+    begins = np.ones(size, dtype=np.bool_)
+    begins[1:] = differ
+    firsts = np.flatnonzero(begins)
+    if people is None:
+        return firsts, np.diff(firsts, append=size)
+    return firsts, range_sums(people, firsts, np.append(firsts, size)[1:])

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 
 import numpy as np
 
 from opendp_tree import noise, saturate
+from opendp_tree._threads import side_by_side
 from opendp_tree._types import Ints
 from opendp_tree.measurements.partition.parameters import GapParameters
 from opendp_tree.theorems.tree_partition import GapShape
@@ -24,8 +25,8 @@ from opendp_tree.trees.tree import Tree
 
 _NONE = np.zeros(0, dtype=np.int64)
 
-_BLOCK, _FEW = 1 << 21, 64
-"""Places that are walked together, and how many there must be for each that is left for the top."""
+_BLOCK, _FEW, _MANY = 1 << 18, 64, 1 << 19
+"""Places that are walked together, how many there must be for each that is left for the top, and for several threads."""
 
 
 @dataclass(frozen=True)
@@ -93,24 +94,30 @@ def _walk_by_blocks(
     What happens below a node draws nothing that is drawn elsewhere, so that only the order of draws differs. It saves
     memory, and time, because the work on a block stays near. The second part says which place each one left was.
     """
-    meets, size = tested[occupied.meets], occupied.counts.size
+    every, size = tested.size == tested[-1] + 1, occupied.counts.size
+    meets = occupied.meets if every else tested[occupied.meets]
     if size <= _BLOCK:
         walk = _Walk(tested[occupied.levels], meets, occupied.counts, largest, parameters)
         return walk, np.arange(size), []
     # The deepest level above which few places meet: these boundaries may part blocks.
-    above = np.cumsum(np.bincount(meets.astype(np.int64) + 1))
+    parts = (meets[start : start + _BLOCK] + 1 for start in range(0, size, _BLOCK))
+    above = np.cumsum(sum(np.bincount(part, minlength=tested.size + 1) for part in parts))
     cut = max(int(np.searchsorted(above, size // _FEW, side="right")) - 1, 0)
     parting = np.flatnonzero(meets < cut)
     heads = np.append(0, parting + 1)
     starts = np.unique(heads[np.searchsorted(heads, np.arange(0, size, _BLOCK), side="right") - 1])
-    tops, found = [], []
-    for start, end in zip(starts.tolist(), [*starts[1:].tolist(), size], strict=True):
-        part, within = slice(start, end), meets[start : end - 1]
+
+    def walked(part: slice) -> tuple[tuple[Ints, Ints, Ints], list[tuple[Ints, Ints, Ints]]]:
+        within = meets[part.start : part.stop - 1]
         block = _Walk(tested[occupied.levels[part]], within, occupied.counts[part], largest[part], parameters)
         block.merge_up_to(cut)
-        tops.append(block.groups(np.append(0, np.flatnonzero(within < cut) + 1)))
-        found += [(places + start, levels, gaps) for places, levels, gaps in block.found]
-    base, held, most = (np.concatenate(parts) for parts in zip(*tops, strict=True))
+        found = [(places + part.start, levels, gaps) for places, levels, gaps in block.found]
+        return block.groups(np.append(0, np.flatnonzero(within < cut) + 1)), found
+
+    blocks = [slice(*ends) for ends in pairwise([*starts.tolist(), size])]
+    walks = side_by_side(walked, blocks) if size >= _MANY else list(map(walked, blocks))
+    base, held, most = (np.concatenate(parts) for parts in zip(*(tops for tops, _ in walks), strict=True))
+    found = [cells for _, block in walks for cells in block]
     return _Walk(base, meets[parting], held, most, parameters), heads, found
 
 
@@ -289,6 +296,7 @@ def find_cells_of_tree(tree: Tree, leaf_counts: Ints, parameters: GapParameters)
     if not hides_empty_nodes(parameters.shape):
         return _test_every_node(tree, leaf_counts, parameters)
     occupied = tree.occupied(leaf_counts)
+    assert occupied.ids is not None
     cells = find_cells(occupied, parameters)
     nodes = tree.ancestors_at(occupied.ids[cells.places], cells.levels)
     order = np.argsort(nodes)
