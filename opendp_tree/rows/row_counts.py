@@ -20,10 +20,10 @@ from opendp_tree.rows.groups import (
     group_rows,
     key_names,
     read_frame,
-    sorted_keys,
 )
 from opendp_tree.rows.key import Key
 from opendp_tree.rows.key_columns import numbered_leaves, read_labels, read_words
+from opendp_tree.rows.key_ranges import bit_counts, count_keys
 from opendp_tree.rows.lookup import Lookup
 from opendp_tree.rows.parts import added_up, frame_parts, new_salt, parts_for, people_part, read_memory
 from opendp_tree.rows.people import PeopleRecords
@@ -48,7 +48,7 @@ class RowCounter:
     lookup: Lookup | None
     """For a public tree."""
     memory: int
-    """How many bytes people's records may take together before they are taken part by part."""
+    """How many bytes people's records, or keys of bits, may take together before they are taken part by part."""
 
     @classmethod
     def of(
@@ -70,32 +70,23 @@ class RowCounter:
             distant = data.distant_counts(self.key, self.unit, new_salt())
             if distant is not None:
                 return distant
-        raw = self._raw_keys(data)
-        if raw is not None:
-            tree, (high, low, valid) = self.key.open_tree(), read_words(raw, self.key)
-            if valid.all():
-                return SparseCounts.of_words(tree, high, low)
-            outside = valid.size - int(valid.sum()) if tree.outside else 0
-            return SparseCounts.of_words(tree, high[valid], low[valid], outside=outside)
+        rows = self.unit is None and not isinstance(data, Table)
+        if rows and self.lookup is None and self.key.open_tree().kind == "bits":
+            return count_keys(read_frame(data, self.kinds), self.key, self.memory)
         return self.by_leaf(self._groups(data), PEOPLE)
 
     def by_leaf(self, groups: pl.DataFrame, column: str) -> Ints | SparseCounts:
         """The sums of a column of groups by leaf, in an order that is the same for every column."""
+        if self.lookup is None and self.key.open_tree().kind == "bits":
+            return bit_counts(groups, self.key, column)
         people = groups[column].to_numpy()
         if self.lookup is not None:
             leaves = self._public_leaves(groups, self.lookup)
             order = np.argsort(leaves)
             ends = np.searchsorted(leaves[order], np.arange(self.lookup.tree.leaf_count + 1))
             return range_sums(people[order], ends[:-1], ends[1:])
-        tree = self.key.open_tree()
-        if tree.kind == "bits":
-            high, low, valid = read_words(groups, self.key)
-            outside = 0
-            if tree.outside:
-                outside = int(range_sums(people[~valid], np.array([0]), np.array([people.size - valid.sum()]))[0])
-            return SparseCounts.of_words(tree, high[valid], low[valid], people[valid], outside=outside)
         labels = read_labels(groups, self.key)
-        return labels.sparse(tree, people, self._valid(labels.with_null()))
+        return labels.sparse(self.key.open_tree(), people, self._valid(labels.with_null()))
 
     def _groups(self, data: Any) -> pl.DataFrame:
         """The keys that occur and how many rows are kept of each, of all people together."""
@@ -108,17 +99,6 @@ class RowCounter:
         # A key of which nothing is kept must not show: it would tell that somebody has it.
         kept = (self._bounded(pairs, unit).filter(pl.col(PEOPLE) > 0) for pairs in self.records(data, unit.column))
         return added_up(kept, key_names(self.key))
-
-    def _raw_keys(self, data: Any) -> pl.DataFrame | None:
-        """The key of each row, sorted, where that is cheaper than to group them: integers that are mostly different.
-
-        Which of the two it is shows in time and memory alone.
-        """
-        if self.unit is not None or self.lookup is not None or self.key.open_tree().kind != "bits":
-            return None
-        if isinstance(data, Table) or self.kinds[self.key.columns_used[0]] != "integer":
-            return None
-        return sorted_keys(read_frame(data, self.kinds), self.key, self.memory)
 
     def records(self, data: Any, unit: str) -> Iterator[pl.DataFrame]:
         """How many rows each person has of each key, one part of the people after the other."""

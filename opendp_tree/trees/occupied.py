@@ -59,6 +59,29 @@ class Places:
             firsts[here] = starts[np.searchsorted(starts, places[here], side="right") - 1]
         return firsts
 
+    def ranges_of(self, places: Ints, levels: Ints) -> tuple[Ints, Ints]:
+        """The node at each level that is at or above each place: its first place, and the place after its last.
+
+        Parameters
+        ----------
+        places
+            Any places of the nodes, one for each.
+        levels
+            The nodes' levels, none below its place's.
+
+        >>> Places(np.array([2, 2, 1]), np.array([1, 0])).ranges_of(np.array([1, 1, 2]), np.array([2, 1, 1]))
+        (array([1, 0, 2]), array([2, 2, 3]))
+        """
+        firsts, ends = places.copy(), places + 1
+        joins, starts = self._joins, None
+        for level in np.unique(levels)[::-1].tolist():  # what parts nodes of a level parts those below it, too
+            starts = np.flatnonzero(joins < level) if starts is None else starts[joins[starts] < level]
+            here = np.flatnonzero(levels == level)
+            after = np.searchsorted(starts, places[here], side="right")
+            firsts[here] = starts[after - 1]
+            ends[here] = np.where(after < starts.size, starts[np.minimum(after, starts.size - 1)], joins.size)
+        return firsts, ends
+
     @cached_property
     def _joins(self) -> Levels:
         """For each place the level of the deepest node that holds it and the place before; -1 for the first.

@@ -17,7 +17,7 @@ import numpy as np
 
 from opendp_tree import noise, saturate
 from opendp_tree._threads import side_by_side
-from opendp_tree._types import Ints
+from opendp_tree._types import Ints, Levels
 from opendp_tree.measurements.partition.parameters import GapParameters
 from opendp_tree.theorems.tree_partition import GapShape
 from opendp_tree.trees.occupied import Occupied
@@ -25,8 +25,8 @@ from opendp_tree.trees.tree import Tree
 
 _NONE = np.zeros(0, dtype=np.int64)
 
-_BLOCK, _FEW, _MANY = 1 << 18, 64, 1 << 19
-"""Places that are walked together, how many there must be for each that is left for the top, and for several threads."""
+_BLOCK, _MANY = 1 << 18, 1 << 19
+"""How many places are walked together, and how many there must be for several threads."""
 
 
 @dataclass(frozen=True)
@@ -99,26 +99,34 @@ def _walk_by_blocks(
     if size <= _BLOCK:
         walk = _Walk(tested[occupied.levels], meets, occupied.counts, largest, parameters)
         return walk, np.arange(size), []
-    # The deepest level above which few places meet: these boundaries may part blocks.
-    parts = (meets[start : start + _BLOCK] + 1 for start in range(0, size, _BLOCK))
-    above = np.cumsum(sum(np.bincount(part, minlength=tested.size + 1) for part in parts))
-    cut = max(int(np.searchsorted(above, size // _FEW, side="right")) - 1, 0)
-    parting = np.flatnonzero(meets < cut)
-    heads = np.append(0, parting + 1)
-    starts = np.unique(heads[np.searchsorted(heads, np.arange(0, size, _BLOCK), side="right") - 1])
 
-    def walked(part: slice) -> tuple[tuple[Ints, Ints, Ints], list[tuple[Ints, Ints, Ints]]]:
+    def walked(block: tuple[slice, int]) -> tuple[Ints, tuple[Ints, Ints, Ints], list[tuple[Ints, Ints, Ints]]]:
+        part, cut = block
         within = meets[part.start : part.stop - 1]
-        block = _Walk(tested[occupied.levels[part]], within, occupied.counts[part], largest[part], parameters)
-        block.merge_up_to(cut)
-        found = [(places + part.start, levels, gaps) for places, levels, gaps in block.found]
-        return block.groups(np.append(0, np.flatnonzero(within < cut) + 1)), found
+        walk = _Walk(tested[occupied.levels[part]], within, occupied.counts[part], largest[part], parameters)
+        walk.merge_up_to(cut)
+        heads = np.append(0, np.flatnonzero(within < cut) + 1)
+        found = [(places + part.start, levels, gaps) for places, levels, gaps in walk.found]
+        return heads + part.start, walk.groups(heads), found
 
-    blocks = [slice(*ends) for ends in pairwise([*starts.tolist(), size])]
+    blocks = _blocks(meets, size)
     walks = side_by_side(walked, blocks) if size >= _MANY else list(map(walked, blocks))
-    base, held, most = (np.concatenate(parts) for parts in zip(*(tops for tops, _ in walks), strict=True))
-    found = [cells for _, block in walks for cells in block]
-    return _Walk(base, meets[parting], held, most, parameters), heads, found
+    heads = np.concatenate([each for each, _, _ in walks])
+    base, held, most = (np.concatenate(parts) for parts in zip(*(groups for _, groups, _ in walks), strict=True))
+    found = [cells for _, _, block in walks for cells in block]
+    return _Walk(base, meets[heads[1:] - 1], held, most, parameters), heads, found
+
+
+def _blocks(meets: Levels, size: int) -> list[tuple[slice, int]]:
+    """Blocks of about as many places, and for each the level from which on it shares no node with others.
+
+    A block ends where places meet highest, among those near its full size: the less is left for the top.
+    """
+    near = max(_BLOCK // 4, 1)
+    starts = [start + int(np.argmin(meets[start - 1 : start - 1 + near])) for start in range(_BLOCK, size, _BLOCK)]
+    shared = [-1, *(int(meets[start - 1]) for start in starts), -1]
+    ranges = pairwise([0, *starts, size])
+    return [(slice(*ends), max(edges) + 1) for ends, edges in zip(ranges, pairwise(shared), strict=True)]
 
 
 def hides_empty_nodes(shape: GapShape) -> bool:
@@ -134,7 +142,7 @@ class _Walk:
     it merges. Levels are counted among the tested ones; -1 is above them all.
     """
 
-    def __init__(self, levels: Ints, meets: Ints, counts: Ints, largest: Ints, parameters: GapParameters) -> None:
+    def __init__(self, levels: Ints, meets: Levels, counts: Ints, largest: Ints, parameters: GapParameters) -> None:
         self._parameters, self._meets = parameters, meets
         self._bands = _bands(parameters.shape)
         self._blur_levels = np.array(parameters.shape.blur_levels)
@@ -260,7 +268,7 @@ def _bands(shape: GapShape) -> list[_Band]:
     return bands[::-1]
 
 
-def _deepest_first(meets: Ints, least: int) -> Iterator[tuple[int, Ints]]:
+def _deepest_first(meets: Levels, least: int) -> Iterator[tuple[int, Ints]]:
     """The tested levels from `least` on at which groups meet, from the deepest up, each with the boundaries that do."""
     boundaries = np.flatnonzero(meets >= least)
     if boundaries.size == 0:

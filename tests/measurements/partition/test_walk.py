@@ -189,11 +189,10 @@ def test_every_run_over_occupied_places_has_the_chance_of_the_mechanism(name, mo
 
 
 @pytest.mark.parametrize("name", OPEN)
-@pytest.mark.parametrize(("block", "few"), [(1, 1), (1, 2), (2, 1)])
-def test_the_law_is_the_same_whatever_the_blocks(name, block, few, monkeypatch):
+@pytest.mark.parametrize("block", [1, 2, 3])
+def test_the_law_is_the_same_whatever_the_blocks(name, block, monkeypatch):
     """Blocks of single places and of several, and cuts at every level that these trees have."""
     monkeypatch.setattr(walk, "_BLOCK", block)
-    monkeypatch.setattr(walk, "_FEW", few)
     paths, levels = OPEN[name]
     mechanism = Mechanism(Q, T, levels)
     tape = Tape(monkeypatch, sum(paths.values()))
@@ -204,7 +203,6 @@ def test_blocks_part_what_they_should(monkeypatch):
     """Power of the test above: there are several blocks, and groups are left for the top."""
     made = []
     monkeypatch.setattr(walk, "_BLOCK", 1)
-    monkeypatch.setattr(walk, "_FEW", 1)
     walked = walk._Walk.__init__
     monkeypatch.setattr(walk._Walk, "__init__", lambda self, *given: made.append(given[2].size) or walked(self, *given))
     paths, levels = OPEN["untested in the middle"]
