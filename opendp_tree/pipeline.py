@@ -101,7 +101,8 @@ def release_tree(
         By default None: an eighth of the machine's memory, and at most 2 GiB. Where there are more rows, the data are
         read several times, a part of the people each time. Where people are weighed, as
         `unit` says, the records of all of them are held besides: to stay within it, keep rows by a method for leaf
-        counts, such as `Partition()`.
+        counts, such as `Partition()`. Without a unit, how much keys of bits and addresses of one version may take while
+        they are sorted or grouped: where there are more, a range of keys is read each time.
 
     Examples
     --------

@@ -2,11 +2,16 @@
 
 All rows with a key are in one range, and ranges come in the order of the keys: what is counted is the same for any
 number of them. It shows in time and memory alone, as does whether rows are sorted or grouped, and so both may depend
-on the data. The rows must be the same each time that they are read.
+on the data.
+
+That holds for rows that are the same each time that they are read. A plan may draw, as a sample of each person's rows
+does: read twice, it would keep twice as many. So only plain files and frames are read range by range; any other plan
+runs once, and its keys are held.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import pairwise
@@ -28,6 +33,12 @@ _SAMPLE = 1 << 16
 _BYTES_SORTED, _BYTES_GROUPED = 64, 128
 """What a row takes while rows are sorted, and a key while rows are grouped by it: measured, rounded up."""
 _MOST_RANGES = 1024
+_COLUMN = r'col\("[^"]*"\)(?:\.alias\("[^"]*"\))?'
+_PLAIN_LINE = re.compile(
+    rf"(?:SELECT \[{_COLUMN}(?:, {_COLUMN})*\]|(?:Parquet|Ipc|Csv) SCAN \[.*\]|ESTIMATED ROWS: \d+|UNION|PLAN \d+:"
+    r"|END UNION|(?:DF \[.*\]; )?PROJECT \S+ COLUMNS)"
+)
+"""The lines of a plan that reads columns of files or of a frame in memory, and does no more."""
 
 
 def count_keys(frame: pl.LazyFrame, key: Key, memory: int) -> SparseCounts:
@@ -41,7 +52,10 @@ def count_keys(frame: pl.LazyFrame, key: Key, memory: int) -> SparseCounts:
         distinct = int(_read(numbers.select(pl.col(name).approx_n_unique())).item())
         differ = 2 * distinct >= rows
         ranges = -(-(rows * _BYTES_SORTED if differ else distinct * _BYTES_GROUPED) // memory)
-        edges = _edges(numbers, rows, min(ranges, _MOST_RANGES))
+        if differ and not _reads_the_same(frame):
+            numbers = _read(numbers).lazy()
+        if differ or _reads_the_same(frame):
+            edges = _edges(numbers, rows, min(ranges, _MOST_RANGES))
     read: Callable[[pl.LazyFrame], pl.DataFrame] = _sorted_rows if differ else partial(group_rows, key=key, unit=None)
     source = numbers if differ or edges else frame  # where keys repeat, texts are read once they are few
     parts = (_counts(key, *_words(read(part), key)) for part in _parts(source, name, edges))
@@ -72,6 +86,12 @@ def _words(groups: pl.DataFrame, key: Key, column: str = PEOPLE) -> tuple[Words,
 
 def _read(frame: pl.LazyFrame) -> pl.DataFrame:
     return guarded(lambda: frame.collect(engine="streaming"))
+
+
+def _reads_the_same(frame: pl.LazyFrame) -> bool:
+    """Whether each reading gives the same rows, for sure: plans that do more than read are not looked into."""
+    lines = guarded(lambda: frame.explain(optimized=False)).splitlines()
+    return all(_PLAIN_LINE.fullmatch(line.strip()) for line in lines)
 
 
 def _sorted_rows(numbers: pl.LazyFrame) -> pl.DataFrame:

@@ -106,6 +106,51 @@ def _noted(frame, sizes):
     return frame
 
 
+PLANS = {
+    "a frame": (True, lambda frame: frame),
+    "columns of it": (True, lambda frame: frame.select(pl.col("k"))),
+    "renamed": (True, lambda frame: frame.rename({"k": "q"}).rename({"q": "k"})),
+    "two of them": (True, lambda frame: pl.concat([frame, frame])),
+    "a filter": (False, lambda frame: frame.filter(pl.col("k") > 3)),
+    "shuffled": (False, lambda frame: frame.select(pl.col("k").shuffle())),
+    "a sample": (False, lambda frame: frame.filter(pl.int_range(pl.len()).shuffle().over("k") < 1)),
+    "a function": (False, lambda frame: frame.map_batches(lambda rows: rows)),
+    "a function of a column": (False, lambda frame: frame.select(pl.col("k").map_batches(lambda rows: rows))),
+    "a name like a plan": (
+        False,
+        lambda frame: frame.select(pl.col("k").shuffle().alias('a")]\nDF ["k"]; PROJECT */1')),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_only_plans_that_read_and_do_no_more_are_known_to_read_the_same(name, tmp_path):
+    plain, step = PLANS[name]
+    rows = pl.DataFrame({"k": [1, 2], "other": [1, 2]})
+    rows.write_parquet(tmp_path / "k.parquet")
+    rows.write_ipc(tmp_path / "k.arrow")
+    rows.write_csv(tmp_path / "k.csv")
+    files = pl.scan_parquet(tmp_path / "*.parquet"), pl.scan_ipc(tmp_path / "k.arrow"), pl.scan_csv(tmp_path / "k.csv")
+    for frame in (rows.lazy(), *files):
+        assert key_ranges._reads_the_same(step(frame)) is plain
+
+
+@pytest.mark.parametrize("repeats", [1, 5])
+def test_a_plan_that_draws_is_counted_from_one_reading(repeats):
+    """Read range by range, a key that is drawn anew each time would be counted in several ranges or in none."""
+    keys = np.repeat(np.arange(2000), repeats)
+    frame, reads = frame_of(keys, pl.Int64), []
+
+    def drawn(rows):
+        reads.append(1)
+        return rows.select((pl.col("k") + 2001 * len(reads)) % 4001)
+
+    plan = frame.map_batches(drawn, schema={"k": pl.Int64}, predicate_pushdown=False, projection_pushdown=False)
+    counts = count_keys(plan, Key.bits("k", width=12), 2000)
+    assert counts.occupied.counts.sum() == keys.size
+    assert (counts.occupied.counts == repeats).all()
+
+
 def test_one_key_of_many_rows_is_one_range():
     counts = count_keys(frame_of([7] * 1000, pl.Int64), Key.bits("k", width=8), 1)
     assert counts.occupied.counts.tolist() == [1000]
