@@ -33,7 +33,7 @@ faults: $(READY) ## Kill and interrupt releases at all stages, fill disks, close
 	$(BIN)/python -m tests.faults --cases $(or $(CASES),200) --seed $(SEED)
 
 test-slow: $(READY) ## Run the large statistical and scale tests
-	$(BIN)/python -m pytest -q -n 2 -m slow tests
+	$(BIN)/python -m pytest -q -n 2 -m "slow or hypothesis" --hypothesis-profile=whole tests
 
 test-browser: docs ## Look at pictures and at the site in a real browser; installs Chromium if there is none
 	$(INSTALL) '.[browser]'

@@ -2,8 +2,12 @@ import opendp.prelude as dp
 import pytest
 from hypothesis import settings
 
-settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=100)
-settings.load_profile("repeatable")
+from tests.thoroughness import QUICK
+
+
+def pytest_configure(config):
+    if not config.getoption("--hypothesis-profile"):
+        settings.load_profile(QUICK)
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from opendp_tree import Tree, plan
@@ -18,6 +18,7 @@ from opendp_tree.theorems.clipping import clipped_mrmse
 from opendp_tree.theorems.packing import packing_rmse
 from opendp_tree.trees.least_squares import LeastSquares
 from tests.shapes import SHAPES, caterpillar, random_tree
+from tests.thoroughness import examples
 
 EPSILONS = [1e-6, 0.01, 0.3, 1.0, 3.0, 10.0, 40.0]
 DEPTHS = [1, 2, 3, 5, 9, 33, 200, 10_000]
@@ -76,7 +77,7 @@ def test_noise_with_least_squares_is_above(depth):
         assert 0.1 * error < error_lower_bound(tree, rho=rho) <= error
 
 
-@pytest.mark.parametrize("depth", [1, 9, 129])
+@pytest.mark.parametrize("depth", [1, 9, pytest.param(129, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("alpha", [0.1, 0.9])
 def test_partitions_are_above(depth, alpha):
     for epsilon, delta in ((0.1, 1e-2), (1.0, 1e-6), (4.0, 1e-9)):
@@ -118,7 +119,7 @@ def test_larger_constants_would_exceed_what_noise_achieves():
     assert 2.4 * error_lower_bound(1, rho=1e-4) > math.sqrt(1 / 2e-4)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     st.integers(1, 2000),
     st.floats(-4, 1.5).map(lambda x: 10.0**x),

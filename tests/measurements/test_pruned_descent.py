@@ -4,7 +4,7 @@ from fractions import Fraction
 import numpy as np
 import opendp.prelude as dp
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -15,6 +15,7 @@ from opendp_tree.measurements.pruned_descent import LevelCounts, descend
 from opendp_tree.theorems.discrete_gaussian import gaussian_tail
 from opendp_tree.theorems.interval import exp, round_up
 from opendp_tree.theorems.pruned_descent import laplace_tail, noise_tail
+from tests.thoroughness import examples
 from tests.trees.test_least_squares import random_tree
 
 L1 = dp.l1_distance(T="i64")
@@ -24,7 +25,7 @@ FALSE_ALARM = 1e-9
 
 
 @given(st.floats(0.2, 50), st.floats(1e-12, 0.1), st.integers(1, 4))
-@settings(max_examples=15)
+@examples(15)
 def test_thresholds_are_the_lowest_for_a_delta(scale, delta, d_in):
     for law in ("laplace", "gaussian"):
         named = make_pruned_descent(*SPACE, scale, delta=delta, d_in=d_in, noise=law)

@@ -4,7 +4,7 @@ import warnings
 import numpy as np
 import opendp.prelude as dp
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -13,6 +13,7 @@ from opendp_tree import Tree, leaf_domain, make_multiplicative_estimator, make_t
 from opendp_tree.paper import AccuracyWarning, multiplicative_threshold
 from tests.goodness_of_fit import FALSE_ALARM
 from tests.shapes import SHAPES, spread_counts
+from tests.thoroughness import examples
 
 L1 = dp.l1_distance(T="i64")
 TREE = Tree.balanced(branching=2, depth=3)
@@ -22,7 +23,7 @@ NOT_GUARANTEED = pytest.mark.filterwarnings("ignore::opendp_tree.paper.AccuracyW
 
 
 @NOT_GUARANTEED
-@settings(max_examples=25)
+@examples(25)
 @given(
     st.floats(0.2, 0.95),
     st.floats(0.01, 20),

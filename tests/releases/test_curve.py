@@ -13,6 +13,7 @@ from opendp_tree.releases.curve import MeasuredCurve, check_quantiles, line_edge
 from opendp_tree.trees.number_range import NumberRange
 from opendp_tree.trees.segment_tree import SegmentTree
 from opendp_tree.trees.tree import Tree
+from tests.thoroughness import thinned
 
 FALSE_ALARM = 1e-9
 AT = [0.0, 0.1, 0.5, 0.77, 1.0]
@@ -152,7 +153,7 @@ def alarm(missed):
 
 
 @pytest.mark.parametrize("finding", [0.0, 0.2])
-@pytest.mark.parametrize("name", lines(40))
+@pytest.mark.parametrize("name", thinned(lines(40), 3))
 def test_intervals_hold_on_every_kind_of_line(name, finding):
     """Each of 14 intervals of 12 settings alarms falsely once in 10**11 runs, so all together below once in 10**8."""
     line = MeasuredLine.of(40, 1.0, finding=finding, branching=4, confidence=CONFIDENCE)

@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 import opendp.prelude as dp
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from opendp_tree import (
@@ -22,6 +22,7 @@ from opendp_tree.measurements import make_pruned_descent
 from opendp_tree.postprocess import range_counts
 from opendp_tree.releases import PrivacyStatement
 from opendp_tree.trees.shown_nodes import ShownNodes
+from tests.thoroughness import examples
 
 L1 = dp.l1_distance(T="i64")
 STATEMENT = PrivacyStatement("none", "max_divergence()", 1, {"epsilon": 1.0}, {"scale": 2.0, "people": None})
@@ -188,7 +189,7 @@ def measurements_of(tree):
 
 @pytest.mark.parametrize("kind", KEYS)
 @given(data=st.data())
-@settings(max_examples=25)
+@examples(25)
 def test_no_data_makes_a_release_fail(kind, data):
     """Nobody, the root alone, nodes here and there: frames, words and JSON follow."""
     tree, key = KEYS[kind]

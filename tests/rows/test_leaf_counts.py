@@ -5,12 +5,13 @@ import numpy as np
 import opendp.prelude as dp
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from opendp.mod import OpenDPException
 
 from opendp_tree import Key, Tree, Unit, frame_domain, leaf_domain, make_leaf_counts, then_leaf_counts
 from tests.frame_truth import as_paths, open_counts, public_counts
+from tests.thoroughness import examples
 
 ROWS = dp.symmetric_distance()
 TEXTS = st.sampled_from(["a", "b", "", "ä", "日本", "a/b", "🙂", "\x00"])
@@ -123,7 +124,7 @@ NESTED = [
 
 
 @pytest.mark.parametrize("key", NESTED, ids=range(len(NESTED)))
-@settings(max_examples=25)
+@examples(25)
 @given(st.lists(st.tuples(TEXTS | st.none(), IPV4 | IPV6 | st.none(), DAYS | st.none(), st.integers(-9, 9))))
 def test_nested_keys_count_as_a_plain_group_by_and_lose_nothing(key, rows):
     schema = {"land": pl.String, "ip": pl.String, "day": pl.Date, "number": pl.Int64}
@@ -148,10 +149,11 @@ def test_columns_count_as_a_plain_group_by(data):
 
 
 @pytest.mark.parametrize("kind", sorted(SINGLE))
+@pytest.mark.hypothesis
 def test_keys_of_one_column_count_as_a_plain_group_by(kind):
     dtype, values, key = SINGLE[kind]
 
-    @settings(max_examples=25)
+    @examples(25)
     @given(columns(values))
     def check(column):
         check_open(pl.DataFrame({"k": column}, schema={"k": dtype}), key)
@@ -160,12 +162,13 @@ def test_keys_of_one_column_count_as_a_plain_group_by(kind):
 
 
 @pytest.mark.parametrize("kind", sorted(SINGLE))
+@pytest.mark.hypothesis
 def test_public_trees_count_the_leaf_that_a_key_leads_to_or_through(kind):
     dtype, values, key = SINGLE[kind]
     if key.stride > 63:
         return
 
-    @settings(max_examples=15)
+    @examples(15)
     @given(columns(values), st.data())
     def check(column, data):
         frame = pl.DataFrame({"k": column}, schema={"k": dtype})

@@ -3,7 +3,7 @@ from datetime import date, datetime, timedelta
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from opendp_tree import Key, Tree, Unit
@@ -12,6 +12,7 @@ from opendp_tree.rows.groups import kinds_of
 from opendp_tree.rows.row_counts import RowCounter
 from tests.frame_truth import as_paths
 from tests.fuzz.frames import coupled
+from tests.thoroughness import examples
 
 SCHEMA = {"user": pl.Int64, "a": pl.String, "b": pl.Int64}
 ROWS = st.lists(
@@ -88,7 +89,7 @@ def test_a_persons_part_is_the_same_in_memory_from_files_and_among_others(tmp_pa
 
 
 @pytest.mark.parametrize("name", KEYS)
-@settings(max_examples=25)
+@examples(25)
 @given(rows=ROWS, most=st.integers(1, 3), seed=st.integers(0, 9))
 def test_the_number_of_parts_changes_nothing(name, rows, most, seed):
     """With draws that belong to a person and a leaf, counts are the same whatever the memory is."""

@@ -4,7 +4,7 @@ import numpy as np
 import opendp.prelude as dp
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -13,6 +13,7 @@ from opendp_tree.rows import groups, people, row_counts
 from opendp_tree.rows.people import PeopleRecords, make_people_records, people_domain, then_people_records
 from tests.goodness_of_fit import FALSE_ALARM
 from tests.rows.test_row_counts import KEYS, ROWS, SCHEMA, TREE, counter, frame_of
+from tests.thoroughness import examples
 
 SHARES = Unit("user", count="shares")
 PEOPLE = dp.symmetric_id_distance("user")
@@ -63,7 +64,7 @@ def one_by_one(key, rows):
 
 @pytest.mark.parametrize("name", KEYS)
 @given(rows=ROWS, random=st.randoms())
-@settings(max_examples=30)
+@examples(30)
 def test_records_are_everybodys_own_counts_in_whatever_order_rows_come(name, rows, random):
     key = KEYS[name]
     for order in (rows, random.sample(rows, len(rows))):

@@ -8,6 +8,7 @@ from opendp_tree import frame_context, tree_counts
 from opendp_tree._opendp import inferred_domain, lazy_query
 from opendp_tree.rows.private_queries import PrivateFrame, check_query, released_by
 from tests.context.shared import PERSON, ROW, VISITS, contexts
+from tests.thoroughness import thinned
 
 ROWS = VISITS.with_columns(x=pl.int_range(0, 1300) % 11, late=pl.col("user") > 250)
 SCHEMA = {"user": pl.Int64, "country": pl.String, "city": pl.String, "x": pl.Int64, "late": pl.Boolean}
@@ -36,7 +37,7 @@ def plan_of(build, schema=SCHEMA):
     return object.__getattribute__(query, "polars_plan"), empty
 
 
-@pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.parametrize("name", thinned(QUERIES, 4))
 def test_opendps_queries_have_opendps_answers_on_the_same_budget(name):
     answers, losses = [], []
     options = {"privacy_unit": ROW, "privacy_loss": SURE, "margins": MARGINS}
@@ -73,7 +74,10 @@ def test_losses_of_both_kinds_add_up_in_one_filter():
         assert 0.74 < spent[0] <= 0.75
 
 
-@pytest.mark.parametrize("loss", [dp.loss_of(epsilon=1.0), dp.loss_of(rho=0.5), dp.loss_of(epsilon=1.0, delta=1e-6)])
+LOSSES = [dp.loss_of(epsilon=1.0, delta=1e-6), dp.loss_of(epsilon=1.0), dp.loss_of(rho=0.5)]
+
+
+@pytest.mark.parametrize("loss", thinned([(loss,) for loss in LOSSES], 3))
 def test_every_measure_and_split_takes_opendps_queries(loss):
     context = frame_context(ROWS, privacy_unit=ROW, privacy_loss=loss, split_evenly_over=2)
     first = context.query().select(dp.len(signed=True)).release().collect()

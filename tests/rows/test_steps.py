@@ -3,12 +3,13 @@
 import opendp.prelude as dp
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from opendp_tree import Unit, frame_domain, make_leaf_counts
 from opendp_tree._opendp import lazy_query
 from opendp_tree.rows.steps import FrameSteps, stable_leaf_counts
+from tests.thoroughness import examples
 
 SCHEMA = {"user": pl.Int64, "region": pl.String, "city": pl.String, "age": pl.Int64}
 BY = {"by": ["region", "city"]}
@@ -39,7 +40,7 @@ def table(counts):
 
 
 @given(rows)
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_both_roads_count_what_polars_counts(data):
     frame, metric = frame_of(data), dp.symmetric_distance()
     steps = filtered(FrameSteps())
@@ -52,7 +53,7 @@ def test_both_roads_count_what_polars_counts(data):
 
 
 @given(rows, rows)
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_neighbouring_frames_stay_within_the_map(data, more):
     metric = dp.symmetric_distance()
     made = recoded(FrameSteps()).leaf_counts(frame_domain(SCHEMA), metric, **BY)

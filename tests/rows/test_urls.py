@@ -1,10 +1,11 @@
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from opendp_tree.rows.urls import split_urls
 from tests.frame_truth import url_path
+from tests.thoroughness import examples
 
 
 def paths(texts, count=9):
@@ -36,7 +37,7 @@ def test_a_web_address_is_its_host_from_the_end_and_then_its_path(text, path):
     assert paths([text]) == [path]
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"])) | st.text("ab.:/?#@[]1é\n", max_size=20), max_size=5))
 def test_every_text_is_read_alone_and_as_plain_python_reads_it(texts):
     found = paths(texts, 200)

@@ -4,7 +4,7 @@ import math
 import numpy as np
 import opendp.prelude as dp
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from opendp_tree import OpenTree, Tree, leaf_domain, saturate
@@ -12,6 +12,7 @@ from opendp_tree.measurements.partition.estimator import make_partition_estimato
 from opendp_tree.measurements.partition.parameters import GapParameters, choose_parameters
 from opendp_tree.releases.release import TreeRelease
 from opendp_tree.theorems.tree_partition import GapShape
+from tests.thoroughness import examples
 
 L1 = dp.l1_distance(T="i64")
 COLUMNS = OpenTree.columns(["state", "county", "city"])
@@ -22,7 +23,7 @@ def estimator(tree, **options):
     return make_partition_estimator(leaf_domain(tree), L1, **{"epsilon": 1.0, "delta": 1e-6, **options})
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(
     st.sampled_from([COLUMNS, OpenTree.bits(32), OpenTree.columns(1), PUBLIC]),
     st.floats(0.05, 20),

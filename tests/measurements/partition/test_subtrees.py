@@ -28,6 +28,7 @@ from tests.measurements.partition.test_walk import (
     parameters_of,
 )
 from tests.privacy.partition_law import Mechanism, Rules
+from tests.thoroughness import thinned
 
 U43, U32, U21 = (4, 3, 1), (3, 2, 1), (2, 1, 0)
 # Several subtrees that meet above the cut, at every level at which they can.
@@ -99,13 +100,13 @@ def laws(name, cut, monkeypatch, **parts):
     return nonzero(found), nonzero(exact_open(paths, mechanism))
 
 
-@pytest.mark.parametrize(("name", "cut"), CUTS)
+@pytest.mark.parametrize(("name", "cut"), thinned(CUTS, 4))
 def test_every_run_in_parts_has_the_chance_of_the_whole_mechanism(name, cut, monkeypatch):
     found, exact = laws(name, cut, monkeypatch)
     assert found == exact
 
 
-@pytest.mark.parametrize(("name", "cut"), [("heavy subtrees", 1), ("wide below", 1), ("a chain above", 2)])
+@pytest.mark.parametrize(("name", "cut"), thinned([("heavy subtrees", 1), ("wide below", 1), ("a chain above", 2)], 3))
 def test_subtrees_may_share_a_run(name, cut, monkeypatch):
     """Which subtrees are handled together does not matter."""
     paths, levels = CASES[name]

@@ -18,6 +18,7 @@ from opendp_tree.trees.occupied import Occupied
 from tests.goodness_of_fit import FALSE_ALARM
 from tests.privacy.partition_claim import shape_of
 from tests.privacy.partition_law import FAR, Mechanism, Rules, far_from, noise_law, tree_law
+from tests.thoroughness import thinned
 
 Q, T = Fraction(1, 2), Fraction(1, 3)
 SCALE, TOKEN_SCALE = 1 / math.log(2), 1 / math.log(3)  # at which the ratios are Q and T, to the last bit of a float
@@ -189,7 +190,7 @@ def test_every_run_over_occupied_places_has_the_chance_of_the_mechanism(name, mo
 
 
 @pytest.mark.parametrize("name", OPEN)
-@pytest.mark.parametrize("block", [1, 2, 3])
+@pytest.mark.parametrize("block", thinned([1, 2, 3], 3))
 def test_the_law_is_the_same_whatever_the_blocks(name, block, monkeypatch):
     """Blocks of single places and of several, and cuts at every level that these trees have."""
     monkeypatch.setattr(walk, "_BLOCK", block)

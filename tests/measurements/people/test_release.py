@@ -12,6 +12,7 @@ from opendp_tree import Key, Tree, Unit, frame_domain
 from opendp_tree.measurements import make_people_estimator, make_people_records
 from opendp_tree.measurements.people.release import least_shares, most_shares
 from opendp_tree.theorems.consistent import laplace_multiplier
+from tests.thoroughness import thinned
 
 NAMES = ["country", "city"]
 PUBLIC = Tree.from_paths([("be", "ghent"), ("be", "liege"), ("lu", "lux"), ("lu", "esch"), ("nl",)], names=NAMES)
@@ -119,7 +120,7 @@ def test_intervals_that_are_sure_hold_what_is_counted(name, kind):
 
 
 @pytest.mark.parametrize("kind", TREES)
-@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("name", thinned(OPTIONS, 2))
 def test_intervals_hold_as_often_as_they_say(name, kind):
     """One fixed node of each level in 150 runs; a true claim fails in fewer than one of 10**7 runs."""
     release_of, data = measurement(name, TREES[kind], epsilon=2.0)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from opendp_tree import Tree
@@ -15,6 +15,7 @@ from opendp_tree.theorems.people_layers import (
     node_units_squared,
     row_units,
 )
+from tests.thoroughness import examples
 
 LEAVES = 4
 TREE = Tree.from_parents([-1, 0, 0, 1, 1, 2, 2])
@@ -42,7 +43,7 @@ def test_leaves_hold_what_rows_weigh_there(persons, most, units):
 @pytest.mark.parametrize("owner", [[0, 0, 1, 1], [1, 0, 1, 0], [0, -1, -1, 1], [0, 1, 2, 3], [-1] * 4])
 @pytest.mark.parametrize("squared", [False, True])
 @given(persons=CROWD, most=MOST, units=SIZES)
-@settings(max_examples=30)
+@examples(30)
 def test_nodes_hold_what_people_weigh_there(owner, squared, persons, most, units):
     size, weigh = max(owner) + 1, node_units_squared if squared else node_units
     expected = [0] * size
@@ -55,7 +56,7 @@ def test_nodes_hold_what_people_weigh_there(owner, squared, persons, most, units
 
 
 @given(CROWD, CROWD, MOST)
-@settings(max_examples=50)
+@examples(50)
 def test_people_move_sums_no_further_than_the_theorem_says(persons, more, most):
     owner = np.array([0, 1, 1, 2])
     fewer, all_of_them = records_of(persons), records_of([*persons, *more])
