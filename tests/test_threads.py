@@ -1,11 +1,12 @@
+import os
 import signal
 import threading
 
-import polars as pl
 import pytest
 
+from opendp_tree import _threads
 from opendp_tree._interrupts import Interrupted, deferred_interrupts
-from opendp_tree._threads import side_by_side
+from opendp_tree._threads import side_by_side, usable_cores
 
 
 def test_results_come_in_the_order_of_the_items():
@@ -13,16 +14,16 @@ def test_results_come_in_the_order_of_the_items():
     assert side_by_side(abs, []) == []
 
 
-def test_several_threads_work_where_polars_has_several(monkeypatch):
-    monkeypatch.setattr(pl, "thread_pool_size", lambda: 2)
+def test_several_threads_work_where_there_are_several_cores(monkeypatch):
+    monkeypatch.setattr(_threads, "usable_cores", lambda: 2)
     both = threading.Barrier(2, timeout=60)
     assert sorted(side_by_side(lambda item: (both.wait(), item)[1], [1, 2])) == [1, 2]
-    monkeypatch.setattr(pl, "thread_pool_size", lambda: 1)
+    monkeypatch.setattr(_threads, "usable_cores", lambda: 1)
     assert set(side_by_side(lambda _: threading.current_thread(), [1, 2])) == {threading.current_thread()}
 
 
 def test_what_is_raised_is_raised_here_and_the_rest_is_not_begun(monkeypatch):
-    monkeypatch.setattr(pl, "thread_pool_size", lambda: 2)
+    monkeypatch.setattr(_threads, "usable_cores", lambda: 2)
     begun = []
 
     def work(item):
@@ -35,7 +36,7 @@ def test_what_is_raised_is_raised_here_and_the_rest_is_not_begun(monkeypatch):
 
 
 def test_an_interrupt_ends_the_work_between_items(monkeypatch):
-    monkeypatch.setattr(pl, "thread_pool_size", lambda: 2)
+    monkeypatch.setattr(_threads, "usable_cores", lambda: 2)
     begun = []
 
     def stopped():
@@ -47,3 +48,7 @@ def test_an_interrupt_ends_the_work_between_items(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         stopped()
     assert len(begun) < 10_000
+
+
+def test_there_is_a_core_to_use():
+    assert 1 <= usable_cores() <= (os.cpu_count() or 1)
