@@ -275,10 +275,11 @@ def _deepest_first(meets: Levels, least: int) -> Iterator[tuple[int, Ints]]:
         return
     levels = meets[boundaries]
     small = levels.astype(np.uint16) if levels.max() < 2**16 else levels  # sorted by radix
-    order = np.argsort(small, kind="stable")
-    found, firsts = np.unique(small[order], return_index=True)
-    parts = np.split(boundaries[order], firsts[1:])
-    yield from zip(reversed(found.tolist()), reversed(parts), strict=True)
+    ordered = boundaries[np.argsort(small, kind="stable")]
+    ends = np.cumsum(np.bincount(small)).tolist()
+    for level, (start, end) in reversed(list(enumerate(pairwise([0, *ends])))):
+        if start < end:
+            yield level, ordered[start:end]
 
 
 @dataclass(frozen=True)
