@@ -12,7 +12,7 @@ from opendp_tree._interrupts import interrupts_deferred
 from opendp_tree.measurements.bound_report import make_bound_report
 from opendp_tree.planning.budget import EPSILONS
 from opendp_tree.releases.bound_report import BoundReport
-from opendp_tree.rows.frame_domain import frame_domain
+from opendp_tree.rows.frames import frame_domain
 from opendp_tree.theorems.interval import round_up
 
 if TYPE_CHECKING:
