@@ -9,6 +9,8 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
+Levels = npt.NDArray[np.signedinteger[Any]]
+"""Of short numbers, where there are very many."""
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 Words = npt.NDArray[np.uint64]

@@ -98,8 +98,9 @@ def release_tree(
     memory
         How much memory people's rows may take while they are weighed, or cut to the unit's bounds: bytes, or a text
         such as "2GiB". By default None: an eighth of the machine's memory, and at most 2 GiB. Where there are more
-        rows, the data are read several times, a part of the people each time; so a lazy frame must be the same
-        whenever it is read. One whose own steps draw, or keep any of several rows, is held in memory instead.
+        rows, the data are read several times, a part of the people each time; without a unit, keys of bits and
+        addresses of one version, a range of keys each time. A lazy frame whose plan does more than read, choose rows
+        by their values and compute from them is run once, and what is needed of it is held in memory.
 
     Examples
     --------

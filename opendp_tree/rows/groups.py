@@ -19,7 +19,6 @@ from opendp_tree.trees.number_range import NumberRange
 Result = TypeVar("Result")
 KEY, UNIT, LEAF, PEOPLE = "key", "unit", "leaf", "people"
 FIRST_DAY, LAST_DAY = (date(1, 1, 1) - date(1970, 1, 1)).days, (date(9999, 12, 31) - date(1970, 1, 1)).days
-_SAMPLE, _BYTES_A_KEY = 1 << 16, 64
 _TICKS_A_SECOND = {"ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
@@ -129,22 +128,6 @@ def coarse_groups(groups: pl.DataFrame, key: Key) -> pl.DataFrame:
     An engine cuts times to days or hours itself. The places of numbers among ranges are found here, exactly.
     """
     return guarded(lambda: groups.with_columns(_coarse_columns(key, key_names(key), groups.schema)))
-
-
-def sorted_keys(frame: pl.LazyFrame, key: Key, memory: int) -> pl.DataFrame | None:
-    """The column of a key of integers, sorted; None where many rows share a key, or it would not fit into memory."""
-    column = frame.select(pl.col(key.columns_used[0]).alias(f"{KEY}_0"))
-
-    def find() -> pl.DataFrame | None:
-        first = column.head(_SAMPLE).collect(engine="streaming")
-        if 2 * first.n_unique() < first.height:
-            return None
-        rows = column.select(pl.len()).collect(engine="streaming").item()
-        if rows * _BYTES_A_KEY > memory:
-            return None
-        return column.collect(engine="streaming").select(pl.col(f"{KEY}_0").sort())
-
-    return guarded(find)
 
 
 def selected_keys(frame: pl.LazyFrame, key: Key) -> list[pl.Expr]:

@@ -20,6 +20,7 @@ from opendp_tree.trees.paths import OUTSIDE
 from opendp_tree.trees.prefix_texts import prefix_texts
 from opendp_tree.trees.sparse_counts import SparseCounts
 
+_SLICE = 1 << 18
 _WEEKDAYS = pl.Enum(["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"])
 
 
@@ -117,18 +118,24 @@ def _part_labels(groups: pl.DataFrame, part: Key) -> Labels:
 
 
 def _integer_words(given: pl.Series, width: int) -> tuple[Words, Words, Bools]:
-    number = pl.col("number")
-    frame = given.alias("number").to_frame().select(number, inside=(number >= 0).fill_null(False))
-    frame = frame.with_columns(pl.when("inside").then("number").otherwise(0).cast(given.dtype).alias("number"))
-    if given.dtype in (pl.Int128, pl.UInt128):
-        base = pl.lit(2**64, dtype=given.dtype)
-        words = frame.select(high=(number // base).cast(pl.UInt64), low=(number % base).cast(pl.UInt64))
-    else:
-        words = frame.select(number.cast(pl.UInt64).alias("low")).with_columns(pl.lit(0, pl.UInt64).alias("high"))
-    high, low, valid = words["high"].to_numpy(), words["low"].to_numpy(), frame["inside"].to_numpy()
+    size = given.len()
+    high, low, valid = np.zeros(size, np.uint64), np.empty(size, np.uint64), np.empty(size, np.bool_)
+    number, is_wide = pl.col("number"), given.dtype in (pl.Int128, pl.UInt128)
+    inside = (number >= 0).fill_null(False)
+    known = pl.when(inside).then(number).otherwise(0).cast(given.dtype)
+    base = pl.lit(2**64, dtype=given.dtype if is_wide else pl.UInt128)
+    words = {"low": known % base, "high": known // base} if is_wide else {"low": known}
+    for start in range(0, size, _SLICE):  # there may be very many
+        part, frame = slice(start, start + _SLICE), given.slice(start, _SLICE).alias("number").to_frame()
+        found = frame.select(inside.alias("inside"), **{name: word.cast(pl.UInt64) for name, word in words.items()})
+        low[part], valid[part] = found["low"].to_numpy(), found["inside"].to_numpy()
+        if is_wide:
+            high[part] = found["high"].to_numpy()
     if width < 128:
-        valid = valid & (high < np.uint64(1 << max(width - 64, 0)))
-    return high, low, valid & (low < np.uint64(1 << width)) if width < 64 else valid
+        valid &= high < np.uint64(1 << max(width - 64, 0))
+    if width < 64:
+        valid &= low < np.uint64(1 << width)
+    return high, low, valid
 
 
 def _bit_labels(given: pl.Series, key: Key) -> tuple[tuple[pl.Series, ...], Bools]:

@@ -27,6 +27,7 @@ __all__ = [
     "people_part",
     "people_records",
     "read_memory",
+    "reads_the_same",
     "same_when_read_again",
 ]
 
@@ -38,6 +39,15 @@ _BYTES_A_RECORD, _BYTES_A_COLUMN = 160, 48
 measured, because allocators keep for a while what a scan of files has used before.
 """
 _MOST_PARTS = 1024
+_READS = re.compile(
+    r"(?:Parquet|Ipc|Csv) SCAN \[.*\]|ESTIMATED ROWS: \d+|UNION|PLAN \d+:|END UNION|FROM|WITH_COLUMNS:"
+    r"|(?:DF \[.*\]; )?PROJECT \S+ COLUMNS"
+)
+"""The lines of a plan beside its expressions, if it does no more than `reads_the_same` says."""
+_ROW_WISE = (
+    r"\.(?:is_null|is_not_null|is_in|is_between|not|then|otherwise|abs|negate|dt\.(?:year|month|day|date|hour)"
+    r"|str\.(?:to_lowercase|to_uppercase|starts_with|ends_with))\(|when\(|\.(?:strict_)?cast\(\w+(?:\(\w+\))?\)"
+)
 _HASHED = (pl.String, pl.Boolean, pl.Date, pl.Datetime, pl.Time, pl.Duration, pl.Binary)
 
 
@@ -88,13 +98,37 @@ def frame_parts(frame: pl.LazyFrame, unit: str, rows: int, memory: int) -> int:
 
 
 def same_when_read_again(frame: pl.LazyFrame) -> pl.LazyFrame:
-    """A frame that has the same rows in every pass: one whose plan draws, or picks any of several rows, is read now.
+    """A frame that has the same rows in every pass: one whose plan may not is run now, and held.
 
     Else a person's rows in one pass could be at keys that were there in another only because of somebody else.
     """
-    plan = guarded(lambda: frame.explain(optimized=False))
-    draws = any(word in plan for word in (".shuffle(", ".sample(", "keep_strategy: Any"))
-    return guarded(lambda: frame.collect(engine="streaming")).lazy() if draws else frame
+    return frame if reads_the_same(frame) else guarded(lambda: frame.collect(engine="streaming")).lazy()
+
+
+def reads_the_same(frame: pl.LazyFrame) -> bool:
+    """Whether each reading gives the same rows, for sure.
+
+    So it is where a plan reads columns of files or of a frame in memory, keeps rows by what they hold, and computes
+    from each row alone, by functions that are named here. Of what else plans do, some draws, and some depends on the
+    order of rows.
+
+    >>> frame = pl.LazyFrame({"year": [2023, 2024], "city": ["ghent", "liege"]})
+    >>> reads_the_same(frame.filter(pl.col("year") == 2024)), reads_the_same(frame.select(pl.all().shuffle()))
+    (True, False)
+    """
+    lines = guarded(lambda: frame.explain(optimized=False)).splitlines()
+    return all(_READS.fullmatch(line.strip()) or _is_row_wise(line.strip()) for line in lines)
+
+
+def _is_row_wise(line: str) -> bool:
+    step = re.fullmatch(r"(?:FILTER |SELECT |(?=\[))(.*)", line)
+    if step is None:
+        return False
+    plain = re.sub(r'col\("[^"]*"\)|\.alias\("[^"]*"\)|"[^"]*"', " ", step[1])
+    return (
+        re.fullmatch(rf"(?:{_ROW_WISE}|dyn (?:int|float|str): |true|false|null|[][()0-9,.:+*/%<>=!&|\s-])*", plain)
+        is not None
+    )
 
 
 def people_part(frame: pl.LazyFrame, unit: str, salt: bytes, part: int, parts: int) -> pl.LazyFrame:

@@ -22,11 +22,11 @@ from opendp_tree.rows.groups import (
     key_names,
     narrowed,
     read_frame,
-    sorted_keys,
     unit_leaves,
 )
 from opendp_tree.rows.key import Key
 from opendp_tree.rows.key_columns import numbered_leaves, read_labels, read_words
+from opendp_tree.rows.key_ranges import bit_counts, count_keys
 from opendp_tree.rows.lookup import Lookup
 from opendp_tree.rows.parts import (
     frame_parts,
@@ -57,7 +57,7 @@ class RowCounter:
     lookup: Lookup | None
     """For a public tree."""
     memory: int
-    """How many bytes people's records may take together before they are read part by part."""
+    """How many bytes people's records, or keys of bits, may take together before they are read part by part."""
 
     @classmethod
     def of(
@@ -79,15 +79,11 @@ class RowCounter:
             distant = data.distant_counts(self.key, self.unit, new_salt())
             if distant is not None:
                 return distant
-        raw = self._raw_keys(data)
-        if raw is not None:
-            tree, (high, low, valid) = self.key.open_tree(), read_words(raw, self.key)
-            if valid.all():
-                return SparseCounts.of_words(tree, high, low)
-            outside = valid.size - int(valid.sum()) if tree.outside else 0
-            return SparseCounts.of_words(tree, high[valid], low[valid], outside=outside)
         if self.unit is not None and not (isinstance(data, Table) and bounds_by_value(self.key)):
             return self._bounded(self.people(data), self.unit)
+        is_open_bits = self.lookup is None and self.key.open_tree().kind == "bits"
+        if is_open_bits and not isinstance(data, Table):
+            return count_keys(read_frame(data, self.kinds), self.key, self.memory)
         return self.by_leaf(self._groups(data), PEOPLE)
 
     def _bounded(self, records: PeopleRecords, unit: Unit) -> Ints | SparseCounts:
@@ -103,21 +99,16 @@ class RowCounter:
 
     def by_leaf(self, groups: pl.DataFrame, column: str) -> Ints | SparseCounts:
         """The sums of a column of groups by leaf, in an order that is the same for every column."""
+        if self.lookup is None and self.key.open_tree().kind == "bits":
+            return bit_counts(groups, self.key, column)
         people = groups[column].to_numpy()
         if self.lookup is not None:
             leaves = self._public_leaves(groups, self.lookup)
             order = np.argsort(leaves)
             ends = np.searchsorted(leaves[order], np.arange(self.lookup.tree.leaf_count + 1))
             return range_sums(people[order], ends[:-1], ends[1:])
-        tree = self.key.open_tree()
-        if tree.kind == "bits":
-            high, low, valid = read_words(groups, self.key)
-            outside = 0
-            if tree.outside:
-                outside = int(range_sums(people[~valid], np.array([0]), np.array([people.size - valid.sum()]))[0])
-            return SparseCounts.of_words(tree, high[valid], low[valid], people[valid], outside=outside)
         labels = read_labels(groups, self.key)
-        return labels.sparse(tree, people, self._valid(labels.with_null()))
+        return labels.sparse(self.key.open_tree(), people, self._valid(labels.with_null()))
 
     def _groups(self, data: Any) -> pl.DataFrame:
         """The keys that occur and how many rows are counted of each."""
@@ -125,17 +116,6 @@ class RowCounter:
             check_columns(data.column_types(), self.kinds)
             return coarse_groups(data.leaf_counts(self.key, self.unit, new_salt()), self.key)
         return group_rows(read_frame(data, self.kinds), self.key)
-
-    def _raw_keys(self, data: Any) -> pl.DataFrame | None:
-        """The key of each row, sorted, where that is cheaper than to group them: integers that are mostly different.
-
-        Which of the two it is shows in time and memory alone.
-        """
-        if self.unit is not None or self.lookup is not None or self.key.open_tree().kind != "bits":
-            return None
-        if isinstance(data, Table) or self.kinds[self.key.columns_used[0]] != "integer":
-            return None
-        return sorted_keys(read_frame(data, self.kinds), self.key, self.memory)
 
     def people(self, data: Any) -> PeopleRecords:
         """Who has how many rows at which leaf, to be read from a frame or a table part by part.

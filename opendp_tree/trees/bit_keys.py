@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from opendp_tree._types import Ints, Words
+from opendp_tree._types import Ints, Levels, Words
 
 _WORD = 2**64 - 1
 _BLOCK = 1 << 16
@@ -65,7 +65,7 @@ class BitKeys:
         """
         return BitKeys(self.high & _mask(bits.clip(0, 64)), self.low & _mask((bits - 64).clip(0, 64)))
 
-    def common_bits(self, other: BitKeys) -> Ints:
+    def common_bits(self, other: BitKeys) -> Levels:
         """How many bits each key begins with that are those of the other key in its place; 128 if all are.
 
         Parameters
@@ -73,7 +73,7 @@ class BitKeys:
         other
             As many keys.
         """
-        common = np.empty(self.high.size, dtype=np.int64)
+        common = np.empty(self.high.size, dtype=np.int16)
         for start in range(0, self.high.size, _BLOCK):  # what is in between stays in cache
             part = slice(start, start + _BLOCK)
             upper = self.high[part] ^ other.high[part]

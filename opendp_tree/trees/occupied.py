@@ -7,9 +7,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from opendp_tree._types import Ints
+from opendp_tree._types import Ints, Levels
 
 
 @dataclass(frozen=True)
@@ -20,8 +19,8 @@ class Places:
     meets say all about the shape of the tree that the places span.
     """
 
-    levels: Ints
-    meets: Ints
+    levels: Levels
+    meets: Levels
 
     def nodes_at(self, level: int) -> tuple[Ints, Ints]:
         """The nodes of a level with places at or below them: the first place of each, and the place after its last.
@@ -60,14 +59,37 @@ class Places:
             firsts[here] = starts[np.searchsorted(starts, places[here], side="right") - 1]
         return firsts
 
+    def ranges_of(self, places: Ints, levels: Ints) -> tuple[Ints, Ints]:
+        """The node at each level that is at or above each place: its first place, and the place after its last.
+
+        Parameters
+        ----------
+        places
+            Any places of the nodes, one for each.
+        levels
+            The nodes' levels, none below its place's.
+
+        >>> Places(np.array([2, 2, 1]), np.array([1, 0])).ranges_of(np.array([1, 1, 2]), np.array([2, 1, 1]))
+        (array([1, 0, 2]), array([2, 2, 3]))
+        """
+        firsts, ends = places.copy(), places + 1
+        joins, starts = self._joins, None
+        for level in np.unique(levels)[::-1].tolist():  # what parts nodes of a level parts those below it, too
+            starts = np.flatnonzero(joins < level) if starts is None else starts[joins[starts] < level]
+            here = np.flatnonzero(levels == level)
+            after = np.searchsorted(starts, places[here], side="right")
+            firsts[here] = starts[after - 1]
+            ends[here] = np.where(after < starts.size, starts[np.minimum(after, starts.size - 1)], joins.size)
+        return firsts, ends
+
     @cached_property
-    def _joins(self) -> npt.NDArray[np.signedinteger[Any]]:
+    def _joins(self) -> Levels:
         """For each place the level of the deepest node that holds it and the place before; -1 for the first.
 
         It is asked for level by level, so it is kept, and in short numbers where there is room: four times as fast.
         """
         small: type[np.signedinteger[Any]] = np.int16 if int(self.meets.max(initial=0)) < 2**15 else np.int64
-        joins: npt.NDArray[np.signedinteger[Any]] = np.empty(self.levels.size, dtype=small)
+        joins: Levels = np.empty(self.levels.size, dtype=small)
         joins[:1] = -1
         joins[1:] = self.meets
         return joins
@@ -78,11 +100,11 @@ class Occupied(Places):
     """The places with people."""
 
     counts: Ints
-    ids: Ints
-    """What the tree calls each place: a node id, or a row among the sorted keys."""
+    ids: Ints | None = None
+    """What a public tree calls each place: a node id. By default None: places are rows among sorted keys."""
 
 
-def meets_between(meets: Ints, places: Ints) -> Ints:
+def meets_between(meets: Levels, places: Ints) -> Ints:
     """The level of the deepest node that holds each of some places and the next of them.
 
     Parameters
@@ -98,5 +120,5 @@ def meets_between(meets: Ints, places: Ints) -> Ints:
     if places.size < 2:
         return places[:0]
     edges = np.column_stack((places[:-1], places[1:])).ravel()
-    lowest = np.minimum.reduceat(np.append(meets, 0), edges)[::2]
+    lowest = np.minimum.reduceat(np.append(meets, np.zeros(1, meets.dtype)), edges)[::2].astype(np.int64)
     return np.where(places[1:] > places[:-1], lowest, np.iinfo(np.int64).max)

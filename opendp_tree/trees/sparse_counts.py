@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from opendp_tree._types import Bools, Ints, Words
-from opendp_tree.saturate import range_sums
+from opendp_tree._types import Bools, Ints, Levels, Words
+from opendp_tree.saturate import LIMIT, clamp, range_sums
 from opendp_tree.trees.bit_keys import BitKeys
 from opendp_tree.trees.occupied import Occupied, meets_between
 from opendp_tree.trees.open_tree import OpenTree
@@ -66,14 +67,56 @@ class SparseCounts:
             order = keys.order()
             keys, people = keys[order], people[order]
         firsts, counts = _merged((keys.high[1:] != keys.high[:-1]) | (keys.low[1:] != keys.low[:-1]), high.size, people)
-        keys = keys if firsts.size == high.size else keys[firsts]
+        keys = keys[firsts]
         meets = keys[1:].common_bits(keys[:-1]) // tree.stride
+        return cls._of_bits(tree, keys, meets, counts, outside)
+
+    @classmethod
+    def joined(cls, tree: OpenTree, parts: Iterable[SparseCounts]) -> SparseCounts:
+        """Counts of keys of bits from those of ranges of keys.
+
+        Parameters
+        ----------
+        tree
+            An open tree of bits.
+        parts
+            The counts of each range, in the order of the keys; no key may be in two. People outside are added up.
+
+        >>> tree = OpenTree.bits(8)
+        >>> SparseCounts.joined(tree, [tree.count([3, 3]), tree.count([200, 201])]).occupied.meets
+        array([0, 7], dtype=int16)
+        """
+        high: list[Words] = []
+        low: list[Words] = []
+        meets: list[Levels] = []
+        counts: list[Ints] = []
+        outside = 0
+        for part in parts:
+            assert isinstance(part.keys, BitKeys)
+            size = part.occupied.counts.size - part.outside
+            outside += int(part.occupied.counts[size:].sum())
+            if not size:
+                continue
+            keys = part.keys[:size]
+            if high:
+                last, first = BitKeys(high[-1][-1:], low[-1][-1:]), keys[:1]
+                meets.append(last.common_bits(first) // tree.stride)
+            high.append(keys.high)
+            low.append(keys.low)
+            counts.append(part.occupied.counts[:size])
+            meets.append(part.occupied.meets[: size - 1])
+        joined = [_chained(arrays, kind) for arrays, kind in ((high, np.uint64), (low, np.uint64), (meets, np.int16))]
+        keys = BitKeys(joined[0], joined[1])
+        return cls._of_bits(tree, keys, joined[2], _chained(counts, np.int64), min(outside, LIMIT))
+
+    @classmethod
+    def _of_bits(cls, tree: OpenTree, keys: BitKeys, meets: Levels, counts: Ints, outside: int) -> SparseCounts:
         levels = np.broadcast_to(np.int64(tree.depth - 1), counts.shape)
         if not outside:
             return cls._of(tree, levels, meets, counts, keys)
         none = np.zeros(1, dtype=np.uint64)
         keys = BitKeys(np.append(keys.high, none), np.append(keys.low, none))
-        meets = np.append(meets, np.zeros(min(levels.size, 1), dtype=np.int64))
+        meets = np.append(meets, np.zeros(min(levels.size, 1), dtype=meets.dtype))
         made = cls._of(tree, np.append(levels, 1), meets, np.append(counts, outside), keys)
         return replace(made, outside=True)
 
@@ -101,9 +144,10 @@ class SparseCounts:
         from opendp_tree.trees.label_keys import sort_labels
 
         order, meets = sort_labels(columns)
-        firsts, counts = _merged(meets < len(columns), order.size, None if people is None else people[order])
+        differ = meets < len(columns)
+        firsts, counts = _merged(differ, order.size, None if people is None else people[order])
         keys = LabelKeys(tuple(columns if labels is None else labels), order[firsts])
-        return cls._of(tree, lengths[keys.rows], meets[firsts[1:] - 1], counts, keys)
+        return cls._of(tree, lengths[keys.rows], meets[differ], counts, keys)
 
     def recounted(self, counts: Ints) -> SparseCounts:
         """The same keys with other counts, without those of nobody.
@@ -124,12 +168,23 @@ class SparseCounts:
         )
 
     @classmethod
-    def _of(cls, tree: OpenTree, levels: Ints, meets: Ints, counts: Ints, keys: BitKeys | LabelKeys) -> SparseCounts:
-        return cls(tree, Occupied(levels, meets, counts, np.arange(counts.size)), keys)
+    def _of(
+        cls, tree: OpenTree, levels: Levels, meets: Levels, counts: Ints, keys: BitKeys | LabelKeys
+    ) -> SparseCounts:
+        return cls(tree, Occupied(levels, meets, counts), keys)
 
 
-def _merged(differ: Bools, size: int, people: Ints | None) -> tuple[Ints, Ints]:
-    """Where each distinct key of sorted ones begins, and how many people it has."""
-    firsts = np.flatnonzero(np.append(True, differ)[:size])
-    ends = np.append(firsts, size)[1:]
+def _chained(arrays: list[Any], kind: Any) -> Any:
+    """The arrays one after another; they are let go of."""
+    whole = arrays[0] if len(arrays) == 1 else np.concatenate([np.zeros(0, kind), *arrays])
+    arrays.clear()
+    return whole
+
+
+def _merged(differ: Bools, size: int, people: Ints | None) -> tuple[Ints | slice, Ints]:
+    """Where each distinct key of sorted ones begins, and how many people it has. Each differs from the next, or not."""
+    if differ.all():
+        return slice(None), np.ones(size, dtype=np.int64) if people is None else clamp(people)
+    firsts = np.flatnonzero(np.append(True, differ))
+    ends = np.append(firsts[1:], size)
     return firsts, ends - firsts if people is None else range_sums(people, firsts, ends)

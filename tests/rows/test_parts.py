@@ -137,6 +137,59 @@ def test_what_is_no_memory_is_refused(wrong):
         parts.read_memory(1.5)
 
 
+PLANS = {
+    "a frame": (True, lambda frame: frame),
+    "columns of it": (True, lambda frame: frame.select(pl.col("k"))),
+    "renamed": (True, lambda frame: frame.rename({"k": "q"}).rename({"q": "k"})),
+    "two of them": (True, lambda frame: pl.concat([frame, frame])),
+    "a filter": (True, lambda frame: frame.filter(pl.col("k") > 3)),
+    "some filters": (
+        True,
+        lambda frame: frame.filter(
+            pl.col("k").is_in([1, 2]) & pl.col("other").is_between(0, 5) | pl.col("k").is_null()
+        ),
+    ),
+    "texts of columns": (
+        True,
+        lambda frame: frame.with_columns(
+            k=pl.when(pl.col("k") > 1).then(pl.lit("more")).otherwise(pl.col("other").cast(pl.String)),
+            small=pl.lit("A").str.to_lowercase(),
+            next=-pl.col("other") * 2 + 1.5,
+        ),
+    ),
+    "a rank": (False, lambda frame: frame.with_columns(pl.col("k").rank("random"))),
+    "of other rows": (False, lambda frame: frame.filter(pl.col("k") > pl.col("k").mean())),
+    "running": (False, lambda frame: frame.filter(pl.col("k").cum_sum() > 1)),
+    "some rows": (False, lambda frame: frame.head(1)),
+    "numbered rows": (False, lambda frame: frame.with_row_index()),
+    "any of several": (False, lambda frame: frame.unique("k")),
+    "sorted": (False, lambda frame: frame.sort("k")),
+    "joined": (False, lambda frame: frame.join(frame, on="k")),
+    "grouped": (False, lambda frame: frame.group_by("k").agg(pl.col("other").first())),
+    "a text like a name": (False, lambda frame: frame.with_columns(odd=pl.lit('a"b'), k=pl.col("k").shuffle())),
+    "shuffled": (False, lambda frame: frame.select(pl.col("k").shuffle())),
+    "a sample": (False, lambda frame: frame.filter(pl.int_range(pl.len()).shuffle().over("k") < 1)),
+    "a function": (False, lambda frame: frame.map_batches(lambda rows: rows)),
+    "a function of a column": (False, lambda frame: frame.select(pl.col("k").map_batches(lambda rows: rows))),
+    "a name like a plan": (
+        False,
+        lambda frame: frame.select(pl.col("k").shuffle().alias('a")]\nDF ["k"]; PROJECT */1')),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_only_plans_that_read_and_work_row_by_row_are_known_to_read_the_same(name, tmp_path):
+    plain, step = PLANS[name]
+    rows = pl.DataFrame({"k": [1, 2], "other": [1, 2]})
+    rows.write_parquet(tmp_path / "k.parquet")
+    rows.write_ipc(tmp_path / "k.arrow")
+    rows.write_csv(tmp_path / "k.csv")
+    files = pl.scan_parquet(tmp_path / "*.parquet"), pl.scan_ipc(tmp_path / "k.arrow"), pl.scan_csv(tmp_path / "k.csv")
+    for frame in (rows.lazy(), *files):
+        assert parts.reads_the_same(step(frame)) is plain
+
+
 DRAWING = {
     "shuffle": lambda frame: frame.with_columns(pl.col("a").shuffle()),
     "sample": lambda frame: frame.select("user", pl.col("a").sample(fraction=1.0, shuffle=True)),

@@ -37,6 +37,17 @@ def test_first_places_are_those_of_the_prefix(rows, data):
     assert firsts.tolist() == expected
 
 
+@given(paths, st.data())
+def test_ranges_hold_the_places_of_the_prefix_and_no_other(rows, data):
+    distinct, places = places_of(rows)
+    asked = data.draw(st.lists(st.integers(0, len(distinct) - 1), max_size=6))
+    levels = [data.draw(st.integers(0, len(distinct[place]))) for place in asked]
+    ranges = places.ranges_of(np.array(asked, dtype=np.int64), np.array(levels, dtype=np.int64))
+    for place, level, first, end in zip(asked, levels, *(part.tolist() for part in ranges), strict=True):
+        below = [at for at, row in enumerate(distinct) if row[:level] == distinct[place][:level] and len(row) >= level]
+        assert below == list(range(first, end))
+
+
 @given(st.lists(st.integers(0, 5), max_size=12), st.data())
 def test_meets_of_some_places_are_the_least_between_them(meets, data):
     some = sorted(data.draw(st.lists(st.integers(0, len(meets)), max_size=6)))

@@ -203,12 +203,9 @@ def people_at(occupied: Occupied, levels: Ints, places: Ints, wanted: Bools) -> 
     running = [np.zeros(counts.size + 1, dtype=np.int64) for _ in halves]
     for sums, half in zip(running, halves, strict=True):
         np.cumsum(half, out=sums[1:])
-    for level in np.unique(levels[wanted]).tolist():
-        here = np.flatnonzero(wanted & (levels == level))
-        starts, ends = occupied.nodes_at(level)
-        nodes = np.searchsorted(starts, places[here], side="right") - 1
-        for half, sums in zip(found[2 - len(running) :], running, strict=True):
-            half[here] = sums[ends[nodes]] - sums[starts[nodes]]
+    starts, ends = occupied.ranges_of(places[wanted], levels[wanted])
+    for half, sums in zip(found[2 - len(running) :], running, strict=True):
+        half[wanted] = sums[ends] - sums[starts]
     return found[0], found[1]
 
 

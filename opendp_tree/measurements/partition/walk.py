@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 
 import numpy as np
 
 from opendp_tree import noise, saturate
-from opendp_tree._types import Ints
+from opendp_tree._threads import side_by_side
+from opendp_tree._types import Ints, Levels
 from opendp_tree.measurements.partition.parameters import GapParameters
 from opendp_tree.theorems.tree_partition import GapShape
 from opendp_tree.trees.occupied import Occupied
@@ -24,8 +25,8 @@ from opendp_tree.trees.tree import Tree
 
 _NONE = np.zeros(0, dtype=np.int64)
 
-_BLOCK, _FEW = 1 << 21, 64
-"""Places that are walked together, and how many there must be for each that is left for the top."""
+_BLOCK, _MANY = 1 << 18, 1 << 19
+"""How many places are walked together, and how many there must be for several threads."""
 
 
 @dataclass(frozen=True)
@@ -93,25 +94,39 @@ def _walk_by_blocks(
     What happens below a node draws nothing that is drawn elsewhere, so that only the order of draws differs. It saves
     memory, and time, because the work on a block stays near. The second part says which place each one left was.
     """
-    meets, size = tested[occupied.meets], occupied.counts.size
+    every, size = tested.size == tested[-1] + 1, occupied.counts.size
+    meets = occupied.meets if every else tested[occupied.meets]
     if size <= _BLOCK:
         walk = _Walk(tested[occupied.levels], meets, occupied.counts, largest, parameters)
         return walk, np.arange(size), []
-    # The deepest level above which few places meet: these boundaries may part blocks.
-    above = np.cumsum(np.bincount(meets.astype(np.int64) + 1))
-    cut = max(int(np.searchsorted(above, size // _FEW, side="right")) - 1, 0)
-    parting = np.flatnonzero(meets < cut)
-    heads = np.append(0, parting + 1)
-    starts = np.unique(heads[np.searchsorted(heads, np.arange(0, size, _BLOCK), side="right") - 1])
-    tops, found = [], []
-    for start, end in zip(starts.tolist(), [*starts[1:].tolist(), size], strict=True):
-        part, within = slice(start, end), meets[start : end - 1]
-        block = _Walk(tested[occupied.levels[part]], within, occupied.counts[part], largest[part], parameters)
-        block.merge_up_to(cut)
-        tops.append(block.groups(np.append(0, np.flatnonzero(within < cut) + 1)))
-        found += [(places + start, levels, gaps) for places, levels, gaps in block.found]
-    base, held, most = (np.concatenate(parts) for parts in zip(*tops, strict=True))
-    return _Walk(base, meets[parting], held, most, parameters), heads, found
+
+    def walked(block: tuple[slice, int]) -> tuple[Ints, tuple[Ints, Ints, Ints], list[tuple[Ints, Ints, Ints]]]:
+        part, cut = block
+        within = meets[part.start : part.stop - 1]
+        walk = _Walk(tested[occupied.levels[part]], within, occupied.counts[part], largest[part], parameters)
+        walk.merge_up_to(cut)
+        heads = np.append(0, np.flatnonzero(within < cut) + 1)
+        found = [(places + part.start, levels, gaps) for places, levels, gaps in walk.found]
+        return heads + part.start, walk.groups(heads), found
+
+    blocks = _blocks(meets, size)
+    walks = side_by_side(walked, blocks) if size >= _MANY else list(map(walked, blocks))
+    heads = np.concatenate([each for each, _, _ in walks])
+    base, held, most = (np.concatenate(parts) for parts in zip(*(groups for _, groups, _ in walks), strict=True))
+    found = [cells for _, _, block in walks for cells in block]
+    return _Walk(base, meets[heads[1:] - 1], held, most, parameters), heads, found
+
+
+def _blocks(meets: Levels, size: int) -> list[tuple[slice, int]]:
+    """Blocks of about as many places, and for each the level from which on it shares no node with others.
+
+    A block ends where places meet highest, among those near its full size: the less is left for the top.
+    """
+    near = max(_BLOCK // 4, 1)
+    starts = [start + int(np.argmin(meets[start - 1 : start - 1 + near])) for start in range(_BLOCK, size, _BLOCK)]
+    shared = [-1, *(int(meets[start - 1]) for start in starts), -1]
+    ranges = pairwise([0, *starts, size])
+    return [(slice(*ends), max(edges) + 1) for ends, edges in zip(ranges, pairwise(shared), strict=True)]
 
 
 def hides_empty_nodes(shape: GapShape) -> bool:
@@ -127,7 +142,7 @@ class _Walk:
     it merges. Levels are counted among the tested ones; -1 is above them all.
     """
 
-    def __init__(self, levels: Ints, meets: Ints, counts: Ints, largest: Ints, parameters: GapParameters) -> None:
+    def __init__(self, levels: Ints, meets: Levels, counts: Ints, largest: Ints, parameters: GapParameters) -> None:
         self._parameters, self._meets = parameters, meets
         self._bands = _bands(parameters.shape)
         self._blur_levels = np.array(parameters.shape.blur_levels)
@@ -253,17 +268,18 @@ def _bands(shape: GapShape) -> list[_Band]:
     return bands[::-1]
 
 
-def _deepest_first(meets: Ints, least: int) -> Iterator[tuple[int, Ints]]:
+def _deepest_first(meets: Levels, least: int) -> Iterator[tuple[int, Ints]]:
     """The tested levels from `least` on at which groups meet, from the deepest up, each with the boundaries that do."""
     boundaries = np.flatnonzero(meets >= least)
     if boundaries.size == 0:
         return
     levels = meets[boundaries]
     small = levels.astype(np.uint16) if levels.max() < 2**16 else levels  # sorted by radix
-    order = np.argsort(small, kind="stable")
-    found, firsts = np.unique(small[order], return_index=True)
-    parts = np.split(boundaries[order], firsts[1:])
-    yield from zip(reversed(found.tolist()), reversed(parts), strict=True)
+    ordered = boundaries[np.argsort(small, kind="stable")]
+    ends = np.cumsum(np.bincount(small)).tolist()
+    for level, (start, end) in reversed(list(enumerate(pairwise([0, *ends])))):
+        if start < end:
+            yield level, ordered[start:end]
 
 
 @dataclass(frozen=True)
@@ -289,6 +305,7 @@ def find_cells_of_tree(tree: Tree, leaf_counts: Ints, parameters: GapParameters)
     if not hides_empty_nodes(parameters.shape):
         return _test_every_node(tree, leaf_counts, parameters)
     occupied = tree.occupied(leaf_counts)
+    assert occupied.ids is not None
     cells = find_cells(occupied, parameters)
     nodes = tree.ancestors_at(occupied.ids[cells.places], cells.levels)
     order = np.argsort(nodes)

@@ -236,7 +236,9 @@ def test_every_shown_node_has_its_people_exactly(seed):
 
 def _any_place(occupied, listed, cells, number):
     at = cells.places[listed.order][listed.firsts]
-    return at if occupied.ids.size > len(number) else np.array([number[place] for place in at.tolist()], dtype=np.int64)
+    return (
+        at if occupied.counts.size > len(number) else np.array([number[place] for place in at.tolist()], dtype=np.int64)
+    )
 
 
 def test_no_more_leaves_a_subtree_than_its_shown_nodes():
