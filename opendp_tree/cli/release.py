@@ -128,8 +128,8 @@ def _check_quantiles(options: argparse.Namespace, form: str) -> None:
         raise CommandError(Exit.USAGE, "--method chosen_quantiles needs to know which. Hint: --quantiles 0.5")
     if options.quantiles is not None and options.number is None:
         raise CommandError(Exit.USAGE, "--quantiles needs a number. Hint: --number COLUMN")
-    if options.quantiles is not None and form == "json":
-        raise CommandError(Exit.USAGE, "--quantiles has no JSON. Hint: -o OUT.csv")
+    if options.quantiles is not None and form == "json" and options.method != Quantiles.name:
+        raise CommandError(Exit.USAGE, "--quantiles has no JSON: a curve's has them all. Hint: -o OUT.csv")
     lines = ("auto", *(name for name, method in METHODS.items() if isinstance(method, Line)))
     if options.quantiles is not None and options.method not in lines:
         raise CommandError(Exit.USAGE, f"--method {options.method} has no quantiles. Hint: --method curve")

@@ -368,7 +368,7 @@ class TreeRelease:
         return cls(
             tree=tree,
             confidence=float(confidence),
-            statement=_read_statement(form.part(parts, "statement", dict, type(None))),
+            statement=read_statement(form.part(parts, "statement", dict, type(None))),
             nodes=nodes,
             hidden=None if hidden is None else float(form.read_number(hidden, "hidden")),
             curve=curve,
@@ -409,7 +409,14 @@ class TreeRelease:
         return "\n".join([first, *([counted] if counted else []), *more, *by, cost_words(cost), *error])
 
 
-def _read_statement(described: Mapping[str, Any] | None) -> PrivacyStatement | None:
+def read_statement(described: Mapping[str, Any] | None) -> PrivacyStatement | None:
+    """The statement that `format.write_statement` wrote, once it is sure to be one.
+
+    Parameters
+    ----------
+    described
+        What that gives, as read from JSON; None stays None.
+    """
     if described is None:
         return None
     mechanism, measure = (form.part(described, name, str) for name in ("mechanism", "measure"))
