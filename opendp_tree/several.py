@@ -140,7 +140,7 @@ def release_trees(
             1,
             counted=counted_of(unit, method, values),
             person=unit,
-            method=method_for(key, method, values),
+            method=method_for(key, method, values, unit=unit, data=frame),
             budget=_part(account.budget, shares[name], of=len(keys)),
             alpha=alpha,
             confidence=confidence,

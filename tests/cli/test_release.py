@@ -586,7 +586,7 @@ def test_quantiles_of_groups_cannot_be_chosen_and_nothing_is_spent(tmp_path, cap
     line = ["--by", "kind", "--number", "age", "--low", "0", "--high", "100", "--bins", "100"]
     words = ["release", source, *line, *BUDGET, "--quantiles", "0.5", "--method", "chosen_quantiles"]
     assert main([*words, "-o", str(tmp_path / "out.csv"), "--ledger", str(book), *LEDGER]) == 4
-    assert "have no order" in capsys.readouterr().err
+    assert "the number is below groups" in capsys.readouterr().err
     assert not book.exists()
 
 
@@ -600,6 +600,18 @@ def test_quantiles_of_a_number(tmp_path, method):
     found = pl.read_csv(out)
     assert found["quantile"].to_list() == [0.25, 0.5]
     assert [abs(value - share) < 5 for value, share in zip(found["estimate"], (25, 50), strict=True)] == [True, True]
+
+
+@pytest.mark.parametrize("groups", [[], ["--by", "kind"]])
+def test_quantiles_of_people_keep_rows_of_each(tmp_path, groups):
+    rows = pl.DataFrame({"user": range(4000), "kind": ["a"] * 4000, "age": [20.5] * 4000})
+    source, out = write_rows(tmp_path, frame=rows), tmp_path / "out.csv"
+    line = [*groups, "--number", "age", "--low", "0", "--high", "100", "--bins", "100"]
+    unit = ["--unit", "user", "--rows-per-unit", "2"]
+    assert main(["release", source, *line, *unit, *BUDGET, "--quantiles", "0.5", "-o", str(out)]) == 0
+    assert read(out)["estimate"].to_list() == pytest.approx([20.5], abs=3)
+    shares = ["--unit", "user", "--count", "shares"]
+    assert main(["release", source, *line, *shares, *BUDGET, "--quantiles", "0.5", "-o", str(tmp_path / "no.csv")]) == 2
 
 
 def test_chosen_quantiles_are_kept_as_json(tmp_path):
