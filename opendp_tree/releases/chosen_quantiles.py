@@ -122,7 +122,7 @@ class ChosenQuantiles:
             raise ValueError('"bins" must be places of bins, of which there is one less than "edges"')
         if (missed < 0).any():
             raise ValueError('"missed" must not be negative')
-        return cls(check_quantiles(shares), bins, missed, edges, confidence, statement)
+        return cls(check_quantiles(shares.tolist()), bins, missed, edges, confidence, statement)
 
     def describe(self) -> str:
         """The release in sentences."""
