@@ -1,17 +1,14 @@
-"""Synthetic people in a deep tree, and the errors of estimates for all its non-empty nodes."""
+"""Synthetic people in a deep tree, and the counts of all its non-empty nodes."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 import numpy as np
 
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.sparse_counts import SparseCounts
-
-CLASSES = (1, 20, 100, 1_000, 10_000, math.inf)
 
 
 def cascade(people: int, width: int, rng: np.random.Generator) -> np.ndarray:
@@ -45,29 +42,6 @@ def nodes(counts: SparseCounts) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
         yield level, starts, np.diff(np.append(running[starts], running[-1]))
 
 
-@dataclass
-class Errors:
-    """Alpha-errors of one mechanism: the largest, and the root mean square by weight class."""
-
-    alpha: float
-    largest: float = 0.0
-    squares: np.ndarray = field(default_factory=lambda: np.zeros(len(CLASSES) - 1))
-    numbers: np.ndarray = field(default_factory=lambda: np.zeros(len(CLASSES) - 1))
-
-    def add(self, truth: np.ndarray, estimate: np.ndarray) -> None:
-        """Take in the nodes of one level."""
-        error = np.maximum(np.abs(estimate - truth) - self.alpha * truth, 0)
-        self.largest = max(self.largest, float(error.max(initial=0)))
-        classes = np.digitize(truth, CLASSES[1:-1])
-        self.squares += np.bincount(classes, error**2, minlength=len(CLASSES) - 1)
-        self.numbers += np.bincount(classes, minlength=len(CLASSES) - 1)
-
-    @property
-    def rmse(self) -> np.ndarray:
-        """The root mean square in each class."""
-        return np.sqrt(self.squares / np.maximum(self.numbers, 1))
-
-
 def gaussian_deviation(epsilon: float, delta: float, sensitivity: float) -> float:
     """The least standard deviation of Gaussian noise that is (epsilon, delta)-DP (Balle and Wang, 2018)."""
 
@@ -80,12 +54,3 @@ def gaussian_deviation(epsilon: float, delta: float, sensitivity: float) -> floa
         lost = tail(epsilon * middle - 0.5 / middle) - math.exp(epsilon) * tail(epsilon * middle + 0.5 / middle)
         low, high = (low, middle) if lost <= delta else (middle, high)
     return high * sensitivity
-
-
-def normal_quantile(chance: float) -> float:
-    """What a standard normal number exceeds with this chance."""
-    low, high = 0.0, 40.0
-    while high - low > 1e-9:
-        middle = (low + high) / 2
-        low, high = (middle, high) if 0.5 * math.erfc(middle / math.sqrt(2)) > chance else (low, middle)
-    return high

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ import polars as pl
 from benchmarks.timing import print_table
 
 ROWS, SMALL, SERVER, SPARK = int(float(os.environ.get("ROWS", "1e8"))), 20_000_000, 2_000_000, 10_000_000
+ROUNDS = 3
 BY, LEAVES, CHUNK = ["state", "county", "city"], 10_000, 2_000_000
 PAGE = Path(__file__).parents[1] / "docs" / "engines.md"
 PLAIN_BYTES = 220
@@ -38,8 +40,8 @@ def run() -> None:
     header = ("engine", "rows", "job", "seconds", "CPU, s", "to leaf group-by", "to (leaf, user) group-by", "GiB")
     print_table(header, rows)
     print(
-        "\nRatios are of CPU seconds, of one run; for PostgreSQL and Spark, which have processes of their own, of "
-        "seconds, and CPU and GiB are those of Python alone. Spark's seconds begin once there is a session.\n"
+        "\nRatios are of CPU seconds, of one run, those of PostgreSQL's server and of Spark's JVM among them. Spark's "
+        f"are medians of {ROUNDS} rounds in one session, after one to warm up. GiB are those of Python.\n"
     )
     header_of_keys = (
         "distinct 128-bit keys",
@@ -85,18 +87,23 @@ def write_visits(path: Path, rows: int) -> None:
 
 def measured(job: str, *given: Any) -> tuple[float, float, float]:
     """Seconds, CPU seconds and peak GiB of a job in a new process."""
-    command = [sys.executable, "-m", "benchmarks.engines", job, *map(str, given)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    seconds, cpu, memory = json.loads(done.stdout.splitlines()[-1])
+    seconds, cpu, memory = in_process(job, *given)
     return seconds, cpu, memory
 
 
-def lines(engine: str, rows: int, found: dict[str, tuple[float, float, float]], of: int = 1) -> list[tuple[str, ...]]:
-    """A line for each job, against the two plain ones, by CPU seconds or by seconds."""
+def in_process(job: str, *given: Any) -> Any:
+    """What a job in a new process finds."""
+    command = [sys.executable, "-m", "benchmarks.engines", job, *map(str, given)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def lines(engine: str, rows: int, found: dict[str, tuple[float, float, float]]) -> list[tuple[str, ...]]:
+    """A line for each job, against the two plain ones, by CPU seconds."""
 
     def ratio(job: str, plain: str) -> str:
         known = plain in found and not job.startswith("plain")
-        return f"{found[job][of] / found[plain][of]:.2f}" if known else ""
+        return f"{found[job][1] / found[plain][1]:.2f}" if known else ""
 
     return [
         (
@@ -152,12 +159,25 @@ def postgres_jobs(rows: int) -> list[tuple[str, ...]]:
         given = json.dumps(settings)
         measured("postgres_fill", given, path)
         found = {
-            "plain leaves": measured("postgres_query", given, ", ".join(BY)),
-            "plain (leaf, user)": measured("postgres_query", given, ", ".join([*BY, '"user"'])),
-            "release of rows": measured("postgres_release", given, 0),
-            "release, 5 rows a person": measured("postgres_release", given, 5),
+            "plain leaves": with_server("postgres_query", given, ", ".join(BY)),
+            "plain (leaf, user)": with_server("postgres_query", given, ", ".join([*BY, '"user"'])),
+            "release of rows": with_server("postgres_release", given, 0),
+            "release, 5 rows a person": with_server("postgres_release", given, 5),
         }
-    return lines("PostgreSQL", rows, found, of=0)
+    return lines("PostgreSQL", rows, found)
+
+
+def with_server(job: str, settings: str, *given: Any) -> tuple[float, float, float]:
+    """As `measured`, with the CPU seconds of the server, whose processes for a connection are gone after the job."""
+    import psycopg
+
+    with psycopg.connect(**json.loads(settings)) as connection:
+        (told,) = connection.execute("SELECT pg_read_file('postmaster.pid')").fetchone() or ("",)
+    server = int(told.split()[0])
+    before = cpu_of(server)
+    seconds, cpu, memory = measured(job, settings, *given)
+    time.sleep(0.5)
+    return seconds, cpu + cpu_of(server) - before, memory
 
 
 def spark_jobs(folder: str, rows: int) -> list[tuple[str, ...]]:
@@ -168,13 +188,8 @@ def spark_jobs(folder: str, rows: int) -> list[tuple[str, ...]]:
     path = Path(folder) / f"{rows}.parquet"
     if not path.exists():
         write_visits(path, rows)
-    found = {
-        "plain leaves": measured("spark_query", path, *BY),
-        "plain (leaf, user)": measured("spark_query", path, *BY, "user"),
-        "release of rows": measured("spark_release", path, 0),
-        "release, 5 rows a person": measured("spark_release", path, 5),
-    }
-    return lines("Spark, Parquet", rows, found, of=0)
+    found = {job: tuple(figures) for job, figures in in_process("spark_rounds", path).items()}
+    return lines("Spark, Parquet", rows, found)
 
 
 def key_job(folder: str, number: int) -> tuple[str, ...]:
@@ -252,29 +267,46 @@ def postgres_release(settings: str, rows: str) -> None:
         released(PostgresTable(connection, "visits"), rows)
 
 
-def spark_frame(path: str) -> tuple[Any, tuple[float, float]]:
-    """The rows in a session of all cores, and the time from which a job counts: a session is there before."""
+def spark_rounds(path: str) -> dict[str, list[float]]:
+    """Each job in turn, round after round in one session of all cores: medians, but for the first, which warms up."""
     from pyspark.sql import SparkSession
+
+    from opendp_tree.engines import SparkTable
 
     builder = SparkSession.builder.master("local[*]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
     session = builder.config("spark.driver.memory", "4g").config("spark.ui.showConsoleProgress", "false").getOrCreate()
-    return session.read.parquet(path), (time.perf_counter(), time.process_time())
+    frame, java = session.read.parquet(path), session.sparkContext._gateway.proc.pid  # type: ignore[union-attr]
+
+    def grouped(*by: str) -> None:
+        """Groups are all found, and left where they are."""
+        frame.groupBy(*by).count().write.format("noop").mode("overwrite").save()
+
+    jobs: dict[str, Callable[[], None]] = {
+        "plain leaves": lambda: grouped(*BY),
+        "plain (leaf, user)": lambda: grouped(*BY, "user"),
+        "release of rows": lambda: released(SparkTable(frame), "0"),
+        "release, 5 rows a person": lambda: released(SparkTable(frame), "5"),
+    }
+    found: dict[str, list[tuple[float, float]]] = {job: [] for job in jobs}
+    for _ in range(1 + ROUNDS):
+        for job, run_job in jobs.items():
+            seconds, cpu = time.perf_counter(), time.process_time() + cpu_of(java)
+            run_job()
+            used = time.process_time() + cpu_of(java) - cpu
+            found[job].append((time.perf_counter() - seconds, used))
+    return {job: [*np.median(rounds[1:], axis=0).tolist(), peak()] for job, rounds in found.items()}
 
 
-def spark_query(path: str, *by: str) -> tuple[float, float]:
-    """Groups are all found, and left where they are."""
-    frame, begun = spark_frame(path)
-    frame.groupBy(*by).count().write.format("noop").mode("overwrite").save()
-    return begun
+def cpu_of(process: int) -> float:
+    """The CPU seconds of another process and of its children that have ended, as Linux tells them."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
-def spark_release(path: str, rows: str) -> tuple[float, float]:
-    from opendp_tree.engines import SparkTable
-
-    frame, begun = spark_frame(path)
-    released(SparkTable(frame), rows)
-    return begun
+def peak() -> float:
+    """Peak GiB. Not getrusage: on Linux its peak is that of the parent too, from before the new program was begun."""
+    return int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]) / 2**20
 
 
 def write_keys(number: str, path: str) -> None:
@@ -307,8 +339,6 @@ def released_keys(frame: pl.LazyFrame) -> None:
 
 
 if __name__ == "__main__":
-    started = time.perf_counter(), time.process_time()
-    begun, used = globals()[sys.argv[1]](*sys.argv[2:]) or started
-    # Not getrusage: on Linux its peak is that of the parent too, from before the new program was begun.
-    peak = int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]) / 2**20
-    print(json.dumps([time.perf_counter() - begun, time.process_time() - used, peak]))
+    begun, used = time.perf_counter(), time.process_time()
+    found = globals()[sys.argv[1]](*sys.argv[2:])
+    print(json.dumps(found or [time.perf_counter() - begun, time.process_time() - used, peak()]))

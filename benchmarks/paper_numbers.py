@@ -19,6 +19,7 @@ from opendp_tree.error_measures import l2_error, linf_error, mrmse_alpha
 from opendp_tree.paper import multiplicative_threshold
 from opendp_tree.planning import noise_errors
 from opendp_tree.planning.budget import Budget
+from opendp_tree.planning.candidate import Setting
 from opendp_tree.planning.methods import MultiplicativeEstimator, TreeNoise
 from opendp_tree.planning.public_candidates import noise_candidate, paper_candidate
 from opendp_tree.planning.tree_facts import TreeFacts
@@ -110,7 +111,7 @@ def over_all_nodes() -> None:
 
 def noise_error(depth: int, law: str) -> float:
     facts = TreeFacts.of(depth, nodes="public")
-    return noise_candidate(TreeNoise(law, consistent=False), facts, _budget(), 0.0).error
+    return noise_candidate(TreeNoise(law, consistent=False), Setting(facts, _budget(), 0.0)).error
 
 
 def paper_error(depth: int, alpha: float, *, epsilon: float = EPSILON, delta: float = DELTA) -> float:
@@ -131,7 +132,9 @@ def check_the_paper() -> None:
 def clipping_reach(depth: int) -> float:
     """Twice the radius of the truncated noise that clips: a clipped estimate is always within that."""
     facts = TreeFacts.of(depth, nodes="public")
-    return 2.0 * float(paper_candidate(MultiplicativeEstimator(), facts, _budget(), ALPHAS[0]).parameters["radius"])
+    return 2.0 * float(
+        paper_candidate(MultiplicativeEstimator(), Setting(facts, _budget(), ALPHAS[0])).parameters["radius"]
+    )
 
 
 def lower_bounds(depth: int, *, alpha: float, epsilon: float = EPSILON, delta: float = DELTA) -> dict[str, float]:

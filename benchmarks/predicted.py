@@ -32,11 +32,11 @@ from opendp_tree import (
     noise,
 )
 from opendp_tree.measurements import make_pruned_descent
-from opendp_tree.measurements.alpha_errors import worst_pruned_rmse
-from opendp_tree.measurements.level_noise import laplace_variance
+from opendp_tree.measurements.level_noise import laplace_variance, worst_pruned_rmse
 from opendp_tree.measurements.pruned_descent import Pruning
 from opendp_tree.paper import multiplicative_threshold
 from opendp_tree.planning.budget import Budget
+from opendp_tree.planning.candidate import Setting as Asked
 from opendp_tree.planning.ranking import candidate_for
 from opendp_tree.planning.tree_facts import TreeFacts
 from opendp_tree.trees.least_squares import LeastSquares
@@ -150,9 +150,11 @@ def partition(setting: Setting, *, open: bool) -> tuple[float, Measured]:
     """Open trees with delta, public ones without; a release of an open tree is a public one's nodes with cells."""
     found = candidate_for(
         Partition(),
-        TreeFacts.of(setting.depth, nodes="open" if open else "public"),
-        Budget.of(epsilon=setting.epsilon, delta=setting.delta if open else 0.0, rho=None, d_in=1),
-        setting.alpha,
+        Asked(
+            TreeFacts.of(setting.depth, nodes="open" if open else "public"),
+            Budget.of(epsilon=setting.epsilon, delta=setting.delta if open else 0.0, rho=None, d_in=1),
+            setting.alpha,
+        ),
     )
     return found.error, measure_partition(
         found, setting.depth, setting.epsilon, setting.delta, setting.alpha, open=open

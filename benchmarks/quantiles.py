@@ -24,7 +24,6 @@ BINS, PEOPLE, EPSILONS = (2**10, 2**16), (10**4, 10**5), (1.0, 0.1)
 AT = np.arange(1, 20) / 20
 RUNS, OPENDP_RUNS = 8, 2
 KINDS = ("log-normal", "two heaps", "even")
-Estimate = Callable[[Ints, Floats], Floats]
 
 
 def run() -> None:

@@ -16,7 +16,7 @@ from opendp_tree.saturate import LIMIT
 Kind = TypeVar("Kind")
 
 
-def check_type(value: Kind, kind: type[Kind], *, name: str, hint: str) -> Kind:
+def check_type(value: object, kind: type[Kind], *, name: str, hint: str) -> Kind:
     """An object of one class."""
     if not isinstance(value, kind):
         raise TypeError(f"{name} ({type(value).__name__}) must be a {kind.__name__}. Hint: {hint}")
@@ -83,6 +83,13 @@ def check_choice(value: str, *, name: str, choices: tuple[str, ...]) -> str:
     if not isinstance(value, str) or value not in choices:
         raise ValueError(f"{name} ({value!r}) must be one of {', '.join(map(repr, choices))}")
     return value
+
+
+def check_flags(**flags: bool) -> None:
+    """Truth values, each under its name."""
+    for name, value in flags.items():
+        if not isinstance(value, bool):
+            raise TypeError(f"{name} ({value!r}) must be True or False")
 
 
 def float_below(amount: Fraction) -> float:

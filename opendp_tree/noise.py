@@ -182,16 +182,10 @@ def choice(scores: Ints, scale: float) -> int:
     """
     excess = scores - scores.min()
     while True:
-        places = _even(excess.size, min(_BLOCK, 2 * excess.size))
+        places = uniform_below(np.full(min(_BLOCK, 2 * excess.size), excess.size))
         kept = np.flatnonzero(geometric(scale, places.size) >= excess[places])
         if kept.size:
             return int(places[kept[0]])
-
-
-def _even(count: int, size: int) -> Ints:
-    """At most `size` numbers, each of 0..count-1 as likely: words of few bits, without those that are too large."""
-    words = uniform_words(size) >> np.uint64(64 - max(1, (count - 1).bit_length()))
-    return words[words < count].astype(np.int64)
 
 
 def _kept(magnitudes: Ints, scale: Fraction, words: Words) -> Bools:
@@ -404,7 +398,6 @@ def uniform_below(limits: Ints) -> Ints:
     while left.size:
         words, tops = uniform_words(left.size), limits[left].astype(np.uint64)
         parts = words % tops
-        complete = words - parts <= np.uint64(0) - tops  # 2**64 - limit, as unsigned numbers wrap
-        out[left[complete]] = parts[complete].astype(np.int64)
-        left = left[~complete]
+        out[left] = parts.view(np.int64)
+        left = left[words - parts > np.uint64(0) - tops]  # 2**64 - limit, as unsigned numbers wrap
     return out

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from opendp.metrics import symmetric_distance, symmetric_id_distance
-from opendp.mod import Domain, Measurement, Metric, Transformation, assert_features
+from opendp.mod import Domain, ExtrinsicDomain, Measurement, Metric, Transformation, assert_features
 
 from opendp_tree._interrupts import interrupts_deferred
 from opendp_tree._ledger_file import as_written
@@ -21,12 +21,11 @@ from opendp_tree.planning.methods import Auto, Curve, Method, Partition, PeopleL
 from opendp_tree.planning.people_candidate import planned_people, weighs_people
 from opendp_tree.planning.ranking import check_alpha, planned_candidate
 from opendp_tree.releases.release import TreeRelease
-from opendp_tree.rows.frame_domain import frame_domain
+from opendp_tree.rows.frames import frame_domain, read_source
 from opendp_tree.rows.key import Key
 from opendp_tree.rows.leaf_counts import make_leaf_counts
-from opendp_tree.rows.leaf_values import holds_values, make_leaf_values, read_space
-from opendp_tree.rows.people import make_people_records, tree_of_people
-from opendp_tree.rows.sources import read_source
+from opendp_tree.rows.leaf_values import LeafValueSpace, make_leaf_values
+from opendp_tree.rows.people import PeopleSpace, make_people_records
 from opendp_tree.rows.unit import Unit, protected_unit, unit_words
 from opendp_tree.rows.value import Value, read_values, values_counted
 from opendp_tree.trees.domains import tree_of_leaves
@@ -125,16 +124,8 @@ def release_tree(
     values = read_values(value)
     account = Account.of(ledger, unit, epsilon=epsilon, delta=delta, rho=rho)
     frame = read_source(data)
-    measurement = make_release(
-        count_rows(frame, by=key, unit=unit, method=method, values=values, memory=memory),
-        1,
-        counted=counted_of(unit, method, values, data=frame),
-        person=unit,
-        method=method_for(key, method, values, unit=unit, data=frame),
-        budget=account.budget,
-        alpha=alpha,
-        confidence=confidence,
-    )
+    asked: dict[str, Any] = {"unit": unit, "method": method, "values": values, "memory": memory}
+    measurement = make_frame_release(frame, key, account.budget, **asked, alpha=alpha, confidence=confidence)
     columns = [*key.columns_used, *(each.column for each in values)]
     release: TreeRelease = account.spend(lambda: measurement(frame), note={"columns": columns})
     return release
@@ -173,6 +164,44 @@ class Account:
     def spend(self, make: Callable[[], Made], *, note: Mapping[str, Any]) -> Made:
         """Make the release once the ledger has counted it."""
         return spend(self.ledger, self.cost, make, note=note)
+
+
+def make_frame_release(
+    frame: Any,
+    key: Key,
+    budget: Mapping[str, Any],
+    *,
+    unit: Unit | None,
+    method: Method | str,
+    values: tuple[Value, ...],
+    memory: int | str | None = None,
+    alpha: float,
+    confidence: float,
+) -> Measurement:
+    """The measurement of what `read_source` gives: `release_tree` makes one, `release_trees` one for each hierarchy.
+
+    Parameters
+    ----------
+    frame
+        A frame, or a table of an engine.
+    key
+        Where a row belongs.
+    budget
+        What may be spent, as for `make_release`.
+    unit, method, values, memory, alpha, confidence
+        As for `release_tree`, checked as far as they can be without the frame.
+
+    """
+    return make_release(
+        count_rows(frame, by=key, unit=unit, method=method, values=values, memory=memory),
+        1,
+        counted=counted_of(unit, method, values, data=frame),
+        person=unit,
+        method=method_for(key, method, values, unit=unit, data=frame),
+        budget=budget,
+        alpha=alpha,
+        confidence=confidence,
+    )
 
 
 def count_rows(
@@ -231,22 +260,40 @@ def make_release(
 ) -> Measurement:
     """From where leaf counts come from to a release within a budget at distance `d_in`, with its whole statement.
 
-    `counts` is a transformation to leaf counts or leaf values, or their space; or to records of people, who are weighed
-    as `person` says. `d_in` is a distance of what goes into it: how many leaf counts that can change, and what it
-    protects, follows from it here and nowhere else. `counted` says in words what the figures are counts of; None where
-    nobody knows.
+    Parameters
+    ----------
+    counts
+        A transformation to leaf counts, to leaf values, or to records of people; or the space of one of these.
+    d_in
+        A distance of what goes into `counts`: how many leaf counts that can change, and what it protects, follows from
+        it here and nowhere else.
+    method
+        How the release is made, or the name of that.
+    budget
+        What may be spent: `epsilon` or `rho`, and perhaps `delta`.
+    alpha
+        The share of a node's own count that an error may have and be forgiven, when mechanisms are compared.
+    confidence
+        The probability with which each interval holds its node's true count, node by node.
+    tree
+        The tree, where the space does not carry it: for vectors. By default the space's.
+    counted
+        What the figures are counts of, in words. By default None: nobody knows.
+    person
+        How people are weighed, where there are records of them. By default None: there are none.
+
     """
     space = counts if isinstance(counts, tuple) else (counts.output_domain, counts.output_metric)
     metric = counts[1] if isinstance(counts, tuple) else counts.input_metric
     most = d_in if isinstance(counts, tuple) else counts.map(d_in)  # type: ignore[no-untyped-call]
     amounts = Budget.of(**{"epsilon": None, "delta": 0.0, "rho": None, **budget}, d_in=most)
-    people = tree_of_people(space[0])
-    unit = protected_unit(metric, d_in, most if people is None else None)
-    if people is not None:
+    held = space[0].descriptor if isinstance(space[0], ExtrinsicDomain) else None
+    unit = protected_unit(metric, d_in, None if isinstance(held, PeopleSpace) else most)
+    if isinstance(held, PeopleSpace):
         assert person is not None
-        candidate = planned_people(people, person, amounts, alpha=check_alpha(alpha), method=method)
-    elif holds_values(space[0]):
-        candidate = means_candidate(read_space(space[0]), amounts, method=method)
+        candidate = planned_people(held.tree, person, amounts, alpha=check_alpha(alpha), method=method)
+    elif isinstance(held, LeafValueSpace):
+        candidate = means_candidate(held, amounts, method=method)
     else:
         candidate = planned_candidate(tree_of_leaves(space[0], tree), amounts, alpha=alpha, method=method)
     released = candidate.make(*space, tree=tree, confidence=confidence, unit=unit, counted=counted)

@@ -17,12 +17,12 @@ from opendp_tree._opendp import measure_name
 from opendp_tree._progress import shows_progress
 from opendp_tree._tables import Cell, html_table, table
 from opendp_tree.ledger import Ledger
-from opendp_tree.pipeline import Account, count_rows, counted_of, make_release, method_for
+from opendp_tree.pipeline import Account, make_frame_release
 from opendp_tree.planning.methods import Method
 from opendp_tree.releases.release import PrivacyStatement, TreeRelease
 from opendp_tree.releases.words import cost_words
+from opendp_tree.rows.frames import read_source
 from opendp_tree.rows.key import Key
-from opendp_tree.rows.sources import read_source
 from opendp_tree.rows.unit import Unit
 from opendp_tree.rows.value import Value, read_values
 
@@ -134,19 +134,9 @@ def release_trees(
     shares, values = _check_weights(weights, keys), read_values(value)
     account = Account.of(ledger, unit, epsilon=epsilon, delta=delta, rho=rho)
     frame = read_source(data)
-    parts = {
-        name: make_release(
-            count_rows(frame, by=key, unit=unit, method=method, values=values),
-            1,
-            counted=counted_of(unit, method, values),
-            person=unit,
-            method=method_for(key, method, values, unit=unit, data=frame),
-            budget=_part(account.budget, shares[name], of=len(keys)),
-            alpha=alpha,
-            confidence=confidence,
-        )
-        for name, key in keys.items()
-    }
+    asked: dict[str, Any] = {"unit": unit, "method": method, "values": values, "alpha": alpha, "confidence": confidence}
+    budgets = {name: _part(account.budget, shares[name], of=len(keys)) for name in keys}
+    parts = {name: make_frame_release(frame, key, budgets[name], **asked) for name, key in keys.items()}
     composed = make_composition(list(parts.values()))
     columns = list(dict.fromkeys(column for key in keys.values() for column in key.columns_used))
     columns += [each.column for each in values]

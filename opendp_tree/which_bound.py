@@ -8,21 +8,20 @@ from typing import TYPE_CHECKING
 from opendp.metrics import symmetric_id_distance
 from opendp.mod import assert_features
 
-from opendp_tree._arguments import check_positive, check_type
+from opendp_tree._arguments import check_type
 from opendp_tree._interrupts import interrupts_deferred
 from opendp_tree.ledger import Ledger
 from opendp_tree.measurements.bound_report import make_bound_report
 from opendp_tree.pipeline import Account
-from opendp_tree.planning.budget import EPSILONS
+from opendp_tree.planning.budget import report_scale
 from opendp_tree.releases.bound_report import BoundReport
-from opendp_tree.rows.frame_domain import frame_domain
+from opendp_tree.rows.frames import frame_domain
 from opendp_tree.rows.unit import Unit
-from opendp_tree.theorems.interval import round_up
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["bound_report", "report_scale"]
+__all__ = ["bound_report"]
 
 
 @interrupts_deferred
@@ -90,15 +89,3 @@ def bound_report(
     )
     found: BoundReport = account.spend(lambda: measurement(data), note={"columns": [unit], "bounds": most})
     return found
-
-
-def report_scale(epsilon: float) -> float:
-    """The least scale, as a float, whose noise costs no more than this for one person.
-
-    >>> report_scale(0.05), report_scale(0.5)
-    (20.0, 2.0)
-    """
-    exact, (low, high) = check_positive(epsilon, name="epsilon"), EPSILONS
-    if not low <= exact <= high:
-        raise ValueError(f"epsilon ({epsilon}) must be from {low:g} to {high:g}. Hint: 0.05")
-    return round_up(1 / exact)

@@ -315,17 +315,11 @@ def test_choices_depend_on_differences_alone_and_hold_the_largest_scores():
     assert noise.choice(np.array([4, 0, 9]), 0.0) == 1
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 5, 37, 64, 65])
-def test_even_places_are_even(count):
-    drawn = np.concatenate([noise._even(count, 4096) for _ in range(12)])
-    assert p_value(drawn, np.arange(count), np.ones(count)) > FALSE_ALARM
-
-
 def test_a_choice_keeps_exactly_what_reaches_its_excess(monkeypatch):
     """With scripted places and geometric numbers: the first proposal whose number reaches the excess is taken."""
     proposals = iter([np.array([0, 2, 2]), np.array([0, 1, 2])])
     numbers = iter([np.array([2, 1, 1]), np.array([2, 0, 5])])
-    monkeypatch.setattr(noise, "_even", lambda count, size: next(proposals))
+    monkeypatch.setattr(noise, "uniform_below", lambda limits: next(proposals))
     monkeypatch.setattr(noise, "geometric", lambda scale, size: next(numbers))
     assert noise.choice(np.array([13, 11, 13]) - 1, 1.0) == 0  # 2 reaches 12 - 10 at once
     proposals, numbers = iter([np.array([0, 2])]), iter([np.array([1, 2])])
@@ -338,7 +332,7 @@ def test_integers_below_a_limit_are_even_and_incomplete_runs_are_drawn_again(mon
     assert noise.uniform_below(np.array([3 * 2**61, 4, 1, 7, 2**62])).tolist() == [9, 1, 0, 0, 0]
 
 
-@pytest.mark.parametrize("limit", [1, 2, 3, 10, 1000])
+@pytest.mark.parametrize("limit", [1, 2, 3, 37, 64, 65, 1000])
 def test_integers_below_a_limit_have_equal_chances(limit):
     drawn = noise.uniform_below(np.full(20_000, limit))
     counts = np.bincount(drawn, minlength=limit)

@@ -11,7 +11,6 @@ from opendp.mod import OpenDPException
 
 from opendp_tree import Ledger, Unit, bound_report, release_tree
 from opendp_tree.ledger import BudgetError, LedgerError
-from opendp_tree.which_bound import report_scale
 
 dp.enable_features("contrib")
 ROWS = np.minimum(np.floor(np.random.default_rng(4).pareto(1.2, 30_000) + 1).astype(int), 1000)
@@ -39,12 +38,6 @@ def test_too_few_rows_are_a_result_and_not_an_error():
     assert not report.useful
     assert report.recommended is None
     assert "The budget is spent" in report.describe()
-
-
-def test_the_scale_is_the_least_that_the_budget_allows():
-    for epsilon in (0.05, 0.1, 1 / 3, 1e-9, 7.3, 1000):
-        scale = report_scale(epsilon)
-        assert 1 / Fraction(scale) <= Fraction(epsilon) < 1 / Fraction(np.nextafter(scale, 0))
 
 
 UNREAD = VISITS.lazy().map_batches(lambda _: pytest.fail("a row was read"), schema=VISITS.schema)

@@ -17,7 +17,7 @@ from opendp_tree._types import Floats
 from opendp_tree.theorems.factorization import balanced_gamma_squared, unbiased_rmse
 from opendp_tree.theorems.interval import sqrt_down, sqrt_up
 from opendp_tree.trees.least_squares import LeastSquares
-from opendp_tree.trees.tree import Tree
+from opendp_tree.trees.tree import Tree, check_tree
 
 __all__ = ["FactorizationBound", "certified_nuclear_norm", "factorization_bound", "unbiased_error_lower_bound"]
 
@@ -65,8 +65,7 @@ def factorization_bound(tree: Tree) -> FactorizationBound:
     >>> bound.lower, bound.upper, round(bound.equal_weights, 2)
     (2.0, 2.0, 2.46)
     """
-    if not isinstance(tree, Tree):
-        raise TypeError(f"tree ({type(tree).__name__}) must be a Tree. Hint: Tree.from_parents or Tree.from_paths")
+    check_tree(tree)
     variances = LeastSquares.of(tree, np.ones(tree.node_count)).variances
     equal = math.sqrt(tree.depth * float(variances.max()))
     branching = _branching(tree)

@@ -12,7 +12,8 @@ from opendp_tree.rows.foreign import arrow_frame
 
 __all__ = ["DuckDBTable"]
 
-_DIALECT = Dialect(digest="md5({0})", part="hash({0})", divided="//")
+# A hash of the hash: that of a list alone mixes its values too little for each order of keys to be as likely.
+_DIALECT = Dialect(hashed="hash(hash({1}, {2}, {0}))", divided="//")
 _INTEGERS = {
     "TINYINT": pl.Int8,
     "SMALLINT": pl.Int16,
@@ -24,16 +25,15 @@ _INTEGERS = {
     "UBIGINT": pl.UInt64,
 }
 # As bytes: collations, of a column or of the whole database, would merge texts that differ.
-_TEXT = Column(pl.String(), "encode(CAST({0} AS VARCHAR))", "hex({0})", "{0}")
-_NUMBER_WORD = "CAST({0} AS VARCHAR)"
+_TEXT = Column(pl.String(), "encode(CAST({0} AS VARCHAR))", "{0}")
 _COLUMNS = {
     "VARCHAR": _TEXT,
     "UUID": _TEXT,
-    "BOOLEAN": Column(pl.Boolean(), "{0}", _NUMBER_WORD, "{0}"),
-    "HUGEINT": Column(pl.Int128(), "{0}", _NUMBER_WORD, "encode(CAST({0} AS VARCHAR))"),
-    "DATE": Column(pl.Date(), day_number("{0}"), _NUMBER_WORD, "CAST({0} AS INTEGER)"),
-    "TIMESTAMP": Column(pl.Datetime("us"), tick_number("epoch_us({0})"), _NUMBER_WORD, "{0}"),
-    **{name: Column(dtype(), "{0}", _NUMBER_WORD, "{0}") for name, dtype in _INTEGERS.items()},
+    "BOOLEAN": Column(pl.Boolean(), "{0}", "{0}"),
+    "HUGEINT": Column(pl.Int128(), "{0}", "encode(CAST({0} AS VARCHAR))"),
+    "DATE": Column(pl.Date(), day_number("{0}"), "CAST({0} AS INTEGER)"),
+    "TIMESTAMP": Column(pl.Datetime("us"), tick_number("epoch_us({0})"), "{0}"),
+    **{name: Column(dtype(), "{0}", "{0}") for name, dtype in _INTEGERS.items()},
 }
 
 
@@ -68,15 +68,10 @@ class DuckDBTable(SqlTable):
     """
 
     dialect = _DIALECT
+    methods = ("execute", "sql")
+    wanted = "one of DuckDB's. Hint: duckdb.connect('visits.db')"
 
-    def __post_init__(self) -> None:
-        if not hasattr(self.connection, "execute") or not hasattr(self.connection, "sql"):
-            kind = type(self.connection).__name__
-            raise TypeError(f"connection ({kind}) must be one of DuckDB's. Hint: duckdb.connect('visits.db')")
-        read_names(self.table)
-
-    def columns(self) -> dict[str, Column]:
-        """How each column is read."""
+    def _columns(self) -> dict[str, Column]:
         # Not by DESCRIBE alone: DuckDB takes a name that it does not know for a Python variable of ours, or for a file.
         known = guarded(self._is_known)
         described = f"DESCRIBE SELECT * FROM {self.name}"
@@ -94,16 +89,7 @@ class DuckDBTable(SqlTable):
         rows = self.connection.execute(listed).fetchall()
         return any(row[-1].lower() == name.lower() and _ends_with(row[:-1], place) for row in rows)
 
-    def read(self, query: str, columns: dict[str, Column]) -> pl.DataFrame:
-        """What a query gives.
-
-        Parameters
-        ----------
-        query
-            One that the package wrote.
-        columns
-            Its columns, beside `people`.
-        """
+    def _read(self, query: str, columns: dict[str, Column]) -> pl.DataFrame:
         frame = guarded(lambda: arrow_frame(self.connection.sql(query)))
         shown = [_as_type(pl.col(name), column.dtype).alias(name) for name, column in columns.items()]
         return frame.select(*shown, pl.col(PEOPLE).cast(pl.Int64))

@@ -8,27 +8,27 @@ from typing import Any
 
 import polars as pl
 
-from opendp_tree.engines.source import PEOPLE, guarded, read_names
+from opendp_tree.engines.source import PEOPLE, guarded
 from opendp_tree.engines.sql import OTHER, Column, Dialect, SqlTable, day_number, tick_number
 
 __all__ = ["PostgresTable"]
 
+# What PostgreSQL itself hashes rows by, from version 14 on; and a hash of that, which is a sum of its values' alone.
 _DIALECT = Dialect(
-    digest='md5({0}) COLLATE "C"', part='(hashtextextended(({0}) COLLATE "C", 0) & 9007199254740991)', divided="/"
+    hashed="(hashint8extended(hash_record_extended(ROW({0}), {1}), {2}) & 9223372036854775807)", divided="/"
 )
 # Byte by byte: other collations may find texts equal that differ. Only digits and letters are sent, without quotes.
 _HEX = "encode(convert_to({0}, 'UTF8'), 'hex')"
-_TEXT = Column(pl.String(), 'CAST({0} AS text) COLLATE "C"', _HEX, f"'x' || {_HEX}")
-_NUMBER_WORD = "CAST({0} AS text)"
+_TEXT = Column(pl.String(), 'CAST({0} AS text) COLLATE "C"', f"'x' || {_HEX}")
 _TICKS = "CAST(extract(epoch FROM {0}) * 1000000 AS bigint)"
 _COLUMNS = {
     **dict.fromkeys(("text", "varchar", "bpchar", "name", "uuid", "citext"), _TEXT),
-    "bool": Column(pl.Boolean(), "{0}", _NUMBER_WORD, "CAST({0} AS integer)"),
-    "int2": Column(pl.Int16(), "{0}", _NUMBER_WORD, "{0}"),
-    "int4": Column(pl.Int32(), "{0}", _NUMBER_WORD, "{0}"),
-    "int8": Column(pl.Int64(), "{0}", _NUMBER_WORD, "{0}"),
-    "date": Column(pl.Date(), day_number("{0}"), _NUMBER_WORD, "{0}"),
-    "timestamp": Column(pl.Datetime("us"), tick_number(_TICKS), _NUMBER_WORD, "{0}"),
+    "bool": Column(pl.Boolean(), "{0}", "CAST({0} AS integer)"),
+    "int2": Column(pl.Int16(), "{0}", "{0}"),
+    "int4": Column(pl.Int32(), "{0}", "{0}"),
+    "int8": Column(pl.Int64(), "{0}", "{0}"),
+    "date": Column(pl.Date(), day_number("{0}"), "{0}"),
+    "timestamp": Column(pl.Datetime("us"), tick_number(_TICKS), "{0}"),
 }
 
 
@@ -51,15 +51,10 @@ class PostgresTable(SqlTable):
     """
 
     dialect = _DIALECT
+    methods = ("cursor", "transaction")
+    wanted = "one of psycopg 3. Hint: psycopg.connect('dbname=visits')"
 
-    def __post_init__(self) -> None:
-        if not hasattr(self.connection, "cursor") or not hasattr(self.connection, "transaction"):
-            kind = type(self.connection).__name__
-            raise TypeError(f"connection ({kind}) must be one of psycopg 3. Hint: psycopg.connect('dbname=visits')")
-        read_names(self.table)
-
-    def columns(self) -> dict[str, Column]:
-        """How each column is read."""
+    def _columns(self) -> dict[str, Column]:
         encoding, version, found = guarded(self._described)
         if encoding != "UTF8" or version < 140_000:
             raise ValueError(f"connection ({encoding}, {version}) must be to PostgreSQL 14 or later, encoded in UTF8")
@@ -87,16 +82,7 @@ class PostgresTable(SqlTable):
 
         return self.connection.cursor(row_factory=tuple_row)
 
-    def read(self, query: str, columns: dict[str, Column]) -> pl.DataFrame:
-        """What a query gives.
-
-        Parameters
-        ----------
-        query
-            One that the package wrote.
-        columns
-            Its columns, beside `people`.
-        """
+    def _read(self, query: str, columns: dict[str, Column]) -> pl.DataFrame:
         sent = {name: pl.String() if column.dtype == pl.String else pl.Int64() for name, column in columns.items()}
         frame = guarded(lambda: self._copied(query, pl.Schema({**sent, PEOPLE: pl.Int64()})))
         return frame.select(

@@ -37,13 +37,11 @@ class Column:
     """What stands for its type in Polars."""
     value: str
     """Of the column: what rows are grouped by. Total: there is one for every row, and nothing is raised."""
-    word: str
-    """Of a value that is not null: a text of digits and letters, different for different values."""
     shown: str
     """Of a value: what is sent back."""
 
 
-OTHER = Column(pl.Unknown(), "NULL", "''", "{0}")
+OTHER = Column(pl.Unknown(), "NULL", "{0}")
 """A column of a type that is neither a key's nor an identifier's. Nothing reads it."""
 
 
@@ -51,29 +49,36 @@ OTHER = Column(pl.Unknown(), "NULL", "''", "{0}")
 class Dialect:
     """What the engines differ in."""
 
-    digest: str
-    """Of a text: a hash that orders a person's keys."""
-    part: str
-    """Of a text: an integer from 0 on that tells parts of people."""
+    hashed: str
+    """Of a list of values, null or not, and of two numbers of a salt: an integer from 0 on, by all of their bits."""
     divided: str
     """The division of integers that cuts towards zero."""
 
 
 @dataclass(frozen=True)
 class SqlTable(ABC):
-    """A table of an engine that speaks SQL."""
+    """A table of an engine that speaks SQL: what `rows.tables.Table` asks, by queries of the package's own."""
 
     connection: Any
     table: str | tuple[str, ...]
 
     dialect: ClassVar[Dialect]
+    methods: ClassVar[tuple[str, ...]]
+    """What a connection can do, by which it is told from others."""
+    wanted: ClassVar[str]
+    """What a connection must be, with a hint."""
+
+    def __post_init__(self) -> None:
+        if not all(hasattr(self.connection, method) for method in self.methods):
+            raise TypeError(f"connection ({type(self.connection).__name__}) must be {self.wanted}")
+        read_names(self.table)
 
     @abstractmethod
-    def columns(self) -> dict[str, Column]:
+    def _columns(self) -> dict[str, Column]:
         """How each column is read. Reads no row."""
 
     @abstractmethod
-    def read(self, query: str, columns: dict[str, Column]) -> pl.DataFrame:
+    def _read(self, query: str, columns: dict[str, Column]) -> pl.DataFrame:
         """What a query gives: these columns, and `people`."""
 
     @property
@@ -83,42 +88,20 @@ class SqlTable(ABC):
 
     def column_types(self) -> pl.Schema:
         """The columns and the Polars data types that stand for theirs."""
-        return pl.Schema({name: column.dtype for name, column in self.columns().items()})
+        return pl.Schema({name: column.dtype for name, column in self._columns().items()})
 
     def leaf_counts(self, key: Key, unit: Unit | None, salt: bytes) -> pl.DataFrame:
-        """How many rows each key has, of those that are kept.
-
-        Parameters
-        ----------
-        key
-            Where rows belong.
-        unit
-            How much of each person is kept; None for all rows.
-        salt
-            What makes the order of a person's keys a random one.
-        """
-        columns = self.columns()
+        """How many rows each key has, of those that are kept."""
+        columns = self._columns()
         query = bounded_counts(self.name, key, unit, salt, columns, self.dialect)
-        return self.read(query, dict(zip(key_names(key), _key_columns(key, columns, self.dialect), strict=True)))
+        return self._read(query, dict(zip(key_names(key), _key_columns(key, columns, self.dialect), strict=True)))
 
     def records(self, key: Key, unit: str, salt: bytes, part: int, parts: int) -> pl.DataFrame:
-        """How many rows each person has of each key, of the people of one part.
-
-        Parameters
-        ----------
-        key
-            Where rows belong.
-        unit
-            The column that tells people apart.
-        salt
-            What makes the parts random ones.
-        part, parts
-            Which part, from 0, of how many.
-        """
-        columns = self.columns()
+        """How many rows each person has of each key, of the people of one part."""
+        columns = self._columns()
         query = records_of(self.name, key, unit, salt, (part, parts), columns, self.dialect)
         used = dict(zip(key_names(key), _key_columns(key, columns, self.dialect), strict=True))
-        return self.read(query, {UNIT: columns[unit], **used})
+        return self._read(query, {UNIT: columns[unit], **used})
 
 
 def quoted(name: str) -> str:
@@ -157,7 +140,7 @@ def _cut_time(column: Column, key: KeyLevels, dialect: Dialect) -> Column:
     ticks = f"({column.value})"
     # Towards minus infinity, without a sum that could overflow.
     floor = f"({ticks} {dialect.divided} {step}) - CASE WHEN {ticks} % {step} < 0 THEN 1 ELSE 0 END"
-    return Column(pl.Int64(), floor, column.word, "{0}")
+    return Column(pl.Int64(), floor, "{0}")
 
 
 def bounded_counts(
@@ -168,21 +151,23 @@ def bounded_counts(
     shown = _shown(used, names)
     if unit is None:
         return f"SELECT {shown}, {PEOPLE} FROM ({_grouped(table, key, used, names)}) grouped"
-    person = columns[unit.column]
-    pairs = _grouped(table, key, used, names, unit=unit.column, person=person)
-    order = ", ".join([dialect.digest.format(_joined(salt, [(person, UNIT), *zip(used, names, strict=True)])), *names])
-    rows = PEOPLE if unit.leaves is None else f"least({PEOPLE}, {unit.rows_per_leaf})"
-    within = [] if unit.leaves is None else [f"place <= {unit.leaves}"]
-    kept = "least_kept"
-    if unit.rows is not None:
-        within.append(f"before < {unit.rows}")
-        kept = f"least(least_kept, {unit.rows} - before)"
+    pairs = _grouped(table, key, used, names, unit=unit.column, person=columns[unit.column])
+    order = ", ".join([_hashed(dialect, salt, [UNIT, *names]), *names])
     window = f"(PARTITION BY {UNIT} ORDER BY {order} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
+    found, within, kept, most = [], [], "at_most", unit.most_rows
+    if unit.leaves is not None:
+        found.append(f"row_number() OVER {window} AS place")
+        within.append(f"place <= {unit.leaves}")
+        most = min(most, unit.rows_per_leaf)
+    if unit.rows is not None:
+        found.append(f"sum(at_most) OVER {window} - at_most AS before")
+        within.append(f"before < {unit.rows}")
+        kept = f"least(at_most, {unit.rows} - before)"
     listed = ", ".join(names)
     return (
-        f"WITH pairs AS ({pairs}), cut AS (SELECT {UNIT}, {listed}, {rows} AS least_kept FROM pairs), "
-        f"ordered AS (SELECT {listed}, least_kept, row_number() OVER {window} AS place, "
-        f"sum(least_kept) OVER {window} - least_kept AS before FROM cut), "
+        f"WITH pairs AS ({pairs}), "
+        f"cut AS (SELECT {UNIT}, {listed}, least({PEOPLE}, {most}) AS at_most FROM pairs), "
+        f"ordered AS (SELECT {listed}, at_most, {', '.join(found)} FROM cut), "
         f"counted AS (SELECT {listed}, CAST(sum({kept}) AS BIGINT) AS {PEOPLE} FROM ordered "
         f"WHERE {' AND '.join(within)} GROUP BY {listed}) SELECT {shown}, {PEOPLE} FROM counted"
     )
@@ -201,7 +186,7 @@ def records_of(
     used, names, person = _key_columns(key, columns, dialect), key_names(key), columns[unit]
     part, parts = place
     pairs = _grouped(table, key, used, names, unit=unit, person=person)
-    here = f"WHERE {dialect.part.format(_joined(salt, [(person, UNIT)]))} % {parts} = {part}" if parts > 1 else ""
+    here = f"WHERE {_hashed(dialect, salt, [UNIT])} % {parts} = {part}" if parts > 1 else ""
     return f"SELECT {_shown([person, *used], [UNIT, *names])}, {PEOPLE} FROM ({pairs}) pairs {here}"
 
 
@@ -216,7 +201,7 @@ def _grouped(
     listed, wanted = list(names), []
     if person is not None:
         read.append(f"{person.value.format(quoted(unit))} AS {UNIT}")
-        listed.append(UNIT)
+        listed.insert(0, UNIT)  # a group-by that sorts leaves each person's keys together
         wanted.append(f"{UNIT} IS NOT NULL")
         wanted += [f"{name} IS NOT NULL" for name in names] if key.drops_nulls and key.kind == "columns" else []
     where = f" WHERE {' AND '.join(wanted)}" if wanted else ""
@@ -229,7 +214,6 @@ def _shown(columns: list[Column], names: list[str]) -> str:
     return ", ".join(f"{column.shown.format(name)} AS {name}" for column, name in zip(columns, names, strict=True))
 
 
-def _joined(salt: bytes, values: list[tuple[Column, str]]) -> str:
-    """A text of the salt and of values, different for different values: words hold no colon, and no null is a word."""
-    words = [f"coalesce({column.word.format(name)}, '-')" for column, name in values]
-    return " || ':' || ".join([f"'{salt.hex()}'", *words])
+def _hashed(dialect: Dialect, salt: bytes, names: list[str]) -> str:
+    numbers = [int.from_bytes(salt[start : start + 8], "little") >> 1 for start in (0, 8)]
+    return dialect.hashed.format(", ".join(names), *numbers)

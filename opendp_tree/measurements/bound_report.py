@@ -17,7 +17,7 @@ from opendp_tree._types import Ints
 from opendp_tree.postprocess.kept_shares import estimated_rows, kept_shares
 from opendp_tree.releases.bound_report import BoundReport
 from opendp_tree.releases.release import PrivacyStatement
-from opendp_tree.rows.frame_domain import column_kinds
+from opendp_tree.rows.frames import column_kinds
 from opendp_tree.rows.rows_per_unit import check_most, make_rows_per_unit, read_unit
 from opendp_tree.theorems.bound_report import bin_ends, bound_report_epsilon
 from opendp_tree.theorems.interval import round_up

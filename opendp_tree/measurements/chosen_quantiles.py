@@ -11,20 +11,18 @@ from typing import Any
 
 import numpy as np
 from opendp.measures import max_divergence, zero_concentrated_divergence
-from opendp.metrics import l1_distance
 from opendp.mod import Domain, Measure, Measurement, Metric, assert_features
 
 from opendp_tree import noise, saturate
 from opendp_tree._arguments import check_positive, check_probability, read_distance
 from opendp_tree._opendp import make_measurement, measure_name, to_then
 from opendp_tree._types import Ints
-from opendp_tree.measurements.curve import check_line
+from opendp_tree.measurements.curve import read_line
 from opendp_tree.releases.chosen_quantiles import ChosenQuantiles
-from opendp_tree.releases.curve import check_quantiles, line_edges
+from opendp_tree.releases.curve import check_quantiles
 from opendp_tree.releases.release import PrivacyStatement
 from opendp_tree.theorems.interval import round_up
 from opendp_tree.theorems.quantiles import choice_epsilon, choice_rho, score_sensitivity
-from opendp_tree.trees.domains import CountSpace, check_metric
 from opendp_tree.trees.tree import Tree
 
 __all__ = ["make_chosen_quantiles", "then_chosen_quantiles"]
@@ -86,14 +84,11 @@ def make_chosen_quantiles(
 
     """
     assert_features("contrib")
-    check_metric(input_metric, l1_distance)
-    space, public = CountSpace.of_leaves(input_domain, tree)
-    check_line(public)
+    space, _, edges = read_line(input_domain, input_metric, tree)
     measure = max_divergence() if output_measure is None else output_measure
     if measure not in (max_divergence(), zero_concentrated_divergence()):
         raise ValueError("output_measure must be max_divergence() or zero_concentrated_divergence()")
     choice = Choices.of(scale, quantiles, confidence=confidence, pure=measure == max_divergence())
-    edges = line_edges(public)
 
     def release(data: Any) -> ChosenQuantiles:
         chosen = choice.bins(space.read_people(data)[: edges.size - 1])

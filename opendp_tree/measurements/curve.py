@@ -157,10 +157,7 @@ def _make(
     confidence: float,
 ) -> Measurement:
     assert_features("contrib")
-    check_metric(input_metric, l1_distance)
-    space, public = CountSpace.of_leaves(input_domain, tree)
-    check_line(public)
-    edges = line_edges(public)
+    space, public, edges = read_line(input_domain, input_metric, tree)
     line = MeasuredLine.of(edges.size - 1, scale, finding=finding, branching=branching, confidence=confidence)
 
     def release(data: Any) -> TreeRelease:
@@ -169,12 +166,15 @@ def _make(
     return make_measurement(input_domain, input_metric, max_divergence(), release, line.epsilon)
 
 
-def check_line(tree: Tree) -> None:
-    """Raise a ValueError unless the leaves of a tree are in the order of their ids, and not too many."""
-    if tree._depth_first is not None:
+def read_line(input_domain: Domain, input_metric: Metric, tree: Tree | None) -> tuple[CountSpace, Tree, Array]:
+    """How the counts of bins are read, their tree, and their edges, once its leaves are bins in order, not too many."""
+    check_metric(input_metric, l1_distance)
+    space, public = CountSpace.of_leaves(input_domain, tree)
+    if public._depth_first is not None:
         raise ValueError("tree must have its leaves numbered depth-first. Hint: sort the paths, or the node ids")
-    if tree.leaf_count > _MOST_BINS:
-        raise ValueError(f"tree must have at most 2**22 leaves, found {tree.leaf_count}. Hint: fewer, wider bins")
+    if public.leaf_count > _MOST_BINS:
+        raise ValueError(f"tree must have at most 2**22 leaves, found {public.leaf_count}. Hint: fewer, wider bins")
+    return space, public, line_edges(public)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from opendp.measures import max_divergence
 from opendp.mod import Domain, Measurement, Metric, assert_features
 
-from opendp_tree._arguments import check_choice, check_integer, read_distance
+from opendp_tree._arguments import check_choice, check_flags, check_integer, read_distance
 from opendp_tree._opendp import make_measurement, make_queryable, to_then
 from opendp_tree.measurements.running_sparse_vector import Calibration, SparseVector
 from opendp_tree.measurements.sparse_queries import Dialogue, Reader, node_counter
@@ -106,9 +106,7 @@ def make_sparse_vector(
     (-1, True)
     """
     assert_features("contrib")
-    for name, value in (("monotonic", monotonic), ("gaps", gaps)):
-        if not isinstance(value, bool):
-            raise TypeError(f"{name} ({value!r}) must be True or False")
+    check_flags(monotonic=monotonic, gaps=gaps)
     calibration = Calibration.of(
         threshold=threshold,
         scale=scale,

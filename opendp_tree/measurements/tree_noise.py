@@ -16,7 +16,7 @@ from opendp.mod import Domain, Measure, Measurement, Metric, assert_features
 
 from opendp_tree import noise as noises
 from opendp_tree import saturate
-from opendp_tree._arguments import check_scale, read_distance
+from opendp_tree._arguments import check_flags, check_scale, read_distance
 from opendp_tree._opendp import make_measurement, measure_name, to_then
 from opendp_tree._types import Ints
 from opendp_tree.measurements.level_noise import (
@@ -248,8 +248,7 @@ class NoisyTree:
         space, public = CountSpace.of_leaves(input_domain, tree)
         check_scale(scale)
         shares = check_weights(weights, public.depth)
-        if not isinstance(consistent, bool):
-            raise TypeError(f"consistent ({consistent!r}) must be True or False")
+        check_flags(consistent=consistent)
         if not consistent and 0 in shares:
             raise ValueError("weights must be positive without least squares. Hint: consistent=True")
         scales = level_scales(kind, float(scale), shares)

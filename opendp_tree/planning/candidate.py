@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 from opendp.metrics import l1_distance
@@ -13,12 +14,25 @@ from opendp.mod import Domain, Measurement, Metric
 from opendp_tree._opendp import make_function
 from opendp_tree._types import Floats
 from opendp_tree.planning.budget import Budget, Priced
+from opendp_tree.planning.methods import Auto
+from opendp_tree.planning.tree_facts import TreeFacts
 from opendp_tree.releases.release import TreeRelease
 from opendp_tree.trees.tree import Tree
 
 __all__ = ["Candidate"]
 
 _OFTEN = 0.95
+
+
+class Setting(NamedTuple):
+    """What every method is asked about."""
+
+    facts: TreeFacts
+    """The hierarchy."""
+    budget: Budget
+    """What may be spent on how many rows or people."""
+    alpha: float
+    """The share of a count that an error may have and be forgiven."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +86,23 @@ class Candidate:
 
         """
         return cls(name, False, reason, needs)
+
+    def wanted(self, auto: Auto) -> Candidate:
+        """The candidate, if its estimates are what they must be; else why it is not possible.
+
+        Parameters
+        ----------
+        auto
+            What estimates must be.
+
+        """
+        for name, asked, kept in (
+            ("nonnegative", auto.nonnegative, self.nonnegative),
+            ("integers", auto.integers, self.integers),
+        ):
+            if self.feasible and asked and not kept:
+                return Candidate.infeasible(self.name, reason=f"it cannot promise {name}", needs=f"{name}=False")
+        return self
 
     def error_at(self, weights: Sequence[float] | Floats) -> Floats:
         """The predicted alpha-RMSE of a node of each weight: of the worst such node.

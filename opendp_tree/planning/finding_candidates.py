@@ -7,14 +7,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 from opendp.mod import Measurement
 
 from opendp_tree._arguments import check_integer
 from opendp_tree._types import Floats
-from opendp_tree.measurements.alpha_errors import pruned_rmse, shown_chance, worst_pruned_rmse
-from opendp_tree.measurements.level_noise import level_scales
+from opendp_tree.measurements.level_noise import level_scales, pruned_rmse, shown_chance, worst_pruned_rmse
 from opendp_tree.measurements.partition.estimator import make_partition_estimator
 from opendp_tree.measurements.partition.layers import default_measuring
 from opendp_tree.measurements.partition.parameters import GapParameters, choose_parameters
@@ -22,7 +22,7 @@ from opendp_tree.measurements.partition.prediction import coarse, one_test, tota
 from opendp_tree.measurements.pruned_descent import make_pruned_descent
 from opendp_tree.noise import LARGEST_SCALE
 from opendp_tree.planning.budget import Budget, Priced
-from opendp_tree.planning.candidate import Candidate, Space, shown_from
+from opendp_tree.planning.candidate import Candidate, Setting, Space, shown_from
 from opendp_tree.planning.methods import Partition, PrunedDescent
 from opendp_tree.planning.tree_facts import TreeFacts
 from opendp_tree.theorems.bisection import least_whole
@@ -48,7 +48,7 @@ class _Choice:
     error: float
 
 
-def partition_candidate(method: Partition, facts: TreeFacts, budget: Budget, alpha: float) -> Candidate:
+def partition_candidate(method: Partition, setting: Setting) -> Candidate:
     """The private tree partition, and noisy counts of what it finds.
 
     Where nodes are public it is pure if that is better, and always if there is no delta; a pure loss of epsilon is a
@@ -58,14 +58,11 @@ def partition_candidate(method: Partition, facts: TreeFacts, budget: Budget, alp
     ----------
     method
         The partition's options.
-    facts
-        The hierarchy.
-    budget
-        What may be spent.
-    alpha
-        The share of a count that an error may have and be forgiven.
+    setting
+        The hierarchy, what may be spent, and what is forgiven.
 
     """
+    facts, budget, alpha = setting
     no = partial(Candidate.infeasible, method.name, needs=PARTITION_NEEDS)
     if not facts.public and budget.delta == 0:
         return no(reason="which nodes there are cannot be found without a delta")
@@ -73,28 +70,11 @@ def partition_candidate(method: Partition, facts: TreeFacts, budget: Budget, alp
         return no(reason="OpenDP converts no (epsilon, delta) into rho, and without public nodes there is no pure one")
     levels = _levels(method, facts)
     deltas = _deltas(facts, budget)
-    choices = [each for delta in deltas for each in _choices(method, facts, budget, levels, alpha, delta)]
+    choices = [each for delta in deltas for each in _choices(method, setting, levels, delta)]
     if not choices:
         return no(reason=f"epsilon and delta are too small for a partition of depth {facts.depth}")
     best, delta = min(choices, key=lambda each: each[0].error)
     shape = best.parameters.shape
-
-    def build(space: Space) -> Priced:
-        made = make_partition_estimator(
-            space.domain,
-            space.metric,
-            epsilon=budget.pure_epsilon,
-            delta=delta,
-            alpha=alpha,
-            tree=space.tree,
-            confidence=space.confidence,
-            measuring=best.measuring,
-            weights=method.weights,
-            levels=levels,
-            d_in=budget.d_in,
-        )
-        return budget.priced(made)
-
     reason = "nodes are found at one price whatever their number, with their counts; what is left measures totals"
     if facts.public and facts.tree is None and delta == 0:
         reason += f"; this is for {_NODES:,} nodes"
@@ -119,9 +99,17 @@ def partition_candidate(method: Partition, facts: TreeFacts, budget: Budget, alp
         nonnegative=True,
         integers=False,
         curve=partial(_curve, best.parameters, budget.pure_epsilon / budget.d_in * best.measuring, alpha),
-        builder=build,
+        builder=partial(
+            _build_partition, setting, delta=delta, measuring=best.measuring, weights=method.weights, levels=levels
+        ),
         budget=budget,
     )
+
+
+def _build_partition(setting: Setting, space: Space, **options: Any) -> Priced:
+    _, budget, alpha = setting
+    told = {"alpha": alpha, "tree": space.tree, "confidence": space.confidence, "d_in": budget.d_in, **options}
+    return budget.priced(make_partition_estimator(space.domain, space.metric, epsilon=budget.pure_epsilon, **told))
 
 
 def _levels(method: Partition, facts: TreeFacts) -> tuple[int, ...] | None:
@@ -142,9 +130,10 @@ def _deltas(facts: TreeFacts, budget: Budget) -> list[float]:
 
 
 def _choices(
-    method: Partition, facts: TreeFacts, budget: Budget, levels: Sequence[int] | None, alpha: float, delta: float
+    method: Partition, setting: Setting, levels: Sequence[int] | None, delta: float
 ) -> list[tuple[_Choice, float]]:
     """What comes of each share that may measure; none of those that are too small."""
+    facts, budget, alpha = setting
     depth = facts.depth if levels is None else len(levels)
     if method.measuring is not None:
         shares: Sequence[float] = (method.measuring,)
@@ -214,24 +203,35 @@ class Pruning:
     thresholds: tuple[int, ...]
     ends: tuple[int, ...]
     """How many levels lie on the paths to nodes that may err most."""
+    noise: str
+
+    def shown(self, at: Floats) -> Floats:
+        """The chance that the deepest node of a chain is shown, where all of its nodes have these weights."""
+        chance = np.ones_like(at)
+        for (scale, threshold), times in Counter(zip(self.scales, self.thresholds, strict=True)).items():
+            chance *= shown_chance(threshold - at, self.noise, scale) ** times
+        return chance
+
+    def errors(self, alpha: float, at: Floats) -> Floats:
+        """The largest alpha-RMSE of nodes of these weights."""
+        paths = ((self.scales[:end], self.thresholds[:end]) for end in self.ends)
+        errors = [pruned_rmse(at, noise=self.noise, scales=s, thresholds=t, alpha=alpha) for s, t in paths]
+        largest: Floats = np.maximum.reduce(errors)
+        return largest
 
 
-def pruned_candidate(method: PrunedDescent, facts: TreeFacts, budget: Budget, alpha: float) -> Candidate:
+def pruned_candidate(method: PrunedDescent, setting: Setting) -> Candidate:
     """Noise on the nodes whose parents are shown, and a threshold.
 
     Parameters
     ----------
     method
         The noise and its options.
-    facts
-        The hierarchy.
-    budget
-        What may be spent.
-    alpha
-        The share of a count that an error may have and be forgiven.
+    setting
+        The hierarchy, what may be spent, and what is forgiven.
 
     """
-    noise = method.noise
+    (facts, budget, alpha), noise = setting, method.noise
     no = partial(Candidate.infeasible, method.name, needs=PRUNED_NEEDS)
     if budget.delta == 0:
         return no(reason="which nodes there are cannot be found without a delta")
@@ -245,18 +245,6 @@ def pruned_candidate(method: PrunedDescent, facts: TreeFacts, budget: Budget, al
     if not possible:
         return no(reason="the budget is so small that noise of its scale cannot be drawn")
     error, best = min(possible, key=lambda each: each[0])
-
-    def shown(at: Floats) -> Floats:
-        chance = np.ones_like(at)
-        for (scale, threshold), times in Counter(zip(best.scales, best.thresholds, strict=True)).items():
-            chance *= shown_chance(threshold - at, noise, scale) ** times
-        return chance
-
-    def curve(at: Floats) -> Floats:
-        paths = ((best.scales[:end], best.thresholds[:end]) for end in best.ends)
-        errors = [pruned_rmse(at, noise=noise, scales=s, thresholds=t, alpha=alpha) for s, t in paths]
-        largest: Floats = np.maximum.reduce(errors)
-        return largest
 
     def build(space: Space) -> Priced:
         def made(at: float) -> Measurement:
@@ -283,10 +271,10 @@ def pruned_candidate(method: PrunedDescent, facts: TreeFacts, budget: Budget, al
         bound=facts.levels is not None,
         guarantee="epsilon and delta" if noise == "laplace" else "zCDP and delta",
         parameters={"scale": best.scale, "threshold": max(best.thresholds), "threshold_delta": best.delta},
-        shown_from=shown_from(shown, max(best.thresholds)),
+        shown_from=shown_from(best.shown, max(best.thresholds)),
         nonnegative=True,
         integers=True,
-        curve=curve,
+        curve=partial(best.errors, alpha),
         builder=build,
         budget=budget,
     )
@@ -305,7 +293,7 @@ def _pruning(
     thresholds = tuple(by_scale[each] for each in scales)
     # Of equal levels the deepest errs most; of others any may.
     ends = (len(scales),) if len(by_scale) == 1 else tuple(range(1, len(scales) + 1))
-    pruning = Pruning(scale, delta, scales, thresholds, ends)
+    pruning = Pruning(scale, delta, scales, thresholds, ends, noise)
     error = max(
         worst_pruned_rmse(noise=noise, scales=scales[:end], thresholds=thresholds[:end], alpha=alpha) for end in ends
     )

@@ -9,6 +9,7 @@ from functools import cache
 from opendp_tree._arguments import check_positive
 from opendp_tree._progress import shows_progress
 from opendp_tree.planning.budget import EPSILONS, Budget
+from opendp_tree.planning.candidate import Setting
 from opendp_tree.planning.plan import Plan, plan, plan_for
 from opendp_tree.planning.ranking import check_alpha
 from opendp_tree.planning.tree_facts import DEEPEST, TreeFacts
@@ -65,7 +66,7 @@ def smallest_epsilon(
 
     @cache
     def at(epsilon: float) -> Plan:
-        return plan_for(facts, Budget.of(epsilon=epsilon, delta=delta, rho=None, d_in=d_in), alpha)
+        return plan_for(Setting(facts, Budget.of(epsilon=epsilon, delta=delta, rho=None, d_in=d_in), alpha))
 
     def reached(epsilon: float) -> bool:
         return at(epsilon).best.error <= wanted

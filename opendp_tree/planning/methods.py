@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 
 from opendp_tree._arguments import (
     check_choice,
+    check_flags,
     check_integer,
     check_positive,
     check_probability,
@@ -37,12 +38,6 @@ __all__ = [
 ]
 
 Noise: TypeAlias = Literal["laplace", "gaussian"]
-
-
-def _check_flags(**flags: bool) -> None:
-    for name, value in flags.items():
-        if not isinstance(value, bool):
-            raise TypeError(f"{name} ({value!r}) must be True or False")
 
 
 def _check_weights(weights: Sequence[float], *, zero: bool) -> tuple[float, ...]:
@@ -97,7 +92,7 @@ class Auto:
 
     def __post_init__(self) -> None:
         check_choice(self.aim, name="aim", choices=("error", "keys"))
-        _check_flags(nonnegative=self.nonnegative, integers=self.integers)
+        check_flags(nonnegative=self.nonnegative, integers=self.integers)
         if self.levels is not None:
             object.__setattr__(self, "levels", _check_levels(self.levels))
 
@@ -135,7 +130,7 @@ class TreeNoise:
 
     def __post_init__(self) -> None:
         check_choice(self.noise, name="noise", choices=("laplace", "gaussian"))
-        _check_flags(consistent=self.consistent, nonnegative=self.nonnegative, integers=self.integers)
+        check_flags(consistent=self.consistent, nonnegative=self.nonnegative, integers=self.integers)
         if self.weights is not None:
             object.__setattr__(self, "weights", _check_weights(self.weights, zero=self.consistent))
 
@@ -322,7 +317,7 @@ class Curve:
 
     def __post_init__(self) -> None:
         if self.segments is not None:
-            _check_flags(segments=self.segments)
+            check_flags(segments=self.segments)
         for name in ("finding", "grouping"):
             if not Fraction(1, 1000) <= check_probability(getattr(self, name), name=name) <= Fraction(999, 1000):
                 raise ValueError(f"{name} ({getattr(self, name)}) must be from 0.001 to 0.999. Hint: 0.2")

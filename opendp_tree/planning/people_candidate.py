@@ -10,11 +10,11 @@ from functools import partial
 import numpy as np
 
 from opendp_tree._types import Floats
-from opendp_tree.measurements.alpha_errors import normal_excess
+from opendp_tree.measurements.level_noise import normal_excess
 from opendp_tree.measurements.people.design import PeopleDesign, Spending, choose_design
 from opendp_tree.measurements.people.estimator import make_people_estimator
 from opendp_tree.planning.budget import Budget, Priced
-from opendp_tree.planning.candidate import Candidate, Space, shown_from
+from opendp_tree.planning.candidate import Candidate, Setting, Space, shown_from
 from opendp_tree.planning.finding_candidates import cell_chance
 from opendp_tree.planning.methods import Auto, Method, PeopleLayers, read_method
 from opendp_tree.planning.tree_facts import TreeFacts
@@ -41,7 +41,7 @@ def weighs_people(unit: Unit | None, method: Method | str) -> bool:
     return unit is not None and unit.weighs and isinstance(chosen, (Auto, PeopleLayers))
 
 
-def people_candidate(method: PeopleLayers, unit: Unit, facts: TreeFacts, budget: Budget, alpha: float) -> Candidate:
+def people_candidate(method: PeopleLayers, unit: Unit, setting: Setting) -> Candidate:
     """Nodes found with one row a person, if they must be found, and layers with weights.
 
     Parameters
@@ -50,14 +50,11 @@ def people_candidate(method: PeopleLayers, unit: Unit, facts: TreeFacts, budget:
         Its options.
     unit
         What is counted, and what one person weighs at most.
-    facts
-        The hierarchy.
-    budget
-        What may be spent on how many people.
-    alpha
-        The share of a count that an error may have and be forgiven.
+    setting
+        The hierarchy, what may be spent, and what is forgiven.
 
     """
+    facts, budget, alpha = setting
     no = partial(Candidate.infeasible, method.name, needs=NEEDS)
     wanted = facts.levels if method.levels is None else method.levels
     levels = tuple(range(facts.depth)) if facts.public or wanted is None else tuple(sorted({0, *wanted}))
@@ -125,7 +122,7 @@ def _curve(deviation: float, alpha: float, weights: Floats) -> Floats:
     return np.sqrt(2 * normal_excess(alpha * weights, np.full_like(weights, max(deviation, 1e-9))))
 
 
-def people_candidates(auto: Auto, unit: Unit, facts: TreeFacts, budget: Budget, alpha: float) -> tuple[Candidate, ...]:
+def people_candidates(auto: Auto, unit: Unit, setting: Setting) -> tuple[Candidate, ...]:
     """Both noises, the better first.
 
     Parameters
@@ -134,38 +131,15 @@ def people_candidates(auto: Auto, unit: Unit, facts: TreeFacts, budget: Budget, 
         What estimates must be, and which levels are wanted.
     unit
         What is counted, and what one person weighs at most.
-    facts
-        The hierarchy.
-    budget
-        What may be spent on how many people.
-    alpha
-        The share of a count that an error may have and be forgiven.
+    setting
+        The hierarchy, what may be spent, and what is forgiven.
 
     """
     found = [
-        wanted(people_candidate(PeopleLayers(noise, levels=auto.levels), unit, facts, budget, alpha), auto)
+        people_candidate(PeopleLayers(noise, levels=auto.levels), unit, setting).wanted(auto)
         for noise in ("laplace", "gaussian")
     ]
     return tuple(sorted(found, key=lambda each: each.error if each.feasible else math.inf))
-
-
-def wanted(candidate: Candidate, auto: Auto) -> Candidate:
-    """The candidate, if its estimates are what they must be.
-
-    Parameters
-    ----------
-    candidate
-        What may be chosen.
-    auto
-        What estimates must be.
-    """
-    for name, asked, kept in (
-        ("nonnegative", auto.nonnegative, candidate.nonnegative),
-        ("integers", auto.integers, candidate.integers),
-    ):
-        if candidate.feasible and asked and not kept:
-            return Candidate.infeasible(candidate.name, reason=f"it cannot promise {name}", needs=f"{name}=False")
-    return candidate
 
 
 def planned_people(
@@ -189,11 +163,12 @@ def planned_people(
     """
     chosen = read_method(method)
     facts = TreeFacts.of(tree, levels=chosen.levels if isinstance(chosen, (Auto, PeopleLayers)) else None)
+    setting = Setting(facts, budget, alpha)
     if isinstance(chosen, PeopleLayers):
-        candidate = people_candidate(chosen, unit, facts, budget, alpha)
+        candidate = people_candidate(chosen, unit, setting)
     else:
         assert isinstance(chosen, Auto)
-        candidate = people_candidates(chosen, unit, facts, budget, alpha)[0]
+        candidate = people_candidates(chosen, unit, setting)[0]
     if not candidate.feasible:
         if not facts.public and budget.rho is not None and isinstance(unit.rows, int):
             raise ValueError(

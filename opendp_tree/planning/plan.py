@@ -14,7 +14,7 @@ from opendp_tree._tables import Bar, Cell, html_table, table
 from opendp_tree._types import Floats
 from opendp_tree.bounds.lower_bounds import error_lower_bound
 from opendp_tree.planning.budget import Budget
-from opendp_tree.planning.candidate import Candidate
+from opendp_tree.planning.candidate import Candidate, Setting
 from opendp_tree.planning.methods import Auto
 from opendp_tree.planning.people_candidate import people_candidates
 from opendp_tree.planning.ranking import check_alpha, ranked
@@ -252,11 +252,10 @@ def plan(
 
     """
     budget = Budget.of(epsilon=epsilon, delta=delta, rho=rho, d_in=d_in)
-    facts = TreeFacts.of(tree_or_depth, nodes=nodes, levels=levels)
+    setting = Setting(TreeFacts.of(tree_or_depth, nodes=nodes, levels=levels), budget, check_alpha(alpha))
     if Unit.of(unit) is not None and unit is not None and unit.weighs:
-        auto, share = Auto(aim=aim), check_alpha(alpha)
-        return Plan(facts, budget, share, aim, people_candidates(auto, unit, facts, budget, share), unit)
-    return plan_for(facts, budget, check_alpha(alpha), Auto(aim=aim))
+        return Plan(*setting, aim, people_candidates(Auto(aim=aim), unit, setting), unit)
+    return plan_for(setting, Auto(aim=aim))
 
 
 @shows_progress("planning")
@@ -301,7 +300,7 @@ def plan_depths(
     rows = [
         (depth, each.name, each.error)
         for depth in depths
-        for each in plan_for(TreeFacts.of(depth, nodes=nodes), budget, check_alpha(alpha)).candidates
+        for each in plan_for(Setting(TreeFacts.of(depth, nodes=nodes), budget, check_alpha(alpha))).candidates
         if each.feasible
     ]
     return record_frame(
@@ -309,22 +308,19 @@ def plan_depths(
     )
 
 
-def plan_for(facts: TreeFacts, budget: Budget, alpha: float, auto: Auto = _ANY) -> Plan:
+def plan_for(setting: Setting, auto: Auto = _ANY) -> Plan:
     """The plan for checked arguments.
 
     Parameters
     ----------
-    facts
-        The hierarchy. It may be used again for other budgets, which saves solving the tree anew.
-    budget
-        What may be spent.
-    alpha
-        The share of a count that an error may have and be forgiven.
+    setting
+        The hierarchy, which may be used again for other budgets, so that it is not solved anew; what may be spent, and
+        what is forgiven.
     auto
         What is best, and what estimates must be. By default the least error, and nothing more.
 
     """
-    return Plan(facts, budget, alpha, auto.aim, ranked(auto, facts, budget, alpha))
+    return Plan(*setting, auto.aim, ranked(auto, setting))
 
 
 def _bar(candidate: Candidate, top: float) -> Bar:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from opendp_tree._arguments import check_choice, check_positive
 from opendp_tree.measurements.level_noise import check_weights, gaussian_variance, laplace_variance, level_scales
 from opendp_tree.trees.least_squares import LARGEST_VARIANCE, LEAST_VARIANCE, LeastSquares
-from opendp_tree.trees.tree import Tree
+from opendp_tree.trees.tree import Tree, check_tree
 
 __all__ = ["NoiseErrors", "largest_error_bound", "noise_errors"]
 
@@ -58,8 +58,7 @@ def noise_errors(
     >>> round(found.worst, 2), round(found.l2, 2), round(found.linf, 1)
     (7.79, 7.07, 29.2)
     """
-    if not isinstance(tree, Tree):
-        raise TypeError(f"tree ({type(tree).__name__}) must be a Tree. Hint: Tree.from_parents or Tree.from_paths")
+    check_tree(tree)
     check_choice(noise, name="noise", choices=("laplace", "gaussian"))
     scales = level_scales(noise, float(check_positive(scale, name="scale")), check_weights(weights, tree.depth))
     law = laplace_variance if noise == "laplace" else gaussian_variance

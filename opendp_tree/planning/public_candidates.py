@@ -12,16 +12,21 @@ from opendp.mod import Measurement
 
 from opendp_tree._opendp import make_function
 from opendp_tree._types import Floats
-from opendp_tree.measurements.alpha_errors import laplace_excess, normal_excess
-from opendp_tree.measurements.level_noise import gaussian_variance, laplace_variance, level_scales
+from opendp_tree.measurements.level_noise import (
+    gaussian_variance,
+    laplace_excess,
+    laplace_variance,
+    level_scales,
+    normal_excess,
+)
 from opendp_tree.measurements.tree_noise import make_tree_gaussian, make_tree_laplace
 from opendp_tree.noise import LARGEST_SCALE
 from opendp_tree.paper.clipped_estimator import make_clipped_estimator
 from opendp_tree.paper.multiplicative_estimator import make_multiplicative_estimator, multiplicative_threshold
 from opendp_tree.planning.budget import Budget, Priced
-from opendp_tree.planning.candidate import Candidate, Space
+from opendp_tree.planning.candidate import Candidate, Setting, Space
 from opendp_tree.planning.methods import MultiplicativeEstimator, TreeNoise
-from opendp_tree.planning.tree_facts import TreeFacts
+from opendp_tree.planning.tree_facts import Weights
 from opendp_tree.releases.release import PrivacyStatement, TreeRelease
 from opendp_tree.theorems.clipping import clipped_mrmse
 
@@ -31,22 +36,18 @@ _CLIPPING = 0.5  # the share of epsilon and delta for the intervals that bound t
 _ETAS = (1e-1, 1e-3, 1e-6)
 
 
-def noise_candidate(method: TreeNoise, facts: TreeFacts, budget: Budget, alpha: float) -> Candidate:
+def noise_candidate(method: TreeNoise, setting: Setting) -> Candidate:
     """Noise on every node, as it is or with least squares.
 
     Parameters
     ----------
     method
         The noise and its options.
-    facts
-        The hierarchy.
-    budget
-        What may be spent.
-    alpha
-        The share of a count that an error may have and be forgiven.
+    setting
+        The hierarchy, what may be spent, and what is forgiven.
 
     """
-    noise = method.noise
+    (facts, budget, alpha), noise = setting, method.noise
     no = partial(Candidate.infeasible, method.name, needs=NOISE_NEEDS[noise])
     if not facts.public:
         return no(reason="noise on every node needs to know every node")
@@ -71,24 +72,6 @@ def noise_candidate(method: TreeNoise, facts: TreeFacts, budget: Budget, alpha: 
             return np.sqrt(2 * laplace_excess(alpha * at, widest))
         return np.sqrt(2 * normal_excess(alpha * at, np.full_like(at, max(error, 1e-9))))
 
-    def build(space: Space) -> Priced:
-        make = make_tree_laplace if noise == "laplace" else make_tree_gaussian
-
-        def made(at: float) -> Measurement:
-            return make(
-                space.domain,
-                space.metric,
-                at,
-                tree=space.tree,
-                weights=weights,
-                consistent=method.consistent,
-                confidence=space.confidence,
-                nonnegative=method.nonnegative,
-                integers=method.integers,
-            )
-
-        return budget.fit(made, scale)
-
     return Candidate(
         method.name,
         feasible=True,
@@ -102,26 +85,42 @@ def noise_candidate(method: TreeNoise, facts: TreeFacts, budget: Budget, alpha: 
         nonnegative=method.nonnegative,
         integers=method.integers or not method.consistent,
         curve=curve,
-        builder=build,
+        builder=partial(_build_noise, method, weights, budget, scale),
         budget=budget,
     )
 
 
-def paper_candidate(method: MultiplicativeEstimator, facts: TreeFacts, budget: Budget, alpha: float) -> Candidate:
+def _build_noise(method: TreeNoise, weights: Weights, budget: Budget, scale: float, space: Space) -> Priced:
+    make = make_tree_laplace if method.noise == "laplace" else make_tree_gaussian
+
+    def made(at: float) -> Measurement:
+        return make(
+            space.domain,
+            space.metric,
+            at,
+            tree=space.tree,
+            weights=weights,
+            consistent=method.consistent,
+            confidence=space.confidence,
+            nonnegative=method.nonnegative,
+            integers=method.integers,
+        )
+
+    return budget.fit(made, scale)
+
+
+def paper_candidate(method: MultiplicativeEstimator, setting: Setting) -> Candidate:
     """Algorithm Estimation, clipped as in the lemma on the multiplicative RMSE.
 
     Parameters
     ----------
     method
         The estimator's options.
-    facts
-        The hierarchy.
-    budget
-        What may be spent.
-    alpha
-        The relative error that is promised, and that is forgiven.
+    setting
+        The hierarchy, what may be spent, and what is forgiven: the relative error that it promises.
 
     """
+    facts, budget, alpha = setting
     no = partial(Candidate.infeasible, method.name, needs=PAPER_NEEDS)
     if not facts.public:
         return no(reason="its rounds look at every node, so they need to know every node")

@@ -10,7 +10,7 @@ import numpy as np
 
 from opendp_tree._arguments import check_scale, shortened
 from opendp_tree.planning.budget import Budget
-from opendp_tree.planning.candidate import Candidate
+from opendp_tree.planning.candidate import Candidate, Setting
 from opendp_tree.planning.finding_candidates import partition_candidate, pruned_candidate
 from opendp_tree.planning.line_candidates import line_candidate
 from opendp_tree.planning.methods import (
@@ -28,7 +28,6 @@ from opendp_tree.planning.methods import (
     TreeNoise,
     read_method,
 )
-from opendp_tree.planning.people_candidate import wanted
 from opendp_tree.planning.public_candidates import noise_candidate, paper_candidate
 from opendp_tree.planning.tree_facts import TreeFacts
 from opendp_tree.trees.open_tree import OpenTree
@@ -49,81 +48,66 @@ def check_alpha(alpha: float) -> float:
     return float(alpha)
 
 
-def ranked(
-    auto: Auto, facts: TreeFacts, budget: Budget, alpha: float, mechanisms: Sequence[Mechanism] = MECHANISMS
-) -> tuple[Candidate, ...]:
+def ranked(auto: Auto, setting: Setting, mechanisms: Sequence[Mechanism] = MECHANISMS) -> tuple[Candidate, ...]:
     """Candidates, the best first and impossible ones last.
 
     Parameters
     ----------
     auto
         What is best, and what estimates must be.
-    facts
-        The hierarchy.
-    budget
-        What may be spent.
-    alpha
-        The share of a count that an error may have and be forgiven.
+    setting
+        The hierarchy, what may be spent, and what is forgiven.
     mechanisms
         What may be chosen. By default all.
 
     """
-    candidates = [wanted(_of_levels(_guarded(each, facts, budget, alpha, auto), facts), auto) for each in mechanisms]
+    candidates = [_of_levels(_guarded(each, setting, auto), setting.facts).wanted(auto) for each in mechanisms]
     return tuple(sorted(candidates, key=lambda each: _rank(each, auto.aim)))
 
 
-def best_candidate(auto: Auto, facts: TreeFacts, budget: Budget, alpha: float) -> Candidate:
+def best_candidate(auto: Auto, setting: Setting) -> Candidate:
     """The best of a plan. What cannot be is not computed: references, and noise on nodes that nobody knows.
 
     Parameters
     ----------
     auto
         What is best, and what estimates must be.
-    facts
-        The hierarchy.
-    budget
-        What may be spent.
-    alpha
-        The share of a count that an error may have and be forgiven.
+    setting
+        The hierarchy, what may be spent, and what is forgiven.
 
     """
-    able = [
-        each for each in MECHANISMS if each.name not in REFERENCES and (facts.public or not isinstance(each, TreeNoise))
-    ]
-    return ranked(auto, facts, budget, alpha, able)[0]
+    public = setting.facts.public
+    able = [each for each in MECHANISMS if each.name not in REFERENCES and (public or not isinstance(each, TreeNoise))]
+    return ranked(auto, setting, able)[0]
 
 
-def candidate_for(method: Mechanism, facts: TreeFacts, budget: Budget, alpha: float) -> Candidate:
+def candidate_for(method: Mechanism, setting: Setting) -> Candidate:
     """What one method promises.
 
     Parameters
     ----------
     method
         The mechanism and its options.
-    facts
-        The hierarchy.
-    budget
-        What may be spent.
-    alpha
-        The share of a count that an error may have and be forgiven.
+    setting
+        The hierarchy, what may be spent, and what is forgiven.
 
     """
     with np.errstate(all="ignore"):
         if isinstance(method, TreeNoise):
-            return noise_candidate(method, facts, budget, alpha)
+            return noise_candidate(method, setting)
         if isinstance(method, PrunedDescent):
-            return pruned_candidate(method, facts, budget, alpha)
+            return pruned_candidate(method, setting)
         if isinstance(method, Partition):
-            return partition_candidate(method, facts, budget, alpha)
-        return paper_candidate(method, facts, budget, alpha)
+            return partition_candidate(method, setting)
+        return paper_candidate(method, setting)
 
 
-def _guarded(method: Mechanism, facts: TreeFacts, budget: Budget, alpha: float, auto: Auto) -> Candidate:
+def _guarded(method: Mechanism, setting: Setting, auto: Auto) -> Candidate:
     """A candidate for what is asked of the release; not feasible where numbers give out."""
     if isinstance(method, TreeNoise):
         method = replace(method, nonnegative=auto.nonnegative, integers=auto.integers)
     try:
-        candidate = candidate_for(method, facts, budget, alpha)
+        candidate = candidate_for(method, setting)
     except (ArithmeticError, MemoryError, ValueError):
         candidate = None
     if candidate is not None and (math.isfinite(candidate.error) or not candidate.feasible):
@@ -173,13 +157,10 @@ def planned_candidate(tree: Tree | OpenTree, budget: Budget, *, alpha: float, me
             chosen, tree, budget, group=lambda groups, part: planned_candidate(groups, part, alpha=alpha, method="auto")
         )
     facts = TreeFacts.of(tree, levels=chosen.levels if isinstance(chosen, Auto) else None)
-    share = check_alpha(alpha)
+    setting = Setting(facts, budget, check_alpha(alpha))
     if isinstance(chosen, PeopleLayers):
         raise ValueError(f"method ({chosen.name}) is for records of people. Hint: unit=Unit('user', rows=5)")
-    if isinstance(chosen, Auto):
-        candidate = best_candidate(chosen, facts, budget, share)
-    else:
-        candidate = candidate_for(chosen, facts, budget, share)
+    candidate = best_candidate(chosen, setting) if isinstance(chosen, Auto) else candidate_for(chosen, setting)
     if candidate.feasible:
         return candidate
     if isinstance(chosen, TreeNoise | MultiplicativeEstimator) and not facts.public:

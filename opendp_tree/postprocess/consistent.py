@@ -10,14 +10,13 @@ import numpy as np
 import numpy.typing as npt
 from opendp.mod import Function, assert_features
 
-from opendp_tree._arguments import check_choice, check_probability
+from opendp_tree._arguments import check_choice, check_flags, check_probability
 from opendp_tree._opendp import make_function
-from opendp_tree.postprocess.integers import whole_counts
-from opendp_tree.postprocess.nonnegative import nonnegative_descent
+from opendp_tree.postprocess.top_down import nonnegative_descent, whole_counts
 from opendp_tree.releases.release import Fit, PrivacyStatement, TreeRelease
 from opendp_tree.theorems.consistent import gaussian_multiplier, laplace_multiplier, normal_multiplier
 from opendp_tree.trees.least_squares import LeastSquares, check_variances
-from opendp_tree.trees.tree import Tree
+from opendp_tree.trees.tree import Tree, check_tree
 
 __all__ = ["Consistency", "make_consistent", "then_consistent"]
 
@@ -39,13 +38,10 @@ class Consistency:
         cls, tree: Tree, variances: object, *, noise: str, confidence: float, nonnegative: bool, integers: bool
     ) -> Consistency:
         """Checks all arguments."""
-        if not isinstance(tree, Tree):
-            raise TypeError(f"tree ({type(tree).__name__}) must be a Tree. Hint: Tree.from_parents or Tree.from_paths")
+        check_tree(tree)
         check_choice(noise, name="noise", choices=NOISES)
         level = float(check_probability(confidence, name="confidence"))
-        for name, flag in (("nonnegative", nonnegative), ("integers", integers)):
-            if not isinstance(flag, bool):
-                raise TypeError(f"{name} ({flag!r}) must be True or False")
+        check_flags(nonnegative=nonnegative, integers=integers)
         by_node = check_variances(tree, variances)
         known = by_node[np.isfinite(by_node)]
         if not known.size:

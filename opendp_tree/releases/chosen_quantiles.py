@@ -13,7 +13,7 @@ from opendp_tree._types import Array, Ints
 from opendp_tree.releases import format as form
 from opendp_tree.releases.curve import check_quantiles, values_at
 from opendp_tree.releases.curve_format import read_edges, write_edges
-from opendp_tree.releases.release import PrivacyStatement, read_statement
+from opendp_tree.releases.release import PrivacyStatement
 from opendp_tree.releases.words import cost_words, counted_words
 
 if TYPE_CHECKING:
@@ -108,8 +108,7 @@ class ChosenQuantiles:
             The JSON text.
         """
         parts = form.read_text(text, kind=_FORMAT)
-        statement = read_statement(form.part(parts, "statement", dict))
-        assert statement is not None
+        statement = PrivacyStatement(**form.read_statement(form.part(parts, "statement", dict)))
         confidence = form.part(parts, "confidence", float)
         if not 0 < confidence < 1:
             raise ValueError('"confidence" must be above 0 and below 1')

@@ -48,6 +48,35 @@ def write_statement(statement: Mapping[str, Any]) -> dict[str, Any]:
     return {**statement, **inner}
 
 
+def read_statement(described: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a privacy statement that `write_statement` wrote, once they are sure to be such.
+
+    Parameters
+    ----------
+    described
+        What `write_statement` gives, as read from JSON.
+    """
+    inner = {
+        name: {key: _read_value(value, name) for key, value in part(described, name, dict).items()} for name in _INNER
+    }
+    if not all(type(value) in (int, float) and value >= 0 for value in inner["loss"].values()):
+        raise ValueError('"loss" must hold numbers that are not negative')
+    if part(described, "d_in", int) < 0:
+        raise ValueError('"d_in" must not be negative')
+    texts = {name: part(described, name, str) for name in ("mechanism", "measure")}
+    # Texts of earlier releases do not say what is counted.
+    said = {name: part({"counted": None, **described}, name, str, type(None)) for name in ("unit", "counted")}
+    return {**texts, "d_in": described["d_in"], **inner, **said}
+
+
+def _read_value(value: Any, name: str) -> Any:
+    if isinstance(value, dict):
+        return read_number(value.get("number"), name)
+    if type(value) not in (int, float, str, type(None)):
+        raise ValueError(f'"{name}" must hold numbers, texts and nulls')
+    return read_number(value, name) if type(value) is int else value
+
+
 def _write_value(value: Any) -> Any:
     """A number, a text or null; what is no finite number is told from a text of that name."""
     plain = value.item() if isinstance(value, np.generic) else value

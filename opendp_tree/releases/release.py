@@ -362,13 +362,14 @@ class TreeRelease:
         confidence = form.part(parts, "confidence", int, float)
         if not 0 < confidence <= 1:
             raise ValueError('"confidence" must be above 0 and at most 1')
+        statement = form.part(parts, "statement", dict, type(None))
         hidden = form.part(parts, "hidden", int, float, str, type(None))
         # Texts of earlier releases have no lines.
         curve, curves = read_curves(form.part({"line": None, **parts}, "line", dict, type(None)), tree, size)
         return cls(
             tree=tree,
             confidence=float(confidence),
-            statement=read_statement(form.part(parts, "statement", dict, type(None))),
+            statement=None if statement is None else PrivacyStatement(**form.read_statement(statement)),
             nodes=nodes,
             hidden=None if hidden is None else float(form.read_number(hidden, "hidden")),
             curve=curve,
@@ -407,36 +408,3 @@ class TreeRelease:
         if self.curve is not None or self.curves is not None:
             error.append("Quantiles and shares are of the rows on the line: what lies outside of it is not among them.")
         return "\n".join([first, *([counted] if counted else []), *more, *by, cost_words(cost), *error])
-
-
-def read_statement(described: Mapping[str, Any] | None) -> PrivacyStatement | None:
-    """The statement that `format.write_statement` wrote, once it is sure to be one.
-
-    Parameters
-    ----------
-    described
-        What that gives, as read from JSON; None stays None.
-    """
-    if described is None:
-        return None
-    mechanism, measure = (form.part(described, name, str) for name in ("mechanism", "measure"))
-    d_in, unit = form.part(described, "d_in", int), form.part(described, "unit", str, type(None))
-    loss, parameters = (
-        {key: _read_value(value, name) for key, value in form.part(described, name, dict).items()}
-        for name in ("loss", "parameters")
-    )
-    if not all(type(value) in (int, float) and value >= 0 for value in loss.values()):
-        raise ValueError('"loss" must hold numbers that are not negative')
-    if d_in < 0:
-        raise ValueError('"d_in" must not be negative')
-    # Texts of earlier releases do not say what is counted.
-    counted = form.part({"counted": None, **described}, "counted", str, type(None))
-    return PrivacyStatement(mechanism, measure, d_in, loss, parameters, unit, counted)
-
-
-def _read_value(value: Any, name: str) -> Any:
-    if isinstance(value, dict):
-        return form.read_number(value.get("number"), name)
-    if type(value) not in (int, float, str, type(None)):
-        raise ValueError(f'"{name}" must hold numbers, texts and nulls')
-    return form.read_number(value, name) if type(value) is int else value

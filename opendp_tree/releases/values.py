@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from opendp_tree._types import Array, Floats
+from opendp_tree._types import Array, Bools, Floats
 from opendp_tree.releases import format as form
 from opendp_tree.trees.level_names import FIGURES, figure_names
 
@@ -57,6 +57,22 @@ class NodeValues:
                 raise ValueError(
                     f"values: {name} (of shape {array.shape}) must hold one entry for each of {size} nodes"
                 )
+
+    def spread(self, shown: Bools) -> NodeValues:
+        """The figures of shown nodes at their places among all; the others have none.
+
+        Parameters
+        ----------
+        shown
+            For each of all nodes whether it is one of these.
+        """
+
+        def everywhere(figures: Floats) -> Floats:
+            found = np.full(shown.size, np.nan)
+            found[shown] = figures
+            return found
+
+        return NodeValues(self.name, self.low, self.high, *(everywhere(getattr(self, name)) for name in FIGURES))
 
     def words(self) -> str:
         """What is summed, in words.

@@ -8,12 +8,11 @@ import numpy as np
 import polars as pl
 
 from opendp_tree._types import Bools, Ints, Words
-from opendp_tree.rows.addresses import read_ipv4, read_ipv6
+from opendp_tree.rows.addresses import read_ipv4, read_ipv6, split_urls
 from opendp_tree.rows.groups import FIRST_DAY, KEY, LAST_DAY, key_names
 from opendp_tree.rows.key import Key
 from opendp_tree.rows.key_levels import TEXT_PARTS
 from opendp_tree.rows.number_places import NOWHERE
-from opendp_tree.rows.urls import split_urls
 from opendp_tree.trees.bit_keys import BitKeys
 from opendp_tree.trees.label_keys import split_paths
 from opendp_tree.trees.open_tree import OpenTree

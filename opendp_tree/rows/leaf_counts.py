@@ -25,7 +25,7 @@ from opendp.mod import (
 
 from opendp_tree._arguments import check_integer
 from opendp_tree._opendp import make_transformation, to_then, total_bound
-from opendp_tree.rows.frame_domain import column_kinds
+from opendp_tree.rows.frames import column_kinds
 from opendp_tree.rows.key import Key
 from opendp_tree.rows.leaf_values import leaf_values_domain
 from opendp_tree.rows.unit import Unit, identifier_of
@@ -194,20 +194,32 @@ def _read_metric(metric: Metric) -> tuple[Metric, Callable[[Any], int]]:
     return metric.inner_metric, whole
 
 
+def are_changed(metric: Metric) -> bool | None:
+    """Whether a metric counts rows that are changed, rather than added or removed; None if it counts something else.
+
+    Parameters
+    ----------
+    metric
+        OpenDP's, of rows or of records.
+    """
+    if metric in (symmetric_distance(), insert_delete_distance()):
+        return False
+    return True if metric in (change_one_distance(), hamming_distance()) else None
+
+
 def _check_unit(metric: Metric, kinds: dict[str, str], unit: Unit | None) -> bool:
     """That the metric counts what the unit is; whether units are changed, not added or removed."""
     name = identifier_of(metric)
     if name is None:
         if unit is not None:
             raise ValueError("unit needs an input_metric with an identifier. Hint: symmetric_id_distance('user')")
-        if metric in (symmetric_distance(), insert_delete_distance()):
-            return False
-        if metric in (change_one_distance(), hamming_distance()):
-            return True
-        raise ValueError(
-            f"input_metric ({metric}) must be symmetric_distance, insert_delete_distance, change_one_distance, "
-            "hamming_distance, symmetric_id_distance, change_one_id_distance, or frame_distance of one of them"
-        )
+        changed = are_changed(metric)
+        if changed is None:
+            raise ValueError(
+                f"input_metric ({metric}) must be symmetric_distance, insert_delete_distance, change_one_distance, "
+                "hamming_distance, symmetric_id_distance, change_one_id_distance, or frame_distance of one of them"
+            )
+        return changed
     if name not in kinds:
         raise ValueError(f"unit: there is no column {name!r}. Hint: the column that tells people apart")
     if kinds[name].startswith(("Object", "Unknown")):

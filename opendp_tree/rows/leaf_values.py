@@ -113,16 +113,11 @@ def leaf_values_domain(tree: Tree | OpenTree, values: Value | Sequence[Value]) -
     return extrinsic_domain(identifier, described.holds, described)
 
 
-def holds_values(domain: Domain) -> bool:
-    """Whether a domain is one of `LeafValues`."""
-    return isinstance(domain, ExtrinsicDomain) and isinstance(domain.descriptor, LeafValueSpace)
-
-
 def read_space(input_domain: Domain) -> LeafValueSpace:
     """What a domain of `LeafValues` says of itself."""
-    if not holds_values(input_domain):
+    described = input_domain.descriptor if isinstance(input_domain, ExtrinsicDomain) else None
+    if not isinstance(described, LeafValueSpace):
         raise ValueError(f"input_domain ({input_domain}) must hold leaf values. Hint: leaf_values_domain(tree, values)")
-    described: LeafValueSpace = input_domain.descriptor
     return described
 
 

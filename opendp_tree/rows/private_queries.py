@@ -88,7 +88,15 @@ class PrivateFrame(OnceFrame):
 
 
 def released_by(measurement: Callable[[Any], Any], steps: tuple[PlanStep, ...]) -> Callable[[Any], PrivateFrame]:
-    """The function of a measurement of OpenDP's on lazy frames, as it is run here."""
+    """The function of a measurement of OpenDP's on lazy frames, as it is run here.
+
+    Parameters
+    ----------
+    measurement
+        OpenDP's, of a lazy frame.
+    steps
+        Those of the query's plan: whether they draw at random decides how it is run.
+    """
     draws = shuffles(steps)
 
     def release(frame: pl.LazyFrame) -> PrivateFrame:

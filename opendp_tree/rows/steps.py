@@ -13,7 +13,7 @@ from opendp.transformations import make_stable_lazyframe
 from opendp_tree._arguments import check_choice
 from opendp_tree._opendp import empty_lazyframe, lazy_query, make_measurement, make_transformation
 from opendp_tree.noise import uniform_words
-from opendp_tree.rows.frame_domain import FrameColumns
+from opendp_tree.rows.frames import FrameColumns
 from opendp_tree.rows.leaf_counts import LeafCounting, make_leaf_counts
 from opendp_tree.rows.leaf_values import make_leaf_values
 from opendp_tree.rows.people import make_people_records

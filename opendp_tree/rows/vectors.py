@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from opendp.metrics import change_one_distance, hamming_distance, insert_delete_distance, symmetric_distance
 from opendp.mod import AtomDomain, Metric, VectorDomain
 
 from opendp_tree._arguments import check_integer
 from opendp_tree._types import Ints
+from opendp_tree.rows.leaf_counts import are_changed
 from opendp_tree.theorems.leaf_counts import leaf_counts_l1
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.sparse_counts import SparseCounts
@@ -49,7 +49,12 @@ class VectorCounting:
                 f"by ({type(by).__name__}) must be a tree where input_domain is a vector of records. "
                 "Hint: by=Tree.from_paths(...), or an OpenTree"
             )
-        kind, size, changed = _record_type(input_domain), input_domain.size, _are_changed(input_metric)
+        kind, size, changed = _record_type(input_domain), input_domain.size, are_changed(input_metric)
+        if changed is None:
+            raise ValueError(
+                f"input_metric ({input_metric}) must be symmetric_distance, insert_delete_distance, "
+                "change_one_distance or hamming_distance where input_domain is a vector of records"
+            )
         read = _leaf_reader(by, kind) if isinstance(by, Tree) else _open_reader(by, kind)
 
         def count(records: Any) -> Any:
@@ -69,20 +74,6 @@ def _record_type(domain: VectorDomain) -> str:
     if kind not in _LABEL_TYPES:
         raise ValueError(f"input_domain ({domain}) must hold records of one of the types {', '.join(_LABEL_TYPES)}")
     return kind
-
-
-def _are_changed(metric: Metric) -> bool:
-    """Whether the metric counts records that are changed, rather than added or removed."""
-    for metrics, changed in (
-        ((symmetric_distance(), insert_delete_distance()), False),
-        ((change_one_distance(), hamming_distance()), True),
-    ):
-        if metric in metrics:
-            return changed
-    raise ValueError(
-        f"input_metric ({metric}) must be symmetric_distance, insert_delete_distance, change_one_distance or "
-        "hamming_distance where input_domain is a vector of records"
-    )
 
 
 def _leaf_reader(tree: Tree, kind: str) -> Callable[[Any], Ints]:

@@ -19,6 +19,11 @@ _ROOT_OF_TWO_PI = Fraction(25066, 10000)  # rounded down
 def proposal_scale(scale: Fraction) -> int:
     """The scale of the Laplace law that Gaussian numbers are chosen from: the best integer.
 
+    Parameters
+    ----------
+    scale
+        Of the Gaussian law.
+
     >>> proposal_scale(Fraction(5, 2))
     3
     """
@@ -27,6 +32,13 @@ def proposal_scale(scale: Fraction) -> int:
 
 def gaussian_acceptance(magnitude: int, scale: Fraction) -> Interval:
     """The probability with which a Laplace number of this magnitude is kept.
+
+    Parameters
+    ----------
+    magnitude
+        That of the Laplace number.
+    scale
+        Of the Gaussian law.
 
     >>> from opendp_tree.theorems.interval import round_up
     >>> round_up(gaussian_acceptance(0, Fraction(1)))  # exp(-1/8)
@@ -38,6 +50,13 @@ def gaussian_acceptance(magnitude: int, scale: Fraction) -> Interval:
 
 def gaussian_tail(scale: Fraction, at: int) -> Interval:
     """An interval that contains P(z >= at), or, for scales above `LONGEST_SUM`, whose upper end is not below it.
+
+    Parameters
+    ----------
+    scale
+        Of the law.
+    at
+        Any integer.
 
     >>> tail = gaussian_tail(Fraction(1), 1)
     >>> round(float(tail.lo), 9), round(float(tail.hi), 9)

@@ -147,6 +147,13 @@ def larger(a: Real, b: Real) -> Real:
 def geometric_sum(ratio: Real, terms: int) -> Real:
     """1 + ratio + ... + ratio**(terms - 1), by doubling: nothing cancels, so nothing is lost near ratio = 1.
 
+    Parameters
+    ----------
+    ratio
+        The ratio of each term to the one before.
+    terms
+        How many there are.
+
     >>> geometric_sum(Fraction(1, 2), 3)
     Fraction(7, 4)
     """

@@ -85,6 +85,15 @@ class GapShape:
     ) -> GapShape:
         """The same integers on each of `depth` levels, all of them tested.
 
+        Parameters
+        ----------
+        depth
+            The number of levels.
+        threshold, radius, margin
+            T, R and A of every level.
+        every_node
+            Whether empty nodes are tested too. By default they are not.
+
         >>> GapShape.uniform(3, threshold=5, radius=4, margin=1).blur_levels
         (4, 4, 4)
         """
@@ -104,6 +113,15 @@ class GapShape:
 def noise_tail(q: Real, *, radius: int | None, least: int) -> Real:
     """The chance that a test's noise, geometric on 0..radius (without end for None), is at least `least`.
 
+    Parameters
+    ----------
+    q
+        The ratio of the noise.
+    radius
+        The largest noise; None for noise without end.
+    least
+        Any integer.
+
     >>> noise_tail(Fraction(1, 2), radius=1, least=1), noise_tail(Fraction(1, 2), radius=None, least=1)
     (Fraction(1, 3), Fraction(1, 2))
     """
@@ -119,6 +137,17 @@ def noise_tail(q: Real, *, radius: int | None, least: int) -> Real:
 def stay_ratio(q: Real, *, threshold: int, radius: int | None, margin: int) -> Real:
     """e**c: how much likelier "no cell" becomes at most when one person leaves a node whose count is exact.
 
+    Parameters
+    ----------
+    q
+        The ratio of a test's noise.
+    threshold
+        The level's T.
+    radius
+        The level's R; None for noise without end.
+    margin
+        The level's A.
+
     >>> stay_ratio(Fraction(1, 2), threshold=4, radius=3, margin=0)
     Fraction(3, 2)
     """
@@ -130,6 +159,11 @@ def stay_ratio(q: Real, *, threshold: int, radius: int | None, margin: int) -> R
 def gap_removal_ratio(q: Real) -> Real:
     """What one person less costs: the noise of one test moves up by one.
 
+    Parameters
+    ----------
+    q
+        The ratio of a test's noise.
+
     >>> gap_removal_ratio(Fraction(1, 2))
     Fraction(2, 1)
     """
@@ -138,6 +172,15 @@ def gap_removal_ratio(q: Real) -> Real:
 
 def gap_addition_ratio(q: Real, t: Real, shape: GapShape) -> Real:
     """What one person more costs, and nothing is lost: "no cell" at exact counts, until a token takes the person up.
+
+    Parameters
+    ----------
+    q
+        The ratio of a test's noise.
+    t
+        The ratio of a token.
+    shape
+        The integers of the partition.
 
     >>> shape = GapShape.uniform(2, threshold=4, radius=3, margin=0)
     >>> gap_addition_ratio(Fraction(1, 2), Fraction(1, 2), shape)
@@ -153,6 +196,11 @@ def gap_addition_ratio(q: Real, t: Real, shape: GapShape) -> Real:
 def gap_ratio(q: Real, t: Real, shape: GapShape) -> Real:
     """e**epsilon at distance 1; at distance k its k-th power.
 
+    Parameters
+    ----------
+    q, t, shape
+        As for `gap_addition_ratio`.
+
     >>> gap_ratio(Fraction(1, 4), Fraction(1, 2), GapShape.uniform(1, threshold=4, radius=3, margin=0))
     Fraction(4, 1)
     """
@@ -161,6 +209,15 @@ def gap_ratio(q: Real, t: Real, shape: GapShape) -> Real:
 
 def gap_delta(q: Real, shape: GapShape, *, k: int = 1) -> Real:
     """Delta at distance k: some test on the way to the root, one a level, has noise above its radius less k.
+
+    Parameters
+    ----------
+    q
+        The ratio of a test's noise.
+    shape
+        The integers of the partition.
+    k
+        The distance. By default 1.
 
     >>> gap_delta(Fraction(1, 2), GapShape.uniform(2, threshold=4, radius=1, margin=0))
     Fraction(5, 9)
@@ -175,7 +232,17 @@ def gap_delta(q: Real, shape: GapShape, *, k: int = 1) -> Real:
 
 
 def gap_epsilon(scale: Fraction, token_scale: Fraction, shape: GapShape) -> Interval:
-    """The logarithm of `gap_ratio` at q = exp(-1/scale) and t = exp(-1/token_scale), enclosed."""
+    """The logarithm of `gap_ratio` at q = exp(-1/scale) and t = exp(-1/token_scale), enclosed.
+
+    Parameters
+    ----------
+    scale
+        Of a test's noise.
+    token_scale
+        Of a token.
+    shape
+        The integers of the partition.
+    """
     q, (top, below) = exp(-1 / scale), _stays(shape)
     added = larger(_stay(q, top).ln(), Interval.of(1 / token_scale))
     for level, count in below.items():

@@ -15,6 +15,15 @@ from opendp_tree.theorems.interval import Real, geometric_sum
 def truncated_laplace_cdf(q: Real, *, radius: int, at: int) -> Real:
     """The probability that the noise is at most `at`.
 
+    Parameters
+    ----------
+    q
+        exp(-1/scale), the ratio of the noise.
+    radius
+        The largest noise.
+    at
+        Any integer.
+
     >>> truncated_laplace_cdf(Fraction(1, 2), radius=1, at=0)  # masses 1/4, 1/2, 1/4
     Fraction(3, 4)
     """
@@ -33,6 +42,15 @@ def truncated_laplace_delta(q: Real, *, radius: int, d_in: int) -> Real:
 
     Together with epsilon = d_in/scale this is the exact (epsilon, delta) of the mechanism.
 
+    Parameters
+    ----------
+    q
+        exp(-1/scale), the ratio of the noise.
+    radius
+        The largest noise.
+    d_in
+        The L1 distance.
+
     >>> truncated_laplace_delta(Fraction(1, 2), radius=1, d_in=1)
     Fraction(1, 4)
     """
@@ -40,10 +58,23 @@ def truncated_laplace_delta(q: Real, *, radius: int, d_in: int) -> Real:
 
 
 def truncated_laplace_profile(q: Real, *, radius: int, d_in: int, log_ratio: Fraction, ratio: Real) -> Real:
-    """The exact delta at every epsilon; `ratio` is e**epsilon and `log_ratio` is epsilon * scale.
+    """The exact delta at every epsilon.
 
     The releases on which the likelihood ratio exceeds `ratio` form a half-line, so the hockey-stick sum
     is a difference of two values of the distribution function. From epsilon = d_in/scale on it is `delta`.
+
+    Parameters
+    ----------
+    q
+        exp(-1/scale), the ratio of the noise.
+    radius
+        The largest noise.
+    d_in
+        The L1 distance.
+    log_ratio
+        Epsilon times the scale.
+    ratio
+        e**epsilon.
 
     >>> half = Fraction(1, 2)  # epsilon = 0: total variation
     >>> truncated_laplace_profile(half, radius=1, d_in=1, log_ratio=Fraction(0), ratio=half**0)

@@ -21,7 +21,7 @@ from opendp_tree.trees.distant_counts import DistantCounts
 from opendp_tree.trees.occupied import Occupied
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.sparse_counts import SparseCounts
-from opendp_tree.trees.tree import Tree
+from opendp_tree.trees.tree import Tree, check_tree
 
 __all__ = ["CountSpace", "leaf_domain", "node_domain"]
 
@@ -77,7 +77,7 @@ def leaf_domain(tree: Tree | OpenTree) -> Domain:
     if isinstance(tree, OpenTree):
         described = SparseLeafCounts(tree)
         return extrinsic_domain(f"SparseLeafCounts({tree})", lambda value: _is_sparse(value, tree), described)
-    return _count_domain(LeafCounts(_check_tree(tree)))
+    return _count_domain(LeafCounts(check_tree(tree)))
 
 
 def node_domain(tree: Tree) -> Domain:
@@ -91,7 +91,7 @@ def node_domain(tree: Tree) -> Domain:
     >>> node_domain(Tree.balanced(branching=2, depth=2)).member(np.array([1, 2, 3]))
     True
     """
-    return _count_domain(NodeCounts(_check_tree(tree)))
+    return _count_domain(NodeCounts(check_tree(tree)))
 
 
 def _count_domain(described: LeafCounts | NodeCounts) -> Domain:
@@ -168,12 +168,6 @@ def tree_of_leaves(input_domain: Domain, tree: Tree | OpenTree | None) -> Tree |
         As for `read_occupied`.
     """
     return read_occupied(input_domain, tree)[0]
-
-
-def _check_tree(tree: object) -> Tree:
-    if not isinstance(tree, Tree):
-        raise TypeError(f"tree ({type(tree).__name__}) must be a Tree. Hint: Tree.from_parents or Tree.from_paths")
-    return tree
 
 
 @dataclass(frozen=True)
@@ -296,7 +290,7 @@ class CountSpace:
         tree
             The tree, where the domain carries none; otherwise None, or an equal one.
         """
-        given = None if tree is None else _check_tree(tree)
+        given = None if tree is None else check_tree(tree)
         known = given if self.tree is None else self.tree
         if known is None:
             raise ValueError(

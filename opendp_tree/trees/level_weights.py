@@ -9,7 +9,7 @@ import numpy as np
 from opendp_tree._arguments import check_choice
 from opendp_tree._types import Floats
 from opendp_tree.trees.least_squares import LeastSquares
-from opendp_tree.trees.tree import Tree
+from opendp_tree.trees.tree import Tree, check_tree
 
 __all__ = ["choose_level_weights"]
 
@@ -41,8 +41,7 @@ def choose_level_weights(tree: Tree, *, noise: str = "gaussian", aim: str = "wor
     >>> [round(weight, 1) for weight in choose_level_weights(tree, aim="mean")]
     [0.1, 0.2, 0.7, 3.0]
     """
-    if not isinstance(tree, Tree):
-        raise TypeError(f"tree ({type(tree).__name__}) must be a Tree. Hint: Tree.from_parents or Tree.from_paths")
+    check_tree(tree)
     check_choice(noise, name="noise", choices=("gaussian", "laplace"))
     check_choice(aim, name="aim", choices=("worst", "mean"))
     power = 1 if noise == "gaussian" else 2

@@ -1,12 +1,18 @@
-"""Trees given by the label paths of their leaves."""
+"""Paths of labels: trees that they describe, and the leaves and nodes of a public tree that they lead to."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from datetime import date
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from opendp_tree import saturate
+from opendp_tree._types import Ints
+
+if TYPE_CHECKING:
+    from opendp_tree.trees.tree import Tree
 
 Label = str | int | bool | date | None
 Path = tuple[Label, ...]
@@ -66,3 +72,89 @@ def read_paths(paths: Iterable[Sequence[Label]]) -> tuple[list[int], list[Label]
             node = parents[node]
         raise ValueError(f"paths: {tuple(reversed(names))!r} is both a leaf and an inner node")
     return parents, labels
+
+
+class LeafIndex:
+    """Finds the leaves of a tree by node id, by path, and by their own labels where no two share one."""
+
+    def __init__(self, tree: Tree) -> None:
+        """Look up all paths once.
+
+        Parameters
+        ----------
+        tree
+            The tree.
+        """
+        self._has_labels = tree.labels is not None
+        self._paths: dict[Hashable, int] = {}
+        self._names: dict[Hashable, int] = {}
+        if tree.labels is None:
+            return
+        for leaf, path in zip(tree.leaves.tolist(), tree.paths(), strict=True):
+            self._paths[tuple(map(tagged_label, path))] = leaf
+            name = tagged_label(tree.labels[leaf])
+            self._names[name] = -1 if name in self._names else leaf
+
+    def ids(self, keys: Iterable[Any]) -> Ints:
+        """The node id that each key gives or stands for; -1 where it is no leaf's path or label.
+
+        Parameters
+        ----------
+        keys
+            As for `Tree.count`.
+        """
+        if isinstance(keys, (str, bytes)):
+            raise TypeError("keys must be a collection of keys, found one string. Hint: pass [key]")
+        if isinstance(keys, np.ndarray):
+            if keys.ndim != 1:
+                raise ValueError(f"keys must be one-dimensional, found {keys.ndim} dimensions")
+            if keys.dtype.kind in "iu":
+                return saturate.clamp(keys)
+            if keys.dtype.kind not in ("OUbM" if self._has_labels else "O"):
+                raise TypeError(f"keys ({keys.dtype}) must be node ids" + (" or labels" if self._has_labels else ""))
+            keys = keys.tolist()
+        return np.fromiter((self._id(key) for key in keys), dtype=np.int64)
+
+    def _id(self, key: Any) -> int:
+        if isinstance(key, (int, np.integer)) and not isinstance(key, bool):
+            return int(key) if abs(int(key)) < 2**62 else -1
+        try:
+            if isinstance(key, tuple):
+                return self._paths.get(tuple(map(tagged_label, key)), -1)
+            return self._names.get(tagged_label(key), -1)
+        except Exception:  # a key that cannot be looked up, for whatever reason of its own, is no leaf
+            return -1
+
+
+class NodeIndex:
+    """Finds the nodes of a tree, inner ones and leaves, by the labels on the way from the root."""
+
+    def __init__(self, tree: Tree) -> None:
+        """Look up all children once.
+
+        Parameters
+        ----------
+        tree
+            The tree. Where it has no labels, node ids are its labels, as in `Tree.path`.
+        """
+        labels: Any = range(tree.node_count) if tree.labels is None else tree.labels
+        self._root = tree.root
+        self._children: dict[tuple[int, Hashable], int] = {
+            (parent, tagged_label(labels[node])): node for node, parent in enumerate(tree.parents.tolist())
+        }
+
+    def find(self, path: tuple[Any, ...]) -> int:
+        """The id of the node that a path leads to; -1 if there is none.
+
+        Parameters
+        ----------
+        path
+            The labels from below the root down.
+        """
+        node = self._root
+        for label in path:
+            try:
+                node = self._children.get((node, tagged_label(label)), -1)
+            except TypeError:  # what cannot be a key is no label
+                return -1
+        return node

@@ -11,16 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from opendp_tree import saturate
-from opendp_tree._arguments import is_text, shortened
+from opendp_tree._arguments import check_type, is_text, shortened
 from opendp_tree._types import Array, Ints
 from opendp_tree.trees.arrays import check_parents, node_levels, subtree_ranges
 from opendp_tree.trees.drawing import draw_tree
-from opendp_tree.trees.leaf_index import LeafIndex
 from opendp_tree.trees.level_names import check_names
 from opendp_tree.trees.level_order import LevelOrder
-from opendp_tree.trees.node_index import NodeIndex
 from opendp_tree.trees.occupied import Occupied, meets_between
-from opendp_tree.trees.paths import Label, Path, read_paths
+from opendp_tree.trees.paths import Label, LeafIndex, NodeIndex, Path, read_paths
 
 if TYPE_CHECKING:
     from opendp_tree.trees.number_range import NumberRange
@@ -412,6 +410,11 @@ class Tree:
 
     def __delattr__(self, name: str) -> NoReturn:
         raise AttributeError(f"a Tree is immutable: {name!r} cannot be deleted")
+
+
+def check_tree(tree: object) -> Tree:
+    """A public tree."""
+    return check_type(tree, Tree, name="tree", hint="Tree.from_parents or Tree.from_paths")
 
 
 def _frozen(array: Ints) -> Ints:

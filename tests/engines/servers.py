@@ -21,7 +21,8 @@ def binaries():
 @contextmanager
 def postgres():
     """Settings of a connection to a server, which ends with the block."""
-    place = Path(tempfile.mkdtemp(prefix="opendp-tree-postgres-"))
+    # Where another user can reach it too.
+    place = Path(tempfile.mkdtemp(prefix="opendp-tree-postgres-", dir="/tmp" if os.geteuid() == 0 else None))
     data = place / "data"
     user = _unprivileged(place)
     with socket.socket() as free:
@@ -35,7 +36,7 @@ def postgres():
 
     try:
         run("initdb", "-D", str(data), "-U", "tester", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
-        options = f"-p {port} -h 127.0.0.1 -k {place} -c fsync=off"
+        options = f"-p {port} -h 127.0.0.1 -c unix_socket_directories='' -c fsync=off"
         run("pg_ctl", "-D", str(data), "-w", "-o", options, "-l", str(place / "log"), "start")
         try:
             yield {"host": "127.0.0.1", "port": port, "user": "tester", "dbname": "postgres"}

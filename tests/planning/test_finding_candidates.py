@@ -5,6 +5,7 @@ import pytest
 from opendp_tree import Auto, OpenTree, Partition, PrunedDescent, Tree, leaf_domain, plan
 from opendp_tree.measurements.partition.layers import default_measuring
 from opendp_tree.planning.budget import Budget
+from opendp_tree.planning.candidate import Setting
 from opendp_tree.planning.finding_candidates import lowest_threshold, partition_candidate, pruned_candidate
 from opendp_tree.planning.ranking import best_candidate
 from opendp_tree.planning.tree_facts import TreeFacts
@@ -22,7 +23,7 @@ def data_of(tree):
 
 
 def candidate(tree, budget=BUDGET, alpha=0.1, **options):
-    return partition_candidate(Partition(**options), TreeFacts.of(tree), budget, alpha)
+    return partition_candidate(Partition(**options), Setting(TreeFacts.of(tree), budget, alpha))
 
 
 def measured(release):
@@ -78,7 +79,7 @@ def test_levels_that_are_not_wanted_cost_nothing():
 
 def test_levels_of_auto_reach_the_partition():
     facts = TreeFacts.of(OPEN, levels=[1, 3])
-    release = best_candidate(Auto(levels=[1, 3]), facts, BUDGET, 0.1).make(leaf_domain(OPEN))(data_of(OPEN))
+    release = best_candidate(Auto(levels=[1, 3]), Setting(facts, BUDGET, 0.1)).make(leaf_domain(OPEN))(data_of(OPEN))
     assert release.statement.mechanism == "partition_estimator"
     assert set(release.to_frame()["level"]) == {0, 1, 3}
     with pytest.raises(ValueError, match="levels"):
@@ -154,7 +155,7 @@ def test_predicted_thresholds_are_those_that_are_made(noise, budget):
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_weights_that_are_given_are_taken_in_their_ratios(noise):
     weights = (1, 1, 1, 4)
-    candidate = pruned_candidate(PrunedDescent(noise, weights=weights), TreeFacts.of(OPEN), BUDGET, 0.1)
+    candidate = pruned_candidate(PrunedDescent(noise, weights=weights), Setting(TreeFacts.of(OPEN), BUDGET, 0.1))
     made = candidate.make(leaf_domain(OPEN))
     assert BUDGET.covers(made.map(1))
     thresholds = [int(value) for value in made(data_of(OPEN)).statement.parameters["thresholds"].split(", ")]
@@ -165,10 +166,10 @@ def test_weights_that_are_given_are_taken_in_their_ratios(noise):
 def test_with_weights_the_worst_level_counts():
     facts = TreeFacts.of(OPEN)
     equal, last = (
-        pruned_candidate(PrunedDescent(weights=weights), facts, BUDGET, 0.1)
+        pruned_candidate(PrunedDescent(weights=weights), Setting(facts, BUDGET, 0.1))
         for weights in ((1, 1, 1, 1), (1, 1, 1, 40))
     )
-    plain = pruned_candidate(PrunedDescent(), facts, BUDGET, 0.1)
+    plain = pruned_candidate(PrunedDescent(), Setting(facts, BUDGET, 0.1))
     assert equal.error == pytest.approx(plain.error)
     assert last.error > plain.error  # the first levels pay for the last
     weights = np.arange(1.0, 3000.0)
@@ -184,10 +185,10 @@ def test_a_threshold_is_the_lowest_that_keeps_to_delta():
 
 def test_laplace_noise_makes_no_rho():
     budget = Budget.of(epsilon=None, delta=1e-6, rho=0.5, d_in=1)
-    assert not pruned_candidate(PrunedDescent("laplace"), TreeFacts.of(OPEN), budget, 0.1).feasible
-    assert pruned_candidate(PrunedDescent("gaussian"), TreeFacts.of(OPEN), budget, 0.1).feasible
+    assert not pruned_candidate(PrunedDescent("laplace"), Setting(TreeFacts.of(OPEN), budget, 0.1)).feasible
+    assert pruned_candidate(PrunedDescent("gaussian"), Setting(TreeFacts.of(OPEN), budget, 0.1)).feasible
 
 
 def test_nothing_is_found_without_delta():
     budget = Budget.of(epsilon=1.0, delta=0.0, rho=None, d_in=1)
-    assert "delta" in pruned_candidate(PrunedDescent(), TreeFacts.of(OPEN), budget, 0.1).reason
+    assert "delta" in pruned_candidate(PrunedDescent(), Setting(TreeFacts.of(OPEN), budget, 0.1)).reason

@@ -5,12 +5,12 @@ import pytest
 from opendp_tree import Auto, OpenTree, Tree, Unit, plan, release_tree
 from opendp_tree.measurements import people_domain
 from opendp_tree.planning.budget import Budget
+from opendp_tree.planning.candidate import Setting
 from opendp_tree.planning.methods import PeopleLayers, read_method
 from opendp_tree.planning.people_candidate import (
     people_candidate,
     people_candidates,
     planned_people,
-    wanted,
     weighs_people,
 )
 from opendp_tree.planning.tree_facts import TreeFacts
@@ -36,7 +36,7 @@ BUDGETS = [
 @pytest.mark.parametrize("tree", [OPEN, PUBLIC], ids=["open", "public"])
 def test_what_is_possible_keeps_the_budget(tree, unit, budget, people):
     amounts = Budget.of(**budget, d_in=people)
-    for each in people_candidates(Auto(), unit, TreeFacts.of(tree), amounts, 0.1):
+    for each in people_candidates(Auto(), unit, Setting(TreeFacts.of(tree), amounts, 0.1)):
         possible = tree is PUBLIC or (budget["epsilon"] is not None and budget["delta"] > 0)
         if each.name == "people_gaussian":
             possible &= budget["rho"] is not None or budget["delta"] > 0
@@ -78,20 +78,21 @@ def test_a_method_has_its_own_options():
     facts, budget = TreeFacts.of(OPEN), Budget.of(**BUDGETS[0], d_in=1)
     assert read_method("people_laplace") == PeopleLayers("laplace")
     few, many = (
-        people_candidate(PeopleLayers("laplace", measuring=share), UNITS[2], facts, budget, 0.1) for share in (0.2, 0.8)
+        people_candidate(PeopleLayers("laplace", measuring=share), UNITS[2], Setting(facts, budget, 0.1))
+        for share in (0.2, 0.8)
     )
     assert few.error > many.error
     assert few.shown_from < many.shown_from
-    shown = people_candidate(PeopleLayers(levels=[3]), Unit("user", rows=5), facts, budget, 0.1)
+    shown = people_candidate(PeopleLayers(levels=[3]), Unit("user", rows=5), Setting(facts, budget, 0.1))
     assert shown.parameters["most"] == "5, 5"
     assert (shown.error_at([0, 1000]) >= 0).all()
 
 
 def test_what_estimates_must_be_is_kept_or_refused():
     facts, budget = TreeFacts.of(PUBLIC), Budget.of(**BUDGETS[0], d_in=1)
-    signed = people_candidate(PeopleLayers("laplace"), UNITS[0], facts, budget, 0.1)
-    assert not wanted(signed, Auto(nonnegative=True)).feasible
-    assert wanted(signed, Auto()).feasible
+    signed = people_candidate(PeopleLayers("laplace"), UNITS[0], Setting(facts, budget, 0.1))
+    assert not signed.wanted(Auto(nonnegative=True)).feasible
+    assert signed.wanted(Auto()).feasible
     with pytest.raises(ValueError, match=r"method \(auto\) is not possible for this unit: it cannot promise integers"):
         planned_people(OPEN, UNITS[0], budget, alpha=0.1, method=Auto(integers=True))
 

@@ -15,6 +15,7 @@ from opendp_tree import (
 from opendp_tree.measurements.level_noise import gaussian_variance, laplace_variance
 from opendp_tree.planning import MultiplicativeEstimator
 from opendp_tree.planning.budget import Budget
+from opendp_tree.planning.candidate import Setting
 from opendp_tree.planning.public_candidates import noise_candidate, paper_candidate
 from opendp_tree.planning.tree_facts import TreeFacts
 
@@ -72,7 +73,7 @@ def test_weights_that_are_given_are_taken_in_their_ratios(noise):
     facts = TreeFacts.of(PUBLIC)
     budget = Budget.of(epsilon=0.05, delta=1e-6, rho=None, d_in=1)
     for weights in ((1, 1, 1, 1), (0.05, 1, 1, 1), (0, 0, 3, 1)):
-        candidate = noise_candidate(TreeNoise(noise, weights=weights), facts, budget, 0.1)
+        candidate = noise_candidate(TreeNoise(noise, weights=weights), Setting(facts, budget, 0.1))
         made = candidate.make(leaf_domain(PUBLIC))
         release = made(np.zeros(27, dtype=np.int64))
         assert budget.covers(made.map(1))
@@ -85,7 +86,9 @@ def test_weights_that_are_given_are_taken_in_their_ratios(noise):
 
 def test_chosen_weights_err_no_more_than_equal_ones():
     facts = TreeFacts.of(PUBLIC)
-    chosen, equal = (noise_candidate(TreeNoise(weights=w), facts, BUDGET, 0.0).error for w in (None, (1, 1, 1, 1)))
+    chosen, equal = (
+        noise_candidate(TreeNoise(weights=w), Setting(facts, BUDGET, 0.0)).error for w in (None, (1, 1, 1, 1))
+    )
     assert chosen < equal
 
 
@@ -93,18 +96,20 @@ def test_options_are_honoured():
     facts = TreeFacts.of(PUBLIC)
     for noise in ("laplace", "gaussian"):
         method = TreeNoise(noise, nonnegative=True, integers=True)
-        release = noise_candidate(method, facts, BUDGET, 0.1).make(leaf_domain(PUBLIC))(np.zeros(27, dtype=np.int64))
+        release = noise_candidate(method, Setting(facts, BUDGET, 0.1)).make(leaf_domain(PUBLIC))(
+            np.zeros(27, dtype=np.int64)
+        )
         assert (release.estimates >= 0).all()
         assert (release.estimates == np.rint(release.estimates)).all()
 
 
 def test_a_weight_for_each_level_is_needed():
     with pytest.raises(ValueError, match="weights must hold one number for each of the 4 levels"):
-        noise_candidate(TreeNoise(weights=(1, 2)), TreeFacts.of(PUBLIC), BUDGET, 0.1)
+        noise_candidate(TreeNoise(weights=(1, 2)), Setting(TreeFacts.of(PUBLIC), BUDGET, 0.1))
 
 
 def test_the_estimates_are_within_two_radii_always():
-    candidate = paper_candidate(MultiplicativeEstimator(), TreeFacts.of(PUBLIC), BUDGET, 0.5)
+    candidate = paper_candidate(MultiplicativeEstimator(), Setting(TreeFacts.of(PUBLIC), BUDGET, 0.5))
     counts = np.arange(27) * 100
     release = candidate.make(leaf_domain(PUBLIC))(counts)
     truth = PUBLIC.sum(counts)
@@ -115,9 +120,9 @@ def test_the_estimates_are_within_two_radii_always():
 
 def test_the_chance_of_failure_may_be_given():
     facts = TreeFacts.of(PUBLIC)
-    best = paper_candidate(MultiplicativeEstimator(), facts, BUDGET, 0.5)
+    best = paper_candidate(MultiplicativeEstimator(), Setting(facts, BUDGET, 0.5))
     for eta in (0.3, 1e-9):
-        candidate = paper_candidate(MultiplicativeEstimator(eta=eta), facts, BUDGET, 0.5)
+        candidate = paper_candidate(MultiplicativeEstimator(eta=eta), Setting(facts, BUDGET, 0.5))
         assert candidate.parameters["eta"] == eta
         assert (candidate.error > best.error) == (eta < 1e-6)
 
@@ -132,7 +137,7 @@ def test_the_chance_of_failure_may_be_given():
     ],
 )
 def test_what_it_needs_is_said(facts, budget, alpha, reason):
-    candidate = paper_candidate(MultiplicativeEstimator(), facts, budget, alpha)
+    candidate = paper_candidate(MultiplicativeEstimator(), Setting(facts, budget, alpha))
     assert not candidate.feasible
     assert reason in candidate.reason
 
@@ -141,7 +146,7 @@ def test_what_it_needs_is_said(facts, budget, alpha, reason):
 def test_intervals_hold_always(counts):
     """For leaf counts below zero taken as zero, and beyond the integers that floats hold."""
     tree = Tree.balanced(branching=2, depth=3)
-    candidate = paper_candidate(MultiplicativeEstimator(), TreeFacts.of(tree), BUDGET, 0.5)
+    candidate = paper_candidate(MultiplicativeEstimator(), Setting(TreeFacts.of(tree), BUDGET, 0.5))
     made, truth = candidate.make(leaf_domain(tree)), tree.sum(np.array(counts).clip(0)).tolist()
     for _ in range(2):
         release = made(np.array(counts))

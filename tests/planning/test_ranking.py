@@ -4,6 +4,7 @@ import pytest
 
 from opendp_tree import Auto, OpenTree, Tree, TreeNoise, leaf_domain, plan
 from opendp_tree.planning.budget import Budget
+from opendp_tree.planning.candidate import Setting
 from opendp_tree.planning.methods import MECHANISMS
 from opendp_tree.planning.ranking import best_candidate, candidate_for, planned_candidate, ranked
 from opendp_tree.planning.tree_facts import TreeFacts
@@ -68,8 +69,8 @@ def test_what_auto_does_not_compute_never_wins(depth, alpha, nodes):
         Budget.of(epsilon=None, delta=1e-6, rho=0.1, d_in=1),
     ):
         for aim in ("error", "keys"):
-            every = ranked(Auto(aim=aim), facts, budget, alpha)
-            best = best_candidate(Auto(aim=aim), facts, budget, alpha)
+            every = ranked(Auto(aim=aim), Setting(facts, budget, alpha))
+            best = best_candidate(Auto(aim=aim), Setting(facts, budget, alpha))
             assert best.feasible == every[0].feasible
             assert not best.feasible or best == every[0]
 
@@ -79,28 +80,30 @@ def test_auto_computes_nothing_that_cannot_be(monkeypatch):
         raise AssertionError
 
     monkeypatch.setattr("opendp_tree.planning.ranking.paper_candidate", refuse)
-    best_candidate(Auto(), TreeFacts.of(PUBLIC), BUDGET, 0.1)
+    best_candidate(Auto(), Setting(TreeFacts.of(PUBLIC), BUDGET, 0.1))
     monkeypatch.setattr("opendp_tree.planning.ranking.noise_candidate", refuse)
-    best_candidate(Auto(), TreeFacts.of(OPEN), BUDGET, 0.1)
+    best_candidate(Auto(), Setting(TreeFacts.of(OPEN), BUDGET, 0.1))
 
 
 def test_what_estimates_must_be_is_kept_or_not_possible():
     auto = Auto(nonnegative=True, integers=True)
     for tree in (PUBLIC, OPEN):
-        for candidate in ranked(auto, TreeFacts.of(tree), BUDGET, 0.1):
+        for candidate in ranked(auto, Setting(TreeFacts.of(tree), BUDGET, 0.1)):
             if not candidate.feasible:
                 continue
             counts = np.zeros(27, dtype=np.int64) if tree is PUBLIC else OPEN.count([("a", "b", "c")] * 300)
             estimates = candidate.make(leaf_domain(tree))(counts).estimates
             assert (estimates >= 0).all()
             assert (estimates == np.rint(estimates)).all()
-    reasons = {each.name: each.reason for each in ranked(auto, TreeFacts.of(PUBLIC), BUDGET, 0.1) if not each.feasible}
+    reasons = {
+        each.name: each.reason for each in ranked(auto, Setting(TreeFacts.of(PUBLIC), BUDGET, 0.1)) if not each.feasible
+    }
     assert "nonnegative" in reasons["multiplicative_estimator"]
 
 
 def test_mistakes_in_options_are_not_taken_for_extreme_budgets():
     with pytest.raises(ValueError, match="weights"):
-        candidate_for(TreeNoise(weights=(1, 2)), TreeFacts.of(PUBLIC), BUDGET, 0.1)
+        candidate_for(TreeNoise(weights=(1, 2)), Setting(TreeFacts.of(PUBLIC), BUDGET, 0.1))
 
 
 def test_levels_are_left_out_or_refused_where_nodes_are_unknown():

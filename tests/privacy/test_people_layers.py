@@ -15,7 +15,7 @@ from tests.thoroughness import thinned
 
 FORK, CHAINS = SmallTree([-1, 0, 0]), SmallTree([-1, 0, 0, 1, 2])
 HALF, THIRD, TENTH = Fraction(1, 2), Fraction(1, 3), Fraction(1, 10)
-ONE_ROW, TWO_ROWS = all_people(2, 1), all_people(2, 2)
+TWO_ROWS = all_people(2, 2)
 CASES = {
     "shares": Layers("shares", (1, 1, 1), (HALF, THIRD, HALF)),
     "rows": Layers("rows", (2, 1, 2), (HALF, THIRD, HALF)),

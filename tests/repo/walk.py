@@ -17,6 +17,15 @@ ROWS = pl.DataFrame({"country": ["be"] * 900 + ["lu"] * 400, "city": ["ghent"] *
 TREE = Tree.from_paths([(country, city) for country in ("be", "lu") for city in ("ghent", "liege")])
 
 
+def is_import(frame, package):
+    """Whether a call is what the body of one of the package's modules runs, when that is imported."""
+    while frame is not None:
+        if frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__", "").startswith(package):
+            return True
+        frame = frame.f_back
+    return False
+
+
 def walk(action):
     """For each module of the package the names of its functions that an action calls, those of imports left out."""
     found = defaultdict(set)
@@ -24,11 +33,12 @@ def walk(action):
 
     def note(frame, event, _):
         name = frame.f_globals.get("__name__", "")
-        # Bodies of modules and classes, which imports run, are not optimised.
+        # The body of a class is no function; it is not optimised.
         if event == "call" and name.startswith(package) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
             called = getattr(frame.f_code, "co_qualname", frame.f_code.co_name)
-            if called != "__create_fn__":  # what makes a dataclass when its module is imported
-                found[name.removeprefix(package)].add(called)
+            module = name.removeprefix(package)
+            if called not in found.get(module, ()) and not is_import(frame, package):
+                found[module].add(called)
 
     sys.setprofile(note)
     try:

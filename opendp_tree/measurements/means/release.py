@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 
 from opendp_tree import saturate
-from opendp_tree._types import Bools, Floats
+from opendp_tree._types import Bools, Floats, Ints
 from opendp_tree.measurements.means.estimates import estimate_centred
 from opendp_tree.measurements.means.intervals import Union, ValueBounds, pair_bounds, value_bounds
 from opendp_tree.measurements.means.layers import (
@@ -20,9 +20,9 @@ from opendp_tree.measurements.means.layers import (
     measure_pairs,
     noisy_pairs,
 )
-from opendp_tree.measurements.partition.intervals import SAFE, Bounds, hidden_bound, node_bounds
+from opendp_tree.measurements.partition.intervals import SAFE, Bounds, node_bounds
 from opendp_tree.measurements.partition.layers import NAMED, Layer, Measured, ShownTree
-from opendp_tree.measurements.partition.release import FindThenMeasure, fill_levels, people_at
+from opendp_tree.measurements.partition.release import Described, FindThenMeasure, people_at
 from opendp_tree.measurements.partition.walk import find_cells
 from opendp_tree.releases.release import PrivacyStatement, TreeRelease
 from opendp_tree.releases.values import NodeValues
@@ -31,8 +31,6 @@ from opendp_tree.rows.value import Value
 from opendp_tree.theorems.interval import round_up
 from opendp_tree.theorems.tree_means import STEPS, sums_epsilon
 from opendp_tree.trees.least_squares import LeastSquares
-from opendp_tree.trees.level_names import FIGURES
-from opendp_tree.trees.shown_nodes import ShownCells
 from opendp_tree.trees.sparse_counts import SparseCounts
 from opendp_tree.trees.tree import Tree
 
@@ -52,33 +50,13 @@ class OpenMeans:
         """Nodes with a cell at or below them."""
         counts, find = data.counts, self.find
         assert isinstance(counts, SparseCounts)
-        cells = find_cells(counts.occupied, find.parameters)
-        listed = ShownCells.of(counts, cells.places, cells.levels)
-        nodes, firsts = listed.nodes, listed.firsts
-        gaps = np.where(listed.is_cell, cells.gaps[listed.order][firsts], 0)
-        wanted = np.isin(nodes.levels, find.levels)
-        shown = find.contract(nodes.levels, nodes.parents, gaps, listed.is_cell)
-        places = cells.places[listed.order][firsts][wanted]
-        sums = _sums_at(data, counts, nodes.levels[wanted], places)
-        estimates, bounds, values = self.describe(shown, sums)
-        if not wanted.all():
-            estimates, bounds = fill_levels(nodes.levels, nodes.parents, wanted, estimates, bounds)
-            values = tuple(_spread(each, wanted) for each in values)
-        return TreeRelease(
-            counts.tree,
-            estimates,
-            bounds.lower,
-            bounds.upper,
-            find.confidence,
-            statement,
-            cells=listed.lasts - firsts,
-            nodes=nodes,
-            shown=None if wanted.all() else wanted,
-            hidden=hidden_bound(find.parameters, 1 - find.confidence, depth=counts.tree.depth),
-            values=values,
-        )
 
-    def describe(self, shown: ShownTree, sums: tuple[NodeSums, ...]) -> tuple[Floats, Bounds, tuple[NodeValues, ...]]:
+        def described(shown: ShownTree, levels: Ints, places: Ints) -> Described:
+            return self.describe(shown, _sums_at(data, counts, levels, places))
+
+        return find.release_of(counts, find_cells(counts.occupied, find.parameters), statement, described)
+
+    def describe(self, shown: ShownTree, sums: tuple[NodeSums, ...]) -> Described:
         """Measures, and says what comes of it: counts with their intervals, then sums and means."""
         find, miss = self.find, 1 - self.find.confidence
         layers = find.layers(shown)
@@ -224,15 +202,3 @@ def _told(value: Value, counts: Floats, centred: Floats, bounds: ValueBounds) ->
         np.minimum(bounds.means.lower, means),
         np.maximum(bounds.means.upper, means),
     )
-
-
-def _spread(values: NodeValues, wanted: Bools) -> NodeValues:
-    """The figures of nodes of shown levels at their places among all; the others have none."""
-
-    def everywhere(figures: Floats) -> Floats:
-        found = np.full(wanted.size, np.nan)
-        found[wanted] = figures
-        return found
-
-    figures = (everywhere(getattr(values, name)) for name in FIGURES)
-    return NodeValues(values.name, values.low, values.high, *figures)

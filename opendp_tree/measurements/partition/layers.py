@@ -173,7 +173,18 @@ def nearest_marked(shown: ShownTree, marked: Bools) -> Ints:
 def make_layers(shown: ShownTree, marked: Bools, cuts: list[Bools], shares: Floats, epsilon: Fraction) -> Layers:
     """Layers of the given cuts, the first of them the root's, which together spend at most epsilon, exactly.
 
-    `shares` need not sum to 1; a cut with hardly any share gets one part in 2**20.
+    Parameters
+    ----------
+    shown
+        The shown nodes.
+    marked
+        Which nodes the layers tell apart.
+    cuts
+        The nodes of each layer's cut.
+    shares
+        What each layer gets of epsilon, in proportion: they need not sum to 1. Hardly any is one part in 2**20.
+    epsilon
+        What all layers may spend on one row.
     """
     above = nearest_marked(shown, marked)
     if shown.levels.size == 0:

@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 
 from opendp_tree._types import Floats, Ints
-from opendp_tree.measurements.alpha_errors import normal_excess
+from opendp_tree.measurements.level_noise import normal_excess
 from opendp_tree.measurements.partition.layers import (
     NAMED,
     RATIO,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -26,12 +27,17 @@ from opendp_tree.measurements.partition.parameters import GapParameters, shown_l
 from opendp_tree.measurements.partition.subtrees import find_in_parts
 from opendp_tree.measurements.partition.walk import Cells, find_cells, find_cells_of_tree
 from opendp_tree.releases.release import PrivacyStatement, TreeRelease
+from opendp_tree.releases.values import NodeValues
 from opendp_tree.trees.distant_counts import DistantCounts
 from opendp_tree.trees.occupied import Occupied
 from opendp_tree.trees.shown_nodes import ShownCells, contracted_parents
 from opendp_tree.trees.sparse_counts import SparseCounts
 from opendp_tree.trees.tree import Tree
 
+Described = tuple[Floats, Bounds, tuple[NodeValues, ...]]
+"""Counts, their intervals, and what else is told of nodes."""
+Describe = Callable[[ShownTree, Ints, Ints], Described]
+"""Measures shown nodes, which are given with their levels in the whole tree and their first places."""
 HIDDEN_PART = 0.1
 """On a public tree a node may be shown or not; so much of the chance to miss it is for when it is not."""
 
@@ -67,20 +73,21 @@ class FindThenMeasure:
         counts, cells = find_in_parts(distant, self.parameters)
         return self.release_of(replace(counts, tree=distant.tree), cells, statement)
 
-    def release_of(self, counts: SparseCounts, cells: Cells, statement: PrivacyStatement) -> TreeRelease:
-        """What is measured and said of some cells."""
+    def release_of(
+        self, counts: SparseCounts, cells: Cells, statement: PrivacyStatement, describe: Describe | None = None
+    ) -> TreeRelease:
+        """What is measured and said of some cells; by default counts alone."""
         listed = ShownCells.of(counts, cells.places, cells.levels)
         nodes, firsts = listed.nodes, listed.firsts
         gaps = np.where(listed.is_cell, cells.gaps[listed.order][firsts], 0)
         wanted = np.isin(nodes.levels, self.levels)
         shown = self.contract(nodes.levels, nodes.parents, gaps, listed.is_cell)
-        layers = self.layers(shown)
         places = cells.places[listed.order][firsts][wanted]
-        halves = people_at(counts.occupied, nodes.levels[wanted], places, layers.marked)
-        is_leaf = shown.levels == shown.depth - 1
-        estimates, bounds = self.describe(shown, layers, measure(layers, *halves), is_leaf, 1 - self.confidence)
+        described = partial(self._counts, counts.occupied) if describe is None else describe
+        estimates, bounds, values = described(shown, nodes.levels[wanted], places)
         if not wanted.all():
             estimates, bounds = fill_levels(nodes.levels, nodes.parents, wanted, estimates, bounds)
+            values = tuple(each.spread(wanted) for each in values)
         return TreeRelease(
             counts.tree,
             estimates,
@@ -92,7 +99,14 @@ class FindThenMeasure:
             nodes=nodes,
             shown=None if wanted.all() else wanted,
             hidden=hidden_bound(self.parameters, 1 - self.confidence, depth=counts.tree.depth),
+            values=values,
         )
+
+    def _counts(self, occupied: Occupied, shown: ShownTree, levels: Ints, places: Ints) -> Described:
+        layers = self.layers(shown)
+        measured = measure(layers, *people_at(occupied, levels, places, layers.marked))
+        is_leaf = shown.levels == shown.depth - 1
+        return *self.describe(shown, layers, measured, is_leaf, 1 - self.confidence), ()
 
     def public_release(self, tree: Tree, leaf_counts: Ints, statement: PrivacyStatement) -> TreeRelease:
         """All nodes: what no shown node below a node explains of it is shared out evenly over the leaves left."""
