@@ -17,7 +17,7 @@ from opendp_tree._progress import shows_progress
 from opendp_tree.ledger import Ledger, spend
 from opendp_tree.planning.budget import Budget
 from opendp_tree.planning.means_candidate import means_candidate
-from opendp_tree.planning.methods import Auto, Curve, Method, Partition, PeopleLayers, read_method
+from opendp_tree.planning.methods import Auto, Curve, Method, Partition, PeopleLayers, Quantiles, read_method
 from opendp_tree.planning.people_candidate import planned_people, weighs_people
 from opendp_tree.planning.ranking import check_alpha, planned_candidate
 from opendp_tree.releases.release import TreeRelease
@@ -197,7 +197,7 @@ def make_frame_release(
         1,
         counted=counted_of(unit, method, values, data=frame),
         person=unit,
-        method=method_for(key, method, values),
+        method=method_for(key, method, values, unit=unit, data=frame),
         budget=budget,
         alpha=alpha,
         confidence=confidence,
@@ -300,12 +300,28 @@ def make_release(
     return released if isinstance(counts, tuple) else counts >> released
 
 
-def method_for(key: Key, method: Method | str, values: tuple[Value, ...] = ()) -> Method:
-    """The method, for the levels that the key shows. Refused where a method would count the others all the same."""
-    chosen = read_method(method)
+def method_for(
+    key: Key,
+    method: Method | str,
+    values: tuple[Value, ...] = (),
+    *,
+    unit: Unit | None = None,
+    data: Any = None,
+) -> Method:
+    """The method, for the levels that the key shows. Refused where a method would count the others all the same.
+
+    A number below groups has curves, unless people are weighed, or values summed: these have counts by range.
+    """
+    chosen, person = read_method(method), Unit.of(unit)
     last = key.inner[-1] if key.kind == "nested" else key
-    is_line = key.kind == "nested" and last.kind == "number"  # what is summed has means by range, and no curves
-    if is_line and not values and (chosen == Auto() or isinstance(chosen, Curve)):
+    is_line = key.kind == "nested" and last.kind == "number"
+    if is_line and isinstance(chosen, Quantiles):
+        raise ValueError(
+            f"method ({chosen.name}) must not be given where the number is below groups: there is a curve for each. "
+            "Hint: method=Curve(), and release.quantiles([0.5])"
+        )
+    weighed = person is not None and weighs(data, person, chosen)
+    if is_line and not values and not weighed and (chosen == Auto() or isinstance(chosen, Curve)):
         assert last.tree is not None
         curve = chosen if isinstance(chosen, Curve) else Curve()
         chosen = replace(curve, groups=key.depth - last.depth, ranges=last.tree.ranges)

@@ -26,6 +26,8 @@ from opendp.mod import Domain, Measurement, Metric, OpenDPException, Transformat
 
 from opendp_tree._arguments import check_choice, check_integer
 from opendp_tree.measurements.above_threshold import make_above_threshold
+from opendp_tree.measurements.chosen_quantiles import make_chosen_quantiles
+from opendp_tree.measurements.curve import make_bin_curve, make_segment_curve
 from opendp_tree.measurements.means.tree_means import make_tree_means
 from opendp_tree.measurements.partition.estimator import make_partition_estimator
 from opendp_tree.measurements.partition.tree_partition import make_tree_partition
@@ -52,6 +54,8 @@ __all__ = ["Recipe"]
 
 _PARTS: dict[str, Callable[..., Transformation | Measurement]] = {
     "above_threshold": make_above_threshold,
+    "bin_curve": make_bin_curve,
+    "chosen_quantiles": make_chosen_quantiles,
     "gaussian": make_gaussian,
     "laplace": make_laplace,
     "leaf_counts": make_leaf_counts,
@@ -59,6 +63,7 @@ _PARTS: dict[str, Callable[..., Transformation | Measurement]] = {
     "partition_estimator": make_partition_estimator,
     "people_estimator": make_people_estimator,
     "pruned_descent": make_pruned_descent,
+    "segment_curve": make_segment_curve,
     "sparse_vector": make_sparse_vector,
     "tree_classifier": make_tree_classifier,
     "tree_counts": make_tree_counts,
@@ -78,6 +83,13 @@ _METRICS = {
     "change_one_distance": change_one_distance,
     "hamming_distance": hamming_distance,
 }
+_STARTS = {"people_estimator": "people", "tree_means": "leaf_values"}
+"""Parts that start from something of their own, under `symmetric_distance`."""
+_ELSEWHERE = {
+    "value": "the part 'tree_means', with start='leaf_values' and values=[Value(...)] of the Recipe",
+    "unit": "the part 'people_estimator', with start='people' of the Recipe and count, rows or nodes as arguments",
+}
+"""What `release_tree` takes as an argument and a recipe says by a part."""
 _TYPES = ("String", "bool", "i32", "i64", "u32", "u64", "usize")
 _MOST_STEPS = 10
 Step = tuple[str, Mapping[str, Any]]
@@ -94,7 +106,8 @@ class Recipe:
     steps
         For each part its name, that of its constructor without `make_`, and its arguments as plain values. Of OpenDP's
         own, "laplace" and "gaussian" may follow a `tree_sum` with carrier="vector". A plan is the part "tree_counts":
-        its arguments are those that are planned for. Parts that take other measurements or ladders are not among these.
+        its arguments are those that are planned for. Parts that take other measurements, as curves by group do, or
+        ladders are not among these.
     start
         What the chain starts from: "leaf_counts", the default, for `leaf_domain(tree)`; "leaf_values", for
         `leaf_values_domain(tree, values)`, and "people", for records of people, `people_domain(tree)`, both under
@@ -142,7 +155,21 @@ class Recipe:
         if not isinstance(self.steps, (list, tuple)) or not 1 <= len(self.steps) <= _MOST_STEPS:
             raise ValueError(f"steps must be a list of 1 to {_MOST_STEPS} pairs of a name and arguments")
         steps = tuple(_check_step(place, step) for place, step in enumerate(self.steps, start=1))
+        for place, (name, _) in enumerate(steps, start=1):
+            self._check_start(place, name)
         object.__setattr__(self, "steps", steps)
+
+    def _check_start(self, place: int, name: str) -> None:
+        """That a part which starts from people or values does so, and that no other does."""
+        needed = _STARTS.get(name)
+        if needed is None and self.start in _STARTS.values():
+            part = next(part for part, start in _STARTS.items() if start == self.start)
+            raise ValueError(f"steps: step {place} ({name}) cannot start from {self.start}. Hint: {part}")
+        if needed is not None and (self.start, self.metric) != (needed, "symmetric_distance"):
+            raise ValueError(
+                f"steps: step {place} ({name}) must have a start and a metric of its own. "
+                f"Hint: start={needed!r}, metric='symmetric_distance'"
+            )
 
     def make(self) -> Transformation | Measurement:
         """The chain itself. What a constructor refuses is a ValueError that names the step."""
@@ -230,7 +257,8 @@ def _check_step(place: int, step: Any) -> Step:
     known = [each for each in inspect.signature(_PARTS[name]).parameters if each not in _GIVEN]
     for key, value in arguments.items():
         if key not in known:
-            raise ValueError(f"steps: step {place} ({name}) takes no {key!r}. Hint: {', '.join(known)}")
+            hint = _ELSEWHERE.get(key, ", ".join(known))
+            raise ValueError(f"steps: step {place} ({name}) takes no {key!r}. Hint: {hint}")
         if not _is_plain(value):
             raise ValueError(f"steps: step {place} ({name}): {key} must be a number, a text, None, or a list of these")
     frozen = {key: tuple(value) if isinstance(value, list) else value for key, value in arguments.items()}

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opendp.metrics import symmetric_id_distance
 from opendp.mod import assert_features
 
-from opendp_tree._arguments import check_positive, check_type
+from opendp_tree._arguments import check_type
 from opendp_tree._interrupts import interrupts_deferred
+from opendp_tree.ledger import Ledger
 from opendp_tree.measurements.bound_report import make_bound_report
-from opendp_tree.planning.budget import EPSILONS
+from opendp_tree.pipeline import Account
+from opendp_tree.planning.budget import report_scale
 from opendp_tree.releases.bound_report import BoundReport
 from opendp_tree.rows.frames import frame_domain
-from opendp_tree.theorems.interval import round_up
+from opendp_tree.rows.unit import Unit
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["bound_report", "report_scale"]
+__all__ = ["bound_report"]
 
 
 @interrupts_deferred
@@ -29,12 +32,13 @@ def bound_report(
     most: int,
     epsilon: float = 0.05,
     confidence: float = 0.95,
+    ledger: Ledger | str | Path | None = None,
 ) -> BoundReport:
     """What each bound on the rows of a person would keep, privately, before a release is made with one of them.
 
     A release for people counts at most so many rows of each. Too small a bound cuts data off, too large a one costs
-    noise, and the data's own percentile is private. This report costs `epsilon`, which the release then lacks. One call
-    is one release: it knows nothing of others. Everything is checked before a row is read.
+    noise, and the data's own percentile is private. This report costs `epsilon`, which the release then lacks: give
+    both the same `ledger`, since one call knows nothing of others. Everything is checked before a row is read.
 
     It is useful from about 30 * most / epsilon rows on: 120,000 for 200 rows a person and 0.05. Below, it comes all the
     same, with `useful` False and no recommendation. That is a result and no error: only the noisy histogram can tell
@@ -54,6 +58,10 @@ def bound_report(
         release often has.
     confidence
         The probability, at least, with which all intervals hold at once; 0.95, as people expect.
+    ledger
+        A `Ledger`, or the path of one that is there, in which `epsilon` is counted before a row is read, or the report
+        refused; `release_tree` and the command line keep the same. A report that fails or is interrupted stays counted.
+        By default None: nobody counts.
 
     Examples
     --------
@@ -70,21 +78,14 @@ def bound_report(
     """
     assert_features("contrib")
     check_type(unit, str, name="unit", hint="the name of the column that tells people apart")
-    domain = frame_domain(data)
+    report_scale(epsilon)
+    account = Account.of(ledger, Unit(unit, count="shares"), epsilon=epsilon, delta=0.0, rho=None)
     measurement = make_bound_report(
-        domain, symmetric_id_distance(identifier=unit), report_scale(epsilon), most=most, confidence=confidence
+        frame_domain(data),
+        symmetric_id_distance(identifier=unit),
+        report_scale(account.budget["epsilon"]),
+        most=most,
+        confidence=confidence,
     )
-    found: BoundReport = measurement(data)
+    found: BoundReport = account.spend(lambda: measurement(data), note={"columns": [unit], "bounds": most})
     return found
-
-
-def report_scale(epsilon: float) -> float:
-    """The least scale, as a float, whose noise costs no more than this for one person.
-
-    >>> report_scale(0.05), report_scale(0.5)
-    (20.0, 2.0)
-    """
-    exact, (low, high) = check_positive(epsilon, name="epsilon"), EPSILONS
-    if not low <= exact <= high:
-        raise ValueError(f"epsilon ({epsilon}) must be from {low:g} to {high:g}. Hint: 0.05")
-    return round_up(1 / exact)

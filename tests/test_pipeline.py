@@ -318,3 +318,14 @@ def test_a_public_tree_has_means_for_a_pure_budget_and_for_rho():
         release = release_tree(SPENT, by=key, value=AMOUNT, **budget)
         assert release.to_frame().height == 6
         assert release.statement.loss.keys() == budget.keys()
+
+
+def test_weighed_people_below_groups_and_ranges_are_counted_and_kept_ones_have_medians():
+    rows = pl.DataFrame({"user": range(4000), "carrier": ["a"] * 4000, "delay": [10] * 4000})
+    by = Key.nested(Key.columns("carrier"), Key.number("delay", low=0, high=40, bins=40))
+    for unit in (Unit("user", rows=2), Unit("user", count="shares"), Unit("user", count="people", nodes=2)):
+        release = release_tree(rows, by=by, unit=unit, epsilon=2.0, delta=1e-6)
+        assert release.statement.mechanism.startswith("people_")
+        assert "a / [7, 14) / [10, 11)" in release.to_frame()["path"].to_list()
+    kept = release_tree(rows, by=by, unit=Unit("user", rows=2), epsilon=2.0, delta=1e-6, method="curve")
+    assert kept.quantiles([0.5])["estimate"].to_list() == pytest.approx([10.5], abs=1)

@@ -12,6 +12,7 @@ from opendp_tree.recipe import _PARTS, Recipe
 
 TREE = Tree.from_paths([("be", "ghent"), ("be", "liege"), ("lu",)])
 BITS = OpenTree.bits(8)
+AGES = ot.Key.number("age", low=0, high=100, bins=20).tree
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
 L1 = dp.l1_distance(T="i64")
 
@@ -52,6 +53,13 @@ RECIPES = {
     ),
     "transformation": Recipe(TREE, [("tree_sum", {})]),
     "numbers": Recipe(ot.Key.number("age", low=0, high=100, bins=20).tree, [("tree_counts", {"epsilon": 1.0})]),
+    "bin_curve": Recipe(AGES, [("bin_curve", {"scale": 2.0, "confidence": 0.9})]),
+    "segment_curve": Recipe(AGES, [("segment_curve", {"scale": 2.0, "finding": 0.3})]),
+    "planned curve": Recipe(AGES, [("tree_counts", {"epsilon": 1.0, "method": "curve"})]),
+    "chosen_quantiles": Recipe(AGES, [("chosen_quantiles", {"scale": 2.0, "quantiles": [0.25, 0.5]})]),
+    "shares": Recipe(
+        BITS, [("people_estimator", {**BUDGET, "count": "shares"})], start="people", metric="symmetric_distance"
+    ),
     "outside": Recipe(
         ot.Key.bits("k", width=8).open_tree(),
         [("leaf_counts", {}), ("partition_estimator", BUDGET)],
@@ -135,6 +143,37 @@ def test_hostile_json_is_a_value_error(text, words):
 def test_what_a_constructor_refuses_names_the_step(steps, words):
     with pytest.raises(ValueError, match=words):
         Recipe(TREE, steps).make()
+
+
+@pytest.mark.parametrize(
+    ("step", "options", "words"),
+    [
+        (("tree_counts", {"value": "amount"}), {}, "takes no 'value'. Hint: the part 'tree_means', with start"),
+        (("tree_counts", {"unit": "user"}), {}, "takes no 'unit'. Hint: the part 'people_estimator', with start"),
+        (("people_estimator", BUDGET), {}, "Hint: start='people', metric='symmetric_distance'"),
+        (("people_estimator", BUDGET), {"start": "people"}, "metric='symmetric_distance'"),
+        (("tree_means", BUDGET), {}, "Hint: start='leaf_values', metric='symmetric_distance'"),
+        (("tree_counts", BUDGET), {"start": "people", "metric": "symmetric_distance"}, "Hint: people_estimator"),
+        (
+            ("tree_laplace", {"scale": 1.0}),
+            {
+                "start": "leaf_values",
+                "metric": "symmetric_distance",
+                "values": [ot.Value("amount", bounds=(0, 500))],
+            },
+            "cannot start from leaf_values. Hint: tree_means",
+        ),
+    ],
+)
+def test_what_starts_from_people_or_values_is_told_where_to_start(step, options, words):
+    with pytest.raises(ValueError, match=words):
+        Recipe(TREE, [step], **options)
+
+
+def test_curves_by_group_are_refused_with_the_way_to_have_them():
+    nested = ot.Key.nested(ot.Key.columns("carrier"), ot.Key.number("delay", low=0, high=40, bins=40))
+    with pytest.raises(ValueError, match=r"step 1 \(tree_counts\): .*Hint: for curves by group, release_tree"):
+        Recipe(nested.open_tree(), [("tree_counts", {**BUDGET, "method": "curve"})]).make()
 
 
 def test_what_is_no_tree_and_no_step_is_a_type_error():

@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 from opendp.mod import OpenDPException
 
-from opendp_tree import bound_report
-from opendp_tree.which_bound import report_scale
+from opendp_tree import Ledger, Unit, bound_report, release_tree
+from opendp_tree.ledger import BudgetError, LedgerError
 
 dp.enable_features("contrib")
 ROWS = np.minimum(np.floor(np.random.default_rng(4).pareto(1.2, 30_000) + 1).astype(int), 1000)
@@ -40,12 +40,7 @@ def test_too_few_rows_are_a_result_and_not_an_error():
     assert "The budget is spent" in report.describe()
 
 
-def test_the_scale_is_the_least_that_the_budget_allows():
-    for epsilon in (0.05, 0.1, 1 / 3, 1e-9, 7.3, 1000):
-        scale = report_scale(epsilon)
-        assert 1 / Fraction(scale) <= Fraction(epsilon) < 1 / Fraction(np.nextafter(scale, 0))
-
-
+UNREAD = VISITS.lazy().map_batches(lambda _: pytest.fail("a row was read"), schema=VISITS.schema)
 WRONG = [
     ({"epsilon": 0}, ValueError, "epsilon (0) must be positive"),
     ({"epsilon": 1e4}, ValueError, "epsilon (10000.0) must be from 1e-09 to 1000. Hint: 0.05"),
@@ -59,8 +54,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("given", "kind", "words"), WRONG)
 def test_wrong_arguments_are_told_before_a_row_is_read(given, kind, words):
-    unread = VISITS.lazy().map_batches(lambda _: pytest.fail("a row was read"))
-    options = {"data": unread, "most": 50, **given}
+    options = {"data": UNREAD, "most": 50, **given}
     with pytest.raises(kind, match=re.escape(words)):
         bound_report(options.pop("data"), **options)
 
@@ -70,3 +64,55 @@ def test_errors_while_reading_hold_no_data():
     with pytest.raises(OpenDPException, match="details are withheld") as told:
         bound_report(broken, most=5)
     assert "secret" not in str(told.value)
+
+
+PERSON = "one value of 'user'"
+
+
+def test_a_ledger_counts_reports_beside_releases_and_refuses_what_is_too_much(tmp_path):
+    ledger = Ledger.open(tmp_path / "ledger", total={"epsilon": "0.5", "delta": "1e-6"}, unit=PERSON)
+    for given in (ledger, str(ledger.path)):  # 0.1 is a tenth: twice, and 0.3 besides, fit 0.5
+        report = bound_report(VISITS, most=50, epsilon=0.1, ledger=given)
+        assert report.statement.loss["epsilon"] <= 0.1
+    unit = Unit("user", rows=5)
+    release_tree(VISITS.with_columns(kind=1), by="kind", unit=unit, epsilon=0.3, delta=1e-6, ledger=ledger)
+    entries = ledger.entries()
+    assert [entry.state for entry in entries] == ["done"] * 3
+    assert ledger.left()["epsilon"] == 0
+    with pytest.raises(BudgetError, match="Hint: the ledger is spent"):
+        bound_report(UNREAD, most=50, epsilon=0.1, ledger=ledger)
+    assert ledger.entries() == entries
+
+
+def test_a_report_is_counted_before_a_row_is_read_and_stays_counted(tmp_path):
+    ledger = Ledger.open(tmp_path / "ledger", total={"epsilon": 1, "delta": 0}, unit=PERSON)
+    seen = []
+
+    def look(batch):
+        seen.append(ledger.left()["epsilon"])
+        raise RuntimeError("the disk is gone")
+
+    with pytest.raises(OpenDPException, match="details are withheld"):
+        bound_report(VISITS.lazy().map_batches(look, schema=VISITS.schema), most=50, epsilon=0.25, ledger=ledger)
+    assert seen
+    assert set(seen) == {Fraction(3, 4)}
+    assert [entry.state for entry in ledger.entries()] == ["counted, not known to be done"]
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "words"),
+    [
+        *WRONG,
+        ({"epsilon": 0.75}, BudgetError, "Hint: ask for at most epsilon 0.5"),
+        ({"unit": "other"}, LedgerError, "is for unit"),
+        ({"ledger": 3}, TypeError, "ledger (int) must be a Ledger"),
+    ],
+)
+def test_what_a_ledger_is_not_for_is_refused_unread_and_costs_nothing(tmp_path, given, kind, words):
+    ledger = Ledger.open(tmp_path / "ledger", total={"epsilon": "0.5", "delta": 0}, unit=PERSON)
+    options = {"data": UNREAD, "most": 50, "ledger": ledger, **given}
+    if given == {"unit": "nobody"}:
+        kind, words = LedgerError, "is for unit"
+    with pytest.raises(kind, match=re.escape(words)):
+        bound_report(options.pop("data"), **options)
+    assert ledger.entries() == []

@@ -15,7 +15,7 @@ from opendp_tree.cli.source import Source, open_source
 from opendp_tree.cli.spending import Job, check_outputs, first_sentence, output_format, run_job
 from opendp_tree.cli.terminal import CommandError, Exit, Progress, silenced
 from opendp_tree.pipeline import count_rows, counted_of, make_release, method_for
-from opendp_tree.planning.methods import METHODS, Line, Method, Quantiles
+from opendp_tree.planning.methods import METHODS, Auto, Curve, Line, Method, Quantiles
 from opendp_tree.releases.release import TreeRelease
 from opendp_tree.rows.unit import Unit
 from opendp_tree.rows.value import Value, read_values
@@ -52,19 +52,19 @@ def run_release(options: argparse.Namespace) -> Exit:
 def build_measurement(options: argparse.Namespace, source: Source) -> Measurement:
     """From the frame to the release, within the budget for one row or one unit."""
     try:
-        unit, values = _unit(options), _values(options)
-        counts = count_rows(source.frame, by=source.key, unit=unit, method=options.method, values=values)
+        unit, values, method = _unit(options), _values(options), _method(options)
+        counts = count_rows(source.frame, by=source.key, unit=unit, method=method, values=values)
     except (TypeError, ValueError) as error:  # about columns and arguments: no row has been read
         raise CommandError(Exit.USAGE, f"{first_sentence(error)} Hint: opendp-tree release --help") from None
     try:
         return make_release(
             counts,
             1,
-            counted=counted_of(unit, options.method, values),
+            counted=counted_of(unit, method, values),
             person=unit,
             budget={"epsilon": float_below(options.epsilon), "delta": float_below(options.delta)},
             alpha=float(options.alpha),
-            method=_method(options, source),
+            method=method if options.quantiles is None else method_for(source.key, method, values, unit=unit),
             confidence=float(options.confidence),
         )
     except ValueError as error:
@@ -79,11 +79,11 @@ def build_measurement(options: argparse.Namespace, source: Source) -> Measuremen
         raise CommandError(Exit.INFEASIBLE, f"{first_sentence(error)} Hint: {hint}") from None
 
 
-def _method(options: argparse.Namespace, source: Source) -> Method | str:
-    """The method; where quantiles of groups are asked for, with how many levels are groups."""
-    if options.quantiles is None:
-        return str(options.method)
-    return method_for(source.key, Quantiles(options.quantiles) if options.method == Quantiles.name else options.method)
+def _method(options: argparse.Namespace) -> Method | str:
+    """The method; where quantiles are asked for, one that has some."""
+    if options.method == Quantiles.name:
+        return Quantiles(options.quantiles)
+    return Curve() if options.quantiles is not None and options.method == Auto().name else str(options.method)
 
 
 def _unit(options: argparse.Namespace) -> Unit | None:
@@ -128,8 +128,8 @@ def _check_quantiles(options: argparse.Namespace, form: str) -> None:
         raise CommandError(Exit.USAGE, "--method chosen_quantiles needs to know which. Hint: --quantiles 0.5")
     if options.quantiles is not None and options.number is None:
         raise CommandError(Exit.USAGE, "--quantiles needs a number. Hint: --number COLUMN")
-    if options.quantiles is not None and form == "json":
-        raise CommandError(Exit.USAGE, "--quantiles has no JSON. Hint: -o OUT.csv")
+    if options.quantiles is not None and form == "json" and options.method != Quantiles.name:
+        raise CommandError(Exit.USAGE, "--quantiles has no JSON: a curve's has them all. Hint: -o OUT.csv")
     lines = ("auto", *(name for name, method in METHODS.items() if isinstance(method, Line)))
     if options.quantiles is not None and options.method not in lines:
         raise CommandError(Exit.USAGE, f"--method {options.method} has no quantiles. Hint: --method curve")

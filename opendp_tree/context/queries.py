@@ -10,7 +10,7 @@ from opendp.mod import Measure, Measurement, OpenDPException, Transformation, as
 
 from opendp_tree._interrupts import interrupts_deferred
 from opendp_tree.pipeline import counted_of, make_release, method_for
-from opendp_tree.planning.methods import Method
+from opendp_tree.planning.methods import Curve, Method
 from opendp_tree.planning.people_candidate import weighs_people
 from opendp_tree.rows.key import Key
 from opendp_tree.rows.steps import CALLS, STEPS, FrameSteps, stable_leaf_counts
@@ -96,8 +96,9 @@ def tree_counts(
         records = not values and weighs_people(Unit.of(unit), method)
         options = {"values": values} if values else {"records": records}
         plain, counts = _counted(query, by=key, unit=unit, memory=memory, **options)
-        method = method_for(key, method, values)
-        _check_delta(key, share_of(plain))
+        method = method_for(key, method, values, unit=unit)
+        if not isinstance(method, Curve) or method.public_groups is None:
+            _check_delta(key, share_of(plain))
     else:
         plain, counts = at_leaf_counts(query), query._chain
         if unit is not None or memory is not None or values or not isinstance(by, (Tree, type(None))):

@@ -13,6 +13,7 @@ from opendp_tree.context.queries import at_leaf_counts, leaf_counts, share_of, t
 from opendp_tree.measurements.above_threshold import make_above_threshold
 from opendp_tree.measurements.chosen_quantiles import make_chosen_quantiles
 from opendp_tree.measurements.curve import make_bin_curve, make_segment_curve
+from opendp_tree.measurements.means.tree_means import make_tree_means
 from opendp_tree.measurements.partition.estimator import make_partition_estimator
 from opendp_tree.measurements.partition.tree_partition import make_tree_partition
 from opendp_tree.measurements.people.estimator import make_people_estimator
@@ -52,6 +53,7 @@ _CONSTRUCTORS = (
     make_pruned_descent,
     make_tree_gaussian,
     make_tree_laplace,
+    make_tree_means,
     make_tree_sum,
     make_truncated_laplace,
     make_truncated_laplace_profile,

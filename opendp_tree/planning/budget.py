@@ -16,7 +16,7 @@ from opendp.mod import Measure, Measurement, OpenDPException
 from opendp_tree._arguments import check_integer, check_positive, check_probability, is_zero
 from opendp_tree.theorems.interval import exp, geometric_sum, round_up
 
-__all__ = ["Budget", "Priced", "zcdp_epsilon", "zcdp_rho"]
+__all__ = ["Budget", "Priced", "report_scale", "zcdp_epsilon", "zcdp_rho"]
 
 Loss: TypeAlias = float | tuple[float, float]
 
@@ -256,3 +256,20 @@ def _largest(value: Callable[[float], float]) -> float:
         left, right = low + (high - low) * 0.382, low + (high - low) * 0.618
         low, high = (low, right) if value(1 + math.exp(left)) > value(1 + math.exp(right)) else (left, high)
     return value(1 + math.exp((low + high) / 2))
+
+
+def report_scale(epsilon: float) -> float:
+    """The least scale, as a float, whose noise costs no more than this for one person, in a report on bounds.
+
+    Parameters
+    ----------
+    epsilon
+        What the report may cost.
+
+    >>> report_scale(0.05), report_scale(0.5)
+    (20.0, 2.0)
+    """
+    exact, (low, high) = check_positive(epsilon, name="epsilon"), EPSILONS
+    if not low <= exact <= high:
+        raise ValueError(f"epsilon ({epsilon}) must be from {low:g} to {high:g}. Hint: 0.05")
+    return round_up(1 / exact)

@@ -171,7 +171,8 @@ def line_candidate(method: Line, tree: Tree | OpenTree, budget: Budget, *, group
         return _grouped(method, tree, budget, group)
     if not isinstance(tree, Tree):
         raise ValueError(
-            f"method ({method.name}) is not possible: nodes of an open tree have no order. It needs {_NEEDS}"
+            f"method ({method.name}) is not possible: nodes of an open tree have no order. It needs {_NEEDS}. Hint: "
+            "for curves by group, release_tree or tree_counts with by=Key.nested(Key.columns(...), Key.number(...))"
         )
     bins = tree.leaf_count if tree.ranges is None else tree.ranges.bins
     scale = _choice_scale(method, budget) if isinstance(method, Quantiles) else budget.d_in / budget.pure_epsilon

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from opendp_tree._types import Array, Ints
+from opendp_tree.releases import format as form
 from opendp_tree.releases.curve import check_quantiles, values_at
+from opendp_tree.releases.curve_format import read_edges, write_edges
 from opendp_tree.releases.release import PrivacyStatement
 from opendp_tree.releases.words import cost_words, counted_words
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     import polars as pl
 
 __all__ = ["ChosenQuantiles"]
+
+_FORMAT = "opendp-tree chosen quantiles"
 
 
 @dataclass(frozen=True)
@@ -81,16 +84,44 @@ class ChosenQuantiles:
         columns = {"quantile": shares, "estimate": middles, "lower": self.edges[bins], "upper": self.edges[bins + 1]}
         return pl.DataFrame({**columns, "missed": self.missed[places]})
 
-    def to_dict(self) -> dict[str, Any]:
-        """The release as nested dictionaries, lists, numbers and texts, ready for JSON."""
-        columns = self.to_frame().to_dict(as_series=False)
-        for name in ("estimate", "lower", "upper"):
-            columns[name] = [each if isinstance(each, float) else each.isoformat() for each in columns[name]]
-        return {**columns, "confidence": self.confidence, "statement": self.statement.to_dict()}
-
     def to_json(self) -> str:
-        """The same as a text."""
-        return json.dumps(self.to_dict(), indent=1)
+        """The release as a text that `from_json` reads: docs/release_format.md."""
+        return form.write_text(
+            {
+                "statement": form.write_statement(self.statement.to_dict()),
+                "confidence": float(self.confidence),
+                "edges": write_edges(self.edges),
+                "quantiles": [float(share) for share in self.shares],
+                "bins": self.bins.tolist(),
+                "missed": self.missed.tolist(),
+            },
+            kind=_FORMAT,
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> ChosenQuantiles:
+        """The release of a text that `to_json` wrote, equal in every number. Any other text is a ValueError.
+
+        Parameters
+        ----------
+        text
+            The JSON text.
+        """
+        parts = form.read_text(text, kind=_FORMAT)
+        statement = PrivacyStatement(**form.read_statement(form.part(parts, "statement", dict)))
+        confidence = form.part(parts, "confidence", float)
+        if not 0 < confidence < 1:
+            raise ValueError('"confidence" must be above 0 and below 1')
+        edges = read_edges(form.part(parts, "edges", dict))
+        shares = form.read_array(form.part(parts, "quantiles", list), "quantiles", float)
+        if not shares.size or not ((shares >= 0) & (shares <= 1)).all():
+            raise ValueError('"quantiles" must hold numbers from 0 to 1, and at least one')
+        bins, missed = (_one_each(parts, name, shares.size) for name in ("bins", "missed"))
+        if not ((bins >= 0) & (bins < edges.size - 1)).all():
+            raise ValueError('"bins" must be places of bins, of which there is one less than "edges"')
+        if (missed < 0).any():
+            raise ValueError('"missed" must not be negative')
+        return cls(check_quantiles(shares.tolist()), bins, missed, edges, confidence, statement)
 
     def describe(self) -> str:
         """The release in sentences."""
@@ -115,6 +146,13 @@ class ChosenQuantiles:
 
     def __repr__(self) -> str:
         return f"ChosenQuantiles({', '.join(f'{float(share):g}' for share in self.shares)})"
+
+
+def _one_each(parts: Mapping[str, Any], name: str, size: int) -> Ints:
+    found: Ints = form.read_array(form.part(parts, name, list), name, int)
+    if found.size != size:
+        raise ValueError(f'"{name}" must hold one for each of the {size} "quantiles"')
+    return found
 
 
 def _text(edge: Any) -> str:

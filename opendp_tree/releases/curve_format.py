@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import date, datetime
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,7 @@ from opendp_tree.trees.segment_tree import SegmentTree
 from opendp_tree.trees.tree import Tree
 
 _KINDS = {"number": "f8", "date": "M8[D]", "datetime": "M8[us]"}
-_DAYS = {"date": 4_000_000, "datetime": 4_000_000 * 86_400_000_000}
-"""Days, or microseconds, from 1970 to beyond the years 1 and 9999."""
+_ENDS = {"date": (date.min, date.max), "datetime": (datetime.min, datetime.max)}
 _LEAST_SCALE, _LARGEST_SCALE = 2.0**-40, 2.0**80
 """No mechanism's scales lie beyond: the squares of these are exact floats."""
 
@@ -35,9 +35,19 @@ def write_curves(curve: MeasuredCurve | None, curves: Mapping[int, MeasuredCurve
         return None
     every: list[tuple[int | None, MeasuredCurve]] = [*(curves or {}).items()] if curve is None else [(None, curve)]
     edges = every[0][1].edges if every else np.zeros(0)
+    return {"edges": write_edges(edges), "curves": [_write(node, each) for node, each in every]}
+
+
+def write_edges(edges: Array) -> dict[str, Any]:
+    """The borders of bins: their type, and numbers; of dates, those since 1970.
+
+    Parameters
+    ----------
+    edges
+        Numbers, or dates as `datetime64`.
+    """
     kind = next(name for name, dtype in _KINDS.items() if edges.dtype == np.dtype(dtype))
-    values = (edges if kind == "number" else edges.astype(np.int64)).tolist()
-    return {"edges": {"type": kind, "values": values}, "curves": [_write(node, each) for node, each in every]}
+    return {"type": kind, "values": (edges if kind == "number" else edges.astype(np.int64)).tolist()}
 
 
 def _write(node: int | None, curve: MeasuredCurve) -> dict[str, Any]:
@@ -65,7 +75,7 @@ def read_curves(
     every = part(described, "curves", list)
     if not all(isinstance(each, dict) for each in every):
         raise ValueError('"curves" must hold objects')
-    edges = _read_edges(part(described, "edges", dict))
+    edges = read_edges(part(described, "edges", dict))
     nodes = [part(each, "node", int, type(None)) for each in every]
     curves = [_read(each, edges) for each in every]
     if nodes == [None]:
@@ -78,15 +88,24 @@ def read_curves(
     return None, dict(zip(nodes, curves, strict=True))
 
 
-def _read_edges(described: Mapping[str, Any]) -> Array:
+def read_edges(described: Mapping[str, Any]) -> Array:
+    """The borders that `write_edges` wrote, once they are sure to be in order.
+
+    Parameters
+    ----------
+    described
+        What `write_edges` gives, as read from JSON.
+    """
     kind = part(described, "type", str)
     if kind not in _KINDS:
         raise ValueError(f'"type" of "edges" must be one of {", ".join(_KINDS)}')
     values = read_array(part(described, "values", list), "values", float if kind == "number" else int)
     if not np.isfinite(values).all() or (values[1:] < values[:-1]).any():
         raise ValueError('"edges" must be numbers that never fall')
-    if values.size and kind != "number" and not -_DAYS[kind] <= values[0] <= values[-1] <= _DAYS[kind]:
-        raise ValueError('"edges" must be dates')
+    if values.size and kind != "number":
+        first, last = np.array(_ENDS[kind], dtype=_KINDS[kind]).astype(np.int64)
+        if not first <= values[0] <= values[-1] <= last:
+            raise ValueError('"edges" must be dates of the years 1 to 9999')
     return values.astype(_KINDS[kind])
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from opendp_tree import Ledger, TreeRelease
 from opendp_tree.cli import main
+from opendp_tree.releases.chosen_quantiles import ChosenQuantiles
 from tests.cli.helpers import BUDGET, ENVIRONMENT, ROWS, command, spawn, write_rows
 
 FAR = 300
@@ -585,7 +586,7 @@ def test_quantiles_of_groups_cannot_be_chosen_and_nothing_is_spent(tmp_path, cap
     line = ["--by", "kind", "--number", "age", "--low", "0", "--high", "100", "--bins", "100"]
     words = ["release", source, *line, *BUDGET, "--quantiles", "0.5", "--method", "chosen_quantiles"]
     assert main([*words, "-o", str(tmp_path / "out.csv"), "--ledger", str(book), *LEDGER]) == 4
-    assert "have no order" in capsys.readouterr().err
+    assert "the number is below groups" in capsys.readouterr().err
     assert not book.exists()
 
 
@@ -601,11 +602,34 @@ def test_quantiles_of_a_number(tmp_path, method):
     assert [abs(value - share) < 5 for value, share in zip(found["estimate"], (25, 50), strict=True)] == [True, True]
 
 
+@pytest.mark.parametrize("groups", [[], ["--by", "kind"]])
+def test_quantiles_of_people_keep_rows_of_each(tmp_path, groups):
+    rows = pl.DataFrame({"user": range(4000), "kind": ["a"] * 4000, "age": [20.5] * 4000})
+    source, out = write_rows(tmp_path, frame=rows), tmp_path / "out.csv"
+    line = [*groups, "--number", "age", "--low", "0", "--high", "100", "--bins", "100"]
+    unit = ["--unit", "user", "--rows-per-unit", "2"]
+    assert main(["release", source, *line, *unit, *BUDGET, "--quantiles", "0.5", "-o", str(out)]) == 0
+    assert read(out)["estimate"].to_list() == pytest.approx([20.5], abs=3)
+    shares = ["--unit", "user", "--count", "shares"]
+    assert main(["release", source, *line, *shares, *BUDGET, "--quantiles", "0.5", "-o", str(tmp_path / "no.csv")]) == 2
+
+
+def test_chosen_quantiles_are_kept_as_json(tmp_path):
+    pl.DataFrame({"age": [float(age) for age in range(100)] * 50}).write_parquet(tmp_path / "ages.parquet")
+    line = ["--number", "age", "--low", "0", "--high", "100", "--bins", "100", "--epsilon", "1"]
+    out = tmp_path / "out.json"
+    words = ["--method", "chosen_quantiles", "--quantiles", "0.25,0.5", "-o", str(out)]
+    assert main(["release", str(tmp_path / "ages.parquet"), *line, *words]) == 0
+    found = ChosenQuantiles.from_json(out.read_text())
+    assert found.to_frame()["quantile"].to_list() == [0.25, 0.5]
+    assert found.statement.loss == {"epsilon": 1.0}
+
+
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
         ("--by age --quantiles 0.5 -o {out}.csv", "--quantiles needs a number"),
-        ("--number age --low 0 --high 9 --bins 9 --quantiles 0.5 -o {out}.json", "has no JSON"),
+        ("--number age --low 0 --high 9 --bins 9 --quantiles 0.5 -o {out}.json", "has no JSON: a curve's has them all"),
         ("--number age --low 0 --high 9 --bins 9 --method chosen_quantiles -o {out}.csv", "needs to know which"),
         (
             "--number age --low 0 --high 9 --bins 9 --quantiles 0.5 --method tree_laplace -o {out}.csv",

@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from opendp_tree import Key, Tree, Unit, Value, frame_context, frame_domain, register, then_leaf_counts, tree_counts
-from opendp_tree.planning import then_tree_counts
+from opendp_tree.planning import Curve, Quantiles, then_tree_counts
 from tests.context.shared import PAIR, PERSON, PUBLIC, ROW, SURE, VISITS, contexts
 
 
@@ -178,3 +178,72 @@ def test_sums_and_means_follow_the_steps_of_a_query(by_reference):
     assert [round(mean, -1) for mean in release.to_frame(other=False)["mean"]] == [90, 90]
     with pytest.raises(ValueError, match="value"):
         tree_counts(context.query(), by="city", value=Value("city", bounds=(0, 1)))
+
+
+DELAYS = pl.DataFrame(
+    {"user": range(4000), "carrier": ["a", "b"] * 2000, "delay": [10, 30] * 2000, "miles": [2.0, 4.0] * 2000}
+)
+BY_CARRIER = Key.nested(Key.columns("carrier"), Key.number("delay", low=0, high=40, bins=40))
+
+
+def on_delays(unit, loss):
+    """Both Contexts over the same flights, each with one query."""
+    through = dp.Context.compositor(data=DELAYS.lazy(), privacy_unit=unit, privacy_loss=loss, split_evenly_over=1)
+    return through, frame_context(DELAYS, privacy_unit=unit, privacy_loss=loss, split_evenly_over=1)
+
+
+PUBLIC_CARRIERS = Curve(public_groups=Tree.from_paths([("a",), ("b",)], names=["carrier"]))
+
+
+@pytest.mark.parametrize(
+    ("method", "unit", "loss"),
+    [
+        ("auto", None, dp.loss_of(epsilon=2.0, delta=1e-6)),
+        ("bin_curve", None, dp.loss_of(epsilon=2.0, delta=1e-6)),
+        (PUBLIC_CARRIERS, None, dp.loss_of(epsilon=2.0)),
+        (Curve(), Unit("user", rows=2), dp.loss_of(epsilon=2.0, delta=1e-6)),
+    ],
+    ids=["auto", "by name", "public groups", "people"],
+)
+def test_medians_by_group_in_both_contexts(method, unit, loss):
+    """A group's curve is off by a bin with a chance far below 1e-9: 2,000 people share one bin."""
+    for context in on_delays(ROW if unit is None else PERSON, loss):
+        query = tree_counts(context.query(), by=BY_CARRIER, method=method, unit=unit)
+        medians = query.release().quantiles([0.5]).sort("carrier")
+        assert medians["carrier"].to_list() == ["a", "b"]
+        assert medians["estimate"].to_list() == pytest.approx([10.5, 30.5], abs=1)
+
+
+def test_weighed_people_are_counted_by_group_and_range():
+    for context in on_delays(PERSON, dp.loss_of(epsilon=2.0, delta=1e-6)):
+        release = tree_counts(context.query(), by=BY_CARRIER, unit=Unit("user", count="people", nodes=2)).release()
+        assert release.statement.mechanism.startswith("people_")
+        assert "a / [7, 14) / [10, 11)" in release.to_frame()["path"].to_list()
+
+
+def test_sums_by_group_and_range():
+    for context in on_delays(ROW, dp.loss_of(epsilon=2.0, delta=1e-6)):
+        query = tree_counts(context.query(), by=BY_CARRIER, value=Value("miles", bounds=(0, 5)))
+        found = query.release().to_frame(other=False).filter(carrier="b", level=1)["mean"].to_list()
+        assert found == pytest.approx([4.0], abs=0.2)
+
+
+@pytest.mark.parametrize(
+    ("options", "unit", "words"),
+    [
+        ({"method": Quantiles([0.5])}, ROW, r"number is below groups.*Hint: method=Curve\(\)"),
+        ({"method": Curve(), "value": Value("miles", bounds=(0, 5))}, ROW, r"method \(curve\) must be left out"),
+        (
+            {"method": Curve(), "unit": Unit("user", count="shares")},
+            PERSON,
+            r"count='shares' must be 'rows'.*Hint: Unit\('user', rows=5\)",
+        ),
+    ],
+    ids=["chosen", "sums", "shares"],
+)
+def test_curves_of_groups_that_cannot_be_are_refused_and_cost_nothing(options, unit, words):
+    for context in on_delays(unit, dp.loss_of(epsilon=2.0, delta=1e-6)):
+        with pytest.raises(ValueError, match=words):
+            tree_counts(context.query(), by=BY_CARRIER, **options)
+        bound = None if unit is ROW else Unit("user", rows=1)
+        assert tree_counts(context.query(), by=BY_CARRIER, method=Curve(), unit=bound).release().curves

@@ -9,10 +9,12 @@ from opendp_tree import (
     Key,
     Tree,
     Unit,
+    Value,
     leaf_domain,
     register,
 )
-from tests.context.shared import PAIR, PERSON, PUBLIC, ROW, contexts
+from opendp_tree.measurements import make_leaf_values
+from tests.context.shared import PAIR, PERSON, PUBLIC, ROW, VISITS, contexts
 
 TREE = ot.Tree.balanced(branching=2, depth=3)
 
@@ -108,6 +110,26 @@ def test_what_takes_epsilon_and_delta_takes_the_share_of_its_query(name, people)
     typed = getattr(context.query(), name)(epsilon=0.01, delta=1e-9, **SHARED[name])
     assert typed.resolve().map(1)[0] <= 0.01
     assert typed.release() is not None
+
+
+def test_means_take_the_share_of_their_query():
+    register()
+    rows = VISITS.with_columns(amount=2.0)
+    space = ot.frame_domain(rows), dp.symmetric_distance()
+    leaves = make_leaf_values(*space, values=Value("amount", bounds=(0, 5)), by="country")
+    context = dp.Context.compositor(
+        data=leaves(rows),
+        domain=leaves.output_domain,
+        privacy_unit=(dp.symmetric_distance(), 1),
+        privacy_loss=PAIR,
+        split_evenly_over=3,
+    )
+    query = context.query().tree_means()
+    epsilon, delta = query.resolve().map(1)
+    share = context.query()._d_out
+    assert 0.33 < epsilon <= share[0]
+    assert 0 < delta <= share[1]
+    assert query.release().values[0].mean[0] == pytest.approx(2.0, abs=0.5)
 
 
 def test_a_share_without_delta_is_refused_by_name():

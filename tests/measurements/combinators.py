@@ -1,8 +1,8 @@
 """Every measurement through every combinator of OpenDP: `python -m tests.measurements.combinators` writes the table.
 
-Each measurement starts from records, behind `make_leaf_counts`, so that every cell is a chain too. A cell is tried out,
-with a release and its use; what OpenDP cannot do is an error of OpenDP's, and what it should be able to do is told by
-the measure alone.
+Each measurement starts from records, behind `make_leaf_counts`, so that every cell is a chain too; those of people, of
+values and of groups start from the rows of a frame. A cell is tried out, with a release and its use; what OpenDP cannot
+do is an error of OpenDP's, and what it should be able to do is told by the measure and by where the chain starts.
 """
 
 import functools
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import opendp.prelude as dp
+import polars as pl
 from opendp._internal import _new_pure_function
 from opendp.mod import OpenDPException
 
@@ -21,6 +22,11 @@ PAGE = Path(__file__).parents[2] / "docs" / "combinators.md"
 TREE, OPEN = ot.Tree.balanced(branching=2, depth=3), ot.OpenTree.bits(8)
 RECORDS = dp.vector_domain(dp.atom_domain(T="i64"), size=40), dp.symmetric_distance()
 DATA = [3] * 20 + [4] * 15 + [6] * 5
+FRAME = pl.DataFrame(
+    {"user": range(400), "kind": ["a"] * 300 + ["b"] * 100, "amount": [2.0] * 400, "delay": [*range(40)] * 10}
+)
+ROWS = ot.frame_domain(FRAME), dp.symmetric_distance()
+PEOPLE = ot.frame_domain(FRAME), dp.symmetric_id_distance("user")
 L1 = dp.l1_distance(T="i64")
 LEAVES, KEYS = (ot.leaf_domain(TREE), L1), (ot.leaf_domain(OPEN), L1)
 PURE, RHO = dp.max_divergence(), dp.zero_concentrated_divergence()
@@ -45,6 +51,24 @@ def above_threshold():
     return summed >> ot.measurements.then_above_threshold(4.0, threshold=20)
 
 
+def means(by, **budget):
+    values = ot.measurements.make_leaf_values(*ROWS, values=ot.Value("amount", bounds=(0, 5)), by=by)
+    return values >> ot.measurements.then_tree_means(**budget)
+
+
+def people(by, **options):
+    records = ot.measurements.make_people_records(*PEOPLE, by=by, unit=ot.Unit("user", count="shares"))
+    return records >> ot.measurements.then_people_estimator(count="people", nodes=2, **options)
+
+
+def grouped_curves(**budget):
+    kinds, delay = ot.Key.columns("kind"), ot.Key.number("delay", low=0, high=40, bins=40)
+    groups = ot.plan(kinds.open_tree(), **budget).best.make(ot.leaf_domain(kinds.open_tree()))
+    counts = ot.make_leaf_counts(*ROWS, by=ot.Key.nested(kinds, delay))
+    return counts >> ot.measurements.then_grouped_curves(4.0, groups=groups, levels=1, ranges=delay.tree.ranges)
+
+
+KINDS = ot.Key.columns("kind", tree=ot.Tree.from_paths([("a",), ("b",)]))
 MEASUREMENTS = {
     "make_tree_laplace": lambda: ot.make_tree_laplace(*LEAVES, 4.0),
     "make_tree_gaussian": lambda: ot.make_tree_gaussian(*LEAVES, 4.0),
@@ -65,6 +89,19 @@ MEASUREMENTS = {
     "make_ladder_estimator": lambda: ot.paper.make_ladder_estimator(*LEAVES, ladder=ot.paper.Ladder(2900, (STEP,))),
     "make_multiplicative_estimator": estimator,
     "make_clipped_estimator": lambda: ot.paper.make_clipped_estimator(*LEAVES, 4.0, estimator=estimator(), delta=1e-7),
+    "make_segment_curve": lambda: ot.measurements.make_segment_curve(*LEAVES, 4.0),
+    "make_bin_curve": lambda: ot.measurements.make_bin_curve(*LEAVES, 4.0),
+    "make_chosen_quantiles": lambda: ot.measurements.make_chosen_quantiles(*LEAVES, 4.0, quantiles=[0.5]),
+    "make_chosen_quantiles, zCDP": lambda: ot.measurements.make_chosen_quantiles(
+        *LEAVES, 4.0, quantiles=[0.5], output_measure=RHO
+    ),
+    "make_grouped_curves": lambda: grouped_curves(**PROMISED),
+    "make_tree_means": lambda: means("kind", **PROMISED),
+    "make_tree_means, public tree": lambda: means(KINDS, epsilon=1.0),
+    "make_people_estimator": lambda: people("kind", **PROMISED),
+    "make_people_estimator, public tree": lambda: people(KINDS, epsilon=1.0),
+    "make_people_estimator, public tree, zCDP": lambda: people(KINDS, rho=0.1),
+    "make_bound_report": lambda: ot.measurements.make_bound_report(*PEOPLE, 20.0, most=5),
 }
 
 
@@ -82,11 +119,30 @@ def use(release):
 
 @functools.cache
 def measurement(name):
-    """The measurement behind leaf counts of records."""
+    """The measurement, behind leaf counts of records unless it starts from rows."""
     dp.enable_features("contrib", "honest-but-curious")
     made = MEASUREMENTS[name]()
+    if made.input_domain == ROWS[0]:
+        return made
     tree = OPEN if made.input_domain == KEYS[0] else TREE
     return ot.make_leaf_counts(*RECORDS, by=tree) >> made
+
+
+def space(m):
+    """Where a chain starts."""
+    return m.input_domain, m.input_metric
+
+
+def data(m):
+    """What it is run on."""
+    return FRAME if m.input_domain == ROWS[0] else DATA
+
+
+def start(name):
+    """What the table calls where it starts."""
+    words = {ROWS[1]: "rows", PEOPLE[1]: "people"}
+    m = measurement(name)
+    return next(word for metric, word in words.items() if metric == m.input_metric) if data(m) is FRAME else "records"
 
 
 def measure(name):
@@ -100,34 +156,34 @@ def doubled(loss, times=2.5):
 
 
 def postprocessing(m):
-    assert (m >> _new_pure_function(lambda release: 7, "i32"))(DATA) == 7
+    assert (m >> _new_pure_function(lambda release: 7, "i32"))(data(m)) == 7
 
 
 def composition(m):
     composed = dp.c.make_composition([m, m])
     np.testing.assert_allclose(composed.map(1), doubled(m.map(1), 2), rtol=1e-12)
-    for release in composed(DATA):
+    for release in composed(data(m)):
         use(release)
 
 
 def adaptive_composition(m):
     loss = m.map(1)
-    asked = dp.c.make_adaptive_composition(*RECORDS, m.output_measure, d_in=1, d_mids=[loss, loss])(DATA)
+    asked = dp.c.make_adaptive_composition(*space(m), m.output_measure, d_in=1, d_mids=[loss, loss])(data(m))
     use(asked(m))
     use(asked(m))
     refused(asked, m)
 
 
 def odometer(m):
-    running = dp.c.make_fully_adaptive_composition(*RECORDS, m.output_measure)(DATA)
+    running = dp.c.make_fully_adaptive_composition(*space(m), m.output_measure)(data(m))
     use(running(m))
     use(running(m))
     np.testing.assert_allclose(running.privacy_loss(1), doubled(m.map(1), 2), rtol=1e-12)
 
 
 def privacy_filter(m):
-    running = dp.c.make_fully_adaptive_composition(*RECORDS, m.output_measure)
-    guarded = dp.c.make_privacy_filter(running, d_in=1, d_out=doubled(m.map(1)))(DATA)
+    running = dp.c.make_fully_adaptive_composition(*space(m), m.output_measure)
+    guarded = dp.c.make_privacy_filter(running, d_in=1, d_out=doubled(m.map(1)))(data(m))
     use(guarded(m))
     use(guarded(m))
     refused(guarded, m)
@@ -154,9 +210,9 @@ def context(m):
             "Approximate(ZeroConcentratedDivergence)": {"rho": loss[0], "delta": loss[1]},
         }
     kept = dp.Context.compositor(
-        data=DATA,
-        domain=RECORDS[0],
-        privacy_unit=dp.unit_of(contributions=1),
+        data=data(m),
+        domain=m.input_domain,
+        privacy_unit=(m.input_metric, 1),
         privacy_loss=dp.loss_of(**losses[str(m.output_measure)]),
         split_evenly_over=2,
     )
@@ -168,7 +224,7 @@ def amplification(m):
     amplified = dp.c.make_population_amplification(m, 4000)
     less, plain = amplified.map(1), m.map(1)
     assert np.all(np.less(less, plain))
-    use(amplified(DATA))
+    use(amplified(data(m)))
 
 
 def cast(*makers):
@@ -176,7 +232,7 @@ def cast(*makers):
         for make in makers:
             m = make(m)
         assert m.map(1) is not None
-        use(m(DATA))
+        use(m(data(m)))
 
     return through
 
@@ -220,6 +276,13 @@ TAKES = {
     "casts, then `make_fix_delta`": set(MEASURES),
 }
 """What OpenDP 0.16 can do with a measure, whosever measurement it is."""
+SIZED = {"`make_population_amplification`"}
+"""What needs to know how many records there are, which no domain of frames says."""
+
+
+def takes(name, combinator):
+    """Whether OpenDP can take a measurement of this measure that starts there."""
+    return measure(name) in TAKES[combinator] and (start(name) == "records" or combinator not in SIZED)
 
 
 @functools.cache
@@ -229,7 +292,7 @@ def works(name, combinator):
     try:
         COMBINATORS[combinator](measurement(name))
     except (OpenDPException, dp.UnknownTypeException, AttributeError, TypeError, KeyError):
-        if measure(name) in TAKES[combinator]:
+        if takes(name, combinator):
             raise
         return False
     return True
@@ -239,7 +302,8 @@ def page():
     """The page, as it should be."""
     names = list(COMBINATORS)
     rows = [
-        f"| `{name.split(',')[0]}`{''.join(',' + rest for rest in name.split(',')[1:])} | {measure(name)} | "
+        f"| `{name.split(',')[0]}`{''.join(',' + rest for rest in name.split(',')[1:])} "
+        + f"| {start(name)} | {measure(name)} | "
         + " | ".join("yes" if works(name, each) else "–" for each in names)
         + " |"
         for name in MEASUREMENTS
@@ -248,12 +312,14 @@ def page():
         [
             "# Every measurement through every combinator",
             "",
-            "Each cell was run: a chain from records over `make_leaf_counts`, the combinator, a release, its use.",
-            "A dash is a refusal of OpenDP 0.16 that holds for every measurement of that measure, its own too.",
+            "Each cell was run: a chain from a vector of records over `make_leaf_counts`, or from the rows of a frame",
+            "(of people, where these are the privacy unit), the combinator, a release, its use. A dash is a refusal of",
+            "OpenDP 0.16 that holds for every measurement of that measure, its own too; or for every one that starts",
+            "from a frame, because amplification needs a domain that says how many records there are.",
             "The page is made by `python -m tests.measurements.combinators`; a test runs every cell and compares it.",
             "",
-            "| measurement | measure | " + " | ".join(names) + " |",
-            "|---|---|" + "---|" * len(names),
+            "| measurement | from | measure | " + " | ".join(names) + " |",
+            "|---|---|---|" + "---|" * len(names),
             *rows,
             "",
             "`dp.binary_search_param` and `dp.binary_search_chain` find the `scale` of whatever takes one, and the",

@@ -1,5 +1,8 @@
 """Each measurement goes through every combinator of OpenDP that can take its measure: docs/combinators.md."""
 
+from importlib import import_module
+from pkgutil import walk_packages
+
 import numpy as np
 import opendp.prelude as dp
 import pytest
@@ -9,7 +12,7 @@ import opendp_tree as ot
 from opendp_tree.measurements.partition.estimator import make_partition_estimator
 from opendp_tree.measurements.partition.tree_partition import make_tree_partition
 from tests.measurements import combinators
-from tests.measurements.combinators import COMBINATORS, MEASUREMENTS, TAKES, measure, use, works
+from tests.measurements.combinators import COMBINATORS, MEASUREMENTS, SIZED, TAKES, takes, use, works
 
 TREE = ot.Tree.balanced(branching=2, depth=3)
 LEAVES = ot.leaf_domain(TREE), dp.l1_distance(T="i64")
@@ -30,7 +33,7 @@ def _some_combinators_need_the_feature():
 @pytest.mark.parametrize("combinator", COMBINATORS)
 @pytest.mark.parametrize("name", MEASUREMENTS)
 def test_a_measurement_goes_through_what_takes_its_measure_and_nothing_else(name, combinator):
-    assert works(name, combinator) == (measure(name) in TAKES[combinator])
+    assert works(name, combinator) == takes(name, combinator)
 
 
 def test_the_page_is_what_was_run():
@@ -38,10 +41,32 @@ def test_the_page_is_what_was_run():
     assert combinators.PAGE.read_text() == combinators.page()
 
 
-def test_every_measurement_is_in_the_table():
-    transformations = {"make_leaf_counts", "make_tree_sum", "make_consistent"}
-    makers = {name for name in ot.__all__ if name.startswith("make_")} - transformations
-    assert {name.split(",")[0] for name in MEASUREMENTS} >= makers
+def public_makers(kind):
+    """The names of all constructors with a `then_` that modules of the package export, and that give a `kind`."""
+    modules = [import_module(found.name) for found in walk_packages(ot.__path__, "opendp_tree.")]
+    exported = {name: getattr(module, name) for module in modules for name in getattr(module, "__all__", ())}
+    makers = {f"make_{name.removeprefix('then_')}" for name in exported if name.startswith("then_")}
+    return {name for name in makers if exported[name].__annotations__["return"] == kind}
+
+
+def test_every_public_measurement_is_in_the_table():
+    makers = public_makers("Measurement")
+    assert {"make_tree_laplace", "make_tree_means", "make_tree_counts", "make_clipped_estimator"} <= makers
+    assert {name.split(",")[0] for name in MEASUREMENTS} == makers
+
+
+def test_frames_of_opendps_own_cannot_be_amplified_either():
+    frame = dp.lazyframe_domain([dp.series_domain("user", dp.atom_domain(T="i64"))])
+    counted = dp.m.make_private_lazyframe(
+        dp.with_margin(frame, dp.polars.Margin(by=[], max_length=400)),
+        dp.symmetric_distance(),
+        dp.max_divergence(),
+        combinators.FRAME.lazy().select("user").select(dp.len(signed=True)),
+        global_scale=4.0,
+    )
+    for combinator in SIZED:
+        with pytest.raises((OpenDPException, dp.UnknownTypeException, AttributeError, TypeError)):
+            COMBINATORS[combinator](counted)
 
 
 def test_what_opendp_takes_does_not_depend_on_whose_measurement_it_is():

@@ -1,10 +1,12 @@
 import math
+from fractions import Fraction
 
+import numpy as np
 import opendp.prelude as dp
 import pytest
 
 from opendp_tree import Tree, leaf_domain, then_partition_estimator, then_tree_gaussian, then_tree_laplace
-from opendp_tree.planning.budget import Budget, zcdp_epsilon, zcdp_rho
+from opendp_tree.planning.budget import Budget, report_scale, zcdp_epsilon, zcdp_rho
 
 TREE = Tree.balanced(branching=2, depth=4)
 SPACE = leaf_domain(TREE), dp.l1_distance(T="i64")
@@ -107,3 +109,9 @@ def test_the_scale_of_noise_spends_the_budget(noise):
         scale = budget.noise_scale(noise, TREE.depth)
         assert budget.covers(budget.priced(SPACE >> make(scale * (1 + 1e-9))).loss)
         assert not budget.covers(budget.priced(SPACE >> make(scale * (1 - 1e-3))).loss)
+
+
+def test_the_scale_of_a_report_is_the_least_that_the_budget_allows():
+    for epsilon in (0.05, 0.1, 1 / 3, 1e-9, 7.3, 1000):
+        scale = report_scale(epsilon)
+        assert 1 / Fraction(scale) <= Fraction(epsilon) < 1 / Fraction(np.nextafter(scale, 0))

@@ -1,15 +1,17 @@
 """Chosen quantiles as a value: frames, words, JSON."""
 
 import json
-from datetime import date
+from datetime import date, datetime
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from opendp_tree.releases.chosen_quantiles import ChosenQuantiles
 from opendp_tree.releases.curve import range_edges
-from opendp_tree.releases.release import PrivacyStatement
+from opendp_tree.releases.release import PrivacyStatement, TreeRelease
 from opendp_tree.trees.number_range import NumberRange
 
 STATEMENT = PrivacyStatement("chosen_quantiles", "max_divergence()", 1, {"epsilon": 1.0}, {"scale": 1.0})
@@ -31,13 +33,101 @@ def test_quantiles_that_nobody_paid_for_are_refused():
         release(np.arange(4.0)).quantiles([0.9])
 
 
-def test_dates_stay_dates_and_json_is_plain():
+def test_dates_stay_dates():
     found = release(range_edges(NumberRange(date(2024, 1, 1), date(2024, 1, 31), 3)))
     assert found.to_frame()["estimate"].to_list() == [date(2024, 1, 16), date(2024, 1, 26)]
-    read = json.loads(found.to_json())
-    assert read["estimate"] == ["2024-01-16", "2024-01-26"]
-    assert (read["lower"], read["upper"]) == (["2024-01-11", "2024-01-21"], ["2024-01-21", "2024-01-31"])
-    assert read["statement"]["mechanism"] == "chosen_quantiles"
+
+
+LINES = {
+    "numbers": np.array([0.0, 0.1, 20.0, 40.0]),
+    "dates": range_edges(NumberRange(date(1, 1, 1), date(9999, 12, 31), 3)),
+    "times": range_edges(NumberRange(datetime(2024, 1, 1), datetime(2024, 1, 2), 3)),
+}
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_what_is_written_comes_back(line):
+    found = release(LINES[line])
+    again = ChosenQuantiles.from_json(found.to_json())
+    assert again.shares == found.shares
+    assert (again.confidence, again.statement) == (found.confidence, found.statement)
+    assert again.to_frame().equals(found.to_frame())
+    assert again.to_frame().schema == found.to_frame().schema
+    assert again.quantiles([0.5]).equals(found.quantiles([0.5]))
+    assert again.describe() == found.describe()
+    assert again.to_json() == found.to_json()
+
+
+def test_shares_that_no_float_holds_come_back():
+    shares = Fraction(1, 3), Fraction(999_999, 1_000_000), Fraction(1, 999_999)
+    found = ChosenQuantiles(shares, np.array([0, 1, 2]), np.array([1, 2, 3]), np.arange(4.0), 0.95, STATEMENT)
+    assert ChosenQuantiles.from_json(found.to_json()).shares == shares
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (["format"], "opendp-tree release", "\"format\" is 'opendp-tree chosen quantiles'"),
+        (["version"], 2, 'is of "version" 2'),
+        (["statement"], None, '"statement" must be an object'),
+        (["statement", "loss", "epsilon"], -1.0, '"loss" must hold numbers that are not negative'),
+        (["confidence"], 1.0, '"confidence" must be above 0 and below 1'),
+        (["edges", "type"], "text", '"type" of "edges" must be one of number, date, datetime'),
+        (["edges", "values", 1], -1.0, '"edges" must be numbers that never fall'),
+        (["edges"], {"type": "date", "values": [0, 1, 2, 2_932_897]}, "dates of the years 1 to 9999"),
+        (["edges"], {"type": "date", "values": [-719_163, 1, 2, 3]}, "dates of the years 1 to 9999"),
+        (["edges", "values"], [], '"bins" must be places of bins'),
+        (["quantiles"], [], '"quantiles" must hold numbers from 0 to 1, and at least one'),
+        (["quantiles", 0], 1.5, '"quantiles" must hold numbers from 0 to 1'),
+        (["quantiles", 0], "nan", '"quantiles" must hold numbers from 0 to 1'),
+        (["quantiles"], [0.5], '"bins" must hold one for each of the 1 "quantiles"'),
+        (["bins", 0], -1, '"bins" must be places of bins'),
+        (["bins", 0], 3, '"bins" must be places of bins'),
+        (["bins", 0], 1.5, '"bins" must hold integers'),
+        (["missed"], [1], '"missed" must hold one for each of the 2 "quantiles"'),
+        (["missed", 0], -1, '"missed" must not be negative'),
+        (["missed", 0], 10**30, '"missed" holds numbers that are too large'),
+    ],
+    ids=str,
+)
+def test_what_are_no_chosen_quantiles_is_refused(path, value, message):
+    parts = json.loads(release(LINES["numbers"]).to_json())
+    inner = parts
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
+    with pytest.raises(ValueError, match=message):
+        ChosenQuantiles.from_json(json.dumps(parts))
+
+
+def test_another_release_is_refused():
+    text = release(LINES["numbers"]).to_json()
+    with pytest.raises(ValueError, match='"format" is'):
+        TreeRelease.from_json(text)
+    with pytest.raises(TypeError, match="must be a JSON text"):
+        ChosenQuantiles.from_json(json.loads(text))
+
+
+@given(st.data())
+def test_no_damaged_text_raises_anything_but_a_clear_error(data):
+    """Other values anywhere: quantiles that can be read and told, or a ValueError."""
+    parts = json.loads(release(LINES[data.draw(st.sampled_from([*LINES]))]).to_json())
+    odd = st.sampled_from([None, True, -1, 2**62, 10**30, 1.5, "x", [], {}, [[]], {"number": "inf"}, "-inf", 1e308])
+    inner, last = parts, None
+    while isinstance(inner, (dict, list)) and inner:
+        keys = list(inner) if isinstance(inner, dict) else range(len(inner))
+        last = inner, data.draw(st.sampled_from(keys))
+        if data.draw(st.booleans()):
+            break
+        inner = inner[last[1]]
+    last[0][last[1]] = data.draw(odd)
+    try:
+        found = ChosenQuantiles.from_json(json.dumps(parts))
+    except ValueError:
+        return
+    found.to_frame()
+    found.describe()
+    assert ChosenQuantiles.from_json(found.to_json()).to_frame().equals(found.to_frame())
 
 
 def test_words_say_what_is_known():
