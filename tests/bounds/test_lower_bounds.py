@@ -18,7 +18,7 @@ from opendp_tree.theorems.clipping import clipped_mrmse
 from opendp_tree.theorems.packing import packing_rmse
 from opendp_tree.trees.least_squares import LeastSquares
 from tests.shapes import SHAPES, caterpillar, random_tree
-from tests.thoroughness import examples
+from tests.thoroughness import examples, thinned
 
 EPSILONS = [1e-6, 0.01, 0.3, 1.0, 3.0, 10.0, 40.0]
 DEPTHS = [1, 2, 3, 5, 9, 33, 200, 10_000]
@@ -31,7 +31,7 @@ def laplace_rmse(epsilon):
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
-@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize("depth", thinned(DEPTHS, 2))
 def test_laplace_noise_is_above(depth, epsilon):
     """Noise of scale depth/epsilon on every node; at an empty node alpha forgives nothing."""
     for alpha in ALPHAS:
@@ -41,7 +41,7 @@ def test_laplace_noise_is_above(depth, epsilon):
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
-@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize("depth", thinned(DEPTHS, 2))
 def test_telling_the_data_with_chance_delta_is_above(depth, epsilon):
     """Else Laplace noise: (epsilon, delta)-DP, with an error that falls to nothing as delta grows to 1."""
     for delta in (1e-12, 1e-6, 0.01, 0.5, 0.99, 1 - 1e-9):

@@ -13,6 +13,7 @@ from opendp_tree.measurements.partition.estimator import make_partition_estimato
 from opendp_tree.measurements.partition.tree_partition import make_tree_partition
 from tests.measurements import combinators
 from tests.measurements.combinators import COMBINATORS, MEASUREMENTS, SIZED, TAKES, takes, use, works
+from tests.thoroughness import thinned
 
 TREE = ot.Tree.balanced(branching=2, depth=3)
 LEAVES = ot.leaf_domain(TREE), dp.l1_distance(T="i64")
@@ -30,7 +31,7 @@ def _some_combinators_need_the_feature():
     dp.disable_features("honest-but-curious")
 
 
-@pytest.mark.parametrize("combinator", COMBINATORS)
+@pytest.mark.parametrize("combinator", thinned(COMBINATORS, 3))
 @pytest.mark.parametrize("name", MEASUREMENTS)
 def test_a_measurement_goes_through_what_takes_its_measure_and_nothing_else(name, combinator):
     assert works(name, combinator) == takes(name, combinator)

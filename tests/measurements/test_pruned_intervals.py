@@ -10,6 +10,7 @@ import pytest
 from opendp_tree.measurements.pruned_intervals import PrunedIntervals
 from opendp_tree.theorems.interval import Interval
 from opendp_tree.theorems.pruned_descent import noise_bound, noise_tail, pruned_chances
+from tests.thoroughness import thinned
 
 
 def chance_of_a_miss(weights, *, noise, scales, thresholds, intervals):
@@ -50,7 +51,7 @@ def bounds_of(noise, scale, depth, confidence):
     return law, PrunedIntervals.of(**law, confidence=Fraction(confidence))
 
 
-@pytest.mark.parametrize(("noise", "scale", "depth", "confidence"), SETTINGS)
+@pytest.mark.parametrize(("noise", "scale", "depth", "confidence"), thinned(SETTINGS, 3))
 def test_a_count_is_missed_no_more_often_than_promised(noise, scale, depth, confidence):
     law, intervals = bounds_of(noise, scale, depth, confidence)
     for weights in paths(intervals, law["thresholds"]):

@@ -9,6 +9,7 @@ import opendp_tree as ot
 from opendp_tree.measurements.partition.estimator import make_partition_estimator
 from opendp_tree.measurements.partition.tree_partition import make_tree_partition
 from opendp_tree.measurements.searches import make_unfunded, with_promised_delta
+from tests.thoroughness import thinned
 
 TREE, OPEN = ot.Tree.balanced(branching=2, depth=3), ot.OpenTree.bits(8)
 L1 = dp.l1_distance(T="i64")
@@ -40,7 +41,7 @@ SEARCHED = {**BY_EPSILON, **BY_SCALE}
 
 
 @pytest.mark.filterwarnings("ignore::opendp_tree.paper.AccuracyWarning")
-@pytest.mark.parametrize("name", SEARCHED)
+@pytest.mark.parametrize("name", thinned(SEARCHED, 2))
 def test_searches_spend_the_budget(name):
     make, data = SEARCHED[name]
     found = dp.binary_search_chain(make, d_in=1, d_out=TARGET)

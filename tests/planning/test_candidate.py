@@ -14,6 +14,7 @@ from opendp_tree import (
 )
 from opendp_tree.planning.candidate import Candidate, shown_from
 from opendp_tree.planning.methods import MECHANISMS
+from tests.thoroughness import thinned
 
 L1 = dp.l1_distance(T="i64")
 PUBLIC = Tree.balanced(branching=3, depth=4)
@@ -37,7 +38,7 @@ BUDGETS = [
 ]
 
 
-@pytest.mark.parametrize("budget", BUDGETS, ids=str)
+@pytest.mark.parametrize("budget", thinned(BUDGETS, 2), ids=str)
 @pytest.mark.parametrize("tree", [PUBLIC, OPEN, RAGGED], ids=["public", "open", "ragged"])
 def test_every_candidate_is_there_and_what_is_possible_stays_within_the_budget(tree, budget):
     found = plan(tree, alpha=0.25, **budget)

@@ -14,6 +14,7 @@ from opendp_tree.planning.people_candidate import (
     weighs_people,
 )
 from opendp_tree.planning.tree_facts import TreeFacts
+from tests.thoroughness import thinned
 
 OPEN, PUBLIC = OpenTree.columns(["state", "county", "city"]), Tree.balanced(branching=3, depth=4)
 UNITS = [
@@ -30,7 +31,7 @@ BUDGETS = [
 ]
 
 
-@pytest.mark.parametrize("people", [1, 2])
+@pytest.mark.parametrize("people", thinned([1, 2], 2))
 @pytest.mark.parametrize("budget", BUDGETS, ids=str)
 @pytest.mark.parametrize("unit", UNITS, ids=str)
 @pytest.mark.parametrize("tree", [OPEN, PUBLIC], ids=["open", "public"])

@@ -192,7 +192,7 @@ TWO_ROWS = {"by": "a", "unit": Unit("id", rows=2)}
 
 
 @pytest.mark.parametrize("options", [TWO_LEAVES, TWO_ROWS], ids=str)
-@pytest.mark.parametrize("memory", [None, 150])
+@pytest.mark.parametrize("memory", thinned([150, None], 2))
 @pytest.mark.parametrize("seed", thinned(range(3), 3))
 def test_small_pairs_hold(options, memory, seed, monkeypatch):
     """In one part, and in several: frames of different sizes are then taken in different numbers of parts."""

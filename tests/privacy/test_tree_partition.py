@@ -19,6 +19,7 @@ from tests.privacy.partition_claim import (
     tree_laws,
 )
 from tests.privacy.partition_law import Mechanism, far_from, many_leaves, path_law, star_law, tree_law, uniform
+from tests.thoroughness import thinned
 
 RATIOS = [(Fraction(1, 2), Fraction(1, 3)), (Fraction(1, 3), Fraction(1, 2)), (Fraction(4, 5), Fraction(3, 4))]
 SHAPES = [(2, 1, 0), (2, 1, 1), (3, 2, 0), (3, 2, 1), (3, 2, 2), (4, 2, 1), (4, 3, 2), (5, 3, 1)]
@@ -84,7 +85,7 @@ def check_trees(numbers, q, t, rng, samples):
             assert claim.holds(fewer, more), (mechanism, parents, own, node)
 
 
-@pytest.mark.parametrize(("q", "t"), RATIOS)
+@pytest.mark.parametrize(("q", "t"), thinned(RATIOS, 2))
 @pytest.mark.parametrize("numbers", [*SHAPES, *PUBLIC])
 def test_claim_on_small_trees(numbers, q, t):
     check_trees(numbers, q, t, random.Random(1), 2 if numbers in SHAPES else 1)
@@ -97,7 +98,7 @@ def test_claim_on_many_small_trees(numbers, q, t):
     check_trees(numbers, q, t, random.Random(2), 40)
 
 
-@pytest.mark.parametrize(("q", "t"), RATIOS)
+@pytest.mark.parametrize(("q", "t"), thinned(RATIOS, 2))
 @pytest.mark.parametrize("numbers", [(3, 2, 1), (4, 3, 0), (5, 4, 2)])
 @pytest.mark.parametrize("leaves", [2, 9, pytest.param(40, marks=pytest.mark.slow)])
 def test_claim_on_wide_stars_of_heavy_leaves(numbers, q, t, leaves):
@@ -137,7 +138,7 @@ def random_path(rng, length, threshold):
         yield (rng.choice([0, 0, 0, 1, rng.randint(0, threshold)]), *off)
 
 
-@pytest.mark.parametrize(("q", "t"), RATIOS)
+@pytest.mark.parametrize(("q", "t"), thinned(RATIOS, 2))
 @pytest.mark.parametrize("numbers", [*SHAPES, (7, 6, 2), (9, 5, 3), *PUBLIC, (4, 6, 2)])
 def test_claim_on_random_paths(numbers, q, t):
     rng = random.Random(3)

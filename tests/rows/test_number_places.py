@@ -1,6 +1,6 @@
 from bisect import bisect_right
 from datetime import date, datetime, timedelta
-from decimal import Decimal
+from decimal import Context, Decimal
 from fractions import Fraction
 from math import isnan
 
@@ -39,7 +39,9 @@ def test_integers_are_where_exact_fractions_put_them(dtype, ranges, data):
 def test_decimals_of_any_scale_are_where_exact_fractions_put_them(ranges, scale, data):
     whole = st.integers(-(10**38) + 1, 10**38 - 1)
     numbers = data.draw(st.lists(whole | st.integers(-99, 99) | st.none(), max_size=20))
-    column = pl.Series([None if n is None else Decimal(n).scaleb(-scale) for n in numbers], dtype=pl.Decimal(38, scale))
+    exactly = Context(prec=50)  # by default, Python rounds decimals to 28 digits
+    values = [None if n is None else Decimal(n).scaleb(-scale, exactly) for n in numbers]
+    column = pl.Series(values, dtype=pl.Decimal(38, scale))
     exact = [None if n is None else Fraction(n, 10**scale) for n in numbers]
     expected = [NOWHERE if value is None else true_place(value, ranges) for value in exact]
     assert places_of(column, ranges).tolist() == expected

@@ -166,6 +166,7 @@ def test_the_noise_is_told_before_anything_is_spent():
     assert context.current_privacy_loss() == []
 
 
+@pytest.mark.slow
 def test_a_threshold_of_opendps_is_warned_about():
     """Its delta is known to be too small: https://github.com/opendp/opendp/issues/2922."""
     context = frame_context(ROWS, privacy_unit=ROW, privacy_loss=dp.loss_of(epsilon=1.0, delta=1e-6))

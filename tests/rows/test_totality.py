@@ -19,6 +19,7 @@ from opendp_tree import Key, Tree, Unit, frame_domain, make_leaf_counts
 from opendp_tree.rows.groups import kinds_of
 from opendp_tree.rows.people import make_people_records
 from tests.frame_truth import as_paths, range_path
+from tests.thoroughness import thinned
 
 ENDS = [0, 1, -1, 7, 2**31 - 1, -(2**31), 2**53 + 1, 2**63 - 1, -(2**63), None]
 DAYS = [0, 1, -1, 19_000, 2_932_896, 2_932_897, -719_162, -719_163, 2**31 - 1, -(2**31), None]
@@ -190,7 +191,9 @@ def adds_up(make, frame):
     )
 
 
-@pytest.mark.parametrize(("way", "name"), [(way, name) for way in KEYS for name in SERIES if takes(KEYS[way], name)])
+@pytest.mark.parametrize(
+    ("way", "name"), thinned([(way, name) for way in KEYS for name in SERIES if takes(KEYS[way], name)], 4)
+)
 def test_rows_of_every_type_count_alone_and_together(way, name):
     key, frame = KEYS[way], frame_of(name)
     for tree in TREES.values():
@@ -207,7 +210,7 @@ def test_rows_of_every_type_count_alone_and_together(way, name):
                 assert found(make(frame)).total() == frame.height
 
 
-@pytest.mark.parametrize("name", SERIES)
+@pytest.mark.parametrize("name", thinned(SERIES, 3))
 def test_numbers_of_every_type_count_alone_and_together_where_plain_python_puts_them(name):
     frame = frame_of(name)
     held = frame["k"].dtype
@@ -243,7 +246,9 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
 
 
-@pytest.mark.parametrize(("kind", "letter", "most"), [("path", "/", 100), ("url", "/", 300), ("url", ".", 300)])
+@pytest.mark.parametrize(
+    ("kind", "letter", "most"), thinned([("path", "/", 100), ("url", "/", 300), ("url", ".", 300)], 3)
+)
 def test_one_text_of_millions_of_labels_takes_little_memory(kind, letter, most):
     """Of megabytes, for a text of 6: one label for each letter would take 190 more, in columns of every row."""
     words = [sys.executable, "-c", LONG_PATH, kind, letter]
@@ -267,7 +272,7 @@ UNITS = {
 LIMITS = {"rows": Unit("unit", rows=1), "leaves": Unit("unit", leaves=2, rows_per_leaf=3)}
 
 
-@pytest.mark.parametrize("name", UNITS)
+@pytest.mark.parametrize("name", thinned(UNITS, 3))
 @pytest.mark.parametrize("bounds", LIMITS)
 def test_units_of_every_type_are_told_apart(name, bounds):
     """One row a unit, so nothing is left out but rows without one; a unit's second row is, where one is the limit."""

@@ -136,7 +136,7 @@ def test_keys_without_people_are_as_if_they_had_not_been_there(rows):
     every = tree.count(list(counts))
     found = every.recounted(np.array([counts[key] for key in sorted(counts)], dtype=np.int64))
     expected = tree.count([key for key in sorted(counts) for _ in range(counts[key])])
-    for name in ("levels", "meets", "counts", "ids"):
+    for name in ("levels", "meets", "counts"):
         assert getattr(found.occupied, name).tolist() == getattr(expected.occupied, name).tolist()
     keys = [tuple(column[int(row)] for column in found.keys.columns) for row in found.keys.rows]
     assert keys == [key for key in sorted(counts) if counts[key]]
@@ -155,6 +155,6 @@ def test_bits_without_people_are_as_if_they_had_not_been_there(keys, outside):
     people = np.array([counts[int(key)] for key in left], dtype=np.int64)
     expected = SparseCounts.of_words(tree, left, left, people, outside=outside)
     assert found.outside == expected.outside
-    for name in ("levels", "meets", "counts", "ids"):
+    for name in ("levels", "meets", "counts"):
         assert getattr(found.occupied, name).tolist() == getattr(expected.occupied, name).tolist()
     assert found.keys.high.tolist() == expected.keys.high.tolist()
