@@ -15,6 +15,7 @@ from opendp_tree import (
 )
 from opendp_tree.measurements import make_leaf_values
 from tests.context.shared import PAIR, PERSON, PUBLIC, ROW, VISITS, contexts
+from tests.thoroughness import thinned
 
 TREE = ot.Tree.balanced(branching=2, depth=3)
 
@@ -160,7 +161,7 @@ CHAINS = {
 }
 
 
-@pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.parametrize("name", thinned(CHAINS, 2))
 @pytest.mark.filterwarnings("ignore::opendp_tree.paper.AccuracyWarning")
 def test_every_part_follows_polars_steps_and_leaf_counts_on_both_roads(name):
     register()

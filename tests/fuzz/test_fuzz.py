@@ -10,7 +10,7 @@ from opendp_tree import Tree, TreeRelease
 from opendp_tree.rows import row_counts
 from tests.fuzz import Violation, constructors, frames, releases, reported, subjects
 
-CASES = {"constructors": 700, "frames": 100, "ledgers": 500, "releases": 500}
+CASES = {"constructors": 400, "frames": 60, "ledgers": 300, "releases": 500}
 """A part of what `make fuzz` tries."""
 
 

@@ -11,6 +11,7 @@ from opendp_tree.measurements.running_sparse_vector import BELOW, Calibration, S
 from opendp_tree.saturate import LIMIT
 from tests.goodness_of_fit import FALSE_ALARM
 from tests.privacy.sparse_vector_law import Gap, Mechanism, law, probability
+from tests.thoroughness import thinned
 
 TREE = Tree.balanced(branching=2, depth=3)
 L1 = dp.l1_distance(T="i64")
@@ -166,7 +167,7 @@ def test_each_dataset_has_its_own_answers():
 
 
 @pytest.mark.parametrize("refreshed", [False, True])
-@pytest.mark.parametrize("batched", [False, True])
+@pytest.mark.parametrize("batched", thinned([False, True], 2))
 def test_answers_follow_the_exact_law(refreshed, batched):
     """Chi-square against the enumerated law, in one batch and query by query; a false alarm in 1e9 runs.
 
@@ -234,7 +235,7 @@ def test_thresholds_are_integers_and_monotonic_is_a_truth_value():
 # Gaps, paths, and trees whose nodes nobody knows.
 
 
-@pytest.mark.parametrize("refreshed", [False, True])
+@pytest.mark.parametrize("refreshed", thinned([False, True], 2))
 def test_gaps_follow_the_exact_law(refreshed):
     """Chi-square of the first query's gap against the enumerated law; a false alarm in 1e9 runs, and with power."""
     from scipy import stats

@@ -3,13 +3,13 @@ import ipaddress
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from opendp_tree import Key, frame_domain, make_leaf_counts
 from opendp_tree.rows import key_ranges
 from opendp_tree.rows.key_ranges import count_keys
-from tests.thoroughness import thinned
+from tests.thoroughness import examples, thinned
 
 TEXTS = ["10.0.0.1", "10.0.0.2", "192.168.7.1", "no address", "", "::1", "fe80::1", "2001:db8::8:800", None]
 KINDS = {
@@ -47,7 +47,7 @@ def taken(monkeypatch):
 
 
 @pytest.mark.parametrize("kind", thinned(KINDS, 3))
-@settings(max_examples=30)
+@examples(60)
 @given(data=st.data())
 def test_the_number_of_ranges_changes_nothing(kind, data):
     """Counts of one pass, of some, and of as many as there can be are the same, to the last place."""
@@ -61,7 +61,7 @@ def test_the_number_of_ranges_changes_nothing(kind, data):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=30)
+@examples(60)
 @given(data=st.data())
 def test_counts_are_those_of_the_tree_itself(kind, data):
     key, dtype, values = KINDS[kind]

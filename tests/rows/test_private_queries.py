@@ -87,6 +87,7 @@ def test_every_measure_and_split_takes_opendps_queries(loss):
         context.query()
 
 
+@pytest.mark.slow
 def test_people_are_bounded_by_opendps_truncations():
     for context in contexts(PERSON, dp.loss_of(epsilon=2000.0)):
         query = context.query(epsilon=1000.0).truncate_per_group(2).select(dp.len(signed=True))
