@@ -162,15 +162,20 @@ def bounded_counts(
     if unit.rows is not None:
         found.append(f"sum(at_most) OVER {window} - at_most AS before")
         within.append(f"before < {unit.rows}")
-        kept = f"least(at_most, {unit.rows} - before)"
+        kept = _smaller("at_most", f"{unit.rows} - before")
     listed = ", ".join(names)
     return (
         f"WITH pairs AS ({pairs}), "
-        f"cut AS (SELECT {UNIT}, {listed}, least({PEOPLE}, {most}) AS at_most FROM pairs), "
+        f"cut AS (SELECT {UNIT}, {listed}, {_smaller(PEOPLE, str(most))} AS at_most FROM pairs), "
         f"ordered AS (SELECT {listed}, at_most, {', '.join(found)} FROM cut), "
         f"counted AS (SELECT {listed}, CAST(sum({kept}) AS BIGINT) AS {PEOPLE} FROM ordered "
         f"WHERE {' AND '.join(within)} GROUP BY {listed}) SELECT {shown}, {PEOPLE} FROM counted"
     )
+
+
+def _smaller(one: str, other: str) -> str:
+    """The smaller of two numbers, by no function that a database may define anew."""
+    return f"CASE WHEN {one} < {other} THEN {one} ELSE {other} END"
 
 
 def records_of(

@@ -39,16 +39,20 @@ _BYTES_A_RECORD, _BYTES_A_COLUMN = 160, 48
 measured, because allocators keep for a while what a scan of files has used before.
 """
 _MOST_PARTS = 1024
+_TEXT = r'"[\w ./:-]*"'
 _READS = re.compile(
-    r"(?:Parquet|Ipc|Csv) SCAN \[.*\]|ESTIMATED ROWS: \d+|UNION|PLAN \d+:|END UNION|FROM|WITH_COLUMNS:"
-    r"|(?:DF \[.*\]; )?PROJECT \S+ COLUMNS"
+    r'(?:Parquet|Ipc|Csv) SCAN \[[^"]*\]|ESTIMATED ROWS: \d+|UNION|PLAN \d+:|END UNION|FROM|WITH_COLUMNS:'
+    rf"|(?:DF \[(?:{_TEXT}|\.\.\.|, )*\]; )?PROJECT \S+ COLUMNS"
 )
 """The lines of a plan beside its expressions, if it does no more than `reads_the_same` says."""
-_ROW_WISE = (
-    r"\.(?:is_null|is_not_null|is_in|is_between|not|then|otherwise|abs|negate|dt\.(?:year|month|day|date|hour)"
-    r"|str\.(?:to_lowercase|to_uppercase|starts_with|ends_with))\(|when\(|\.(?:strict_)?cast\(\w+(?:\(\w+\))?\)"
+_ROW_WISE = re.compile(
+    rf"(?:col\({_TEXT}\)|{_TEXT}|\.alias\({_TEXT}\)|when\(|dyn (?:int|float|str): |true|false|null"
+    r"|\.(?:is_null|is_not_null|is_in|is_between|not|then|otherwise|dt\.(?:year|month|day|date|hour)"
+    r"|str\.(?:to_lowercase|to_uppercase|starts_with|ends_with))\(|[][()0-9,.:<>=!&|\s-])*"
 )
+"""Comparisons, and functions of each row alone. How Polars divides depends on how many rows it divides at once."""
 _HASHED = (pl.String, pl.Boolean, pl.Date, pl.Datetime, pl.Time, pl.Duration, pl.Binary)
+_WIDE = (pl.Int128, pl.UInt128)
 
 
 def read_memory(memory: int | str | None) -> int:
@@ -102,7 +106,11 @@ def same_when_read_again(frame: pl.LazyFrame) -> pl.LazyFrame:
 
     Else a person's rows in one pass could be at keys that were there in another only because of somebody else.
     """
-    return frame if reads_the_same(frame) else guarded(lambda: frame.collect(engine="streaming")).lazy()
+    if reads_the_same(frame):
+        return frame
+    # Polars cannot filter wide integers while it reads them from Parquet.
+    ways = pl.QueryOptFlags(predicate_pushdown=not _has_wide(frame))
+    return guarded(lambda: frame.collect(engine="streaming", optimizations=ways)).lazy()
 
 
 def reads_the_same(frame: pl.LazyFrame) -> bool:
@@ -116,19 +124,19 @@ def reads_the_same(frame: pl.LazyFrame) -> bool:
     >>> reads_the_same(frame.filter(pl.col("year") == 2024)), reads_the_same(frame.select(pl.all().shuffle()))
     (True, False)
     """
-    lines = guarded(lambda: frame.explain(optimized=False)).splitlines()
-    return all(_READS.fullmatch(line.strip()) or _is_row_wise(line.strip()) for line in lines)
+    lines = [line.strip() for line in guarded(lambda: frame.explain(optimized=False)).splitlines()]
+    if _has_wide(frame) and any(line.startswith("Parquet") for line in lines):
+        return False
+    return all(_READS.fullmatch(line) or _is_row_wise(line) for line in lines)
 
 
 def _is_row_wise(line: str) -> bool:
     step = re.fullmatch(r"(?:FILTER |SELECT |(?=\[))(.*)", line)
-    if step is None:
-        return False
-    plain = re.sub(r'col\("[^"]*"\)|\.alias\("[^"]*"\)|"[^"]*"', " ", step[1])
-    return (
-        re.fullmatch(rf"(?:{_ROW_WISE}|dyn (?:int|float|str): |true|false|null|[][()0-9,.:+*/%<>=!&|\s-])*", plain)
-        is not None
-    )
+    return step is not None and _ROW_WISE.fullmatch(step[1]) is not None
+
+
+def _has_wide(frame: pl.LazyFrame) -> bool:
+    return any(dtype in _WIDE for dtype in guarded(frame.collect_schema).dtypes())
 
 
 def people_part(frame: pl.LazyFrame, unit: str, salt: bytes, part: int, parts: int) -> pl.LazyFrame:
@@ -144,7 +152,7 @@ def _hashable(dtype: Any, unit: str) -> pl.Expr | None:
     column = pl.col(unit)
     if isinstance(dtype, (pl.Categorical, pl.Enum)):
         return column.cast(pl.String)  # codes may differ from one pass to the next
-    plain = dtype.is_integer() and dtype not in (pl.Int128, pl.UInt128)
+    plain = dtype.is_integer() and dtype not in _WIDE
     return column if plain or dtype in _HASHED else None
 
 
@@ -183,7 +191,7 @@ def person_numbers(units: pl.Series, bits: int) -> Ints:
 
     Integers that are near one another are such numbers themselves. 32 bits always suffice: frames have fewer rows.
     """
-    if units.dtype.is_integer() and units.dtype not in (pl.Int128, pl.UInt128):
+    if units.dtype.is_integer() and units.dtype not in _WIDE:
         values = units.to_numpy()
         if values.size and int(values.max()) - int(values.min()) >= 1 << bits:
             values = units.rank("dense").to_numpy()
@@ -197,7 +205,7 @@ def person_numbers(units: pl.Series, bits: int) -> Ints:
 
 def by_unit(units: pl.Series) -> tuple[Ints, Ints]:
     """An order of rows in which each unit's are together, and where each unit starts in it."""
-    if units.dtype.is_integer() and units.dtype not in (pl.Int128, pl.UInt128):
+    if units.dtype.is_integer() and units.dtype not in _WIDE:
         order = np.argsort(units.to_numpy())
         return order, _run_starts(units.to_numpy()[order])
     places = pl.DataFrame({UNIT: units}).with_row_index("place").group_by(UNIT).agg("place")["place"]

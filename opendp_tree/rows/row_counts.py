@@ -123,11 +123,13 @@ class RowCounter:
         The keys that occur are found first, so that each row is known by its unit and the place of its leaf alone.
         """
         assert self.unit is not None
-        unit, salt = self.unit.column, new_salt()
+        unit, salt, only = self.unit.column, new_salt(), pl.DataFrame()
         if isinstance(data, Table):
             check_columns(data.column_types(), self.kinds)
             groups = coarse_groups(data.leaf_counts(self.key, None, salt), self.key)
             parts = parts_for(int(groups[PEOPLE].sum()), len(self.kinds), self.memory)
+            if parts == 1:  # then records are read once, and keys are theirs
+                only = groups = coarse_groups(data.records(self.key, unit, salt, 0, 1), self.key)
         else:
             frame = narrowed(read_frame(data, self.kinds), tuple(self.kinds)).filter(pl.col(unit).is_not_null())
             data = same_when_read_again(frame)
@@ -137,7 +139,9 @@ class RowCounter:
 
         def read(part: int) -> PeoplePart:
             if isinstance(data, Table):
-                pairs = coarse_groups(data.records(self.key, unit, salt, part, parts), self.key)
+                pairs = only
+                if parts > 1:
+                    pairs = coarse_groups(data.records(self.key, unit, salt, part, parts), self.key)
                 pairs = pairs.join(leaves, on=key_names(self.key), nulls_equal=True)
                 return people_records(size, pairs[UNIT], pairs[LEAF].to_numpy(), pairs[PEOPLE].to_numpy())
             rows = unit_leaves(people_part(data, unit, salt, part, parts), self.key, unit, leaves)

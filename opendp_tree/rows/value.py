@@ -193,7 +193,7 @@ def _check_bounds(bounds: object) -> tuple[float, float]:
         low, high = (float(each) for each in given)
     except OverflowError:
         low, high = -math.inf, math.inf
-    if not (math.isfinite(high - low) and low < high and (high - low) / STEPS > 0):
+    if not (math.isfinite(high - low) and low < high and math.isfinite(STEPS / (high - low))):
         told = ", ".join(shortened(each) for each in given)
         raise ValueError(f"value: bounds ({told}) must be finite, and the first below the second. {hint}")
     if max(abs(low), abs(high)) > _LARGEST_BOUND:

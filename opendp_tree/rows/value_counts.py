@@ -76,7 +76,8 @@ def step_of(value: Value) -> pl.Expr:
     bounds, and the step is clipped once more after it was rounded.
     """
     number = pl.col(value.column).cast(pl.Float64, strict=False).fill_nan(None).clip(value.low, value.high)
-    part = (number - value.low) / (value.high - value.low) * STEPS
+    # Times a number: where Polars divides, the last bit depends on how many rows it divides at once.
+    part = (number - value.low) * (STEPS / (value.high - value.low))
     return (part + 0.5).floor().clip(0, STEPS).cast(pl.Int64, strict=False)
 
 

@@ -68,7 +68,7 @@ class SparseCounts:
             keys, people = keys[order], people[order]
         firsts, counts = _merged((keys.high[1:] != keys.high[:-1]) | (keys.low[1:] != keys.low[:-1]), high.size, people)
         keys = keys[firsts]
-        meets = keys[1:].common_bits(keys[:-1]) // tree.stride
+        meets = keys[1:].common_bits(keys[:-1]) // min(tree.stride, 128)
         return cls._of_bits(tree, keys, meets, counts, outside)
 
     @classmethod
@@ -100,7 +100,7 @@ class SparseCounts:
             keys = part.keys[:size]
             if high:
                 last, first = BitKeys(high[-1][-1:], low[-1][-1:]), keys[:1]
-                meets.append(last.common_bits(first) // tree.stride)
+                meets.append(last.common_bits(first) // min(tree.stride, 128))
             high.append(keys.high)
             low.append(keys.low)
             counts.append(part.occupied.counts[:size])

@@ -334,8 +334,11 @@ def is_additive(store, unit):
 
 MUTANTS = {
     "any number of leaves": ({"place <= 2": "1 = 1"}, Unit("user", leaves=2)),
-    "any number of rows at a leaf": ({"least(people, 1)": "people"}, Unit("user", leaves=2)),
-    "more rows at the last leaf": ({"least(at_most, 3 - before)": "at_most"}, Unit("user", rows=3)),
+    "any number of rows at a leaf": ({"CASE WHEN people < 1 THEN people ELSE 1 END": "people"}, Unit("user", leaves=2)),
+    "more rows at the last leaf": (
+        {"CASE WHEN at_most < 3 - before THEN at_most ELSE 3 - before END": "at_most"},
+        Unit("user", rows=3),
+    ),
     "a bound for all people": ({"PARTITION BY unit": "PARTITION BY key_0"}, Unit("user", rows=2)),
     "a seeded random order": (
         {"at_most FROM pairs": "at_most, random() AS draw FROM pairs", "unit ORDER BY ": "unit ORDER BY draw, "},

@@ -59,7 +59,7 @@ def test_vectors_and_leaf_domains_give_releases_of_all_nodes(then):
     counts = np.full(LINE.leaf_count, 40)
     vector = dp.vector_domain(dp.atom_domain(T="i64"), size=LINE.leaf_count)
     for space, options in (((leaf_domain(LINE), L1), {}), ((vector, L1), {"tree": LINE})):
-        release = (space >> then(0.5, **options))(counts)
+        release = (space >> then(0.5, confidence=1 - 1e-9, **options))(counts)
         assert release.estimates.shape == (LINE.node_count,)
         assert abs(release.estimates[0] - 40 * 256) < 200
         assert release.quantiles([0.5])["lower"][0] <= 128 <= release.quantiles([0.5])["upper"][0]
@@ -71,7 +71,7 @@ def test_what_is_outside_of_the_line_is_counted_at_its_leaf_and_in_no_quantile()
     tree = Key.number("age", low=0, high=64, bins=64).tree
     counts = np.append(np.full(64, 50), 100_000)
     for make in MAKERS:
-        release = make(leaf_domain(tree), L1, 0.2)(counts)
+        release = make(leaf_domain(tree), L1, 0.2, confidence=1 - 1e-9)(counts)
         outside = int(tree.leaves[-1])
         assert abs(release.estimates[outside] - 100_000) < 50
         assert abs(release.estimates[tree.root] - 103_200) < 100

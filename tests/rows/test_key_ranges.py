@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opendp_tree import Key, frame_domain, make_leaf_counts
+from opendp_tree import Key, OpenTree, frame_domain, make_leaf_counts
 from opendp_tree.rows import key_ranges
 from opendp_tree.rows.key_ranges import count_keys
 from tests.thoroughness import examples, thinned
@@ -149,3 +149,21 @@ def test_errors_hold_no_data():
     with pytest.raises(RuntimeError, match="withheld") as found:
         count_keys(frame, Key.bits("k", width=8), 2**30)
     assert "secret" not in str(found.value)
+
+
+@pytest.mark.parametrize("dtype", [pl.Int128, pl.UInt128, pl.Int64])
+@pytest.mark.parametrize("values", [range(101), [7] * 101, [None] * 101])
+def test_wide_integers_of_files_are_counted_whatever_the_memory(dtype, values, tmp_path):
+    """Polars cannot filter 128-bit integers while it reads them from Parquet."""
+    rows = pl.DataFrame({"k": pl.Series(values, dtype=dtype)})
+    rows.write_parquet(tmp_path / "k.parquet")
+    rows.write_ipc(tmp_path / "k.arrow")
+    key = Key.bits("k", width=127)
+    for frame in (pl.scan_parquet(tmp_path / "k.parquet"), pl.scan_ipc(tmp_path / "k.arrow"), rows.lazy()):
+        counts = [key_ranges.count_keys(frame, key, memory).occupied.counts.tolist() for memory in (10**9, 6400, 100)]
+        assert counts[0] == counts[1] == counts[2]
+        assert sum(counts[0]) == 101
+
+
+def test_strides_beyond_the_width_leave_one_level():
+    assert OpenTree.bits(8, stride=40_000).count([3, 4, 4]).occupied.meets.tolist() == [0]

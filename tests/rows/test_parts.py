@@ -152,10 +152,25 @@ PLANS = {
     "texts of columns": (
         True,
         lambda frame: frame.with_columns(
-            k=pl.when(pl.col("k") > 1).then(pl.lit("more")).otherwise(pl.col("other").cast(pl.String)),
-            small=pl.lit("A").str.to_lowercase(),
-            next=-pl.col("other") * 2 + 1.5,
+            k=pl.when(pl.col("k") > 1).then(pl.lit("more")).otherwise(pl.lit("less").str.to_uppercase())
         ),
+    ),
+    "a quotient": (False, lambda frame: frame.with_columns(pl.col("k") / 49)),
+    "a rest": (False, lambda frame: frame.filter(pl.col("k") % 2.5 < 1)),
+    "a cast": (False, lambda frame: frame.with_columns(pl.col("k").cast(pl.String).cast(pl.Categorical))),
+    "quotes in a text": (
+        False,
+        lambda frame: frame.filter((pl.lit('1"') != "x") & (pl.col("k").shuffle().cast(pl.String) != pl.lit('"'))),
+    ),
+    "lines in a text": (
+        False,
+        lambda frame: frame.with_columns(
+            a=pl.lit('"\nDF ['), k=pl.col("k").shuffle(), z=pl.lit(']; PROJECT 1 COLUMNS\n["')
+        ),
+    ),
+    "quotes in a name": (
+        False,
+        lambda frame: frame.select(pl.col("k").alias('a")')).select(pl.col('a")').shuffle().alias('1"')),
     ),
     "a rank": (False, lambda frame: frame.with_columns(pl.col("k").rank("random"))),
     "of other rows": (False, lambda frame: frame.filter(pl.col("k") > pl.col("k").mean())),

@@ -77,7 +77,8 @@ def walk_up(occupied: Occupied, parameters: GapParameters, passed: Ints | None =
     # Levels that are not tested are left out: what is at or meets at one of them does so at the next tested one above.
     deepest = int(occupied.levels.max(initial=0))
     tested = np.searchsorted(shape.levels, np.arange(deepest + 1), side="right") - 1
-    tested = tested.astype(np.int16) if deepest < 2**15 else tested
+    # By what is public, and with room for sums of two levels.
+    tested = tested.astype(np.int16) if len(shape.levels) < 2**14 else tested
     largest = np.zeros_like(occupied.counts) if passed is None else passed
     walk, firsts, found = _walk_by_blocks(occupied, tested, largest, parameters)
     roots, handed = walk.up_to_the_root()

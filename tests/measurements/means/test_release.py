@@ -94,11 +94,13 @@ def test_levels_that_are_not_shown_cost_nothing_and_have_no_row():
 
 
 def test_deep_trees_have_means_too():
+    """Two intervals, each of which misses with a chance of at most 1e-9."""
     size = 20_000
     keys = RNG.integers(0, 2**12, size) // 16 * 16
     frame = pl.DataFrame({"key": keys.astype(np.uint32), "x": (keys % 100).astype(float)})
     by = Key.bits("key", width=16)
-    release = release_tree(frame, by=by, epsilon=2.0, delta=1e-6, value=Value("x", bounds=(0, 100)))
+    value = Value("x", bounds=(0, 100))
+    release = release_tree(frame, by=by, epsilon=2.0, delta=1e-6, value=value, confidence=1 - 1e-9)
     shown = release.to_frame(other=False)
     assert shown["level"].max() > 9
     root = shown.row(0, named=True)

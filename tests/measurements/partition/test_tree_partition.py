@@ -285,3 +285,13 @@ def test_thresholds_are_those_of_the_design():
 def test_budgets_that_cannot_be_met_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         choose_parameters(*arguments)
+
+
+@pytest.mark.parametrize("depth", [2**14 + 1, 2**15, 40_000])
+def test_what_one_person_elsewhere_adds_hides_nothing_and_raises_nothing_in_the_deepest_trees(depth):
+    """3,000 people at the end of a long chain, or beside its top, are shown for sure: noise is at most 50."""
+    tree = Tree.from_parents(np.concatenate(([-1], np.arange(depth - 1), [0])))
+    cells = make_tree_partition(leaf_domain(tree), L1, 1.0, token_scale=2.0, threshold=60, radius=50, margin=5)
+    for deep, top in ((3000, 0), (3000, 1), (0, 3000), (1, 3000)):
+        found = cells(np.array([top, deep] if tree.leaves[0] == depth else [deep, top]))
+        assert found.nodes.tolist() == [depth - 1 if deep > top else depth]
