@@ -31,7 +31,7 @@ def _some_combinators_need_the_feature():
     dp.disable_features("honest-but-curious")
 
 
-@pytest.mark.parametrize("combinator", thinned(COMBINATORS, 3))
+@pytest.mark.parametrize("combinator", thinned(COMBINATORS, 4))
 @pytest.mark.parametrize("name", MEASUREMENTS)
 def test_a_measurement_goes_through_what_takes_its_measure_and_nothing_else(name, combinator):
     assert works(name, combinator) == takes(name, combinator)

@@ -85,7 +85,7 @@ def check_trees(numbers, q, t, rng, samples):
             assert claim.holds(fewer, more), (mechanism, parents, own, node)
 
 
-@pytest.mark.parametrize(("q", "t"), thinned(RATIOS, 2))
+@pytest.mark.parametrize(("q", "t"), thinned(RATIOS, 3))
 @pytest.mark.parametrize("numbers", [*SHAPES, *PUBLIC])
 def test_claim_on_small_trees(numbers, q, t):
     check_trees(numbers, q, t, random.Random(1), 2 if numbers in SHAPES else 1)
@@ -98,7 +98,7 @@ def test_claim_on_many_small_trees(numbers, q, t):
     check_trees(numbers, q, t, random.Random(2), 40)
 
 
-@pytest.mark.parametrize(("q", "t"), thinned(RATIOS, 2))
+@pytest.mark.parametrize(("q", "t"), thinned(RATIOS, 3))
 @pytest.mark.parametrize("numbers", [(3, 2, 1), (4, 3, 0), (5, 4, 2)])
 @pytest.mark.parametrize("leaves", [2, 9, pytest.param(40, marks=pytest.mark.slow)])
 def test_claim_on_wide_stars_of_heavy_leaves(numbers, q, t, leaves):
@@ -138,7 +138,7 @@ def random_path(rng, length, threshold):
         yield (rng.choice([0, 0, 0, 1, rng.randint(0, threshold)]), *off)
 
 
-@pytest.mark.parametrize(("q", "t"), thinned(RATIOS, 2))
+@pytest.mark.parametrize(("q", "t"), thinned(RATIOS, 3))
 @pytest.mark.parametrize("numbers", [*SHAPES, (7, 6, 2), (9, 5, 3), *PUBLIC, (4, 6, 2)])
 def test_claim_on_random_paths(numbers, q, t):
     rng = random.Random(3)

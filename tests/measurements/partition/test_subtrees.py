@@ -100,7 +100,7 @@ def laws(name, cut, monkeypatch, **parts):
     return nonzero(found), nonzero(exact_open(paths, mechanism))
 
 
-@pytest.mark.parametrize(("name", "cut"), thinned(CUTS, 4))
+@pytest.mark.parametrize(("name", "cut"), thinned(CUTS, 7))
 def test_every_run_in_parts_has_the_chance_of_the_whole_mechanism(name, cut, monkeypatch):
     found, exact = laws(name, cut, monkeypatch)
     assert found == exact
