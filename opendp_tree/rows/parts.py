@@ -53,6 +53,8 @@ _ROW_WISE = re.compile(
 """Comparisons, and functions of each row alone. How Polars divides depends on how many rows it divides at once."""
 _HASHED = (pl.String, pl.Boolean, pl.Date, pl.Datetime, pl.Time, pl.Duration, pl.Binary)
 _WIDE = (pl.Int128, pl.UInt128)
+_UNFILTERED = (*_WIDE, pl.Null)
+"""Types of which Polars cannot filter columns while it reads them from Parquet."""
 
 
 def read_memory(memory: int | str | None) -> int:
@@ -108,8 +110,7 @@ def same_when_read_again(frame: pl.LazyFrame) -> pl.LazyFrame:
     """
     if reads_the_same(frame):
         return frame
-    # Polars cannot filter wide integers while it reads them from Parquet.
-    ways = pl.QueryOptFlags(predicate_pushdown=not _has_wide(frame))
+    ways = pl.QueryOptFlags(predicate_pushdown=not _has_unfiltered(frame))
     return guarded(lambda: frame.collect(engine="streaming", optimizations=ways)).lazy()
 
 
@@ -125,7 +126,7 @@ def reads_the_same(frame: pl.LazyFrame) -> bool:
     (True, False)
     """
     lines = [line.strip() for line in guarded(lambda: frame.explain(optimized=False)).splitlines()]
-    if _has_wide(frame) and any(line.startswith("Parquet") for line in lines):
+    if _has_unfiltered(frame) and any(line.startswith("Parquet") for line in lines):
         return False
     return all(_READS.fullmatch(line) or _is_row_wise(line) for line in lines)
 
@@ -135,8 +136,8 @@ def _is_row_wise(line: str) -> bool:
     return step is not None and _ROW_WISE.fullmatch(step[1]) is not None
 
 
-def _has_wide(frame: pl.LazyFrame) -> bool:
-    return any(dtype in _WIDE for dtype in guarded(frame.collect_schema).dtypes())
+def _has_unfiltered(frame: pl.LazyFrame) -> bool:
+    return any(dtype in _UNFILTERED for dtype in guarded(frame.collect_schema).dtypes())
 
 
 def people_part(frame: pl.LazyFrame, unit: str, salt: bytes, part: int, parts: int) -> pl.LazyFrame:

@@ -263,3 +263,14 @@ def test_mutant_rows_of_nobody_as_people_of_their_own_are_rejected(monkeypatch):
 
     monkeypatch.setattr(row_counts, "read_frame", mutant)
     assert moved(records) > records.map(1)
+
+
+@pytest.mark.parametrize("dtype", [pl.Null, pl.Int128, pl.UInt128, pl.Int64])
+def test_people_of_files_are_read_whatever_the_type_of_who_they_are(dtype, tmp_path):
+    """Polars filters columns of some types only once they are read."""
+    frame = pl.DataFrame({"user": pl.Series([None] * 9, dtype=dtype), "city": ["x"] * 9})
+    frame.write_parquet(tmp_path / "rows.parquet")
+    space = frame_domain(frame), dp.symmetric_id_distance("user")
+    records = space >> then_people_records(by="city", unit=Unit("user", rows=2))
+    for rows in (frame, pl.scan_parquet(tmp_path / "rows.parquet")):
+        assert records(rows).summed(PeoplePart.placed)[0].sum() == 0
