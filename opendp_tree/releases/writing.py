@@ -31,6 +31,15 @@ def frame_bytes(frame: pl.DataFrame, *, file_format: str, statement: PrivacyStat
     """A frame as the content of a file. Labels that Polars cannot write in the format become texts.
 
     Parquet has room for what the release says of itself: its statement goes into the metadata, as JSON.
+
+    Parameters
+    ----------
+    frame
+        The frame.
+    file_format
+        "parquet", "csv", or "ndjson".
+    statement
+        What the release says of itself. By default None: nothing.
     """
     buffer = io.BytesIO()
     if file_format == "parquet":

@@ -96,7 +96,19 @@ def parts_for(rows: int, columns: int, memory: int) -> int:
 
 
 def frame_parts(frame: pl.LazyFrame, unit: str, rows: int, memory: int) -> int:
-    """Into how many parts to take the people of a frame; one where values of its identifier have no hash."""
+    """Into how many parts to take the people of a frame; one where values of its identifier have no hash.
+
+    Parameters
+    ----------
+    frame
+        The frame.
+    unit
+        The column that tells people apart.
+    rows
+        How many rows there are.
+    memory
+        How many bytes one part may take.
+    """
     dtype = guarded(frame.collect_schema)[unit]
     if _hashable(dtype, unit) is None:
         return 1

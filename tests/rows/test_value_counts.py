@@ -155,3 +155,11 @@ def test_no_rows_at_all_are_counted_as_none():
     for unit, metric in ((None, dp.symmetric_distance()), (Unit("user", rows=2), dp.symmetric_id_distance("user"))):
         found = make_leaf_values(frame_domain(frame), metric, values=AMOUNT, by=["country", "city"], unit=unit)(frame)
         assert found.people.size == found.sums[0].size == 0
+
+
+def test_a_step_is_the_same_alone_and_among_many():
+    """Halves of steps, where the last bit decides; a quotient in the place of the product differs for hundreds."""
+    value = Value("x", bounds=(0, 49))
+    numbers = pl.DataFrame({"x": (np.arange(1500) * 691 + 0.5) * 49 / STEPS})
+    among = numbers.select(value_counts.step_of(value))["x"].to_list()
+    assert [numbers[place : place + 1].select(value_counts.step_of(value)).item() for place in range(1500)] == among
