@@ -2,7 +2,7 @@
 
 What is used often is here. The rest is in its room: `opendp_tree.paper`, `.bounds`, `.planning`, `.postprocess`,
 `.measurements`, `.trees`, `.releases`, `.plots`, `.data`, `.context`, and the modules `.error_measures`, `.ledger`,
-`.recipe`, `.several`.
+`.several`.
 """
 
 from importlib import import_module as _import_module
@@ -108,7 +108,6 @@ _ROOMS = (
     "planning",
     "plots",
     "postprocess",
-    "recipe",
     "releases",
     "several",
     "trees",

@@ -93,11 +93,7 @@ def check_flags(**flags: bool) -> None:
 
 
 def float_below(amount: Fraction) -> float:
-    """The nearest float that is no larger: a budget of 0.1 is a tenth, and the float 0.1 is more.
-
-    >>> float_below(Fraction("0.1")), float_below(Fraction("0.5"))
-    (0.09999999999999999, 0.5)
-    """
+    """The nearest float that is no larger: a budget of 0.1 is a tenth, and the float 0.1 is more."""
     near = float(amount)
     return near if Fraction(near) <= amount else math.nextafter(near, -math.inf)
 
@@ -108,11 +104,7 @@ def is_text(text: str) -> bool:
 
 
 def shortened(number: float) -> str:
-    """A number as a text of a few digits; Python refuses to write integers of thousands.
-
-    >>> shortened(3), shortened(-(10**5000)), shortened(0.5)
-    ('3', 'an integer of 16610 bits', '0.5')
-    """
+    """A number as a text of a few digits; Python refuses to write integers of thousands."""
     if isinstance(number, int) and number.bit_length() > 256:
         return f"an integer of {number.bit_length()} bits"
     return str(number)

@@ -11,12 +11,7 @@ __all__ = ["PendingFile", "append", "sync_folder"]
 
 
 class PendingFile:
-    """A file that takes its place only when it is complete.
-
-    Opening it makes an empty file beside the target, so that a target which cannot be written fails early. `commit`
-    writes, waits for the disk, and moves the file into place in one step. Without `commit` the target is not touched.
-    Where there was a file, the new one can be read by nobody who could not read it; links are followed.
-    """
+    """A file that takes its place only when it is complete."""
 
     def __init__(self, target: str | Path) -> None:
         self.target = Path(os.path.realpath(target))

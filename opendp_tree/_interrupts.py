@@ -60,17 +60,7 @@ _thread = _Thread()
 
 
 class deferred_interrupts:  # noqa: N801 - used as a context manager
-    """While inside, interrupts are noted; they are raised at the end of the outermost.
-
-    >>> try:
-    ...     with deferred_interrupts():
-    ...         signal.raise_signal(signal.SIGINT)
-    ...         print("inside")
-    ... except KeyboardInterrupt:
-    ...     print("interrupted")
-    inside
-    interrupted
-    """
+    """While inside, interrupts are noted; they are raised at the end of the outermost."""
 
     __slots__ = ("_nested", "frames", "previous", "raised")
 
@@ -128,10 +118,7 @@ class deferred_interrupts:  # noqa: N801 - used as a context manager
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Inside a deferral: let interrupts through again, where something may have to wait for others.
-
-    Does nothing while OpenDP is at work.
-    """
+    """Inside a deferral: let interrupts through again, where something may have to wait for others."""
     deferral = _thread.deferral
     if deferral is None or _thread.calls:
         yield
@@ -188,11 +175,7 @@ def protected(callback: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def guard_library(library: ctypes.CDLL) -> None:
-    """Let every call of a library's functions defer interrupts. Calling it again changes nothing.
-
-    This is for the whole process, so that it holds for all that OpenDP makes of our parts: chains, compositions,
-    Contexts. To others it changes that Ctrl-C is raised after the call, which it would corrupt.
-    """
+    """Let every call of a library's functions defer interrupts. Calling it again changes nothing."""
     plain: Any = library._FuncPtr
     if hasattr(plain, "defers_interrupts"):
         return
@@ -216,10 +199,7 @@ def guard_library(library: ctypes.CDLL) -> None:
 
 
 def guard_functions(module: ModuleType, *names: str) -> None:
-    """Let functions of a module defer interrupts, in all modules of its package that have imported them.
-
-    Those that import them later get them from here. Calling it again changes nothing.
-    """
+    """Let functions of a module defer interrupts, in all modules of its package that have imported them."""
     package = module.__name__.partition(".")[0]
     for name in names:
         plain = getattr(module, name)

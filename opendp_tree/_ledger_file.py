@@ -124,12 +124,7 @@ def is_unbegun(content: bytes) -> bool:
 
 
 def parse(path: Path, content: bytes) -> Content:
-    """All lines of a ledger, or `LedgerError`.
-
-    A last line that has no end and is no JSON was being written when its process died: before the disk had it, so
-    before its release began. It costs nothing, and the next writer keeps it inside a line `torn`. Any other line that
-    cannot be read may have stood for a release, so the ledger is refused.
-    """
+    """All lines of a ledger, or `LedgerError`."""
     *lines, rest = content.split(b"\n")
     found = Content({}, end=len(content))
     if rest and _object(rest) is not None:  # an editor may have dropped the last line's end
@@ -197,30 +192,13 @@ def _amount(value: Amount, *, name: str) -> Fraction:
 
 
 def as_written(amounts: Mapping[str, float]) -> tuple[dict[str, Fraction], dict[str, float]]:
-    """Amounts as exact as people write them, for a ledger, and the nearest floats below, for mechanisms.
-
-    The float 0.1 is more than a tenth: ten releases of it would not fit a total of 1.
-
-    Parameters
-    ----------
-    amounts
-        Checked numbers by their names.
-
-    >>> as_written({"epsilon": 0.1, "delta": 0})
-    ({'epsilon': Fraction(1, 10), 'delta': Fraction(0, 1)}, {'epsilon': 0.09999999999999999, 'delta': 0.0})
-    """
+    """Amounts as exact as people write them, for a ledger, and the nearest floats below, for mechanisms."""
     exact = {name: Fraction(repr(float(amount))) for name, amount in amounts.items()}
     return exact, {name: float_below(amount) for name, amount in exact.items()}
 
 
 def short_above(amount: float) -> Fraction:
-    """A loss exactly, or the decimal of a few digits that it is only a rounding error below.
-
-    Shares of a budget are rounded down to floats. Summed as what they were meant to be, they make up the budget.
-
-    >>> short_above(0.49999999999999994), short_above(1 / 3) == Fraction(1 / 3)
-    (Fraction(1, 2), True)
-    """
+    """A loss exactly, or the decimal of a few digits that it is only a rounding error below."""
     exact = Fraction(amount)
     few = Fraction(Context(prec=6, rounding=ROUND_CEILING).create_decimal(Decimal(amount)))
     return few if few - exact <= exact / 10**12 else exact

@@ -53,19 +53,7 @@ def make_transformation(
     function: Callback,
     stability_map: Callback,
 ) -> Transformation:
-    """A transformation that needs no "honest-but-curious": its map is proved here, as OpenDP's own are there.
-
-    Parameters
-    ----------
-    input_domain, input_metric
-        The space that it starts from.
-    output_domain, output_metric
-        The space that it ends in.
-    function
-        From a member of the one domain to one of the other.
-    stability_map
-        How far outputs are apart at most, of inputs at a distance.
-    """
+    """A transformation that needs no "honest-but-curious": its map is proved here, as OpenDP's own are there."""
     _check_space(input_domain, input_metric)
     return _make_transformation(
         input_domain, input_metric, output_domain, output_metric, _safe(function), _safe(stability_map)
@@ -80,21 +68,7 @@ def make_measurement(
     privacy_map: Callback,
     output_type: str = "ExtrinsicObject",
 ) -> Measurement:
-    """A measurement that needs no "honest-but-curious": its map is proved here, as OpenDP's own are there.
-
-    Parameters
-    ----------
-    input_domain, input_metric
-        The space that it starts from.
-    output_measure
-        What privacy losses are told in.
-    function
-        From a member of the domain to a release.
-    privacy_map
-        The loss at most, of inputs at a distance.
-    output_type
-        OpenDP's name for what is released. By default a Python object, passed by reference.
-    """
+    """A measurement that needs no "honest-but-curious": its map is proved here, as OpenDP's own are there."""
     _check_space(input_domain, input_metric)
     return _make_measurement(
         input_domain, input_metric, output_measure, _safe(function), _safe(privacy_map), TO=output_type
@@ -109,63 +83,27 @@ def _check_space(input_domain: Domain, input_metric: Metric) -> None:
 
 
 def make_function(function: Callback, output_type: str = "ExtrinsicObject") -> Function:
-    """A postprocessor, to be chained after a measurement.
-
-    Parameters
-    ----------
-    function
-        From a release to what is made of it.
-    output_type
-        OpenDP's name for that. By default a Python object, passed by reference.
-    """
+    """A postprocessor, to be chained after a measurement."""
     return _new_pure_function(_safe(function), TO=output_type)
 
 
 def make_queryable(transition: Callback) -> Any:
-    """A queryable of Python objects that answers by a function of the query.
-
-    Parameters
-    ----------
-    transition
-        From a query to its answer.
-    """
+    """A queryable of Python objects that answers by a function of the query."""
     return new_queryable(_safe(transition), Q="ExtrinsicObject", A="ExtrinsicObject")
 
 
 def make_profile(curve: Callback) -> Any:
-    """A privacy profile, as the curve from epsilon to delta that OpenDP's maps give.
-
-    Parameters
-    ----------
-    curve
-        From epsilon to delta.
-    """
+    """A privacy profile, as the curve from epsilon to delta that OpenDP's maps give."""
     return new_privacy_profile(_safe(curve)).curve  # type: ignore[no-untyped-call]
 
 
 def extrinsic_domain(identifier: str, member: Callable[[Any], bool], descriptor: object) -> Domain:
-    """A domain of Python objects. OpenDP tells such domains apart by the identifier alone.
-
-    Parameters
-    ----------
-    identifier
-        Whatever tells the domain from others.
-    member
-        Whether an object is a member.
-    descriptor
-        What the domain knows, for those who read it.
-    """
+    """A domain of Python objects. OpenDP tells such domains apart by the identifier alone."""
     return _extrinsic_domain(identifier, _safe(member), descriptor)
 
 
 def secure_bytes(count: int) -> npt.NDArray[np.uint8]:
-    """Bytes from OpenDP's cryptographically secure generator.
-
-    Parameters
-    ----------
-    count
-        How many.
-    """
+    """Bytes from OpenDP's cryptographically secure generator."""
     stop_if_interrupted()
     out = np.empty(count, dtype=np.uint8)
     if count and not fill_bytes(out.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8)), count):
@@ -174,16 +112,7 @@ def secure_bytes(count: int) -> npt.NDArray[np.uint8]:
 
 
 def measure_name(measure: Measure) -> str:
-    """How OpenDP's measure is written, for those who read a statement: the call that makes it.
-
-    Parameters
-    ----------
-    measure
-        Pure or approximate, of epsilon or of rho; any other has OpenDP's own name.
-
-    >>> measure_name(approximate(max_divergence()))
-    'approximate(max_divergence())'
-    """
+    """How OpenDP's measure is written, for those who read a statement: the call that makes it."""
     for pure in (max_divergence, zero_concentrated_divergence):
         if measure == pure():
             return f"{pure.__name__}()"
@@ -193,13 +122,7 @@ def measure_name(measure: Measure) -> str:
 
 
 def inferred_domain(frame: Any) -> LazyFrameDomain:
-    """OpenDP's domain of frames of this schema.
-
-    Parameters
-    ----------
-    frame
-        A lazy frame, of which the schema alone is read.
-    """
+    """OpenDP's domain of frames of this schema."""
     from opendp.extras.polars import _lazyframe_domain_from_schema
 
     found: LazyFrameDomain = _lazyframe_domain_from_schema(frame.collect_schema())
@@ -207,30 +130,14 @@ def inferred_domain(frame: Any) -> LazyFrameDomain:
 
 
 def empty_lazyframe(domain: Domain) -> Any:
-    """A lazy frame without rows, of the schema that a domain of frames has.
-
-    Parameters
-    ----------
-    domain
-        A domain of frames.
-    """
+    """A lazy frame without rows, of the schema that a domain of frames has."""
     from opendp.domains import _lazyframe_from_domain
 
     return _lazyframe_from_domain(domain)
 
 
 def lazy_query(frame: Any, space: tuple[Domain, Metric], *, like: Any = None) -> Any:
-    """A lazy frame with the further methods of OpenDP's queries, with another's budget. Nothing is released from it.
-
-    Parameters
-    ----------
-    frame
-        A lazy frame.
-    space
-        The domain and the metric that a query of it starts from.
-    like
-        The query whose budget it has. By default None: it has none.
-    """
+    """A lazy frame with the further methods of OpenDP's queries, with another's budget. Nothing is released from it."""
     from opendp.context import Query
     from opendp.extras.polars import LazyFrameQuery
 
@@ -241,13 +148,7 @@ def lazy_query(frame: Any, space: tuple[Domain, Metric], *, like: Any = None) ->
 
 
 def total_bound(bounds: Any) -> int | None:
-    """How far frames are apart in all, under OpenDP's frame distance; None if no bound says so.
-
-    Parameters
-    ----------
-    bounds
-        A distance under `frame_distance`.
-    """
+    """How far frames are apart in all, under OpenDP's frame distance; None if no bound says so."""
     from opendp.metrics import _get_bound
 
     bound: Any = _get_bound(bounds, [])  # type: ignore[no-untyped-call]

@@ -20,13 +20,7 @@ _TICK = 1.0
 
 
 class StatusLine:
-    """One line on standard error that is written over and over; nothing at all where nobody watches.
-
-    Parameters
-    ----------
-    quiet
-        Whether to stay silent even so.
-    """
+    """One line on standard error that is written over and over; nothing at all where nobody watches."""
 
     def __init__(self, *, quiet: bool = False) -> None:
         self.terminal = _is_terminal()
@@ -62,18 +56,7 @@ _thread = _Thread()
 
 @contextmanager
 def progress(text: str, *, after: float = LONG) -> Iterator[None]:
-    """While inside, and once it takes long, tell what is being done and for how long. The outermost tells.
-
-    Parameters
-    ----------
-    text
-        What is being done, in a word or two. Nothing that depends on data.
-    after
-        From how many seconds on; by default 2.5, before which nobody wonders.
-
-    >>> with progress("counting"):
-    ...     pass
-    """
+    """While inside, and once it takes long, tell what is being done and for how long. The outermost tells."""
     line = StatusLine()
     if _thread.told or not line.shown:
         yield
@@ -91,19 +74,7 @@ def progress(text: str, *, after: float = LONG) -> Iterator[None]:
 
 
 def shows_progress(text: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Makes a function tell that it is being run, once that takes long.
-
-    Parameters
-    ----------
-    text
-        What it does, in a word or two.
-
-    >>> @shows_progress("adding")
-    ... def add(a, b):
-    ...     return a + b
-    >>> add(1, 2)
-    3
-    """
+    """Makes a function tell that it is being run, once that takes long."""
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         @wraps(function)

@@ -29,15 +29,7 @@ _STYLE = """
 
 @dataclass(frozen=True)
 class Bar:
-    """A number as a bar from 0, with its interval as a line, on a scale that all bars of a table share.
-
-    Parameters
-    ----------
-    value
-        The number; None or what is not finite has no bar.
-    lower, upper
-        The ends of its interval; by default None: it has none.
-    """
+    """A number as a bar from 0, with its interval as a line, on a scale that all bars of a table share."""
 
     value: float | None
     lower: float | None = None
@@ -52,18 +44,7 @@ Cell = str | float | Bar | None
 
 
 def one_line(text: str, width: int | None = None) -> str:
-    r"""Text that stays on its line in any terminal, with its middle left out where it is too long.
-
-    Parameters
-    ----------
-    text
-        Any text, such as a label of the data.
-    width
-        How many characters fit; by default all.
-
-    >>> one_line("a\x1b[31mred\nline"), one_line("Massachusetts / Cambridge", 16)
-    ('a [31mred line', 'Massac…Cambridge')
-    """
+    r"""Text that stays on its line in any terminal, with its middle left out where it is too long."""
     clean = _CONTROLS.sub(" ", text)
     if width is None or len(clean) <= width:
         return clean
@@ -72,16 +53,7 @@ def one_line(text: str, width: int | None = None) -> str:
 
 
 def figure_text(value: float | None) -> str:
-    """A number as a table shows it; a dash where there is none.
-
-    Parameters
-    ----------
-    value
-        The number.
-
-    >>> [figure_text(value) for value in (12345.6, 0.12345, 12, None)]
-    ['12,346', '0.123', '12', '-']
-    """
+    """A number as a table shows it; a dash where there is none."""
     if value is None:
         return "-"
     if isinstance(value, float):
@@ -90,20 +62,7 @@ def figure_text(value: float | None) -> str:
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Columns side by side: texts to the left, numbers to the right.
-
-    Parameters
-    ----------
-    heads
-        The names of the columns.
-    rows
-        Texts, numbers and None; as many in each row as there are columns.
-
-    >>> print(table(["level", "nodes"], [["origin", 3], ["dest", 105]]))
-    level   nodes
-    origin      3
-    dest      105
-    """
+    """Columns side by side: texts to the left, numbers to the right."""
     texts = [[one_line(head) for head in heads], *([_text(cell) for cell in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
     right = [all(not isinstance(row[place], str) for row in rows) and bool(rows) for place in range(len(heads))]
@@ -126,24 +85,7 @@ def html_table(
     below: Sequence[str] = (),
     strong: int | None = None,
 ) -> str:
-    """A table for a notebook, light or dark. Everything in it is escaped.
-
-    Parameters
-    ----------
-    heads
-        The names of the columns.
-    rows
-        Texts, numbers, bars and None; as many in each row as there are columns.
-    title
-        What stands over it. By default nothing.
-    above, below
-        Sentences before and after the table, a line each. By default none.
-    strong
-        Which row stands out. By default none.
-
-    >>> "&lt;b&gt;" in html_table(["node"], [["<b>"]])
-    True
-    """
+    """A table for a notebook, light or dark. Everything in it is escaped."""
     ends = [end for row in rows for cell in row if isinstance(cell, Bar) for end in cell.ends()]
     scale = min(ends, default=0.0), max(ends, default=0.0)
     kinds = [_kind([row[place] for row in rows]) for place in range(len(heads))]

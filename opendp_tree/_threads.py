@@ -19,13 +19,7 @@ _MOST = 8  # each holds the memory of one piece of work, and Python's own steps 
 
 
 def side_by_side(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """What the work makes of each item, in their order, by as many threads as there are cores, up to eight.
-
-    The work on one item must not depend on that on another. What it raises is raised here, and the rest is not begun.
-
-    >>> side_by_side(abs, [3, -1, -2])
-    [3, 1, 2]
-    """
+    """What the work makes of each item, in their order, by as many threads as there are cores, up to eight."""
     threads = min(usable_cores(), len(items), _MOST)
     if threads < 2:
         return [work(item) for item in items]

@@ -52,10 +52,7 @@ _DOUBT = 2.0**-40  # floats give an acceptance probability, and a 64-bit uniform
 
 
 def laplace(scale: float, size: int) -> Ints:
-    """Integers z with P(z) proportional to exp(-|z|/scale).
-
-    Numbers beyond int64 come out as the nearest int64; `saturate.add` cannot tell the difference.
-    """
+    """Integers z with P(z) proportional to exp(-|z|/scale)."""
     return _signed(scale, None, size)
 
 
@@ -75,10 +72,7 @@ def truncated_geometric(scale: float, radius: int, size: int) -> Ints:
 
 
 def first_reach(scale: float, radius: int, least: Ints, *, limit: int) -> Ints:
-    """How many draws of `truncated_geometric` it takes until the first is at least `least`, each from 1 to radius.
-
-    Waits beyond `limit` come out as limit + 1.
-    """
+    """How many draws of `truncated_geometric` it takes until the first is at least `least`, each from 1 to radius."""
     waits = np.full(least.size, limit + 1, dtype=np.int64)
     if scale == 0 or least.size == 0:
         return waits
@@ -125,11 +119,7 @@ def _reach_table(scale: float, radius: int, least: int) -> _Table:
 
 
 def truncated_geometric_from(scale: float, radius: int, least: Ints) -> Ints:
-    """Integers z in 0..radius with P(z) proportional to exp(-z/scale), given that each is at least its `least`.
-
-    What exceeds `least` is geometric on 0..radius - least. It is drawn up to the next power of two, so that few tables
-    serve all, and kept if it fits: more than half do. At scale 0 it is nothing.
-    """
+    """Integers z in 0..radius with P(z) proportional to exp(-z/scale), given that each is at least its `least`."""
     room = radius - least
     if scale == 0:
         return least.copy()
@@ -175,11 +165,7 @@ def gaussian(scale: float, size: int) -> Ints:
 
 
 def choice(scores: Ints, scale: float) -> int:
-    """A place i with P(i) proportional to exp(-scores[i]/scale): the exponential mechanism.
-
-    Places are proposed evenly, and one is kept if a geometric number reaches what its score exceeds the least by. That
-    has exactly the chance exp(-excess/scale). Of as many proposals as there are places one is kept, in the mean.
-    """
+    """A place i with P(i) proportional to exp(-scores[i]/scale): the exponential mechanism."""
     excess = scores - scores.min()
     while True:
         places = uniform_below(np.full(min(_BLOCK, 2 * excess.size), excess.size))
@@ -287,11 +273,7 @@ def _candidates(scale: float, radius: int | None) -> Candidates:
 
 @dataclass(frozen=True)
 class _Table:
-    """One digit's distribution function F at 64 bits.
-
-    A 64-bit word of at least above[j] lies above F(j) whatever bits follow it; one less than below[j] lies below. With
-    `complete`, what lies above all of them is the last digit.
-    """
+    """One digit's distribution function F at 64 bits."""
 
     digit: Law
     above: Words
@@ -389,10 +371,7 @@ def uniform_words(size: int) -> Words:
 
 
 def uniform_below(limits: Ints) -> Ints:
-    """Integers, each uniform on 0..limit - 1 for its own limit of at least 1.
-
-    A word in the last, incomplete run of `limit` words is drawn again.
-    """
+    """Integers, each uniform on 0..limit - 1 for its own limit of at least 1."""
     out = np.zeros(limits.size, dtype=np.int64)
     left = np.flatnonzero(limits > 1)
     while left.size:

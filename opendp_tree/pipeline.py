@@ -178,20 +178,7 @@ def make_frame_release(
     alpha: float,
     confidence: float,
 ) -> Measurement:
-    """The measurement of what `read_source` gives: `release_tree` makes one, `release_trees` one for each hierarchy.
-
-    Parameters
-    ----------
-    frame
-        A frame, or a table of an engine.
-    key
-        Where a row belongs.
-    budget
-        What may be spent, as for `make_release`.
-    unit, method, values, memory, alpha, confidence
-        As for `release_tree`, checked as far as they can be without the frame.
-
-    """
+    """The measurement of what `read_source` gives: `release_tree` makes one, `release_trees` one for each hierarchy."""
     return make_release(
         count_rows(frame, by=key, unit=unit, method=method, values=values, memory=memory),
         1,
@@ -258,31 +245,7 @@ def make_release(
     counted: str | None = None,
     person: Unit | None = None,
 ) -> Measurement:
-    """From where leaf counts come from to a release within a budget at distance `d_in`, with its whole statement.
-
-    Parameters
-    ----------
-    counts
-        A transformation to leaf counts, to leaf values, or to records of people; or the space of one of these.
-    d_in
-        A distance of what goes into `counts`: how many leaf counts that can change, and what it protects, follows from
-        it here and nowhere else.
-    method
-        How the release is made, or the name of that.
-    budget
-        What may be spent: `epsilon` or `rho`, and perhaps `delta`.
-    alpha
-        The share of a node's own count that an error may have and be forgiven, when mechanisms are compared.
-    confidence
-        The probability with which each interval holds its node's true count, node by node.
-    tree
-        The tree, where the space does not carry it: for vectors. By default the space's.
-    counted
-        What the figures are counts of, in words. By default None: nobody knows.
-    person
-        How people are weighed, where there are records of them. By default None: there are none.
-
-    """
+    """From where leaf counts come from to a release within a budget at distance `d_in`, with its whole statement."""
     space = counts if isinstance(counts, tuple) else (counts.output_domain, counts.output_metric)
     metric = counts[1] if isinstance(counts, tuple) else counts.input_metric
     most = d_in if isinstance(counts, tuple) else counts.map(d_in)  # type: ignore[no-untyped-call]
@@ -308,10 +271,7 @@ def method_for(
     unit: Unit | None = None,
     data: Any = None,
 ) -> Method:
-    """The method, for the levels that the key shows. Refused where a method would count the others all the same.
-
-    A number below groups has curves, unless people are weighed, or values summed: these have counts by range.
-    """
+    """The method, for the levels that the key shows. Refused where a method would count the others all the same."""
     chosen, person = read_method(method), Unit.of(unit)
     last = key.inner[-1] if key.kind == "nested" else key
     is_line = key.kind == "nested" and last.kind == "number"

@@ -24,11 +24,7 @@ def clamp(values: npt.NDArray[np.integer]) -> Ints:
 
 
 def add(values: Ints, noise: Ints) -> Ints:
-    """The exact sum, clamped to [-LIMIT, LIMIT]; the values must be clamped already, the noise may be any int64.
-
-    Noise beyond the int64 range may be passed as its nearest int64: 2**63 - 1 exceeds 2 * LIMIT, so both
-    give the same clamped sum.
-    """
+    """The exact sum, clamped to [-LIMIT, LIMIT]; the values must be clamped already, the noise may be any int64."""
     return values + np.clip(noise, -LIMIT - values, LIMIT - values)
 
 

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import polars as pl
@@ -116,15 +115,13 @@ def test_in_asyncio_the_task_is_cancelled_and_an_interrupt_is_raised():
 
     async def program():
         found.append(work(1))
-        await asyncio.sleep(5)
+        await asyncio.sleep(600)
         found.append("went on")
 
     found = []
-    start = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         asyncio.run(program())
     assert found in ([7], [])  # before Python 3.11, asyncio has no handler of its own
-    assert time.monotonic() - start < 4
 
 
 def test_ignored_and_deadly_signals_stay_so():

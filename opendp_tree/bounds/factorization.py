@@ -120,18 +120,11 @@ def unbiased_error_lower_bound(
 def certified_nuclear_norm(matrix: Floats) -> float:
     """A number that the sum of the singular values of a matrix, at least as high as wide, is surely not below.
 
-    The inner product with any matrix Y whose norm is at most 1 is one. Y comes from a decomposition that need not be
-    right: how much its norm can exceed 1 is computed, with the rounding of that computation.
-
-    Parameters
-    ----------
-    matrix
-        At least as high as wide.
-
     Examples
     --------
     >>> round(certified_nuclear_norm(np.array([[3.0, 0.0], [0.0, 4.0], [0.0, 0.0]])), 9)
     7.0
+
     """
     left, _, right = np.linalg.svd(matrix, full_matrices=False)
     near = left @ right

@@ -143,19 +143,11 @@ def packing_bound(
 def complete_depth(tree: Tree, *, branching: int = 2) -> int:
     """The depth of the largest complete tree, `branching` children each, that a tree contains when nodes are left out.
 
-    For two children this is the Strahler number.
-
-    Parameters
-    ----------
-    tree
-        Any tree.
-    branching
-        The number of children. By default 2, the fewest that branch.
-
     Examples
     --------
     >>> complete_depth(Tree.balanced(branching=3, depth=4)), complete_depth(Tree.from_parents([-1, 0, 0, 1, 1]))
     (4, 2)
+
     """
     depths = np.ones(tree.node_count, dtype=np.int64)
     for ids in reversed(tree.levels[1:]):

@@ -29,10 +29,7 @@ __all__ = ["run_bounds"]
 
 @interrupts_deferred
 def run_bounds(options: argparse.Namespace) -> Exit:
-    """Report on the bounds for a file. Interrupts wait where a file is made or cleared away, and while OpenDP counts.
-
-    A report that is not useful is done, too: it was paid for, and says so.
-    """
+    """Report on the bounds for a file. Interrupts wait while a file is made or cleared, and while OpenDP counts."""
     progress = Progress(quiet=options.quiet)
     check_outputs(options, reads=(options.file,))
     form = output_format(options, printed=None)

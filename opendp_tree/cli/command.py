@@ -18,11 +18,7 @@ __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; the exit code. Errors are one line that holds no data; there are no tracebacks.
-
-    >>> main(["plan", "--depth", "5", "--epsilon", "-1"])
-    2
-    """
+    """Run the command line; the exit code. Errors are one line that holds no data; there are no tracebacks."""
     try:
         open_streams()
         with warnings.catch_warnings():

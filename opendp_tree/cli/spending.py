@@ -41,10 +41,7 @@ class Job:
 
 
 def run_job(options: argparse.Namespace, job: Job, progress: Progress) -> Any:
-    """Count a job in the ledger, release it and write it; what was released.
-
-    Before anything is counted, the places of output and picture are made sure of, and the file is read once.
-    """
+    """Count a job in the ledger, release it and write it; what was released."""
     with ExitStack() as files:
         output = None if options.output in (None, "-") else files.enter_context(PendingFile(options.output))
         if options.plot is not None:

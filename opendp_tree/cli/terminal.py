@@ -52,11 +52,7 @@ class Progress(StatusLine):
 
 
 def open_streams() -> None:
-    """Have something behind standard input, output and error.
-
-    Whoever closed one would otherwise find the next file that is opened in its place: a ledger, to which errors are
-    written. `sys.stdout` stays None, so that a release into it can be refused.
-    """
+    """Have something behind standard input, output and error."""
     for descriptor in range(3):
         try:
             os.fstat(descriptor)

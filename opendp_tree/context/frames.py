@@ -56,10 +56,7 @@ class FrameContext:
 
     @interrupts_deferred
     def __call__(self, measurement: Measurement) -> Any:
-        """Release what a measurement of the frame gives, on this budget, counted in the ledger first if there is one.
-
-        What the budget cannot pay is refused here: a filter of OpenDP's that has refused a query answers no other.
-        """
+        """Release what a measurement of the frame gives, on this budget, counted in the ledger first if any."""
         if measurement.output_measure != self.context.accountant.output_measure:
             return self.context(measurement)  # which refuses it
         cost = _payable(self.context, measurement)

@@ -123,18 +123,7 @@ def tree_counts(
 
 
 def leaf_counts(query: Any, *, by: Key | str | Sequence[str], unit: Unit | None = None) -> Query:
-    """A query of a frame, once it has come to leaf counts: all that is made from leaf counts may follow.
-
-    Parameters
-    ----------
-    query
-        What `context.query()` gives for a frame, with Polars steps after it, as in `tree_counts`.
-    by
-        Where a row belongs: a `Key`, or the names of columns from the coarsest to the finest.
-    unit
-        How much of one person is counted, if the Context's privacy unit is an identifier. By default None.
-
-    """
+    """A query of a frame, once it has come to leaf counts: all that is made from leaf counts may follow."""
     plain, counts = _counted(query, by=Key.of(by), unit=unit)
     return then(plain, counts)
 

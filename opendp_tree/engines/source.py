@@ -11,11 +11,7 @@ __all__ = ["KEY", "PEOPLE", "UNIT", "Table", "bounds_by_value", "guarded", "key_
 
 
 def read_names(table: Any) -> tuple[str, ...]:
-    """The parts of a table's name, such as a schema and a table.
-
-    >>> read_names("visits"), read_names(("public", "visits"))
-    (('visits',), ('public', 'visits'))
-    """
+    """The parts of a table's name, such as a schema and a table."""
     names = (table,) if isinstance(table, str) else table
     if not isinstance(names, tuple) or not 1 <= len(names) <= 3:
         raise TypeError(f"table ({type(table).__name__}) must be a name. Hint: 'visits', or ('schema', 'visits')")

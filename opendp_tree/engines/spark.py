@@ -195,11 +195,7 @@ class SparkTable:
 
 
 def bounded(pairs: Any, leaf: Sequence[str], unit: Unit, salt: bytes) -> Any:
-    """How many rows of each leaf are kept, a frame of Spark, from how many each person has at each.
-
-    Each person's leaves are put in the order of a hash of the salt, the person and the leaf, ties by the leaf itself,
-    and kept as `rows.bounding.truncate` keeps them.
-    """
+    """How many rows of each leaf are kept, a frame of Spark, from how many each person has at each."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 

@@ -152,10 +152,7 @@ class Choices:
         )
 
     def reach(self, bins: int) -> Ints:
-        """By how many people each quantile is missed at most, but for what may be missed.
-
-        The best bin's score is 0. So a score of t or more has a chance of at most bins * exp(-t/scale).
-        """
+        """By how many people each quantile is missed at most, but for what may be missed."""
         budget = (math.log(bins) - math.log1p(-self.confidence)) * (1 + 2.0**-40)
         return np.array(
             [

@@ -36,40 +36,24 @@ def check_weights(weights: Sequence[float] | None, depth: int) -> list[float]:
 
 
 def level_scales(noise: str, scale: float, weights: Sequence[float]) -> tuple[float, ...]:
-    """The scale of each level: one of weight w pays w parts of the loss; infinite where the weight is 0.
-
-    >>> level_scales("laplace", 6.0, [1, 3]), level_scales("gaussian", 6.0, [0, 4])
-    ((6.0, 2.0), (inf, 3.0))
-    """
+    """The scale of each level: one of weight w pays w parts of the loss; infinite where the weight is 0."""
     power = 1.0 if noise == "laplace" else 0.5
     return tuple(math.inf if w == 0 else min(scale / w**power, sys.float_info.max) for w in weights)
 
 
 def laplace_variance(scale: float) -> float:
-    """The variance of integer Laplace noise.
-
-    >>> round(laplace_variance(3.0), 6)
-    17.834255
-    """
+    """The variance of integer Laplace noise."""
     missed = -math.expm1(-1 / scale) if scale > 1e-300 else 1.0
     return 2 * math.exp(-1 / scale) / missed**2 if scale > 1e-300 else 0.0
 
 
 def gaussian_variance(scale: float) -> float:
-    """The variance of discrete Gaussian noise is at most this.
-
-    >>> gaussian_variance(3.0)
-    9.0
-    """
+    """The variance of discrete Gaussian noise is at most this."""
     return scale * scale
 
 
 def single_bound(noise: str, scale: float, confidence: float) -> int:
-    """What one noise stays within with at least this probability.
-
-    >>> [single_bound(noise, 3.0, 0.95) for noise in ("laplace", "gaussian")]
-    [9, 6]
-    """
+    """What one noise stays within with at least this probability."""
     if noise == "gaussian":
         return math.floor(gaussian_multiplier(confidence, least_scale=scale, measured=1) * scale)
     # P(|z| > b) = 2 q**(b + 1) / (1 + q) for q = exp(-1/scale)
@@ -78,22 +62,13 @@ def single_bound(noise: str, scale: float, confidence: float) -> int:
 
 
 def one_or_all(values: Sequence[int | float]) -> str:
-    """Numbers by level as a text; once, if they are all the same.
-
-    >>> one_or_all([2, 2, 2]), one_or_all([2, 0.5])
-    ('2', '2, 0.5')
-    """
+    """Numbers by level as a text; once, if they are all the same."""
     shown = values[:1] if len(set(values)) == 1 else values
     return ", ".join(f"{value}" for value in shown)
 
 
 def laplace_above(start: Floats, edge: Floats, scale: Floats | float) -> Floats:
-    """E[(Z - edge)**2; Z >= start] for integer Laplace noise and integers start >= 0.
-
-    >>> q = np.exp(-1 / 3.0)
-    >>> bool(np.isclose(2 * laplace_above(np.array(1.0), np.array(0.0), 3.0), 2 * q / (1 - q) ** 2))
-    True
-    """
+    """E[(Z - edge)**2; Z >= start] for integer Laplace noise and integers start >= 0."""
     q, quiet = np.exp(-1 / np.asarray(scale)), -np.expm1(-1 / np.asarray(scale))
     gap = start - edge
     tail = np.exp(-start / np.asarray(scale)) / (1 + q)  # (1 - q) / (1 + q) * q**start, without one factor 1 - q
@@ -102,11 +77,7 @@ def laplace_above(start: Floats, edge: Floats, scale: Floats | float) -> Floats:
 
 
 def laplace_excess(edge: Floats, scale: Floats | float) -> Floats:
-    """E[max(Z - edge, 0)**2] for integer Laplace noise, whatever the edge's sign.
-
-    >>> laplace_excess(np.array([0.0, 100.0]), 1.0).round(6).tolist()
-    [0.920674, 0.0]
-    """
+    """E[max(Z - edge, 0)**2] for integer Laplace noise, whatever the edge's sign."""
     q, quiet = np.exp(-1 / np.asarray(scale)), -np.expm1(-1 / np.asarray(scale))
     size = np.abs(edge)
     beyond = laplace_above(np.ceil(size), size, scale)
@@ -136,9 +107,6 @@ def normal_tail(at: Floats) -> Floats:
 def gaussian_sums(scale: float) -> tuple[Floats, Floats, Floats]:
     """For discrete Gaussian noise of a scale up to `WIDEST_SUM`: P(Z >= k), E[Z; Z >= k] and E[Z**2; Z >= k] at each
     k = 0, 1, ..., until nothing is left.
-
-    >>> [round(float(part[0]), 6) for part in gaussian_sums(10.0)]
-    [0.519947, 3.986097, 50.0]
     """
     steps: Floats = np.arange(math.ceil(12 * scale) + 2, dtype=np.float64)
     weight = np.exp(-0.5 * (steps / scale) ** 2)
@@ -164,14 +132,7 @@ def gaussian_above(start: Floats, edge: Floats, scale: float) -> Floats:
 def pruned_rmse(
     weights: npt.ArrayLike, *, noise: str, scales: Sequence[float], thresholds: Sequence[int], alpha: float
 ) -> Floats:
-    """The alpha-RMSE, at each whole weight, of the deepest node of a chain all of whose nodes weigh that.
-
-    No node of that weight is hidden more often: ancestors weigh no less. What is hidden is estimated as nobody.
-    `scales` and `thresholds` are the levels', from the root's down.
-
-    >>> pruned_rmse([1, 30, 1000], noise="laplace", scales=[2.0, 2.0], thresholds=[28, 28], alpha=0.1).round(1).tolist()
-    [0.9, 13.8, 0.0]
-    """
+    """The alpha-RMSE, at each whole weight, of the deepest node of a chain all of whose nodes weigh that."""
     at: Floats = np.asarray(weights, dtype=np.float64)
     levels = Counter(zip(scales[:-1], thresholds[:-1], strict=True))
     above = np.ones_like(at)
@@ -186,11 +147,7 @@ def pruned_rmse(
 
 
 def worst_pruned_rmse(*, noise: str, scales: Sequence[float], thresholds: Sequence[int], alpha: float) -> float:
-    """The largest `pruned_rmse` of any weight: the descent's alpha-mRMSE on trees of this depth.
-
-    >>> round(worst_pruned_rmse(noise="gaussian", scales=[6.0] * 3, thresholds=[30] * 3, alpha=0.1), 1)
-    24.9
-    """
+    """The largest `pruned_rmse` of any weight: the descent's alpha-mRMSE on trees of this depth."""
 
     def found(weights: Floats) -> Floats:
         return pruned_rmse(weights, noise=noise, scales=scales, thresholds=thresholds, alpha=alpha)

@@ -58,10 +58,7 @@ class LevelCounts:
 def descend(
     levels: Iterable[LevelCounts], *, scales: Sequence[float], thresholds: Sequence[int], draw: Callable[..., Ints]
 ) -> Iterator[tuple[Ints, Ints]]:
-    """For each level, the places that are shown and their noisy counts.
-
-    Knows nothing of trees: whatever lists the non-empty nodes of a level can be descended.
-    """
+    """For each level, the places that are shown and their noisy counts."""
     shown = np.ones(1, dtype=np.bool_)  # above the root
     for level, scale, threshold in zip(levels, scales, thresholds, strict=True):
         considered = np.flatnonzero(shown[level.parents])

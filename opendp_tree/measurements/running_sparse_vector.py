@@ -84,11 +84,7 @@ class SparseVector:
         self._threshold = self._draw_threshold()
 
     def answer(self, values: Ints) -> Ints:
-        """For each value that is above, by how much its noisy value exceeds the noisy threshold; `BELOW` for others.
-
-        Once no "above" is left, the rest are all below. What is told of an answer "above" is the gap between two noisy
-        numbers and neither of them: that costs nothing (docs/proofs/sparse_vector.md).
-        """
+        """For each value that is above, by how much its noisy value exceeds the noisy threshold; `BELOW` for others."""
         answers = np.full(values.size, BELOW, dtype=np.int64)
         if self.left == 0:
             return answers

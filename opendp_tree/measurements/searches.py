@@ -21,16 +21,7 @@ Loss = tuple[float, float]
 
 
 def make_unfunded(input_domain: Domain, input_metric: Metric, *, delta: float) -> Measurement:
-    """A measurement that may spend no epsilon: it has a map, for searches to compare, and releases nothing.
-
-    Parameters
-    ----------
-    input_domain, input_metric
-        The space that it starts from.
-    delta
-        What the map reports at any distance above 0: what the constructor would promise with an epsilon. With 0, the
-        measure is pure.
-    """
+    """A measurement that may spend no epsilon: it has a map, for searches to compare, and releases nothing."""
 
     def refuse(data: Any) -> Any:
         raise ValueError("epsilon (0) must be positive for a release. Hint: 0 is there for OpenDP's searches alone")
@@ -44,17 +35,6 @@ def make_unfunded(input_domain: Domain, input_metric: Metric, *, delta: float) -
 
 
 def with_promised_delta(loss: Loss, promised: float) -> Loss:
-    """The loss with the delta that was promised, if that is more. At distance 0 nothing is lost.
-
-    Parameters
-    ----------
-    loss
-        Epsilon and delta, as the theorems give them.
-    promised
-        The delta that the constructor was told, at distance 1.
-
-    >>> [with_promised_delta(loss, 1e-6) for loss in ((1.0, 9e-7), (2.0, 3e-6), (0.0, 0.0))]
-    [(1.0, 1e-06), (2.0, 3e-06), (0.0, 0.0)]
-    """
+    """The loss with the delta that was promised, if that is more. At distance 0 nothing is lost."""
     epsilon, delta = loss
     return (epsilon, max(delta, float(promised))) if loss != (0.0, 0.0) else loss

@@ -47,13 +47,7 @@ class PublicNodes:
         return self.tree.labels is not None
 
     def check(self, query: Any) -> None:
-        """Raise unless a query is an id or a path.
-
-        Parameters
-        ----------
-        query
-            What was asked.
-        """
+        """Raise unless a query is an id or a path."""
         if isinstance(query, tuple):
             self.tree.node(query)
         elif isinstance(query, bool) or not isinstance(query, (int, np.integer)):
@@ -62,13 +56,7 @@ class PublicNodes:
             raise ValueError(f"query ({query}) must be a node id from 0 to {self.tree.node_count - 1}")
 
     def begin(self, data: Any) -> Callable[[Any], Any]:
-        """How to count nodes: all are summed when the first is asked for.
-
-        Parameters
-        ----------
-        data
-            A member of the space.
-        """
+        """How to count nodes: all are summed when the first is asked for."""
         leaves, sums = self.space.read(data).copy(), list[Ints]()
 
         def count(query: Any) -> Any:
@@ -88,37 +76,17 @@ class OpenNodes:
     has_paths = True
 
     def check(self, query: Any) -> None:
-        """Raise unless a query is a path that the tree can hold.
-
-        Parameters
-        ----------
-        query
-            What was asked.
-        """
+        """Raise unless a query is a path that the tree can hold."""
         check_path(self.tree, query)
 
     def begin(self, data: Any) -> Callable[[Any], Any]:
-        """How to count nodes: one pass over the keys for each.
-
-        Parameters
-        ----------
-        data
-            A member of the space, which cannot change.
-        """
+        """How to count nodes: one pass over the keys for each."""
         counts = self.read(data)
         return lambda query: people_at(counts, check_path(self.tree, query))
 
 
 def node_counter(input_domain: Domain, input_metric: Metric, tree: Tree | OpenTree | None) -> NodeCounter | None:
-    """The nodes that may be asked for, if the space is one of leaf counts.
-
-    Parameters
-    ----------
-    input_domain, input_metric
-        The space.
-    tree
-        The tree, where the domain does not carry it.
-    """
+    """The nodes that may be asked for, if the space is one of leaf counts."""
     if not is_metric(input_metric, l1_distance):
         if tree is not None:
             raise ValueError(f"input_metric ({input_metric}) must be l1_distance where a tree is given")
@@ -191,33 +159,13 @@ class Dialogue:
     """One dataset, as it was at the start, under one running sparse vector."""
 
     def __init__(self, reader: Reader, data: Any, running: SparseVector, *, refuses: bool, gaps: bool) -> None:
-        """Take the data as they are now.
-
-        Parameters
-        ----------
-        reader
-            What may be asked.
-        data
-            The dataset.
-        running
-            The noise, and how many answers "above" are left.
-        refuses
-            Whether queries after the cutoff are refused.
-        gaps
-            Whether answers are gaps.
-        """
+        """Take the data as they are now."""
         self._reader, self._running, self._refuses, self._gaps = reader, running, refuses, gaps
         self._data = data.copy() if isinstance(data, np.ndarray) else data
         self._count = None if reader.counts is None else reader.counts.begin(data)
 
     def answer(self, query: Any) -> Any:
-        """The answer to one query, or the answers to a batch.
-
-        Parameters
-        ----------
-        query
-            One, or a list or array of them.
-        """
+        """The answer to one query, or the answers to a batch."""
         has_paths = self._reader.counts is not None and self._reader.counts.has_paths
         batch = isinstance(query, (list, np.ndarray) if has_paths else (list, tuple, np.ndarray))
         # A copy: what is evaluated is what was checked.

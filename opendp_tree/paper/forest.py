@@ -32,13 +32,7 @@ def whole(order: LevelOrder) -> Forest:
 
 
 def rooted_at(order: LevelOrder, roots: Sequence[int] | npt.NDArray[np.integer[Any]]) -> Forest:
-    """The whole subtrees of the given nodes, none of which may be below another.
-
-    >>> from opendp_tree import Tree
-    >>> order = Tree.from_parents([-1, 0, 0, 1, 1, 2]).level_order
-    >>> order.nodes[rooted_at(order, [1, 5]).members]
-    array([1, 3, 4, 5])
-    """
+    """The whole subtrees of the given nodes, none of which may be below another."""
     given = np.asarray(roots)
     if given.ndim != 1 or given.size == 0 or given.dtype.kind not in "iu":
         raise TypeError("roots must be a non-empty, one-dimensional collection of node ids")

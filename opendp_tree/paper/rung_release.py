@@ -33,20 +33,7 @@ class Rungs:
 
     @classmethod
     def of(cls, ladder: Ladder, classifiers: Sequence[Classifier], *, accurate: bool = True) -> Rungs:
-        """The rungs of a ladder.
-
-        If all goes well, what round i finds above weighs at least (1 - alpha) * threshold and at most its mass, because
-        the round before left no more; what no round finds weighs at most the base. All goes well for a node with
-        probability 1 - eta, if each round is accurate. Where that is not guaranteed, no interval is: they are 0 to
-        infinity.
-
-        Parameters
-        ----------
-        ladder, classifiers
-            The rounds, and how they are run.
-        accurate
-            Whether the ladder reaches high enough; True, if nobody knows otherwise.
-        """
+        """The rungs of a ladder."""
         runs = zip(ladder.rounds, classifiers, strict=True)
         holds = accurate and ladder.is_connected() and all(run.is_accurate(step) for step, run in runs)
         bounds = [min(LIMIT, math.floor(mass)) for mass in ladder.masses]
@@ -60,17 +47,7 @@ class Rungs:
         )
 
     def release(self, tree: Tree, places: Ints, statement: PrivacyStatement) -> TreeRelease:
-        """A release of nodes, each on its rung.
-
-        Parameters
-        ----------
-        tree
-            The tree.
-        places
-            For each node id its rung.
-        statement
-            What it cost.
-        """
+        """A release of nodes, each on its rung."""
         return TreeRelease(
             tree, self.estimates[places], self.lower[places], self.upper[places], self.confidence, statement
         )
@@ -79,17 +56,7 @@ class Rungs:
 def paper_statement(
     mechanism: str, loss: tuple[float, float], parameters: Mapping[str, int | float | str | None]
 ) -> PrivacyStatement:
-    """What one of the paper's estimators costs one person.
-
-    Parameters
-    ----------
-    mechanism
-        Its name.
-    loss
-        Epsilon and delta at distance 1.
-    parameters
-        What it ran with.
-    """
+    """What one of the paper's estimators costs one person."""
     epsilon, delta = loss
     return PrivacyStatement(
         mechanism, "approximate(max_divergence())", 1, {"epsilon": epsilon, "delta": delta}, parameters

@@ -188,10 +188,7 @@ def shortfall(wanted: Round, run: Classifier, *, depth: int) -> str | None:
 
 
 def classify(order: LevelOrder, forest: Forest, weights: Ints, run: Classifier) -> Bools:
-    """Whether each member of a forest is above; every tree has its own noise and its own cutoff.
-
-    Each pass runs every tree's sparse vector on to its next stop. So the passes are at most as many as the cutoff.
-    """
+    """Whether each member of a forest is above; every tree has its own noise and its own cutoff."""
     above = np.zeros(order.nodes.size, dtype=np.bool_)
     places, trees = forest.members, forest.trees
     for _ in range(run.cutoff):
@@ -215,10 +212,7 @@ def classify(order: LevelOrder, forest: Forest, weights: Ints, run: Classifier) 
 def _stopping_levels(
     order: LevelOrder, places: Ints, trees: Ints, weights: Ints, tree_count: int, run: Classifier
 ) -> Ints:
-    """For each tree the deepest level whose largest count reaches its noisy threshold; -1 if there is none.
-
-    Levels above the stop were compared too, but their noise is dropped and drawn anew, so it tells nothing.
-    """
+    """For each tree the deepest level whose largest count reaches its noisy threshold; -1 if there is none."""
     starts = runs(order, places, trees)
     largest = np.maximum.reduceat(weights[places], starts)
     asked = trees[starts]
@@ -231,11 +225,7 @@ def _stopping_levels(
 
 
 def _difference(left: Ints, right: Ints) -> Ints:
-    """The exact difference, or the end of int64 beyond which it lies.
-
-    It is compared with a threshold minus a count, which is inside: so the comparison is that of the exact difference,
-    but for draws that int64 could not hold (see the proof's card).
-    """
+    """The exact difference, or the end of int64 beyond which it lies."""
     difference = left - right
     wrapped = ((left ^ right) & (left ^ difference)) < 0
     end = np.iinfo(np.int64).max

@@ -35,20 +35,7 @@ class Budget:
 
     @classmethod
     def of(cls, *, epsilon: float | None, delta: float, rho: float | None, d_in: int) -> Budget:
-        """A budget of checked arguments.
-
-        Parameters
-        ----------
-        epsilon
-            The loss of pure or approximate differential privacy; None if the budget is in rho.
-        delta
-            The chance of a larger loss; 0 for none.
-        rho
-            The loss of zero-concentrated differential privacy; None if the budget is in epsilon.
-        d_in
-            The distance at which this may be spent: how many counts one person can change.
-
-        """
+        """A budget of checked arguments."""
         if (epsilon is None) == (rho is None):
             raise ValueError("exactly one of epsilon and rho must be given. Hint: epsilon=1.0, or rho=0.1")
         for name, value, (low, high) in (("epsilon", epsilon, EPSILONS), ("rho", rho, RHOS)):
@@ -66,29 +53,11 @@ class Budget:
         return self.epsilon if self.epsilon is not None else math.sqrt(2 * (self.rho or 0.0)) * (1 - 2.0**-50)
 
     def gaussian_rho(self, delta: float) -> float:
-        """The rho that Gaussian noise may spend.
-
-        Parameters
-        ----------
-        delta
-            How much of delta goes into turning rho into epsilon; without effect if the budget is in rho.
-
-        """
+        """The rho that Gaussian noise may spend."""
         return self.rho if self.rho is not None else zcdp_rho(self.pure_epsilon, delta)
 
     def noise_scale(self, noise: str, depth: int, *, delta: float | None = None) -> float:
-        """The scale of noise on every level at weight 1, for weights that sum to the depth.
-
-        Parameters
-        ----------
-        noise
-            "laplace" or "gaussian".
-        depth
-            The number of levels, each of which moves by as much as the leaves do.
-        delta
-            As in `gaussian_rho`; by default all of the budget's.
-
-        """
+        """The scale of noise on every level at weight 1, for weights that sum to the depth."""
         if noise == "laplace":
             return depth * self.d_in / self.pure_epsilon
         return self.d_in * math.sqrt(depth / (2 * self.gaussian_rho(self.delta if delta is None else delta)))
@@ -115,14 +84,7 @@ class Budget:
         return (spent, self.delta) if self.delta else spent
 
     def covers(self, spent: Loss) -> bool:
-        """Whether a loss stays within the budget.
-
-        Parameters
-        ----------
-        spent
-            A loss of this budget's measure, at its distance.
-
-        """
+        """Whether a loss stays within the budget."""
         if isinstance(self.loss, tuple):
             assert isinstance(spent, tuple)
             return bool(spent[0] <= self.loss[0] and spent[1] <= self.loss[1])
@@ -130,14 +92,7 @@ class Budget:
         return bool(spent <= self.loss)
 
     def convert(self, measurement: Measurement) -> Measurement:
-        """The measurement in terms of this budget's measure, by OpenDP's own conversions.
-
-        Parameters
-        ----------
-        measurement
-            One of `max_divergence()`, of `zero_concentrated_divergence()`, or of either's `approximate(...)`.
-
-        """
+        """The measurement in terms of this budget's measure, by OpenDP's own conversions."""
         measure = measurement.output_measure
         if measure == self.measure:
             return measurement
@@ -149,28 +104,12 @@ class Budget:
         return make_approximate(measurement)
 
     def priced(self, measurement: Measurement) -> Priced:
-        """The measurement in terms of this budget's measure, and what it loses: its exact map, computed once.
-
-        Parameters
-        ----------
-        measurement
-            As in `convert`.
-
-        """
+        """The measurement in terms of this budget's measure, and what it loses: its exact map, computed once."""
         converted = self.convert(measurement)
         return Priced(converted, converted.map(self.d_in))  # type: ignore[no-untyped-call]
 
     def fit(self, made: Callable[[float], Measurement], scale: float) -> Priced:
-        """The measurement of this scale, or of one larger by as little as makes its exact loss fit the budget.
-
-        Parameters
-        ----------
-        made
-            The measurement of a scale.
-        scale
-            A scale that fits but for the rounding of floats.
-
-        """
+        """The measurement of this scale, or of one larger by as little as makes its exact loss fit the budget."""
         more = 2.0**-40
         while more < 1:
             try:
@@ -183,14 +122,7 @@ class Budget:
         raise ValueError(f"no noise of a scale near {scale:g} fits the budget {self.loss}")
 
     def statement(self, spent: Loss) -> tuple[str, dict[str, float]]:
-        """The measure's name, and a loss in words.
-
-        Parameters
-        ----------
-        spent
-            A loss of this budget's measure, at its distance.
-
-        """
+        """The measure's name, and a loss in words."""
         name, kind = ("max_divergence()", "epsilon") if self.rho is None else ("zero_concentrated_divergence()", "rho")
         if isinstance(spent, tuple):
             return f"approximate({name})", {kind: spent[0], "delta": spent[1]}
@@ -208,13 +140,6 @@ class Priced:
 def zcdp_epsilon(rho: float, delta: float) -> float:
     """The epsilon of rho-zCDP at a delta, as OpenDP converts it (Canonne, Kamath and Steinke 2020), in floats.
 
-    Parameters
-    ----------
-    rho
-        The loss of zero-concentrated differential privacy.
-    delta
-        The chance of a loss above epsilon.
-
     Examples
     --------
     >>> round(zcdp_epsilon(0.25, 1e-6), 4)
@@ -227,13 +152,6 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
 @lru_cache(maxsize=1024)
 def zcdp_rho(epsilon: float, delta: float) -> float:
     """The largest rho whose epsilon at this delta is at most that, in floats.
-
-    Parameters
-    ----------
-    epsilon
-        What may be lost.
-    delta
-        The chance of more.
 
     Examples
     --------
@@ -259,16 +177,7 @@ def _largest(value: Callable[[float], float]) -> float:
 
 
 def report_scale(epsilon: float) -> float:
-    """The least scale, as a float, whose noise costs no more than this for one person, in a report on bounds.
-
-    Parameters
-    ----------
-    epsilon
-        What the report may cost.
-
-    >>> report_scale(0.05), report_scale(0.5)
-    (20.0, 2.0)
-    """
+    """The least scale, as a float, whose noise costs no more than this for one person, in a report on bounds."""
     exact, (low, high) = check_positive(epsilon, name="epsilon"), EPSILONS
     if not low <= exact <= high:
         raise ValueError(f"epsilon ({epsilon}) must be from {low:g} to {high:g}. Hint: 0.05")

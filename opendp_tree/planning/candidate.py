@@ -185,13 +185,6 @@ class Candidate:
 def shown_from(chance: Callable[[Floats], Floats], threshold: float) -> float:
     """The least whole weight that is shown with a probability of at least 95 %, up to a hundred thresholds.
 
-    Parameters
-    ----------
-    chance
-        The chance with which nodes of given weights are shown.
-    threshold
-        A weight in the order of what is looked for.
-
     Examples
     --------
     >>> shown_from(lambda weights: weights / 100, 50.0)

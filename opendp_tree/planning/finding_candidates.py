@@ -49,19 +49,7 @@ class _Choice:
 
 
 def partition_candidate(method: Partition, setting: Setting) -> Candidate:
-    """The private tree partition, and noisy counts of what it finds.
-
-    Where nodes are public it is pure if that is better, and always if there is no delta; a pure loss of epsilon is a
-    rho of epsilon**2 / 2. Elsewhere it is approximate, which OpenDP does not convert into rho.
-
-    Parameters
-    ----------
-    method
-        The partition's options.
-    setting
-        The hierarchy, what may be spent, and what is forgiven.
-
-    """
+    """The private tree partition, and noisy counts of what it finds."""
     facts, budget, alpha = setting
     no = partial(Candidate.infeasible, method.name, needs=PARTITION_NEEDS)
     if not facts.public and budget.delta == 0:
@@ -159,15 +147,7 @@ def _choices(
 
 
 def cell_chance(parameters: GapParameters, weights: Floats) -> Floats:
-    """The chance that a leaf of each weight is a cell.
-
-    Parameters
-    ----------
-    parameters
-        Those of the cells.
-    weights
-        Counts of leaves.
-    """
+    """The chance that a leaf of each weight is a cell."""
     rough, step = coarse(parameters)
     most = _SURE * rough.shape.thresholds[-1]
     chances = np.array([one_test(rough, people).shown for people in range(most + 1)])
@@ -221,16 +201,7 @@ class Pruning:
 
 
 def pruned_candidate(method: PrunedDescent, setting: Setting) -> Candidate:
-    """Noise on the nodes whose parents are shown, and a threshold.
-
-    Parameters
-    ----------
-    method
-        The noise and its options.
-    setting
-        The hierarchy, what may be spent, and what is forgiven.
-
-    """
+    """Noise on the nodes whose parents are shown, and a threshold."""
     (facts, budget, alpha), noise = setting, method.noise
     no = partial(Candidate.infeasible, method.name, needs=PRUNED_NEEDS)
     if budget.delta == 0:
@@ -302,17 +273,6 @@ def _pruning(
 
 def lowest_threshold(noise: str, scale: float, delta: float, d_in: int) -> int:
     """The threshold that `make_pruned_descent` finds for delta exactly, in floats: a prediction needs no more.
-
-    Parameters
-    ----------
-    noise
-        "laplace" or "gaussian".
-    scale
-        The scale of a level's noise.
-    delta
-        What thresholds may spend.
-    d_in
-        The distance at which they may spend it.
 
     Examples
     --------

@@ -91,19 +91,7 @@ def plan_line(
 
 
 def expected_rank_error(method: Line, bins: int, budget: Budget, *, people: int = _PEOPLE) -> float:
-    """By how many people a quantile is missed, in the mean, where people are spread evenly.
-
-    Parameters
-    ----------
-    method
-        How quantiles are made.
-    bins
-        How many bins there are.
-    budget
-        What may be spent.
-    people
-        About how many rows there are; 100,000 by default.
-    """
+    """By how many people a quantile is missed, in the mean, where people are spread evenly."""
     if isinstance(method, Quantiles):
         choices = Choices.of(_choice_scale(method, budget), method.at, confidence=0.5)
         scales = [scale / share.denominator for share, scale in zip(choices.shares, choices.scales, strict=True)]
@@ -154,19 +142,7 @@ def _reason(method: Line) -> str:
 
 
 def line_candidate(method: Line, tree: Tree | OpenTree, budget: Budget, *, group: Group) -> Candidate:
-    """A curve or quantiles, as one of the ways to make a release; its error is in ranks.
-
-    Parameters
-    ----------
-    method
-        How quantiles are made.
-    tree
-        The tree whose leaves are the bins, or in which groups come first.
-    budget
-        What may be spent.
-    group
-        The best way to count groups within a part of the budget.
-    """
+    """A curve or quantiles, as one of the ways to make a release; its error is in ranks."""
     if isinstance(method, Curve) and method.groups is not None:
         return _grouped(method, tree, budget, group)
     if not isinstance(tree, Tree):

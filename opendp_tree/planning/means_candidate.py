@@ -37,19 +37,7 @@ class MeansError:
 
 
 def means_candidate(space: LeafValueSpace, budget: Budget, *, method: Method | str) -> Candidate:
-    """Counts, sums and means of a tree within a budget; one that is possible.
-
-    Parameters
-    ----------
-    space
-        The tree and the values.
-    budget
-        What may be spent, and at which distance.
-    method
-        "auto"; or, for the levels that are shown, `Partition` or `Auto` with `levels`. Others are refused: none of
-        them sums.
-
-    """
+    """Counts, sums and means of a tree within a budget; one that is possible."""
     chosen, public = read_method(method), isinstance(space.tree, Tree)
     levels = None if public else getattr(chosen, "levels", None)
     if chosen not in (Auto(levels=levels), TreeNoise() if public else Partition(levels=levels)):

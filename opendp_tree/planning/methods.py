@@ -397,11 +397,6 @@ partition needs no more than the paper's estimator, whose constants are a thousa
 def read_method(method: Method | str) -> Method:
     """A method, or the one of this name with its default options.
 
-    Parameters
-    ----------
-    method
-        A value of this module, or its name as a text.
-
     Examples
     --------
     >>> read_method("raw_laplace")

@@ -26,15 +26,7 @@ NEEDS = "a unit; where nodes must be found, epsilon and delta; for Gaussian nois
 
 
 def weighs_people(unit: Unit | None, method: Method | str) -> bool:
-    """Whether a release is one in which people are weighed: any with a unit, unless rows are to be kept.
-
-    Parameters
-    ----------
-    unit
-        Who is protected, and what of people is counted.
-    method
-        How the release is made. One that is made for leaf counts keeps rows.
-    """
+    """Whether a release is one in which people are weighed: any with a unit, unless rows are to be kept."""
     chosen = read_method(method)
     if isinstance(chosen, PeopleLayers) and (unit is None or not unit.weighs):
         raise ValueError(f"method ({chosen.name}) needs a unit whose rows are weighed. Hint: Unit('user', rows=5)")
@@ -42,18 +34,7 @@ def weighs_people(unit: Unit | None, method: Method | str) -> bool:
 
 
 def people_candidate(method: PeopleLayers, unit: Unit, setting: Setting) -> Candidate:
-    """Nodes found with one row a person, if they must be found, and layers with weights.
-
-    Parameters
-    ----------
-    method
-        Its options.
-    unit
-        What is counted, and what one person weighs at most.
-    setting
-        The hierarchy, what may be spent, and what is forgiven.
-
-    """
+    """Nodes found with one row a person, if they must be found, and layers with weights."""
     facts, budget, alpha = setting
     no = partial(Candidate.infeasible, method.name, needs=NEEDS)
     wanted = facts.levels if method.levels is None else method.levels
@@ -123,18 +104,7 @@ def _curve(deviation: float, alpha: float, weights: Floats) -> Floats:
 
 
 def people_candidates(auto: Auto, unit: Unit, setting: Setting) -> tuple[Candidate, ...]:
-    """Both noises, the better first.
-
-    Parameters
-    ----------
-    auto
-        What estimates must be, and which levels are wanted.
-    unit
-        What is counted, and what one person weighs at most.
-    setting
-        The hierarchy, what may be spent, and what is forgiven.
-
-    """
+    """Both noises, the better first."""
     found = [
         people_candidate(PeopleLayers(noise, levels=auto.levels), unit, setting).wanted(auto)
         for noise in ("laplace", "gaussian")
@@ -145,22 +115,7 @@ def people_candidates(auto: Auto, unit: Unit, setting: Setting) -> tuple[Candida
 def planned_people(
     tree: Tree | OpenTree, unit: Unit, budget: Budget, *, alpha: float, method: Method | str
 ) -> Candidate:
-    """The method's own candidate, or the better of both noises; one that is possible.
-
-    Parameters
-    ----------
-    tree
-        The tree that is counted in.
-    unit
-        What is counted, and what one person weighs at most.
-    budget
-        What may be spent on how many people.
-    alpha
-        The share of a node's own count that an error may have and be forgiven.
-    method
-        How the release is made, or the name of that.
-
-    """
+    """The method's own candidate, or the better of both noises; one that is possible."""
     chosen = read_method(method)
     facts = TreeFacts.of(tree, levels=chosen.levels if isinstance(chosen, (Auto, PeopleLayers)) else None)
     setting = Setting(facts, budget, alpha)

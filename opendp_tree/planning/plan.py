@@ -309,17 +309,7 @@ def plan_depths(
 
 
 def plan_for(setting: Setting, auto: Auto = _ANY) -> Plan:
-    """The plan for checked arguments.
-
-    Parameters
-    ----------
-    setting
-        The hierarchy, which may be used again for other budgets, so that it is not solved anew; what may be spent, and
-        what is forgiven.
-    auto
-        What is best, and what estimates must be. By default the least error, and nothing more.
-
-    """
+    """The plan for checked arguments."""
     return Plan(*setting, auto.aim, ranked(auto, setting))
 
 

@@ -37,16 +37,7 @@ _ETAS = (1e-1, 1e-3, 1e-6)
 
 
 def noise_candidate(method: TreeNoise, setting: Setting) -> Candidate:
-    """Noise on every node, as it is or with least squares.
-
-    Parameters
-    ----------
-    method
-        The noise and its options.
-    setting
-        The hierarchy, what may be spent, and what is forgiven.
-
-    """
+    """Noise on every node, as it is or with least squares."""
     (facts, budget, alpha), noise = setting, method.noise
     no = partial(Candidate.infeasible, method.name, needs=NOISE_NEEDS[noise])
     if not facts.public:
@@ -110,16 +101,7 @@ def _build_noise(method: TreeNoise, weights: Weights, budget: Budget, scale: flo
 
 
 def paper_candidate(method: MultiplicativeEstimator, setting: Setting) -> Candidate:
-    """Algorithm Estimation, clipped as in the lemma on the multiplicative RMSE.
-
-    Parameters
-    ----------
-    method
-        The estimator's options.
-    setting
-        The hierarchy, what may be spent, and what is forgiven: the relative error that it promises.
-
-    """
+    """Algorithm Estimation, clipped as in the lemma on the multiplicative RMSE."""
     facts, budget, alpha = setting
     no = partial(Candidate.infeasible, method.name, needs=PAPER_NEEDS)
     if not facts.public:

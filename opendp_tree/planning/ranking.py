@@ -35,63 +35,27 @@ from opendp_tree.trees.tree import Tree
 
 
 def check_alpha(alpha: float) -> float:
-    """A share of a count, from 0 to below 1.
-
-    Parameters
-    ----------
-    alpha
-        What a caller gave.
-
-    """
+    """A share of a count, from 0 to below 1."""
     if check_scale(alpha, name="alpha") >= 1:
         raise ValueError(f"alpha ({shortened(alpha)}) must be at least 0 and below 1")
     return float(alpha)
 
 
 def ranked(auto: Auto, setting: Setting, mechanisms: Sequence[Mechanism] = MECHANISMS) -> tuple[Candidate, ...]:
-    """Candidates, the best first and impossible ones last.
-
-    Parameters
-    ----------
-    auto
-        What is best, and what estimates must be.
-    setting
-        The hierarchy, what may be spent, and what is forgiven.
-    mechanisms
-        What may be chosen. By default all.
-
-    """
+    """Candidates, the best first and impossible ones last."""
     candidates = [_of_levels(_guarded(each, setting, auto), setting.facts).wanted(auto) for each in mechanisms]
     return tuple(sorted(candidates, key=lambda each: _rank(each, auto.aim)))
 
 
 def best_candidate(auto: Auto, setting: Setting) -> Candidate:
-    """The best of a plan. What cannot be is not computed: references, and noise on nodes that nobody knows.
-
-    Parameters
-    ----------
-    auto
-        What is best, and what estimates must be.
-    setting
-        The hierarchy, what may be spent, and what is forgiven.
-
-    """
+    """The best of a plan. What cannot be is not computed: references, and noise on nodes that nobody knows."""
     public = setting.facts.public
     able = [each for each in MECHANISMS if each.name not in REFERENCES and (public or not isinstance(each, TreeNoise))]
     return ranked(auto, setting, able)[0]
 
 
 def candidate_for(method: Mechanism, setting: Setting) -> Candidate:
-    """What one method promises.
-
-    Parameters
-    ----------
-    method
-        The mechanism and its options.
-    setting
-        The hierarchy, what may be spent, and what is forgiven.
-
-    """
+    """What one method promises."""
     with np.errstate(all="ignore"):
         if isinstance(method, TreeNoise):
             return noise_candidate(method, setting)
@@ -135,20 +99,7 @@ def _rank(candidate: Candidate, aim: str) -> tuple[bool, float, float, bool]:
 
 
 def planned_candidate(tree: Tree | OpenTree, budget: Budget, *, alpha: float, method: Method | str) -> Candidate:
-    """The method's own candidate, or the best of all; one that is possible.
-
-    Parameters
-    ----------
-    tree
-        The tree that is counted in.
-    budget
-        What may be spent, and at which distance.
-    alpha
-        The share of a node's own count that an error may have and be forgiven.
-    method
-        How the release is made, or the name of that.
-
-    """
+    """The method's own candidate, or the best of all; one that is possible."""
     chosen = read_method(method)
     if isinstance(tree, Tree) and tree.ranges is not None and chosen == Auto():
         chosen = Curve()

@@ -40,19 +40,7 @@ class TreeFacts:
     def of(
         cls, tree_or_depth: Tree | OpenTree | int, *, nodes: str | None = None, levels: Iterable[int] | None = None
     ) -> TreeFacts:
-        """What a hierarchy is, from the arguments of `plan`, checked.
-
-        Parameters
-        ----------
-        tree_or_depth
-            The tree, or its number of levels with the root's.
-        nodes
-            "public" or "open": whether all nodes are known to everybody. By default what the tree says; a depth does
-            not tell.
-        levels
-            The levels that are wanted, 0 for the root's; by default all.
-
-        """
+        """What a hierarchy is, from the arguments of `plan`, checked."""
         if nodes is not None:
             check_choice(nodes, name="nodes", choices=("public", "open"))
         tree = tree_or_depth if isinstance(tree_or_depth, Tree) else None
@@ -76,10 +64,7 @@ class TreeFacts:
 
     @property
     def base_weights(self) -> Weights:
-        """The weights of levels by whether they count: equal ones, little for the others, and the depth in all.
-
-        None if all are equal.
-        """
+        """The weights of levels by whether they count: equal ones, little for the others, and the depth in all."""
         if self.levels is None or len(self.levels) == self.depth:
             return None
         little = np.full(self.depth, _UNWANTED)
@@ -87,45 +72,20 @@ class TreeFacts:
         return self.normal_weights(little.tolist())
 
     def normal_weights(self, weights: Sequence[float]) -> tuple[float, ...]:
-        """Weights that sum to the depth, in the ratios of these.
-
-        Parameters
-        ----------
-        weights
-            One for each level, from the root's down; not all of them 0.
-
-        """
+        """Weights that sum to the depth, in the ratios of these."""
         if len(weights) != self.depth:
             raise ValueError(f"weights must hold one number for each of the {self.depth} levels, from the root's down")
         total = sum(weights)
         return tuple(weight * self.depth / total for weight in weights)
 
     def least_weight(self, weights: Weights) -> float:
-        """The least weight of a level that counts.
-
-        Parameters
-        ----------
-        weights
-            One for each level, or None for equal ones.
-
-        """
+        """The least weight of a level that counts."""
         if weights is None:
             return 1.0
         return min(weights) if self.levels is None else min(weights[level] for level in self.levels)
 
     def least_squares(self, noise: str, weights: Weights = None) -> tuple[Weights, float]:
-        """Level weights, and the worst standard deviation after least squares, as a multiple of that of weight 1.
-
-        The worst is over the levels that count.
-
-        Parameters
-        ----------
-        noise
-            "laplace" or "gaussian": what a weight makes of a scale.
-        weights
-            Weights that sum to the depth. By default those that make the worst least, found once for each noise.
-
-        """
+        """Level weights, and the worst standard deviation after least squares, as a multiple of that of weight 1."""
         if self.tree is None:
             raise ValueError("least squares needs the tree itself")
         if weights is None and noise in self.solved:

@@ -70,10 +70,6 @@ def plot_bounds(report: BoundReport, *, title: str | None = None) -> go.Figure:
 
 
 def _ticks(most: int) -> list[int]:
-    """1, 2, 5, 10, ... up to the largest bound.
-
-    >>> _ticks(30)
-    [1, 2, 5, 10, 20]
-    """
+    """1, 2, 5, 10, ... up to the largest bound."""
     found = [step * 10**power for power in range(len(str(most))) for step in (1, 2, 5)]
     return [tick for tick in found if tick <= most]

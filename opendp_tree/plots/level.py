@@ -135,11 +135,7 @@ def _length(low: float | None, high: float | None) -> float | None:
 
 
 def tick_text(path: str, width: int = 30) -> str:
-    """A path that leaves room for its bar on a narrow screen; the last label gives way last.
-
-    >>> tick_text("Massachusetts / Middlesex County / Cambridge")
-    'Massac… / Middle… / Cambridge'
-    """
+    """A path that leaves room for its bar on a narrow screen; the last label gives way last."""
     if len(path) <= width:
         return path
     *above, last = path.split(SEPARATOR)

@@ -24,11 +24,7 @@ MAX_CHILDREN = 400
 
 @dataclass(frozen=True)
 class Nodes:
-    """One entry a drawn node, parents before children; the first is the root, whose parent is -1.
-
-    `size` is the area. `kind` is "node", "other" (what shown children do not explain), "smaller" (nodes drawn together)
-    or "hidden" (not released, but with released nodes below).
-    """
+    """One entry a drawn node, parents before children; the first is the root, whose parent is -1."""
 
     parents: Ints
     levels: Ints
@@ -50,29 +46,13 @@ class Nodes:
         return len(self.labels)
 
     def depth_within(self, count: int) -> int:
-        """How many levels from the root, at least two, have no more than `count` nodes together.
-
-        Parameters
-        ----------
-        count
-            How many nodes may be drawn at once.
-        """
+        """How many levels from the root, at least two, have no more than `count` nodes together."""
         totals = np.cumsum(np.bincount(self.levels))
         return max(2, int(np.searchsorted(totals, count, side="right")))
 
 
 def read_nodes(release: TreeRelease, frame: pl.DataFrame, *, max_nodes: int) -> Nodes:
-    """The nodes of a release with areas.
-
-    Parameters
-    ----------
-    release
-        The release.
-    frame
-        Its frame, with rows "(other)".
-    max_nodes
-        How many nodes to draw, about; the smallest are drawn together.
-    """
+    """The nodes of a release with areas."""
     other = frame["other"].to_numpy()
     parents, levels = _parents(release, other), frame["level"].to_numpy().astype(np.int64)
     columns = {name: frame[name].to_numpy().astype(np.float64) for name in ("estimate", "lower", "upper")}
@@ -104,24 +84,7 @@ def read_nodes(release: TreeRelease, frame: pl.DataFrame, *, max_nodes: int) -> 
 
 
 def areas(parents: Ints, levels: Ints, estimates: Floats, hidden: Bools) -> Floats:
-    """Areas in proportion to estimates, which add up to at most the parent's.
-
-    A node's children share its area. Where noise makes them exceed it together, they are shrunk to fit; where it makes
-    one negative, that one has none. A hidden node, and a root without a positive estimate, is as large as its children.
-
-    Parameters
-    ----------
-    parents, levels
-        For each node its parent's place, -1 for the root, and its level.
-    estimates
-        For each node its estimate; nan where there is none.
-    hidden
-        Which nodes are not released themselves.
-
-    >>> one = np.array([-1, 0, 0]), np.array([0, 1, 1])
-    >>> areas(*one, np.array([10.0, 15.0, 5.0]), np.array([False, False, False])).tolist()
-    [10.0, 7.5, 2.5]
-    """
+    """Areas in proportion to estimates, which add up to at most the parent's."""
     raw = np.where(np.isfinite(estimates), np.maximum(estimates, 0), 0)
     children = np.zeros(raw.size)
     by_level = [np.flatnonzero(levels == level) for level in range(int(levels.max(initial=0)) + 1)]
@@ -139,15 +102,7 @@ def areas(parents: Ints, levels: Ints, estimates: Floats, hidden: Bools) -> Floa
 
 
 def own_area(parents: Ints, size: Floats) -> Floats:
-    """What of each node's area its children leave. Plotly's `remainder` adds these up, so rounding cannot break it.
-
-    Parameters
-    ----------
-    parents
-        For each node its parent's place; -1 for the root.
-    size
-        What `areas` gives.
-    """
+    """What of each node's area its children leave. Plotly's `remainder` adds these up, so rounding cannot break it."""
     children = np.zeros(size.size)
     np.add.at(children, parents[parents >= 0], size[parents >= 0])
     return np.maximum(size - children, 0)

@@ -182,10 +182,7 @@ def _lines(
 
 
 def _marks(heights: Floats, worst: float | None, told: list[tuple[int, float]]) -> dict[str, Any]:
-    """A dot at each point; or, where the worst is known, at the highest point only, with its figure.
-
-    `told` are the places and figures of the lines before: a figure that would lie on one of them is left to the hover.
-    """
+    """A dot at each point; or, where the worst is known, at the highest point only, with its figure."""
     if worst is None:
         return {"mode": "lines+markers"}
     sizes, texts = np.zeros(heights.size), np.full(heights.size, "", dtype=object)
@@ -217,11 +214,7 @@ def _log_axis(title: str, values: Sequence[float], *, spare: float) -> dict[str,
 
 
 def _short(value: float) -> str:
-    """A tick's figure.
-
-    >>> [_short(value) for value in (0.05, 20.0, 1000.0, 5e4, 1e6, 1e12)]
-    ['0.05', '20', '1,000', '50k', '1M', '1e+12']
-    """
+    """A tick's figure."""
     if 1e4 <= value < 1e9:
         return f"{value / 1e3:g}k" if value < 1e6 else f"{value / 1e6:g}M"
     return f"{value:,.10g}" if value < 1e9 else f"{value:.0e}"

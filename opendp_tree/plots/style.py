@@ -52,59 +52,22 @@ def text_or(title: str | None, *, default: str) -> str:
 
 
 def as_text(text: str) -> str:
-    """Text that Plotly shows as it is: markup and formulas are escaped, what would break or reorder lines is a space.
-
-    Parameters
-    ----------
-    text
-        Any text, such as a label of the data.
-
-    >>> as_text("<b>R&D</b> $5")
-    '&lt;b&gt;R&amp;D&lt;/b&gt; &#36;5'
-    """
+    """Text that Plotly shows as it is: markup and formulas are escaped, what would break or reorder lines a space."""
     return html.escape(_CONTROLS.sub(" ", text), quote=False).replace("$", "&#36;")
 
 
 def shorten(text: str, width: int) -> str:
-    """A text cut to fit, whose last character says that some are missing.
-
-    Parameters
-    ----------
-    text
-        The text.
-    width
-        How many characters fit.
-
-    >>> shorten("Massachusetts", 8)
-    'Massach…'
-    """
+    """A text cut to fit, whose last character says that some are missing."""
     return text if len(text) <= width else text[: width - 1].rstrip() + "…"
 
 
 def wrap(text: str, width: int = _WRAP) -> str:
-    """Escaped text in lines.
-
-    Parameters
-    ----------
-    text
-        The text.
-    width
-        How many characters a line holds; by default 36, so that a long path fits on a narrow screen.
-    """
+    """Escaped text in lines."""
     return "<br>".join(as_text(line) for line in textwrap.wrap(_CONTROLS.sub(" ", text), width)) or " "
 
 
 def number(value: float | None) -> str:
-    """A figure with thousands separators, and one decimal where that can matter.
-
-    Parameters
-    ----------
-    value
-        The number; a dash stands for None and for what is not finite.
-
-    >>> [number(value) for value in (1234567.0, 12.25, -3.0, None)]
-    ['1,234,567', '12.2', '−3', '–']
-    """
+    """A figure with thousands separators, and one decimal where that can matter."""
     if value is None or not math.isfinite(value):
         return "–"
     digits = 0 if abs(value) >= 1000 or float(value).is_integer() else 1
@@ -112,16 +75,7 @@ def number(value: float | None) -> str:
 
 
 def percent(share: float) -> str:
-    """A share in per cent, with at most two digits that matter; beyond ten times as a multiple.
-
-    Parameters
-    ----------
-    share
-        The share; 1 is 100 %.
-
-    >>> [percent(share) for share in (0.12345, 0.00456, 1.0, 25.0)]
-    ['12 %', '0.46 %', '100 %', '25 times']
-    """
+    """A share in per cent, with at most two digits that matter; beyond ten times as a multiple."""
     if not math.isfinite(share):
         return "–"
     if abs(share) >= 10:
@@ -130,49 +84,19 @@ def percent(share: float) -> str:
 
 
 def confidence_text(confidence: float) -> str:
-    """What an interval is called.
-
-    Parameters
-    ----------
-    confidence
-        The probability with which it holds.
-
-    >>> confidence_text(0.95), confidence_text(1.0)
-    ('95 % interval', 'certain interval')
-    """
+    """What an interval is called."""
     return "certain interval" if confidence >= 1 else f"{100 * confidence:.4g} % interval"
 
 
 def counted_lines(counted: str | None) -> list[str]:
-    """What a hover adds where not all rows are counted.
-
-    Parameters
-    ----------
-    counted
-        What the release's statement says is counted; None where nobody said.
-
-    >>> counted_lines("rows"), counted_lines("rows after keeping at most 5 of each user")
-    ([], ['of rows after keeping at most 5 of<br>each user'])
-    """
+    """What a hover adds where not all rows are counted."""
     return [] if counted in (None, "rows") else [wrap(f"of {counted}")]
 
 
 def layout(
     *, title: str, subtitle: str, footer: Sequence[str], below: int, above: int = 0, height: int | None = None
 ) -> dict[str, Any]:
-    """What all pictures share: a quiet white sheet, a title above, and a footer.
-
-    Parameters
-    ----------
-    title, subtitle
-        What stands above the picture.
-    footer
-        Sentences that stand under it, a line each.
-    below, above
-        How many pixels a legend needs under the picture, and a bar over it; none over it by default.
-    height
-        Of the whole, in pixels; by default 560: of Plotly's own 450, title and footer would leave half.
-    """
+    """What all pictures share: a quiet white sheet, a title above, and a footer."""
     wrapped = [textwrap.wrap(_CONTROLS.sub(" ", text), 110) for text in footer]
     font = {"family": FONT, "size": 13, "color": INK}
     foot = {
@@ -204,26 +128,12 @@ def layout(
 
 
 def foot_height(lines: int) -> int:
-    """The height of a footer in pixels.
-
-    Parameters
-    ----------
-    lines
-        How many it has.
-    """
+    """The height of a footer in pixels."""
     return 16 + 17 * lines
 
 
 def axis(title: str, **more: Any) -> dict[str, Any]:
-    """An axis with a light grid.
-
-    Parameters
-    ----------
-    title
-        What it measures.
-    more
-        Plotly's options, which go before those here.
-    """
+    """An axis with a light grid."""
     return {
         "title": {"text": as_text(title), "standoff": 10, "font": {"size": 13, "color": QUIET}},
         **{"gridcolor": GRID, "zeroline": False, "linecolor": "#b8c2cc", "ticks": "", "automargin": True},

@@ -128,13 +128,7 @@ def plot_tree(
 
 
 def relative_error(estimate: Floats, lower: Floats, upper: Floats) -> Floats:
-    """Half the interval's width over the estimate; infinite where that is not positive, nan without an interval.
-
-    Parameters
-    ----------
-    estimate, lower, upper
-        One for each node.
-    """
+    """Half the interval's width over the estimate; infinite where that is not positive, nan without an interval."""
     with np.errstate(divide="ignore", invalid="ignore"):
         error: Floats = np.where(estimate > 0, (upper - lower) / 2 / estimate, np.inf)
     error[np.isnan(lower) | np.isnan(upper)] = np.nan

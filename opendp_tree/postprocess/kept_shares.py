@@ -30,24 +30,7 @@ class KeptShares:
 
 
 def kept_shares(noisy: Ints, *, ends: Ints, scale: float, confidence: float) -> KeptShares:
-    """What each bound of `ends` keeps of the rows, of which each person has at most `ends[-1]`.
-
-    Parameters
-    ----------
-    noisy
-        The number of people in each bin, with integer Laplace noise.
-    ends
-        The largest number of rows of each bin.
-    scale
-        That of the noise.
-    confidence
-        The probability, at least, with which all intervals hold at once.
-
-    >>> people = np.array([6000, 0, 2000])
-    >>> found = kept_shares(people, ends=np.array([1, 2, 3]), scale=2.0, confidence=0.95)
-    >>> found.estimates.round(3), bool((found.lower <= found.estimates).all()), found.upper[-1]
-    (array([0.667, 0.833, 1.   ]), True, np.float64(1.0))
-    """
+    """What each bound of `ends` keeps of the rows, of which each person has at most `ends[-1]`."""
     firsts = np.concatenate(([1], ends[:-1] + 1))
     bounds = ends[:-1]  # the last one keeps everything
     # On each side two tests a bound, and one chance in all of a miss.
@@ -98,10 +81,7 @@ class _Margins:
 
 
 def _log_moment(tilts: Floats, scale: float) -> Floats:
-    """The logarithm of E e**(tilt * z / scale) for integer Laplace noise z, for tilts from 0 to below 1.
-
-    The moment is 1 / (1 - r**2) with r = sinh(tilt / (2 scale)) / sinh(1 / (2 scale)), here without overflow.
-    """
+    """The logarithm of E e**(tilt * z / scale) for integer Laplace noise z, for tilts from 0 to below 1."""
     rate = 1 / scale
     ratio = np.exp(rate / 2 * (tilts - 1)) * (np.expm1(-rate * tilts) / math.expm1(-rate))
     found: Floats = -np.log1p(-ratio * ratio)

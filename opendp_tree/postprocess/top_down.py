@@ -29,11 +29,7 @@ def nonnegative_descent(fit: LeastSquares, values: Floats) -> Floats:
 
 
 def share_out(level: InnerLevel, totals: Floats, wishes: Floats, variances: Floats) -> Floats:
-    """Non-negative numbers near `wishes` that sum to `totals` over each node's children.
-
-    Minimises the sum of (number - wish)**2 / variance. A child that is negative when the gap is spread over all who are
-    left is zero in the solution, so it is set to zero and the gap is spread again; each round settles a child or ends.
-    """
+    """Non-negative numbers near `wishes` that sum to `totals` over each node's children."""
     left = np.ones(wishes.size, dtype=np.bool_)
     while True:
         room = np.add.reduceat(np.where(left, variances, 0.0), level.starts)
@@ -64,11 +60,7 @@ def _finite(level: InnerLevel, variances: Floats) -> Floats:
 
 
 def whole_counts(order: LevelOrder, values: Floats) -> Floats:
-    """Consistent values, in the level order, as integers that add up: each the floor or the ceiling of its value.
-
-    The children of a node are rounded down, and what their sum then lacks goes, one each, to those with the largest
-    fractions: never more than have a fraction. Beyond 2**53 floats hold no single units, and sums are as exact as they.
-    """
+    """Consistent values, in the level order, as integers that add up: each the floor or the ceiling of its value."""
     nearest = np.rint(values)
     # A value this near an integer is that integer plus rounding errors.
     near = np.minimum(1e-3, 1e-9 + 64 * np.spacing(np.abs(nearest)))

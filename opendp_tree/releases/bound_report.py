@@ -25,26 +25,7 @@ _NOISE, _WORTH = 3, 10
 
 @dataclass(frozen=True)
 class BoundReport:
-    """For each bound on the rows of a person, the share of rows that it keeps.
-
-    Shares are of what is left when nobody has more than `most` rows: what lies beyond, no report can see.
-
-    Parameters
-    ----------
-    bounds
-        The bounds, which are public. The last one is `most`, and keeps everything.
-    people
-        A noisy number of people for each of them: those who have that many rows, or more than the bound before allows.
-        The last one counts everybody with `most` rows or more. Negative numbers are noise.
-    shares, lower, upper
-        For each bound an estimate of the share that it keeps, and an interval.
-    rows
-        About how many rows there are, counting at most `most` of each person.
-    confidence
-        The probability, at least, with which all intervals hold at once.
-    statement
-        What it cost.
-    """
+    """For each bound on the rows of a person, the share of rows that it keeps."""
 
     bounds: Ints
     people: Ints
@@ -62,10 +43,7 @@ class BoundReport:
 
     @property
     def useful(self) -> bool:
-        """Whether there are enough rows to say anything: the noise is at most about a tenth of them.
-
-        Otherwise nothing is recommended. The budget is spent either way; the intervals hold either way.
-        """
+        """Whether there are enough rows to say anything: the noise is at most about a tenth of them."""
         return self._needed <= self.rows
 
     @property
@@ -74,14 +52,7 @@ class BoundReport:
         return self.smallest_bound(ENOUGH) if self.useful else None
 
     def smallest_bound(self, share: float) -> int:
-        """The smallest bound that keeps a share of the rows, with the probability that the report says.
-
-        Parameters
-        ----------
-        share
-            From 0 to 1. The lower end of the interval must reach it, so that `most`, which keeps all, always does.
-
-        """
+        """The smallest bound that keeps a share of the rows, with the probability that the report says."""
         if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share <= 1:
             raise ValueError(f"share ({share!r}) must be a number from 0 to 1. Hint: 0.95")
         return int(self.bounds[np.argmax(self.lower >= share)])

@@ -26,23 +26,7 @@ _FORMAT = "opendp-tree chosen quantiles"
 
 @dataclass(frozen=True)
 class ChosenQuantiles:
-    """For each quantile the bin of a line that was chosen for it.
-
-    Parameters
-    ----------
-    shares
-        Which quantiles.
-    bins
-        The bin of each.
-    missed
-        By how many people each bin misses its quantile at most.
-    edges
-        The borders of the bins in order, one more than there are bins.
-    confidence
-        The probability, at least, with which a bin misses by no more, each for itself.
-    statement
-        What it cost.
-    """
+    """For each quantile the bin of a line that was chosen for it."""
 
     shares: tuple[Fraction, ...]
     bins: Ints
@@ -52,13 +36,7 @@ class ChosenQuantiles:
     statement: PrivacyStatement
 
     def quantiles(self, at: Sequence[float]) -> pl.DataFrame:
-        """Some of these quantiles: `quantile`, `estimate`, `lower`, `upper`, `missed`.
-
-        Parameters
-        ----------
-        at
-            Shares that were asked for when the release was made.
-        """
+        """Some of these quantiles: `quantile`, `estimate`, `lower`, `upper`, `missed`."""
         wanted = check_quantiles(at)
         for share in wanted:
             if share not in self.shares:
@@ -67,12 +45,7 @@ class ChosenQuantiles:
         return self._frame([self.shares.index(share) for share in wanted])
 
     def to_frame(self) -> pl.DataFrame:
-        """All of them, one row each: `quantile`, `estimate`, `lower`, `upper`, `missed`.
-
-        `lower` and `upper` are the ends of the chosen bin, and `estimate` its middle. `missed` is by how many people
-        the bin misses the quantile at most, with the release's confidence: without counts nobody knows which values
-        are near, nor where in the bin people are.
-        """
+        """All of them, one row each: `quantile`, `estimate`, `lower`, `upper`, `missed`."""
         return self._frame(list(range(len(self.shares))))
 
     def _frame(self, places: list[int]) -> pl.DataFrame:
@@ -100,13 +73,7 @@ class ChosenQuantiles:
 
     @classmethod
     def from_json(cls, text: str) -> ChosenQuantiles:
-        """The release of a text that `to_json` wrote, equal in every number. Any other text is a ValueError.
-
-        Parameters
-        ----------
-        text
-            The JSON text.
-        """
+        """The release of a text that `to_json` wrote, equal in every number. Any other text is a ValueError."""
         parts = form.read_text(text, kind=_FORMAT)
         statement = PrivacyStatement(**form.read_statement(form.part(parts, "statement", dict)))
         confidence = form.part(parts, "confidence", float)

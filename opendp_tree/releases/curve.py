@@ -43,21 +43,7 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True)
 class MeasuredCurve:
-    """Noisy counts of the segments of a line, and of a balanced tree above them.
-
-    Parameters
-    ----------
-    edges
-        The borders of the bins in order, one more than there are bins: numbers, or dates as `datetime64`.
-    cuts
-        Which of these borders part the segments, the first and the last among them.
-    tree
-        The tree over the segments, with the scale of the noise on each of its levels.
-    noisy
-        The noisy counts of its nodes, level by level from the root's.
-    confidence
-        The probability, at least, with which an interval holds, each for itself.
-    """
+    """Noisy counts of the segments of a line, and of a balanced tree above them."""
 
     edges: Array
     cuts: Ints
@@ -103,15 +89,7 @@ class MeasuredCurve:
         return values_at(self.edges, places)
 
     def places(self, values: Any) -> Floats:
-        """Where values lie among the edges, between two of them in proportion; beyond the ends, at the ends.
-
-        Only a value that is an edge lies at one, however near others are.
-
-        Parameters
-        ----------
-        values
-            Numbers, or dates where the edges are dates.
-        """
+        """Where values lie among the edges, between two of them in proportion; beyond the ends, at the ends."""
         given = np.atleast_1d(np.asarray(values))
         if self.edges.dtype.kind == "M":
             try:
@@ -131,16 +109,7 @@ class MeasuredCurve:
         return places
 
     def quantiles(self, at: Sequence[float]) -> Found:
-        """For each share the value that so many lie below.
-
-        The interval holds every value with at most that share strictly below it and at least that share at or below
-        it: ties and gaps are no exception. Without any rows all values are such.
-
-        Parameters
-        ----------
-        at
-            Shares from 0 to 1.
-        """
+        """For each share the value that so many lie below."""
         shares = np.array([float(share) for share in check_quantiles(at)])
         return Found(*(self._values(part) for part in (self._estimates(shares), *self._ends(shares))))
 
@@ -174,15 +143,7 @@ class MeasuredCurve:
         return self.cuts[low].astype(np.float64), self.cuts[high].astype(np.float64)
 
     def shares(self, places: Floats) -> Found:
-        """The share of all that lies before each place, with an interval.
-
-        All are those on the line. At the last edge the share is 1: the last bin holds what is at its end.
-
-        Parameters
-        ----------
-        places
-            Places among the edges, as `places` gives them.
-        """
+        """The share of all that lies before each place, with an interval."""
         total = self.totals[-1]
         estimate = np.interp(places, self.cuts, self.totals) / total if total > 0 else places / self.bins
         outer, inner = self._outside(places)
@@ -216,13 +177,7 @@ class MeasuredCurve:
         return found
 
     def counts(self, first: Floats | Ints, last: Floats | Ints) -> Found:
-        """How many lie between two places each.
-
-        Parameters
-        ----------
-        first, last
-            Places among the edges, none of the first behind its last.
-        """
+        """How many lie between two places each."""
         before, after = self._outside(first)
         end_before, end_after = self._outside(last)
         inside = np.maximum(end_before, after)  # empty where no two cuts lie within
@@ -235,35 +190,17 @@ class MeasuredCurve:
         return Found(np.clip(at[1] - at[0], lower, upper), lower, upper)
 
     def quantile_frame(self, at: Sequence[float]) -> pl.DataFrame:
-        """`quantiles` as a frame: `quantile`, `estimate`, `lower`, `upper`.
-
-        Parameters
-        ----------
-        at
-            Shares from 0 to 1.
-        """
+        """`quantiles` as a frame: `quantile`, `estimate`, `lower`, `upper`."""
         return _frame({"quantile": [float(share) for share in check_quantiles(at)]}, self.quantiles(at))
 
     def share_frame(self, at: Any = None) -> pl.DataFrame:
-        """`shares` as a frame: `value`, `estimate`, `lower`, `upper`.
-
-        Parameters
-        ----------
-        at
-            The values; by default None: where the segments meet.
-        """
+        """`shares` as a frame: `value`, `estimate`, `lower`, `upper`."""
         if at is None:
             return _frame({"value": self.edges[self.cuts]}, self.shares(self.cuts.astype(np.float64)))
         return _frame({"value": np.atleast_1d(np.asarray(at))}, self.shares(self.places(at)))
 
     def count_frame(self, low: Any, high: Any) -> pl.DataFrame:
-        """How many lie from one value to another, as a frame of one row: `low`, `high`, `estimate`, `lower`, `upper`.
-
-        Parameters
-        ----------
-        low, high
-            The two values; what is at `high` itself is counted at the last edge only, because the last bin holds it.
-        """
+        """How many lie from one value to another, in one row: `low`, `high`, `estimate`, `lower`, `upper`."""
         first, last = self.places(low), self.places(high)
         if (first > last).any():
             raise ValueError("low must not be above high")
@@ -292,11 +229,6 @@ def _frame(first: dict[str, Any], found: Found) -> pl.DataFrame:
 def check_quantiles(at: Sequence[float]) -> tuple[Fraction, ...]:
     """Shares from 0 to 1, as fractions whose denominators are at most a million.
 
-    Parameters
-    ----------
-    at
-        What a caller gave.
-
     Examples
     --------
     >>> check_quantiles([0.1, 0.5])
@@ -317,15 +249,7 @@ def check_quantiles(at: Sequence[float]) -> tuple[Fraction, ...]:
 
 
 def values_at(edges: Array, places: Floats) -> Array:
-    """The values at places among edges, between two of them in proportion; dates are cut to their own precision.
-
-    Parameters
-    ----------
-    edges
-        Numbers or dates in order.
-    places
-        Numbers from 0 to that of the last edge.
-    """
+    """The values at places among edges, between two of them in proportion; dates are cut to their own precision."""
     if edges.dtype.kind == "f":
         return np.interp(places, np.arange(edges.size), edges)
     origin = edges.astype(np.int64) - edges[:1].astype(np.int64)  # differences are small enough for floats
@@ -334,24 +258,12 @@ def values_at(edges: Array, places: Floats) -> Array:
 
 
 def line_edges(tree: Tree) -> Array:
-    """The borders of the bins that the leaves of a tree are: of its ranges, or else their places.
-
-    Parameters
-    ----------
-    tree
-        The tree. A leaf after those of its ranges, for what is outside of them, is none of the line's.
-    """
+    """The borders of the bins that the leaves of a tree are: of its ranges, or else their places."""
     return np.arange(tree.leaf_count + 1, dtype=np.float64) if tree.ranges is None else range_edges(tree.ranges)
 
 
 def range_edges(ranges: NumberRange) -> Array:
-    """The borders of ranges: numbers, or `datetime64`. Refused where floats cannot hold them.
-
-    Parameters
-    ----------
-    ranges
-        The ranges.
-    """
+    """The borders of ranges: numbers, or `datetime64`. Refused where floats cannot hold them."""
     edges = ranges.edges
     if not ranges.has_dates:
         numbers = np.array([float(edge) for edge in edges])

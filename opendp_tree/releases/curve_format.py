@@ -22,15 +22,7 @@ _LEAST_SCALE, _LARGEST_SCALE = 2.0**-40, 2.0**80
 
 
 def write_curves(curve: MeasuredCurve | None, curves: Mapping[int, MeasuredCurve] | None) -> dict[str, Any] | None:
-    """The line of a release: the borders of its bins, and its curve, or those of its groups.
-
-    Parameters
-    ----------
-    curve
-        That of the whole line; None if there is none.
-    curves
-        Those of groups, by their places in the release's arrays; None if there are none.
-    """
+    """The line of a release: the borders of its bins, and its curve, or those of its groups."""
     if curve is None and curves is None:
         return None
     every: list[tuple[int | None, MeasuredCurve]] = [*(curves or {}).items()] if curve is None else [(None, curve)]
@@ -39,13 +31,7 @@ def write_curves(curve: MeasuredCurve | None, curves: Mapping[int, MeasuredCurve
 
 
 def write_edges(edges: Array) -> dict[str, Any]:
-    """The borders of bins: their type, and numbers; of dates, those since 1970.
-
-    Parameters
-    ----------
-    edges
-        Numbers, or dates as `datetime64`.
-    """
+    """The borders of bins: their type, and numbers; of dates, those since 1970."""
     kind = next(name for name, dtype in _KINDS.items() if edges.dtype == np.dtype(dtype))
     return {"type": kind, "values": (edges if kind == "number" else edges.astype(np.int64)).tolist()}
 
@@ -59,17 +45,7 @@ def _write(node: int | None, curve: MeasuredCurve) -> dict[str, Any]:
 def read_curves(
     described: Mapping[str, Any] | None, tree: Tree | OpenTree, size: int
 ) -> tuple[MeasuredCurve | None, dict[int, MeasuredCurve] | None]:
-    """The curve and the curves that `write_curves` wrote, once they are sure to be such.
-
-    Parameters
-    ----------
-    described
-        What `write_curves` gives, as read from JSON.
-    tree
-        The release's tree.
-    size
-        How many nodes the release has.
-    """
+    """The curve and the curves that `write_curves` wrote, once they are sure to be such."""
     if described is None:
         return None, None
     every = part(described, "curves", list)
@@ -89,13 +65,7 @@ def read_curves(
 
 
 def read_edges(described: Mapping[str, Any]) -> Array:
-    """The borders that `write_edges` wrote, once they are sure to be in order.
-
-    Parameters
-    ----------
-    described
-        What `write_edges` gives, as read from JSON.
-    """
+    """The borders that `write_edges` wrote, once they are sure to be in order."""
     kind = part(described, "type", str)
     if kind not in _KINDS:
         raise ValueError(f'"type" of "edges" must be one of {", ".join(_KINDS)}')

@@ -20,13 +20,7 @@ ROOT = "(all)"
 
 
 def release_text(release: TreeRelease) -> str:
-    """A short table and the release's words.
-
-    Parameters
-    ----------
-    release
-        The release.
-    """
+    """A short table and the release's words."""
     rows, more = _largest(release, _LINES)
     cells = [[one_line(path, _WIDE), *figures] for path, *figures in rows]
     shown = table(["path", "estimate", "lower", "upper", *_means(release)], cells)
@@ -34,13 +28,7 @@ def release_text(release: TreeRelease) -> str:
 
 
 def release_html(release: TreeRelease) -> str:
-    """The same for a notebook, with bars and intervals.
-
-    Parameters
-    ----------
-    release
-        The release.
-    """
+    """The same for a notebook, with bars and intervals."""
     rows, more = _largest(release, _ROWS)
     first, *words = release.describe().splitlines()
     cells = [

@@ -21,41 +21,18 @@ FORMAT, VERSION = "opendp-tree release", 1
 
 
 def write_text(parts: Mapping[str, Any], *, kind: str = FORMAT) -> str:
-    """The parts as one JSON text.
-
-    Parameters
-    ----------
-    parts
-        The fields of the release, as plain data.
-    kind
-        What the text says it is; a release, unless told otherwise.
-    """
+    """The parts as one JSON text."""
     return json.dumps({"format": kind, "version": VERSION, **parts}, allow_nan=False, separators=(",", ":"))
 
 
 def write_statement(statement: Mapping[str, Any]) -> dict[str, Any]:
-    """A privacy statement as JSON has room for it.
-
-    Parameters
-    ----------
-    statement
-        What `PrivacyStatement.to_dict` gives.
-
-    >>> write_statement({"unit": None, "loss": {"epsilon": 1.0}, "parameters": {"bound": math.inf}})
-    {'unit': None, 'loss': {'epsilon': 1.0}, 'parameters': {'bound': {'number': 'inf'}}}
-    """
+    """A privacy statement as JSON has room for it."""
     inner = {name: {key: _write_value(value) for key, value in statement[name].items()} for name in _INNER}
     return {**statement, **inner}
 
 
 def read_statement(described: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a privacy statement that `write_statement` wrote, once they are sure to be such.
-
-    Parameters
-    ----------
-    described
-        What `write_statement` gives, as read from JSON.
-    """
+    """The fields of a privacy statement that `write_statement` wrote, once they are sure to be such."""
     inner = {
         name: {key: _read_value(value, name) for key, value in part(described, name, dict).items()} for name in _INNER
     }
@@ -86,15 +63,7 @@ def _write_value(value: Any) -> Any:
 
 
 def read_text(text: str, *, kind: str = FORMAT) -> dict[str, Any]:
-    """The parts of a JSON text, once it is sure to be a release of this version.
-
-    Parameters
-    ----------
-    text
-        What `write_text` gives.
-    kind
-        What the text must say it is.
-    """
+    """The parts of a JSON text, once it is sure to be a release of this version."""
     if not isinstance(text, (str, bytes, bytearray)):
         raise TypeError(f"text ({type(text).__name__}) must be a JSON text")
     try:
@@ -113,17 +82,7 @@ def _refuse(constant: str) -> NoReturn:
 
 
 def part(parts: Mapping[str, Any], name: str, *kinds: type) -> Any:
-    """A field of an object, once it is sure to be there.
-
-    Parameters
-    ----------
-    parts
-        The object.
-    name
-        The field's name.
-    kinds
-        The types that it may have.
-    """
+    """A field of an object, once it is sure to be there."""
     if name not in parts:
         raise ValueError(f'text must have the field "{name}"')
     if type(parts[name]) not in kinds:
@@ -143,26 +102,12 @@ _JSON = {
 
 
 def write_number(value: float) -> int | float | str:
-    """A number as JSON holds it.
-
-    Parameters
-    ----------
-    value
-        Any number; one that is not finite becomes a text.
-    """
+    """A number as JSON holds it."""
     return value if math.isfinite(value) else str(float(value))
 
 
 def read_number(value: Any, name: str) -> int | float:
-    """A number that `write_number` wrote.
-
-    Parameters
-    ----------
-    value
-        What JSON gives.
-    name
-        What errors call it.
-    """
+    """A number that `write_number` wrote."""
     if type(value) is float or (type(value) is int and abs(value) <= sys.float_info.max):
         return value
     if value in ("inf", "-inf", "nan"):
@@ -171,13 +116,7 @@ def read_number(value: Any, name: str) -> int | float:
 
 
 def write_array(array: Array | None) -> list[Any] | None:
-    """Numbers or truth values as a list.
-
-    Parameters
-    ----------
-    array
-        One-dimensional; None stays None.
-    """
+    """Numbers or truth values as a list."""
     if array is None:
         return None
     values: list[Any] = array.tolist()
@@ -186,19 +125,7 @@ def write_array(array: Array | None) -> list[Any] | None:
 
 
 def read_array(values: list[Any], name: str, kind: type, size: int | None = None) -> Array:
-    """A list as an array.
-
-    Parameters
-    ----------
-    values
-        The list, as JSON gives it.
-    name
-        What errors call it.
-    kind
-        What it must hold: numbers (`float`), integers (`int`) or truth values (`bool`).
-    size
-        How many entries it must have; by default any number.
-    """
+    """A list as an array."""
     if size is not None and len(values) != size:
         raise ValueError(f'"{name}" must hold {size} entries, one for each node; found {len(values)}')
     kinds = {type(value) for value in values}
@@ -216,13 +143,7 @@ def read_array(values: list[Any], name: str, kind: type, size: int | None = None
 
 
 def write_nodes(nodes: ShownNodes) -> dict[str, Any]:
-    """The nodes of an open tree: each one's parent, and its own label or its prefix in hexadecimal digits.
-
-    Parameters
-    ----------
-    nodes
-        The nodes that are shown.
-    """
+    """The nodes of an open tree: each one's parent, and its own label or its prefix in hexadecimal digits."""
     parents = {"parents": nodes.parents.tolist()}
     if nodes.words is None:
         from opendp_tree.releases.labels import write_labels
@@ -237,15 +158,7 @@ def write_nodes(nodes: ShownNodes) -> dict[str, Any]:
 
 
 def read_nodes(tree: OpenTree, described: Mapping[str, Any]) -> ShownNodes:
-    """The nodes that `write_nodes` wrote, once they are sure to be nodes of the tree.
-
-    Parameters
-    ----------
-    tree
-        The open tree.
-    described
-        What `write_nodes` gives, as read from JSON.
-    """
+    """The nodes that `write_nodes` wrote, once they are sure to be nodes of the tree."""
     parents = read_array(part(described, "parents", list), "parents", int)
     rising = bool((parents[1:] >= np.maximum(parents[:-1], 0)).all() and (parents < np.arange(parents.size)).all())
     if not rising or (parents.size and parents[0] != -1):

@@ -30,27 +30,7 @@ def release_frame(
     adds_up: bool = True,
     sums: Mapping[str, tuple[float, float]] | None = None,
 ) -> pl.DataFrame:
-    """One row a node, in the order of the nodes.
-
-    Parameters
-    ----------
-    nodes
-        The nodes.
-    values
-        Further columns; `estimate`, `lower`, `upper` and `shown` among them. Nodes of an open tree that are not shown
-        are there to say where others are, and have no row.
-    certain
-        Whether intervals hold always, so that those of differences do.
-    other
-        Whether to add a row for what the shown children of a node leave unexplained, after the last of its children.
-        Its ends are null unless the intervals are `certain`. In a public tree nobody is elsewhere than with the
-        children, so there is one only where some children are not shown.
-    adds_up
-        Whether children explain anything; without, there are no such rows. True by default.
-    sums
-        Which of the columns are sums and means of values, in the order of `value_columns`, and the bounds of each; by
-        default None: none of them.
-    """
+    """One row a node, in the order of the nodes."""
     sums = {} if sums is None else sums
     columns = [pl.Series(name, array) for name, array in values.items()]
     *places, path = node_columns(nodes)
@@ -82,13 +62,7 @@ def release_frame(
 
 
 def cell_frame(cells: ShownCells) -> pl.DataFrame:
-    """A row a cell, in depth-first order: its level, and its prefix or labels.
-
-    Parameters
-    ----------
-    cells
-        The cells; the nodes above them have no row.
-    """
+    """A row a cell, in depth-first order: its level, and its prefix or labels."""
     *places, _ = node_columns(cells.nodes)
     return pl.DataFrame([pl.Series("level", cells.nodes.levels), *places])[cells.cells()]
 

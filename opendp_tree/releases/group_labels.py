@@ -26,20 +26,7 @@ _MARKS = {str: "t", int: "i", bool: "b", date: "d"}
 
 
 def typed_texts(labels: Any) -> pl.Series:
-    """Labels as texts that are alike where the labels are alike in type and value; null stays null.
-
-    Integers of all widths are of one type, and times of all units.
-
-    Parameters
-    ----------
-    labels
-        A series; or a list, where labels may be of several types.
-
-    >>> typed_texts([1, "1", None, True]).to_list()
-    ['i1', 't1', None, 'btrue']
-    >>> typed_texts(pl.Series([1, 2**64 - 1], dtype=pl.UInt64)).to_list()
-    ['i1', 'i18446744073709551615']
-    """
+    """Labels as texts that are alike where the labels are alike in type and value; null stays null."""
     if not isinstance(labels, pl.Series):
         return pl.Series([None if label is None else _typed(label) for label in labels], dtype=pl.String)
     kind, values = labels.dtype, labels
@@ -75,13 +62,7 @@ def _untyped(text: str | None) -> Any:
 
 
 def place_labels(counts: SparseCounts) -> list[pl.Series]:
-    """The labels of each place, level by level, as typed texts.
-
-    Parameters
-    ----------
-    counts
-        Leaf counts of an open tree of columns.
-    """
+    """The labels of each place, level by level, as typed texts."""
     assert isinstance(counts.keys, LabelKeys)
     return [typed_texts(_taken(column, counts.keys.rows)) for column in counts.keys.columns]
 
@@ -91,17 +72,7 @@ def _taken(column: Any, rows: Ints) -> Any:
 
 
 def count_groups(tree: OpenTree, counts: SparseCounts) -> SparseCounts:
-    """The counts of the groups, which are the first labels of each key.
-
-    Labels that stand in lists may be of several types: they become typed texts, which `plain_labels` undoes.
-
-    Parameters
-    ----------
-    tree
-        The tree of the groups.
-    counts
-        Leaf counts of an open tree of columns that is deeper.
-    """
+    """The counts of the groups, which are the first labels of each key."""
     assert isinstance(counts.keys, LabelKeys)
     count, people = tree.depth - 1, counts.occupied.counts
     columns = [_taken(column, counts.keys.rows) for column in counts.keys.columns[:count]]
@@ -115,25 +86,13 @@ def count_groups(tree: OpenTree, counts: SparseCounts) -> SparseCounts:
 
 
 def has_lists(counts: SparseCounts) -> bool:
-    """Whether labels stand in lists, as those of tuples do.
-
-    Parameters
-    ----------
-    counts
-        Leaf counts of an open tree of columns.
-    """
+    """Whether labels stand in lists, as those of tuples do."""
     assert isinstance(counts.keys, LabelKeys)
     return not isinstance(counts.keys.columns[0], pl.Series)
 
 
 def plain_labels(release: TreeRelease) -> TreeRelease:
-    """A release of typed texts with the labels that they stand for.
-
-    Parameters
-    ----------
-    release
-        Of what `count_groups` makes of lists.
-    """
+    """A release of typed texts with the labels that they stand for."""
     if release.nodes is None:
         return release
     labels = tuple(label_series([_untyped(text) for text in own.to_list()]) for own in release.nodes.labels)
@@ -141,17 +100,7 @@ def plain_labels(release: TreeRelease) -> TreeRelease:
 
 
 def shown_groups(release: TreeRelease, levels: int, *, typed: bool = False) -> pl.DataFrame:
-    """The labels of the shown groups as typed texts, and the place of each in the release's arrays.
-
-    Parameters
-    ----------
-    release
-        Of the groups.
-    levels
-        The level of the groups, the root's being 0.
-    typed
-        Whether its labels are typed texts already; by default they are not.
-    """
+    """The labels of the shown groups as typed texts, and the place of each in the release's arrays."""
     order = np.arange(release.estimates.size) if release.nodes is not None else release.tree.level_order.nodes  # type: ignore[union-attr]
     frame = release.to_frame(other=False).with_columns(node=order)
     found = frame.filter((pl.col("level") == levels) & pl.col("shown"))
@@ -163,13 +112,7 @@ def shown_groups(release: TreeRelease, levels: int, *, typed: bool = False) -> p
 
 
 def leaf_groups(tree: Tree) -> pl.DataFrame:
-    """The labels of the leaves of a public tree, as typed texts.
-
-    Parameters
-    ----------
-    tree
-        The tree, with labels.
-    """
+    """The labels of the leaves of a public tree, as typed texts."""
     paths = [tree.path(int(node)) for node in tree.leaves]
     return pl.DataFrame(
         {f"label_{at}": typed_texts(label_series([path[at] for path in paths])) for at in range(tree.depth - 1)}
@@ -177,17 +120,7 @@ def leaf_groups(tree: Tree) -> pl.DataFrame:
 
 
 def owners_of(columns: Sequence[pl.Series], levels: Ints, groups: pl.DataFrame) -> Ints:
-    """For each place the row of its group; -1 for a place that is in none of them.
-
-    Parameters
-    ----------
-    columns
-        The labels of the places, level by level, as typed texts.
-    levels
-        How many labels each place has.
-    groups
-        The labels of each group, as typed texts, all different.
-    """
+    """For each place the row of its group; -1 for a place that is in none of them."""
     names = [f"label_{at}" for at in range(len(columns))]
     left = pl.DataFrame([column.alias(name) for column, name in zip(columns, names, strict=True)])
     right = groups.select(names).with_row_index("group")
@@ -198,18 +131,7 @@ def owners_of(columns: Sequence[pl.Series], levels: Ints, groups: pl.DataFrame) 
 
 
 def places_among(labels: pl.Series, names: Sequence[str]) -> Ints:
-    """Where each label is among some names; -1 for one that is none of them.
-
-    Parameters
-    ----------
-    labels
-        Typed texts.
-    names
-        The names, all different.
-
-    >>> places_among(typed_texts(["b", None, "x", "a", 1]), ["a", "b"])
-    array([ 1, -1, -1,  0, -1])
-    """
+    """Where each label is among some names; -1 for one that is none of them."""
     known = pl.Enum(typed_texts(pl.Series(names, dtype=pl.String)))
     found: Ints = labels.cast(known, strict=False).to_physical().cast(pl.Int64).fill_null(-1).to_numpy()
     return found

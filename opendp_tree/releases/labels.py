@@ -18,17 +18,7 @@ _UNITS = ("ns", "us", "ms")
 
 
 def write_labels(labels: pl.Series) -> dict[str, Any]:
-    """A series as its type and its values; times as the integers that they are.
-
-    Parameters
-    ----------
-    labels
-        Texts, truth values, integers or times.
-
-    >>> from datetime import date
-    >>> write_labels(pl.Series([date(1970, 1, 3), None]))
-    {'type': 'date', 'values': [2, None]}
-    """
+    """A series as its type and its values; times as the integers that they are."""
     kind = labels.dtype
     if kind in (pl.String, pl.Boolean):
         return {"type": "text" if kind == pl.String else "boolean", "values": labels.to_list()}
@@ -41,16 +31,7 @@ def write_labels(labels: pl.Series) -> dict[str, Any]:
 
 
 def read_labels(described: Mapping[str, Any]) -> pl.Series:
-    """The series that `write_labels` wrote; a ValueError if there is none.
-
-    Parameters
-    ----------
-    described
-        What `write_labels` gives, as read from JSON.
-
-    >>> read_labels({"type": "int8", "values": [5]}).dtype
-    Int8
-    """
+    """The series that `write_labels` wrote; a ValueError if there is none."""
     name, values = described.get("type"), described.get("values")
     if not isinstance(values, list):
         raise ValueError("labels must have a list of values")

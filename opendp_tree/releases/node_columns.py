@@ -26,19 +26,7 @@ _FIRST_DAY, _LAST_DAY = ((date(year, 1, 1) - date(1970, 1, 1)).days for year in 
 
 
 def node_columns(nodes: ShownNodes) -> list[pl.Series]:
-    """Columns that say where each node is, and last its `path`, that in one text.
-
-    Label columns, called as the tree says; or `prefix` for paths; or `prefix` and `bits`; or `low` and `high`, the ends
-    of a range; or `node`, the id. What is outside has null there.
-
-    Parameters
-    ----------
-    nodes
-        The nodes, one for each row.
-
-    >>> [column.name for column in node_columns(ShownNodes.of_tree(Tree.balanced(branching=2, depth=2)))]
-    ['node', 'path']
-    """
+    """Columns that say where each node is, and last its `path`, that in one text."""
     tree = nodes.tree
     if nodes.words is not None:
         assert isinstance(tree, OpenTree)

@@ -64,19 +64,7 @@ class PrivacyStatement:
 
 @dataclass(frozen=True)
 class Fit:
-    """How least squares came to its estimates, for those who ask for more than nodes.
-
-    Parameters
-    ----------
-    estimator
-        Least squares for the tree and the variances of its noise.
-    multiplier
-        Within how many standard deviations errors stay, with the release's confidence.
-    best
-        The unconstrained estimates, by node id.
-    nonnegative
-        Whether true counts are taken not to be negative.
-    """
+    """How least squares came to its estimates, for those who ask for more than nodes."""
 
     estimator: LeastSquares
     multiplier: float

@@ -21,17 +21,7 @@ def check_columns(frame: object, wanted: Sequence[str], *, numbers: Sequence[str
 
 
 def level_rows(frame: pl.DataFrame) -> list[tuple[int, int, float, float]]:
-    """For each level: how many nodes are shown, their largest estimate, and half of their median interval.
-
-    Parameters
-    ----------
-    frame
-        That of `TreeRelease.to_frame`.
-
-    >>> frame = pl.DataFrame({"level": [0, 1, 1], "estimate": [9.0, 6.0, 3.0], "other": [False, False, True]})
-    >>> level_rows(frame.with_columns(lower=pl.col("estimate") - 2, upper=pl.col("estimate") + 2, shown=True))
-    [(0, 1, 9.0, 2.0), (1, 1, 6.0, 2.0)]
-    """
+    """For each level: how many nodes are shown, their largest estimate, and half of their median interval."""
     return (
         frame.filter(pl.col("shown") & ~pl.col("other"))
         .group_by("level")
@@ -46,19 +36,7 @@ def level_rows(frame: pl.DataFrame) -> list[tuple[int, int, float, float]]:
 
 
 def with_truth(frame: pl.DataFrame, rows: pl.LazyFrame, by: Sequence[str]) -> pl.DataFrame:
-    """The shown nodes with `truth`, the number of rows at each, and `error`.
-
-    Only for data that are public.
-
-    Parameters
-    ----------
-    frame
-        That of `TreeRelease.to_frame`, of a tree of label columns.
-    rows
-        The data.
-    by
-        The columns that the labels come from, from the coarsest to the finest.
-    """
+    """The shown nodes with `truth`, the number of rows at each, and `error`."""
     levels = [
         rows.group_by(by[:level]).agg(pl.len().alias("truth")).with_columns(pl.lit(level, pl.Int64).alias("level"))
         for level in range(1, len(by) + 1)
@@ -71,19 +49,7 @@ def with_truth(frame: pl.DataFrame, rows: pl.LazyFrame, by: Sequence[str]) -> pl
 
 
 def nested_rows(frame: pl.DataFrame, by: Sequence[str], *, most: int) -> list[tuple[str, float, float, int, float]]:
-    """The `most` largest children of each node, and of each of those, under one another.
-
-    For each: the indented label, the estimate, half of its interval, the truth and the error.
-
-    Parameters
-    ----------
-    frame
-        That of `with_truth`.
-    by
-        Its label columns, from the coarsest to the finest.
-    most
-        How many children of a node to list.
-    """
+    """The `most` largest children of each node, and of each of those, under one another."""
     half = (pl.col("upper") - pl.col("lower")) / 2
     rows = frame.sort("estimate", descending=True).select("level", *by, "estimate", half, "truth", "error").rows()
     children: dict[tuple[object, ...], list[tuple[object, ...]]] = {}
@@ -104,13 +70,7 @@ def nested_rows(frame: pl.DataFrame, by: Sequence[str], *, most: int) -> list[tu
 
 
 def error_rows(frame: pl.DataFrame) -> list[tuple[int, int, float, float]]:
-    """For each level: the nodes shown, the root of their mean squared error, the largest error.
-
-    Parameters
-    ----------
-    frame
-        That of `with_truth`.
-    """
+    """For each level: the nodes shown, the root of their mean squared error, the largest error."""
     error = pl.col("error")
     return (
         frame.group_by("level")

@@ -18,13 +18,7 @@ from opendp_tree.trees.tree import Label, Tree
 
 
 def write_tree(tree: Tree | OpenTree) -> dict[str, Any]:
-    """The description of a tree: all of a public one, and how an open one is grown.
-
-    Parameters
-    ----------
-    tree
-        The tree.
-    """
+    """The description of a tree: all of a public one, and how an open one is grown."""
     if isinstance(tree, Tree):
         labels = None if tree.labels is None else [_write_label(label) for label in tree.labels]
         ranges = None
@@ -38,13 +32,7 @@ def write_tree(tree: Tree | OpenTree) -> dict[str, Any]:
 
 
 def read_tree(described: Mapping[str, Any]) -> Tree | OpenTree:
-    """The tree that `write_tree` described.
-
-    Parameters
-    ----------
-    described
-        What `write_tree` gives, as read from JSON.
-    """
+    """The tree that `write_tree` described."""
     names = tuple(part(described, "names", list))
     if not all(type(name) is str for name in names):
         raise ValueError('"names" must be texts')

@@ -17,19 +17,7 @@ __all__ = ["NodeValues"]
 
 @dataclass(frozen=True)
 class NodeValues:
-    """The sum and the mean of one value at each node, with their intervals, in the order of the release's arrays.
-
-    Parameters
-    ----------
-    name
-        The column.
-    low, high
-        The bounds that each row's number was clipped to: sums, means and intervals are of clipped numbers.
-    sum, sum_lower, sum_upper
-        For each node the estimated sum and its interval.
-    mean, mean_lower, mean_upper
-        For each node the estimated mean, within the bounds, and its interval.
-    """
+    """The sum and the mean of one value at each node, with their intervals, in the order of the release's arrays."""
 
     name: str
     low: float
@@ -42,13 +30,7 @@ class NodeValues:
     mean_upper: Floats
 
     def check(self, size: int) -> None:
-        """That there is a number for each of so many nodes.
-
-        Parameters
-        ----------
-        size
-            The number of nodes.
-        """
+        """That there is a number for each of so many nodes."""
         for name in FIGURES:
             array = getattr(self, name)
             if not isinstance(array, np.ndarray):
@@ -59,13 +41,7 @@ class NodeValues:
                 )
 
     def spread(self, shown: Bools) -> NodeValues:
-        """The figures of shown nodes at their places among all; the others have none.
-
-        Parameters
-        ----------
-        shown
-            For each of all nodes whether it is one of these.
-        """
+        """The figures of shown nodes at their places among all; the others have none."""
 
         def everywhere(figures: Floats) -> Floats:
             found = np.full(shown.size, np.nan)
@@ -75,41 +51,18 @@ class NodeValues:
         return NodeValues(self.name, self.low, self.high, *(everywhere(getattr(self, name)) for name in FIGURES))
 
     def words(self) -> str:
-        """What is summed, in words.
-
-        >>> NodeValues("amount", 0.0, 500.0, *(np.zeros((6, 1)))).words()
-        'amount clipped to [0, 500]'
-        """
+        """What is summed, in words."""
         return f"{self.name} clipped to [{self.low:.10g}, {self.high:.10g}]"
 
 
 def value_columns(values: Sequence[NodeValues]) -> dict[str, Floats]:
-    """The columns of all values: `sum`, `mean` and their ends; with several values each with its name before it.
-
-    Parameters
-    ----------
-    values
-        Those of a release.
-
-    >>> one, two = (NodeValues(name, 0.0, 1.0, *np.zeros((6, 1))) for name in ("amount", "delay"))
-    >>> list(value_columns([one]))[:2], list(value_columns([one, two]))[6]
-    (['sum', 'sum_lower'], 'delay_sum')
-    """
+    """The columns of all values: `sum`, `mean` and their ends; with several values each with its name before it."""
     figures = [getattr(each, name) for each in values for name in FIGURES]
     return dict(zip(figure_names([each.name for each in values]), figures, strict=True))
 
 
 def column_bounds(values: Sequence[NodeValues]) -> dict[str, tuple[float, float]]:
-    """For each of the columns of all values the bounds that its numbers were clipped to.
-
-    Parameters
-    ----------
-    values
-        Those of a release.
-
-    >>> column_bounds([NodeValues("amount", 0.0, 9.0, *np.zeros((6, 1)))])["mean"]
-    (0.0, 9.0)
-    """
+    """For each of the columns of all values the bounds that its numbers were clipped to."""
     bounds = [(each.low, each.high) for each in values for _ in FIGURES]
     return dict(zip(figure_names([each.name for each in values]), bounds, strict=True))
 
@@ -120,27 +73,7 @@ def values_of_rest(
     rest_of: Callable[[Array], Array],
     bounds: Mapping[str, tuple[float, float]],
 ) -> dict[str, Array]:
-    """What shown children leave of sums and means: those of the difference; nothing is said of their ends.
-
-    A mean is clipped to the bounds of its value, within which every row is; where no rows are left, there is none.
-
-    Parameters
-    ----------
-    columns
-        The columns of values, in the order of `value_columns`.
-    left
-        How many rows are left.
-    rest_of
-        What is left of a column of sums.
-    bounds
-        Those of each column.
-
-    >>> values = [NodeValues("amount", 0.0, 9.0, *np.full((6, 1), 8.0))]
-    >>> columns, bounds = value_columns(values), column_bounds(values)
-    >>> rest = values_of_rest(columns, np.array([2.0]), lambda sums: sums - 2, bounds)
-    >>> rest["sum"], rest["mean"], rest["mean_lower"]
-    (array([6.]), array([3.]), array([nan]))
-    """
+    """What shown children leave of sums and means: those of the difference; nothing is said of their ends."""
     found: dict[str, Array] = {}
     nothing = np.full(left.shape, np.nan)
     for name, array in columns.items():
@@ -157,13 +90,7 @@ def values_of_rest(
 
 
 def write_values(values: Sequence[NodeValues]) -> list[dict[str, Any]]:
-    """Values as JSON has room for them.
-
-    Parameters
-    ----------
-    values
-        Those of a release.
-    """
+    """Values as JSON has room for them."""
     return [
         {
             **{"name": each.name, "low": each.low, "high": each.high},
@@ -174,15 +101,7 @@ def write_values(values: Sequence[NodeValues]) -> list[dict[str, Any]]:
 
 
 def read_values(written: list[Any], size: int) -> tuple[NodeValues, ...]:
-    """The values that `write_values` wrote, for so many nodes.
-
-    Parameters
-    ----------
-    written
-        What JSON gives.
-    size
-        The number of nodes.
-    """
+    """The values that `write_values` wrote, for so many nodes."""
     found = []
     for described in written:
         if not isinstance(described, dict):

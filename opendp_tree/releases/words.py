@@ -37,20 +37,7 @@ NO_SUMS = "Counts of nodes do not add up to that of the node above them."
 
 
 def tree_words(tree: Tree | OpenTree, shown: int, mechanism: str | None) -> list[str]:
-    """What was released.
-
-    Parameters
-    ----------
-    tree
-        The tree.
-    shown
-        How many of its nodes are shown.
-    mechanism
-        What the statement calls the mechanism; None where nobody knows.
-
-    >>> tree_words(OpenTree.columns(["country", "city"]), 3, "partition_estimator")[1]
-    'Mechanism: partition_estimator (the private tree partition).'
-    """
+    """What was released."""
     by = []
     if mechanism is not None:
         by = [f"Mechanism: {mechanism}" + (f" ({_MECHANISMS[mechanism]})." if mechanism in _MECHANISMS else ".")]
@@ -67,19 +54,7 @@ def tree_words(tree: Tree | OpenTree, shown: int, mechanism: str | None) -> list
 
 
 def value_words(values: Sequence[NodeValues], *, shown: Any) -> list[str]:
-    """What is summed, and how far intervals of means reach.
-
-    Parameters
-    ----------
-    values
-        Sums and means of each value.
-    shown
-        Which nodes are shown, as a mask.
-
-    >>> figures = np.array([[9.0], [7.0], [11.0], [4.5], [4.0], [5.0]])
-    >>> value_words([NodeValues("amount", 0.0, 500.0, *figures)], shown=slice(None))
-    ['Sums and means: of amount clipped to [0, 500]; means reach 0.5 from the estimate at the median node.']
-    """
+    """What is summed, and how far intervals of means reach."""
     said = []
     for each in values:
         reach = np.maximum(each.mean_upper - each.mean, each.mean - each.mean_lower)[shown]
@@ -91,16 +66,7 @@ def value_words(values: Sequence[NodeValues], *, shown: Any) -> list[str]:
 
 
 def cost_words(statement: Mapping[str, Any] | None) -> str:
-    """What it cost.
-
-    Parameters
-    ----------
-    statement
-        That of the release, as a dictionary; None where nobody knows.
-
-    >>> cost_words({"loss": {"rho": 0.5}, "measure": "zero_concentrated_divergence", "d_in": 2, "unit": None})
-    'Privacy: rho 0.5 (zero concentrated divergence) for adding or removing up to 2 rows.'
-    """
+    """What it cost."""
     if statement is None:
         return "Privacy: not known here. What the noisy counts cost, this release cost, and no more."
     loss = ", ".join(f"{name} {value:.10g}" for name, value in statement["loss"].items())
@@ -110,51 +76,19 @@ def cost_words(statement: Mapping[str, Any] | None) -> str:
 
 
 def counted_words(statement: Mapping[str, Any] | None) -> str | None:
-    """What the figures are counts of; None where nobody said.
-
-    Parameters
-    ----------
-    statement
-        That of the release, as a dictionary; None where nobody knows.
-
-    >>> counted_words({"counted": "rows after keeping at most 5 of each user"})
-    'Counted: rows after keeping at most 5 of each user.'
-    """
+    """What the figures are counts of; None where nobody said."""
     counted = None if statement is None else statement.get("counted")
     return f"Counted: {counted}." if counted else None
 
 
 def footer_words(statement: Mapping[str, Any] | None) -> list[str]:
-    """What stands under a picture: what is counted, where somebody said it, and the cost.
-
-    Parameters
-    ----------
-    statement
-        That of the release, as a dictionary; None where nobody knows.
-    """
+    """What stands under a picture: what is counted, where somebody said it, and the cost."""
     counted = counted_words(statement)
     return [*([counted] if counted else []), cost_words(statement)]
 
 
 def error_words(confidence: float, reach: Floats, hidden: float | None, *, counted: str | None = None) -> list[str]:
-    r"""How wrong it can be.
-
-    Parameters
-    ----------
-    confidence
-        The probability with which an interval holds.
-    reach
-        How far each shown node's interval goes from its estimate.
-    hidden
-        What a node that is not shown holds at most; None if all are shown.
-    counted
-        What is counted, if somebody said it: intervals speak of these alone. By default nobody did.
-
-    >>> print(*error_words(1.0, np.array([4.0, 4.0, 9.0]), 30.0), sep="\n")
-    Error: every true count is in its interval, always.
-    Intervals reach 4 from the estimate at the median node, 9 at the widest.
-    A node that is not shown holds at most 30.
-    """
+    r"""How wrong it can be."""
     sure = "always" if confidence == 1 else f"with probability at least {confidence:.10g}"
     whose = "every" if confidence == 1 else "a node's"
     said = [f"Error: {whose} true count{' of these' if counted else ''} is in its interval, {sure}."]

@@ -28,19 +28,7 @@ _FIRST_DAY, _LAST_DAY = ((date(year, 1, 1) - date(1970, 1, 1)).days for year in 
 
 
 def frame_bytes(frame: pl.DataFrame, *, file_format: str, statement: PrivacyStatement | None = None) -> bytes:
-    """A frame as the content of a file. Labels that Polars cannot write in the format become texts.
-
-    Parquet has room for what the release says of itself: its statement goes into the metadata, as JSON.
-
-    Parameters
-    ----------
-    frame
-        The frame.
-    file_format
-        "parquet", "csv", or "ndjson".
-    statement
-        What the release says of itself. By default None: nothing.
-    """
+    """A frame as the content of a file. Labels that Polars cannot write in the format become texts."""
     buffer = io.BytesIO()
     if file_format == "parquet":
         said = {} if statement is None else {STATEMENT: json.dumps(write_statement(statement.to_dict()))}
@@ -84,14 +72,7 @@ def _needed(module: str, wanted_by: str) -> Any:
 
 
 def spreadsheet_safe(frame: pl.DataFrame) -> pl.DataFrame:
-    """The frame with an apostrophe before each text, and each column's name, that a spreadsheet would take for more.
-
-    These begin with =, +, -, @ (or their wide forms), a tab, a carriage return or a line feed, which make a formula of
-    what follows, or with an apostrophe: so different texts stay different.
-
-    >>> spreadsheet_safe(pl.DataFrame({"city": ["=1+1", "'t Zand", "a=b"], "estimate": [-1.5, 2.0, 3.0]})).rows()
-    [("'=1+1", -1.5), ("''t Zand", 2.0), ('a=b', 3.0)]
-    """
+    """The frame with an apostrophe before each text, and each column's name, that a spreadsheet would take for more."""
     texts = selectors.string(include_categorical=True) | selectors.by_dtype(pl.Enum)
     marked = frame.with_columns(texts.cast(pl.String).str.replace(*_MARK))
     marked.columns = pl.Series(frame.columns, dtype=pl.String).str.replace(*_MARK).to_list()

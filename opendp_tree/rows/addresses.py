@@ -14,11 +14,7 @@ _GROUPS = 8
 
 
 def read_ipv4(texts: pl.Series) -> tuple[Words, Bools]:
-    """Each IPv4 address as a number, and which texts are such addresses; leading zeros are not allowed.
-
-    >>> read_ipv4(pl.Series(["10.0.0.1", "10.0.0.256", "010.0.0.1", None]))
-    (array([167772161,         0,         0,         0], dtype=uint64), array([ True, False, False, False]))
-    """
+    """Each IPv4 address as a number, and which texts are such addresses; leading zeros are not allowed."""
     valid = texts.str.contains(IPV4).fill_null(False).to_numpy()
     numbers = np.zeros(texts.len(), dtype=np.uint64)
     parts = texts.filter(pl.Series(valid)).str.split(".").explode().str.to_integer(dtype=pl.UInt64)
@@ -28,14 +24,7 @@ def read_ipv4(texts: pl.Series) -> tuple[Words, Bools]:
 
 
 def read_ipv6(texts: pl.Series) -> tuple[Words, Words, Bools]:
-    """Each IPv6 address as high and low words, and which texts are such addresses.
-
-    "::" may stand for one or more groups of zeros, once, and the last two groups may be an IPv4 address. A zone makes
-    the text no address.
-
-    >>> [words.tolist() for words in read_ipv6(pl.Series(["::1", "1::", "::1.2.3.4", ":::", "1::2::3"]))]
-    [[0, 281474976710656, 0, 0, 0], [1, 0, 16909060, 0, 0], [True, True, True, False, False]]
-    """
+    """Each IPv6 address as high and low words, and which texts are such addresses."""
     frame = pl.DataFrame({"text": texts}).with_columns(ok=pl.col("text").str.contains(_IPV6).fill_null(False))
     frame = frame.with_columns(text=pl.when("ok").then("text").otherwise(pl.lit("")))
     # An IPv4 address at the end stands for two groups, which are filled in last.
@@ -76,16 +65,7 @@ def _groups(side: pl.Series) -> tuple[Words, Ints, Bools]:
 
 
 def split_urls(texts: pl.Series, count: int) -> tuple[list[pl.Series], Ints]:
-    """Texts as columns of labels, and how many labels each has; a null text is one label, null.
-
-    Any text is read: what has no scheme begins with its host, or with its path if it begins with "/". Labels of the
-    path begin with "/", so that none is a host's.
-
-    >>> texts = pl.Series(["https://me@www.Example.com:80/a/b?q#f", "http://10.0.0.1/a", "/a/"])
-    >>> columns, lengths = split_urls(texts, 4)
-    >>> [column.to_list() for column in columns], lengths
-    ([['com', '10.0.0.1', '/a'], ['example', '/a', None], ['www', None, None], ['/a', None, None]], array([4, 2, 1]))
-    """
+    """Texts as columns of labels, and how many labels each has; a null text is one label, null."""
     text = pl.col("text")
     frame = texts.alias("text").to_frame().lazy()
     bare = text.str.replace(r"^(?:[A-Za-z][A-Za-z0-9+.\-]*:)?//", "").str.replace(r"(?s)[?#].*$", "")

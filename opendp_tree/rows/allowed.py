@@ -285,11 +285,7 @@ _SHUFFLE = {"Function": {"input": [_ENUMERATION], "function": {"Random": {"metho
 
 
 def is_truncation(node: Node, frame: pl.LazyFrame) -> bool:
-    """Whether a filter is one of OpenDP's truncations that do not depend on the order of rows.
-
-    Those are `truncate_per_group` with keep="sample", which shuffles the rows of each group, and `truncate_num_groups`,
-    which ranks groups by their values.
-    """
+    """Whether a filter is one of OpenDP's truncations that do not depend on the order of rows."""
     compared = node.get("BinaryExpr", {}) if isinstance(node, dict) else {}
     if compared.get("op") != "Lt" or "Over" not in compared["left"] or "Literal" not in compared["right"]:
         return False

@@ -11,17 +11,7 @@ from opendp_tree.rows.unit import Unit
 
 
 def truncate(rows: Ints, starts: Ints, unit: Unit, draw: Callable[[Ints], Words]) -> Ints:
-    """How many of its rows each pair of a person and a leaf keeps.
-
-    Pairs come person by person, each person's from one of `starts` on. A person's leaves are put in a uniformly random
-    order. Of them the first `unit.leaves` are kept, each with at most `unit.rows_per_leaf` rows, until there are
-    `unit.rows` rows. So what is kept of a person depends on that person's own counts and order alone. `draw` gives
-    uniform words for the pairs at given places, new ones at each call.
-
-    >>> words = np.array([5, 3, 9], dtype=np.uint64)
-    >>> truncate(np.array([4, 4, 4]), np.array([0, 2]), Unit("user", rows=5), lambda places: words[places])
-    array([1, 4, 4])
-    """
+    """How many of its rows each pair of a person and a leaf keeps."""
     kept = rows if unit.leaves is None else np.minimum(rows, unit.rows_per_leaf)
     sizes = np.diff(np.append(starts, rows.size))
     crowded = np.zeros(sizes.size, dtype=np.bool_)

@@ -86,10 +86,7 @@ def _read_texts(text: pl.Expr, wanted: pl.DataType) -> pl.Expr | None:
 
 
 def value_column(name: str, values: Sequence[Any], dtype: pl.DataType) -> pl.Series:
-    """Python values as a column of a declared type, each by itself: what the type cannot hold is null.
-
-    Texts in a column that is no text are read as those of a CSV file are.
-    """
+    """Python values as a column of a declared type, each by itself: what the type cannot hold is null."""
     kind = kind_of_type(dtype)
     read = _whole_reader(dtype) if dtype.is_integer() else _READERS.get(kind)
     if read is None:

@@ -41,14 +41,7 @@ def file_format(path: str | Path) -> str | None:
 
 
 def scan_file(path: str | Path, *, file_format: str) -> pl.LazyFrame:
-    """A file as a lazy frame, so that no row decides whether the others can be read.
-
-    Every column of a CSV file is read as text: guessing types would make later rows errors. Missing values at the end
-    of a row are null, surplus ones are dropped, and bytes that are not UTF-8 become the replacement character. What
-    is not quoted as CSV must be is an error, because where rows end is then a guess: one such row would swallow
-    others. NDJSON is not read: Polars finds its columns in the rows, and stops at one line that is no JSON, holds a
-    number too large or is nested too deep.
-    """
+    """A file as a lazy frame, so that no row decides whether the others can be read."""
     if file_format == "parquet":
         return pl.scan_parquet(path, glob=False)
     if file_format == "ipc":
@@ -57,11 +50,7 @@ def scan_file(path: str | Path, *, file_format: str) -> pl.LazyFrame:
 
 
 def scan_files(pattern: str | Path) -> pl.LazyFrame:
-    """One file, or all whose names match a pattern, as a lazy frame; their formats are those of their endings.
-
-    A name that exists is a name, whatever stars it holds. Files must have the same columns, of the same data types;
-    the order of columns is the first file's. Reads what files say of their columns, and no row.
-    """
+    """One file, or all whose names match a pattern, as a lazy frame; their formats are those of their endings."""
     names = [str(pattern)] if Path(pattern).exists() else sorted(glob.glob(str(pattern), recursive=True))
     if not names:
         raise FileNotFoundError(f"there is no file {str(pattern)!r}. Hint: check the path; '*' stands for any letters")
@@ -119,10 +108,7 @@ def with_numbers(frame: pl.LazyFrame, columns: Sequence[str]) -> pl.LazyFrame:
 def read_paths(
     listed: pl.LazyFrame, columns: Sequence[str], *, like: pl.LazyFrame, separator: str, depth: int
 ) -> list[tuple[Any, ...]]:
-    """The distinct rows of a list of nodes as paths, which end at the first null; labels as the data have them.
-
-    With a separator, the one column holds paths as texts.
-    """
+    """The distinct rows of a list of nodes as paths, which end at the first null; labels as the data have them."""
     types = like.collect_schema()
     labels = (pl.String, pl.Categorical, pl.Enum)
     rows = listed.select(

@@ -44,10 +44,7 @@ def is_one_shot(data: Any) -> bool:
 
 
 def read_rows(rows: Sequence[Any], schema: pl.Schema) -> pl.DataFrame:
-    """Rows that are mappings, as a frame of the declared columns and no others.
-
-    What a row lacks is null, and one that is no mapping is a row of nulls: no row decides whether the others count.
-    """
+    """Rows that are mappings, as a frame of the declared columns and no others."""
     if not schema:
         raise TypeError(
             "a list of rows must come with the data types of its columns: types must not be found in rows. "

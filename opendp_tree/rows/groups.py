@@ -113,20 +113,14 @@ def group_rows(frame: pl.LazyFrame, key: Key) -> pl.DataFrame:
 
 
 def unit_leaves(frame: pl.LazyFrame, key: Key, unit: str, leaves: pl.DataFrame) -> pl.DataFrame:
-    """Whose each row is, and the number of its leaf, in any order: columns `unit` and `leaf`.
-
-    Rows whose key is not among those with a leaf are left out.
-    """
+    """Whose each row is, and the number of its leaf, in any order: columns `unit` and `leaf`."""
     selected = frame.select(*selected_keys(frame, key), pl.col(unit).alias(UNIT))
     joined = selected.join(leaves.lazy(), on=key_names(key), nulls_equal=True).select(UNIT, LEAF)
     return guarded(lambda: joined.collect(engine="streaming"))
 
 
 def coarse_groups(groups: pl.DataFrame, key: Key) -> pl.DataFrame:
-    """Groups that another engine made, as `group_rows` has them; some may then have the same key.
-
-    An engine cuts times to days or hours itself. The places of numbers among ranges are found here, exactly.
-    """
+    """Groups that another engine made, as `group_rows` has them; some may then have the same key."""
     return guarded(lambda: groups.with_columns(_coarse_columns(key, key_names(key), groups.schema)))
 
 

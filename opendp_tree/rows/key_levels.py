@@ -182,14 +182,7 @@ class KeyLevels:
         return int(places[0]) if places.size else -1
 
     def label_kinds(self, kinds: Mapping[str, str]) -> tuple[str, ...]:
-        """What the labels of each level are.
-
-        Parameters
-        ----------
-        kinds
-            What each column holds.
-
-        """
+        """What the labels of each level are."""
         if self.kind == "columns":
             return tuple(kinds[name] for name in self.columns_used)
         if self.kind == "calendar":
@@ -201,14 +194,7 @@ class KeyLevels:
         return ("integer" if self.kind in ("bits", "ip") else "text",) * (self.depth - 1)
 
     def check_kinds(self, kinds: Mapping[str, str]) -> None:
-        """That the columns exist and hold what the key reads, and that labels of the tree can be among it.
-
-        Parameters
-        ----------
-        kinds
-            What each column holds.
-
-        """
+        """That the columns exist and hold what the key reads, and that labels of the tree can be among it."""
         for key in self.inner if self.kind == "nested" else ():
             key.check_kinds(kinds)
         takes = _TAKES[self.kind]
@@ -247,13 +233,7 @@ _CASTS = {
 
 
 def label_kind(label: Any) -> str:
-    """What a label of a tree is, in the words that keys use.
-
-    Parameters
-    ----------
-    label
-        The label.
-    """
+    """What a label of a tree is, in the words that keys use."""
     # Of other types, such as instants, no column is found to hold any: Python's have fewer digits than Polars'.
     return {str: "text", int: "integer", bool: "truth", date: "date"}.get(
         type(label), f"Python's {type(label).__name__}"

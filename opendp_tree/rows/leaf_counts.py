@@ -197,13 +197,7 @@ def _read_metric(metric: Metric) -> tuple[Metric, Callable[[Any], int]]:
 
 
 def are_changed(metric: Metric) -> bool | None:
-    """Whether a metric counts rows that are changed, rather than added or removed; None if it counts something else.
-
-    Parameters
-    ----------
-    metric
-        OpenDP's, of rows or of records.
-    """
+    """Whether a metric counts rows that are changed, rather than added or removed; None if it counts something else."""
     if metric in (symmetric_distance(), insert_delete_distance()):
         return False
     return True if metric in (change_one_distance(), hamming_distance()) else None

@@ -55,10 +55,7 @@ class LeafValueSpace:
     values: tuple[Value, ...]
 
     def holds(self, value: object) -> bool:
-        """Whether something is a member, by its form and by its size: sums of members never wrap.
-
-        What `make_leaf_values` makes is one, whatever the rows: Polars counts below 2**32, and each adds 0 to 2**20.
-        """
+        """Whether something is a member, by its form and by its size: sums of members never wrap."""
         if type(value) is not LeafValues or len(value.sums) != len(self.values):
             return False
         counts = value.counts

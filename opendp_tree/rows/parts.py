@@ -58,11 +58,7 @@ _UNFILTERED = (*_WIDE, pl.Null)
 
 
 def read_memory(memory: int | str | None) -> int:
-    """A number of bytes; by default an eighth of the machine's memory, and at most 2 GiB.
-
-    >>> read_memory("1.5GiB") == 3 * 2**29, read_memory(4096)
-    (True, 4096)
-    """
+    """A number of bytes; by default an eighth of the machine's memory, and at most 2 GiB."""
     if memory is None:
         return min(_machine_memory() // _LARGEST_SHARE, _LARGEST_DEFAULT)
     if not isinstance(memory, str):
@@ -86,29 +82,13 @@ def new_salt() -> bytes:
 
 
 def parts_for(rows: int, columns: int, memory: int) -> int:
-    """Into how many parts to take so many rows, each with so many columns besides, for each to stay within memory.
-
-    >>> parts_for(10**8, 4, 2 * 2**30), parts_for(0, 4, 2**30)
-    (17, 1)
-    """
+    """Into how many parts to take so many rows, each with so many columns besides, for each to stay within memory."""
     needed = rows * (_BYTES_A_RECORD + _BYTES_A_COLUMN * columns)
     return max(1, min(-(-needed // memory), rows, _MOST_PARTS))
 
 
 def frame_parts(frame: pl.LazyFrame, unit: str, rows: int, memory: int) -> int:
-    """Into how many parts to take the people of a frame; one where values of its identifier have no hash.
-
-    Parameters
-    ----------
-    frame
-        The frame.
-    unit
-        The column that tells people apart.
-    rows
-        How many rows there are.
-    memory
-        How many bytes one part may take.
-    """
+    """Into how many parts to take the people of a frame; one where values of its identifier have no hash."""
     dtype = guarded(frame.collect_schema)[unit]
     if _hashable(dtype, unit) is None:
         return 1
@@ -116,10 +96,7 @@ def frame_parts(frame: pl.LazyFrame, unit: str, rows: int, memory: int) -> int:
 
 
 def same_when_read_again(frame: pl.LazyFrame) -> pl.LazyFrame:
-    """A frame that has the same rows in every pass: one whose plan may not is run now, and held.
-
-    Else a person's rows in one pass could be at keys that were there in another only because of somebody else.
-    """
+    """A frame that has the same rows in every pass: one whose plan may not is run now, and held."""
     if reads_the_same(frame):
         return frame
     ways = pl.QueryOptFlags(predicate_pushdown=not _has_unfiltered(frame))
@@ -127,16 +104,7 @@ def same_when_read_again(frame: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def reads_the_same(frame: pl.LazyFrame) -> bool:
-    """Whether each reading gives the same rows, for sure.
-
-    So it is where a plan reads columns of files or of a frame in memory, keeps rows by what they hold, and computes
-    from each row alone, by functions that are named here. Of what else plans do, some draws, and some depends on the
-    order of rows.
-
-    >>> frame = pl.LazyFrame({"year": [2023, 2024], "city": ["ghent", "liege"]})
-    >>> reads_the_same(frame.filter(pl.col("year") == 2024)), reads_the_same(frame.select(pl.all().shuffle()))
-    (True, False)
-    """
+    """Whether each reading gives the same rows, for sure."""
     lines = [line.strip() for line in guarded(lambda: frame.explain(optimized=False)).splitlines()]
     if _has_unfiltered(frame) and any(line.startswith("Parquet") for line in lines):
         return False
@@ -170,13 +138,7 @@ def _hashable(dtype: Any, unit: str) -> pl.Expr | None:
 
 
 def people_records(size: int, units: pl.Series, leaves: Ints, rows: Ints | None = None) -> PeoplePart:
-    """The records of rows that come in any order: whose each is, none null, and at which of `size` leaves.
-
-    With `rows`, each is a group of so many.
-
-    >>> people_records(3, pl.Series(["ann", "bo", "ann", "ann"]), np.array([2, 0, 1, 2])).rows.sum()
-    np.int64(4)
-    """
+    """The records of rows that come in any order: whose each is, none null, and at which of `size` leaves."""
     bits = max(size - 1, 0).bit_length()
     # Person and leaf in one word: one sort of plain integers puts both in order.
     joined = person_numbers(units, 63 - bits)
@@ -200,10 +162,7 @@ def people_records(size: int, units: pl.Series, leaves: Ints, rows: Ints | None 
 
 
 def person_numbers(units: pl.Series, bits: int) -> Ints:
-    """A number from 0 to below 2**bits for each row, the same for rows of one person alone; a new array.
-
-    Integers that are near one another are such numbers themselves. 32 bits always suffice: frames have fewer rows.
-    """
+    """A number from 0 to below 2**bits for each row, the same for rows of one person alone; a new array."""
     if units.dtype.is_integer() and units.dtype not in _WIDE:
         values = units.to_numpy()
         if values.size and int(values.max()) - int(values.min()) >= 1 << bits:

@@ -30,19 +30,7 @@ _PIECE = 1 << 20
 
 @dataclass(frozen=True)
 class PeoplePart:
-    """Who of some people has how many rows at which leaf; who somebody is, nobody needs to know.
-
-    Parameters
-    ----------
-    size
-        The number of leaves that there are.
-    starts
-        Where each person's records begin; each has at least one.
-    leaves
-        For each record its leaf, a place below `size`. No leaf twice for one person, and in ascending order.
-    rows
-        For each record its number of rows, at least 1.
-    """
+    """Who of some people has how many rows at which leaf; who somebody is, nobody needs to know."""
 
     size: int
     starts: Ints
@@ -77,10 +65,7 @@ class PeoplePart:
         return np.add.reduceat(self.rows, self.starts) if self.starts.size else self.rows
 
     def placed(self) -> Ints:
-        """For each leaf how many people are put there: each at the leaf of one of their rows, drawn evenly.
-
-        Where somebody is put depends on their own rows and coins alone.
-        """
+        """For each leaf how many people are put there: each at the leaf of one of their rows, drawn evenly."""
         if not self.starts.size:
             return np.zeros(self.size, dtype=np.int64)
         running = np.cumsum(self.rows)
@@ -88,13 +73,7 @@ class PeoplePart:
         return np.bincount(self.leaves[np.searchsorted(running, drawn, side="right")], minlength=self.size)
 
     def added(self, weights: Ints) -> Ints:
-        """For each leaf the sum of what its records weigh.
-
-        Parameters
-        ----------
-        weights
-            What each record weighs.
-        """
+        """For each leaf the sum of what its records weigh."""
         sums = np.zeros(self.size, dtype=np.int64)
         np.add.at(sums, self.leaves, weights)
         return sums
@@ -104,18 +83,6 @@ class PeoplePart:
 class PeopleRecords:
     """Who has how many rows at which leaf, read from the data whenever it is asked for: one part of the people after
     the other, so that no more than one is in memory.
-
-    Parameters
-    ----------
-    tree
-        The tree.
-    keys
-        For an open tree, the keys that occur; what they count is not read. None for a public tree.
-    parts
-        Into how many parts people fall.
-    read
-        Reads the records of one part, given its number. Which part somebody is in depends on who they are alone, and
-        leaves are places in `tree.leaves`, or among the keys of an open tree.
     """
 
     tree: Tree | OpenTree
@@ -136,14 +103,7 @@ class PeopleRecords:
         return self.read(0)
 
     def summed(self, *weigh: Callable[[PeoplePart], Ints]) -> tuple[Ints, ...]:
-        """What each function finds of some people, added up over all of them, in one pass over the data.
-
-        Parameters
-        ----------
-        weigh
-            Functions of the records of some people to integers, always as many. What they find must be a sum over
-            these people; then it does not matter who is taken together with whom.
-        """
+        """What each function finds of some people, added up over all of them, in one pass over the data."""
         sums: tuple[Ints, ...] = ()
         for part in self.each():
             for piece in part.pieces():

@@ -31,10 +31,7 @@ class PlanStep:
 
 
 def plan_steps(plan: pl.LazyFrame) -> tuple[PlanStep, ...]:
-    """The steps of a plan, from the first to the last. Any other than filter, select and with_columns is refused.
-
-    The plan must start from a frame without rows: all of it is written down. Of that text nothing is kept.
-    """
+    """The steps of a plan, from the first to the last. Any other than filter, select and with_columns is refused."""
     return _steps_of(_written(plan))
 
 
@@ -59,10 +56,7 @@ def _steps_of(node: Node) -> tuple[PlanStep, ...]:
 
 
 def aggregate_of(plan: pl.LazyFrame) -> tuple[tuple[PlanStep, ...], list[Node], list[Node]]:
-    """The row-wise steps of a query that ends in OpenDP's private expressions, its keys, and those expressions.
-
-    What comes after the aggregate is of private results: whether it may, OpenDP judges.
-    """
+    """The row-wise steps of a query that ends in OpenDP's private expressions, its keys, and those expressions."""
     node = _written(plan)
     while (kind := next(iter(node))) != "DataFrameScan":
         inner = node[kind]

@@ -19,10 +19,7 @@ from opendp_tree.rows.plans import Node, PlanStep, aggregate_of, is_private
 
 
 def check_query(plan: pl.LazyFrame, empty: pl.LazyFrame) -> tuple[PlanStep, ...]:
-    """The row-wise steps of a private query, once all that it does row by row is on the list.
-
-    `empty` has the schema that the query starts from, and no rows.
-    """
+    """The row-wise steps of a private query, once all that it does row by row is on the list."""
     steps, keys, expressions = aggregate_of(plan)
     check_steps(steps, empty)
     for step in steps:
@@ -88,15 +85,7 @@ class PrivateFrame(OnceFrame):
 
 
 def released_by(measurement: Callable[[Any], Any], steps: tuple[PlanStep, ...]) -> Callable[[Any], PrivateFrame]:
-    """The function of a measurement of OpenDP's on lazy frames, as it is run here.
-
-    Parameters
-    ----------
-    measurement
-        OpenDP's, of a lazy frame.
-    steps
-        Those of the query's plan: whether they draw at random decides how it is run.
-    """
+    """The function of a measurement of OpenDP's on lazy frames, as it is run here."""
     draws = shuffles(steps)
 
     def release(frame: pl.LazyFrame) -> PrivateFrame:

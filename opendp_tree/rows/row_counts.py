@@ -118,10 +118,7 @@ class RowCounter:
         return group_rows(read_frame(data, self.kinds), self.key)
 
     def people(self, data: Any) -> PeopleRecords:
-        """Who has how many rows at which leaf, to be read from a frame or a table part by part.
-
-        The keys that occur are found first, so that each row is known by its unit and the place of its leaf alone.
-        """
+        """Who has how many rows at which leaf, to be read from a frame or a table part by part."""
         assert self.unit is not None
         unit, salt, only = self.unit.column, new_salt(), pl.DataFrame()
         if isinstance(data, Table):

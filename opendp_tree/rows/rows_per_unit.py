@@ -27,20 +27,6 @@ LARGEST = 2**20
 def make_rows_per_unit(input_domain: Domain, input_metric: Metric, *, most: int) -> Transformation:
     """How many people have how many rows: a vector of i64 with a count for each bin of `bin_ends(most)`.
 
-    Stability in L1, exact: each person is in one bin, so it is `d_in` under `symmetric_id_distance`, and twice that
-    under `change_one_id_distance`. Proof: docs/proofs/bound_report.md. Nothing that is raised depends on values in the
-    data, only on its schema. The cost is that of one Polars group-by.
-
-    Parameters
-    ----------
-    input_domain
-        OpenDP's `lazyframe_domain`, or `frame_domain`, which does not copy frames in memory.
-    input_metric
-        `symmetric_id_distance` or `change_one_id_distance`, whose identifier tells people apart. Rows without one are
-        left out, because nothing bounds how many of them one person has.
-    most
-        From 2 to 2**20: everybody who has more rows is counted as having this many. A public number, not the data's.
-
     Examples
     --------
     >>> import opendp.prelude as dp

@@ -38,11 +38,7 @@ Step = tuple[str, tuple[Any, ...], Mapping[str, Any]]
 def stable_leaf_counts(
     input_domain: Domain, input_metric: Metric, plan: pl.LazyFrame, **options: Any
 ) -> Transformation:
-    """Leaf counts after the steps of a plan, or with `records=True` records of people, from OpenDP's own frames.
-
-    People are bounded by the unit, or by OpenDP's truncations among the steps. A plan without steps is left out:
-    OpenDP takes fewer metrics than leaf counts do.
-    """
+    """Leaf counts after the steps of a plan, or with `records=True` records of people, from OpenDP's own frames."""
     from opendp_tree.rows.plans import plan_steps
 
     if not plan_steps(plan):
@@ -110,10 +106,7 @@ def check_on_made_up_rows(steps: Callable[[pl.LazyFrame], Any], empty: pl.LazyFr
 
 
 def _with_fresh_draws(count: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Polars' generator starts anew, from secure bits, before it draws whose rows are kept.
-
-    It belongs to the whole process. With a seed that was set for it, what others keep would change with a new person.
-    """
+    """Polars' generator starts anew, from secure bits, before it draws whose rows are kept."""
 
     def counted(data: Any) -> Any:
         import polars as pl
@@ -182,10 +175,7 @@ class FrameSteps:
         return made, check_query(object.__getattribute__(made, "polars_plan"), empty)
 
     def private_query(self, input_domain: Domain, query: Any) -> Measurement:
-        """What OpenDP makes of these steps within a query's share, for frames that are passed by reference.
-
-        The map is OpenDP's own: the function is OpenDP's on the same frame.
-        """
+        """What OpenDP makes of these steps within a query's share, for frames that are passed by reference."""
         from opendp_tree.rows.private_queries import released_by
 
         made, steps = self.opendp_query(input_domain, query)
@@ -207,11 +197,7 @@ class FrameSteps:
         )
 
     def leaf_counts(self, input_domain: Domain, input_metric: Metric, **options: Any) -> Transformation:
-        """Leaf counts after these steps, from frames that are passed by reference.
-
-        OpenDP's stability map for the steps is used as it is: it is a fact about the plan, and the plan that is run on
-        the data is the same, expression by expression.
-        """
+        """Leaf counts after these steps, from frames that are passed by reference."""
         if not self.steps:
             return _leaves(input_domain, input_metric, options)
         described = input_domain.descriptor

@@ -197,11 +197,7 @@ def _check_one(bound: Any, *, name: str) -> int:
 
 
 def level_bounds(count: str, levels: int, *, rows: Bound = None, nodes: Bound = None) -> tuple[int, ...]:
-    """What one person weighs at most at each of so many shown levels, from the root's down.
-
-    >>> level_bounds("rows", 3, rows=5), level_bounds("people", 3, nodes=5), level_bounds("shares", 3)
-    ((5, 5, 5), (1, 5, 5), (1, 1, 1))
-    """
+    """What one person weighs at most at each of so many shown levels, from the root's down."""
     if count == "shares":
         return (1,) * levels
     given, name, needed = (rows, "rows", levels) if count == "rows" else (nodes, "nodes", levels - 1)
@@ -255,15 +251,6 @@ def identifier_of(metric: Metric) -> str | None:
 
 def unit_words(column: str | None, *, people: int | None = 1, rows: int | None = None) -> str:
     """What a budget protects, in words.
-
-    Parameters
-    ----------
-    column
-        The column that tells people apart; None where rows are protected.
-    people
-        How many people the budget protects together; None if that is not known.
-    rows
-        How many rows all of them have together at most; None to leave it out.
 
     Examples
     --------

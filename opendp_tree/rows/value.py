@@ -103,15 +103,11 @@ class Value:
 def read_values(value: Value | Sequence[Value] | None) -> tuple[Value, ...]:
     """The values of a release: none, one, or several of different columns.
 
-    Parameters
-    ----------
-    value
-        What was given.
-
     Examples
     --------
     >>> read_values(None), len(read_values([Value("a", bounds=(0, 1)), Value("b", bounds=(0, 1))]))
     ((), 2)
+
     """
     if value is None:
         return ()
@@ -129,15 +125,11 @@ def read_values(value: Value | Sequence[Value] | None) -> tuple[Value, ...]:
 def value_shares(values: tuple[Value, ...]) -> tuple[Fraction, ...]:
     """The part of what sums may cost that each value has; they are at most 1 together, exactly.
 
-    Parameters
-    ----------
-    values
-        The values.
-
     Examples
     --------
     >>> value_shares((Value("a", bounds=(0, 1)), Value("b", bounds=(0, 1), weight=3.0)))
     (Fraction(1, 4), Fraction(3, 4))
+
     """
     total = sum((Fraction(each.weight) for each in values), Fraction(0))
     shares = tuple(Fraction(math.floor(Fraction(each.weight) / total * _PARTS), _PARTS) for each in values)
@@ -147,13 +139,7 @@ def value_shares(values: tuple[Value, ...]) -> tuple[Fraction, ...]:
 
 
 def value_unit(unit: Unit | None) -> Unit | None:
-    """The unit of a release with values: at most so many rows of each person are kept.
-
-    Parameters
-    ----------
-    unit
-        What was given.
-    """
+    """The unit of a release with values: at most so many rows of each person are kept."""
     person = Unit.of(unit)
     if person is not None and (person.rows is None or person.leaves is not None):
         raise ValueError(
@@ -165,17 +151,11 @@ def value_unit(unit: Unit | None) -> Unit | None:
 def values_counted(counted: str | None, values: Sequence[Value]) -> str:
     """What is counted where rows without a number are left out, in words.
 
-    Parameters
-    ----------
-    counted
-        What is counted otherwise; None where nobody said.
-    values
-        The values.
-
     Examples
     --------
     >>> values_counted("rows", [Value("amount", bounds=(0, 500))])
     'rows with a number in amount'
+
     """
     words = counted or "rows"
     first, *rest = words.split(" after ", 1) if " after " in words else words.split(", which ", 1)

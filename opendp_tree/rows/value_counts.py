@@ -70,11 +70,7 @@ class ValueCounter:
 
 
 def step_of(value: Value) -> pl.Expr:
-    """The step of each row's number, 0 to 2**20, whatever it is; null where there is none, or NaN.
-
-    A function of the row alone, which never fails: infinities and huge integers are clipped like any number beyond the
-    bounds, and the step is clipped once more after it was rounded.
-    """
+    """The step of each row's number, 0 to 2**20, whatever it is; null where there is none, or NaN."""
     number = pl.col(value.column).cast(pl.Float64, strict=False).fill_nan(None).clip(value.low, value.high)
     # Times a number: where Polars divides, the last bit depends on how many rows it divides at once.
     part = (number - value.low) * (STEPS / (value.high - value.low))

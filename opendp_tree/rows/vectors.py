@@ -33,17 +33,7 @@ class VectorCounting:
 
     @classmethod
     def of(cls, input_domain: VectorDomain, input_metric: Metric, *, by: Any) -> VectorCounting:
-        """Checks the arguments of `make_leaf_counts` on a vector domain.
-
-        Parameters
-        ----------
-        input_domain
-            OpenDP's vectors of texts, integers or truth values, with or without a declared size.
-        input_metric
-            `symmetric_distance`, `insert_delete_distance`, `change_one_distance` or `hamming_distance`.
-        by
-            The tree whose leaves are counted. Records that are no leaf's count nowhere.
-        """
+        """Checks the arguments of `make_leaf_counts` on a vector domain."""
         if not isinstance(by, (Tree, OpenTree)):
             raise TypeError(
                 f"by ({type(by).__name__}) must be a tree where input_domain is a vector of records. "

@@ -17,17 +17,6 @@ def bisect(
 ) -> Number:
     """The smallest number above `low` at which a condition holds that all larger ones keep.
 
-    Parameters
-    ----------
-    holds
-        The condition. It is asked at middles alone.
-    low
-        A number at which it does not hold.
-    high
-        A number at which it holds.
-    middle
-        A number between two others; one of the two ends the search.
-
     Examples
     --------
     >>> round(bisect(lambda number: number**2 >= 2, 1.0, 2.0, middle=between), 9)
@@ -41,14 +30,6 @@ def bisect(
 
 def least_whole(holds: Callable[[int], bool], *, most: int | None = None) -> int:
     """The smallest positive whole number at which a condition holds that all larger ones keep.
-
-    Parameters
-    ----------
-    holds
-        The condition: that a radius, a threshold or a cap suffices.
-    most
-        Where to give up: if the condition holds at none of 1 to `most`, the answer is `most + 1`. By default the
-        search goes on until it holds.
 
     Examples
     --------

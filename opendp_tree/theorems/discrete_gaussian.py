@@ -17,51 +17,18 @@ _ROOT_OF_TWO_PI = Fraction(25066, 10000)  # rounded down
 
 
 def proposal_scale(scale: Fraction) -> int:
-    """The scale of the Laplace law that Gaussian numbers are chosen from: the best integer.
-
-    Parameters
-    ----------
-    scale
-        Of the Gaussian law.
-
-    >>> proposal_scale(Fraction(5, 2))
-    3
-    """
+    """The scale of the Laplace law that Gaussian numbers are chosen from: the best integer."""
     return math.floor(scale) + 1
 
 
 def gaussian_acceptance(magnitude: int, scale: Fraction) -> Interval:
-    """The probability with which a Laplace number of this magnitude is kept.
-
-    Parameters
-    ----------
-    magnitude
-        That of the Laplace number.
-    scale
-        Of the Gaussian law.
-
-    >>> from opendp_tree.theorems.interval import round_up
-    >>> round_up(gaussian_acceptance(0, Fraction(1)))  # exp(-1/8)
-    0.8824969025845955
-    """
+    """The probability with which a Laplace number of this magnitude is kept."""
     distance = (magnitude - scale**2 / proposal_scale(scale)) / scale
     return exp(-(distance**2) / 2)
 
 
 def gaussian_tail(scale: Fraction, at: int) -> Interval:
-    """An interval that contains P(z >= at), or, for scales above `LONGEST_SUM`, whose upper end is not below it.
-
-    Parameters
-    ----------
-    scale
-        Of the law.
-    at
-        Any integer.
-
-    >>> tail = gaussian_tail(Fraction(1), 1)
-    >>> round(float(tail.lo), 9), round(float(tail.hi), 9)
-    (0.300528861, 0.300528861)
-    """
+    """An interval that contains P(z >= at), or, for scales above `LONGEST_SUM`, whose upper end is not below it."""
     if at <= 0:
         return Interval.of(1) - gaussian_tail(scale, 1 - at) if scale <= LONGEST_SUM else Interval.of(1)
     if scale > LONGEST_SUM:  # P(z >= m) <= P(normal >= (m - 1) / scale), and Mills's bound on that

@@ -52,16 +52,6 @@ def geometric_digits(scale: Fraction, radius: int | None) -> tuple[Digit, ...]:
     `radius` is rejected, geometric on 0..radius.
 
     At most half of the draws are rejected: the top digit stops at the last block that radius reaches into.
-
-    Parameters
-    ----------
-    scale
-        Of the law.
-    radius
-        The largest number that is wanted; None for any.
-
-    >>> [(digit.unit, digit.size) for digit in geometric_digits(Fraction(1000), None)]
-    [(1, 256), (256, None)]
     """
     reach = scale if radius is None else min(scale, Fraction(radius + 1))
     digits: list[Digit] = []

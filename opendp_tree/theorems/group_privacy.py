@@ -14,38 +14,12 @@ _HUGE = 10**6
 
 
 def group_delta(delta: Real, *, ratio: Real, k: int) -> Real:
-    """The delta for k people, where one costs `delta` and `ratio` is e**epsilon of one.
-
-    Parameters
-    ----------
-    delta
-        That of one person.
-    ratio
-        e**epsilon of one person.
-    k
-        How many people.
-
-    >>> group_delta(Fraction(1, 8), ratio=Fraction(2), k=3)
-    Fraction(7, 8)
-    """
+    """The delta for k people, where one costs `delta` and `ratio` is e**epsilon of one."""
     return delta * geometric_sum(ratio, k)
 
 
 def group_loss(epsilon: Fraction, delta: Interval, *, k: int) -> tuple[float, float]:
-    """The pair (epsilon, delta) for k people, rounded up.
-
-    Parameters
-    ----------
-    epsilon, delta
-        Those of one person; delta as an interval that holds it.
-    k
-        How many people.
-
-    >>> group_loss(Fraction(1, 2), Interval.of(Fraction(1, 8)), k=1)
-    (0.5, 0.125)
-    >>> group_loss(Fraction(1, 2), Interval.of(0), k=10)
-    (5.0, 0.0)
-    """
+    """The pair (epsilon, delta) for k people, rounded up."""
     total = round_up(k * epsilon)
     if k == 0 or delta.hi == 0:
         return total, 0.0

@@ -145,18 +145,7 @@ def larger(a: Real, b: Real) -> Real:
 
 
 def geometric_sum(ratio: Real, terms: int) -> Real:
-    """1 + ratio + ... + ratio**(terms - 1), by doubling: nothing cancels, so nothing is lost near ratio = 1.
-
-    Parameters
-    ----------
-    ratio
-        The ratio of each term to the one before.
-    terms
-        How many there are.
-
-    >>> geometric_sum(Fraction(1, 2), 3)
-    Fraction(7, 4)
-    """
+    """1 + ratio + ... + ratio**(terms - 1), by doubling: nothing cancels, so nothing is lost near ratio = 1."""
     if terms < 0:
         raise ValueError(f"terms ({terms}) must not be negative")
     total, power = ratio * 0, ratio**0

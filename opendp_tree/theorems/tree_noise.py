@@ -11,30 +11,10 @@ from fractions import Fraction
 
 
 def tree_laplace_epsilon(d_in: int | Fraction, *, scales: Sequence[Fraction]) -> Fraction:
-    """The epsilon of integer Laplace noise with these scales on the measured levels.
-
-    Parameters
-    ----------
-    d_in
-        The L1 distance of the leaf counts.
-    scales
-        Of each measured level's noise.
-
-    >>> tree_laplace_epsilon(2, scales=[Fraction(4), Fraction(2)])
-    Fraction(3, 2)
-    """
+    """The epsilon of integer Laplace noise with these scales on the measured levels."""
     return d_in * sum((count / scale for scale, count in Counter(scales).items()), Fraction(0))
 
 
 def tree_gaussian_rho(d_in: int | Fraction, *, scales: Sequence[Fraction]) -> Fraction:
-    """The rho, in zero-concentrated privacy, of discrete Gaussian noise with these scales on the measured levels.
-
-    Parameters
-    ----------
-    d_in, scales
-        As for `tree_laplace_epsilon`.
-
-    >>> tree_gaussian_rho(2, scales=[Fraction(4), Fraction(2)])
-    Fraction(5, 8)
-    """
+    """The rho, in zero-concentrated privacy, of discrete Gaussian noise with these scales on the measured levels."""
     return Fraction(d_in) ** 2 / 2 * sum((count / scale**2 for scale, count in Counter(scales).items()), Fraction(0))

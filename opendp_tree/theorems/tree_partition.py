@@ -18,24 +18,7 @@ from opendp_tree.theorems.interval import Interval, Real, exp, geometric_sum, la
 
 @dataclass(frozen=True)
 class GapShape:
-    """The integers of a partition, checked: all that its claim asks of them.
-
-    Parameters
-    ----------
-    levels
-        The levels of the tree that are tested, ascending from the root's, which is 0. A level that is missing costs
-        nothing: its nodes hand what they hold to the next tested level above.
-    thresholds
-        For each tested level, what a node's blurred count and its noise must reach together.
-    radii
-        For each tested level, the largest noise of a test; None for noise without end.
-    margins
-        For each tested level, how far below the threshold counts are still exact. The difference of threshold and
-        margin must be at least 1 and must not fall towards the root.
-    every_node
-        Whether empty nodes are tested too, as only a public tree can. Otherwise each threshold must exceed its radius,
-        so that an empty node is never a cell.
-    """
+    """The integers of a partition, checked: all that its claim asks of them."""
 
     levels: tuple[int, ...]
     thresholds: tuple[int, ...]
@@ -83,20 +66,7 @@ class GapShape:
     def uniform(
         cls, depth: int, *, threshold: int, radius: int | None, margin: int, every_node: bool = False
     ) -> GapShape:
-        """The same integers on each of `depth` levels, all of them tested.
-
-        Parameters
-        ----------
-        depth
-            The number of levels.
-        threshold, radius, margin
-            T, R and A of every level.
-        every_node
-            Whether empty nodes are tested too. By default they are not.
-
-        >>> GapShape.uniform(3, threshold=5, radius=4, margin=1).blur_levels
-        (4, 4, 4)
-        """
+        """The same integers on each of `depth` levels, all of them tested."""
         return cls(tuple(range(depth)), (threshold,) * depth, (radius,) * depth, (margin,) * depth, every_node)
 
     @property
@@ -111,20 +81,7 @@ class GapShape:
 
 
 def noise_tail(q: Real, *, radius: int | None, least: int) -> Real:
-    """The chance that a test's noise, geometric on 0..radius (without end for None), is at least `least`.
-
-    Parameters
-    ----------
-    q
-        The ratio of the noise.
-    radius
-        The largest noise; None for noise without end.
-    least
-        Any integer.
-
-    >>> noise_tail(Fraction(1, 2), radius=1, least=1), noise_tail(Fraction(1, 2), radius=None, least=1)
-    (Fraction(1, 3), Fraction(1, 2))
-    """
+    """The chance that a test's noise, geometric on 0..radius (without end for None), is at least `least`."""
     if least <= 0:
         return q**0
     if radius is None:
@@ -135,57 +92,19 @@ def noise_tail(q: Real, *, radius: int | None, least: int) -> Real:
 
 
 def stay_ratio(q: Real, *, threshold: int, radius: int | None, margin: int) -> Real:
-    """e**c: how much likelier "no cell" becomes at most when one person leaves a node whose count is exact.
-
-    Parameters
-    ----------
-    q
-        The ratio of a test's noise.
-    threshold
-        The level's T.
-    radius
-        The level's R; None for noise without end.
-    margin
-        The level's A.
-
-    >>> stay_ratio(Fraction(1, 2), threshold=4, radius=3, margin=0)
-    Fraction(3, 2)
-    """
+    """e**c: how much likelier "no cell" becomes at most when one person leaves a node whose count is exact."""
     if threshold - margin == 1 or (radius is not None and margin >= radius):
         return q**0  # no count of at least 1 is exact, or exact counts are never shown
     return geometric_sum(q, margin + 2) / geometric_sum(q, margin + 1)
 
 
 def gap_removal_ratio(q: Real) -> Real:
-    """What one person less costs: the noise of one test moves up by one.
-
-    Parameters
-    ----------
-    q
-        The ratio of a test's noise.
-
-    >>> gap_removal_ratio(Fraction(1, 2))
-    Fraction(2, 1)
-    """
+    """What one person less costs: the noise of one test moves up by one."""
     return 1 / q
 
 
 def gap_addition_ratio(q: Real, t: Real, shape: GapShape) -> Real:
-    """What one person more costs, and nothing is lost: "no cell" at exact counts, until a token takes the person up.
-
-    Parameters
-    ----------
-    q
-        The ratio of a test's noise.
-    t
-        The ratio of a token.
-    shape
-        The integers of the partition.
-
-    >>> shape = GapShape.uniform(2, threshold=4, radius=3, margin=0)
-    >>> gap_addition_ratio(Fraction(1, 2), Fraction(1, 2), shape)
-    Fraction(3, 1)
-    """
+    """What one person more costs, and nothing is lost: "no cell" at exact counts, until a token takes the person up."""
     top, below = _stays(shape)
     product = q**0
     for level, count in below.items():
@@ -194,34 +113,12 @@ def gap_addition_ratio(q: Real, t: Real, shape: GapShape) -> Real:
 
 
 def gap_ratio(q: Real, t: Real, shape: GapShape) -> Real:
-    """e**epsilon at distance 1; at distance k its k-th power.
-
-    Parameters
-    ----------
-    q, t, shape
-        As for `gap_addition_ratio`.
-
-    >>> gap_ratio(Fraction(1, 4), Fraction(1, 2), GapShape.uniform(1, threshold=4, radius=3, margin=0))
-    Fraction(4, 1)
-    """
+    """e**epsilon at distance 1; at distance k its k-th power."""
     return larger(gap_removal_ratio(q), gap_addition_ratio(q, t, shape))
 
 
 def gap_delta(q: Real, shape: GapShape, *, k: int = 1) -> Real:
-    """Delta at distance k: some test on the way to the root, one a level, has noise above its radius less k.
-
-    Parameters
-    ----------
-    q
-        The ratio of a test's noise.
-    shape
-        The integers of the partition.
-    k
-        The distance. By default 1.
-
-    >>> gap_delta(Fraction(1, 2), GapShape.uniform(2, threshold=4, radius=1, margin=0))
-    Fraction(5, 9)
-    """
+    """Delta at distance k: some test on the way to the root, one a level, has noise above its radius less k."""
     lost = q * 0
     for radius, count in Counter(shape.radii).items():
         if radius is not None and k > 0:
@@ -232,17 +129,7 @@ def gap_delta(q: Real, shape: GapShape, *, k: int = 1) -> Real:
 
 
 def gap_epsilon(scale: Fraction, token_scale: Fraction, shape: GapShape) -> Interval:
-    """The logarithm of `gap_ratio` at q = exp(-1/scale) and t = exp(-1/token_scale), enclosed.
-
-    Parameters
-    ----------
-    scale
-        Of a test's noise.
-    token_scale
-        Of a token.
-    shape
-        The integers of the partition.
-    """
+    """The logarithm of `gap_ratio` at q = exp(-1/scale) and t = exp(-1/token_scale), enclosed."""
     q, (top, below) = exp(-1 / scale), _stays(shape)
     added = larger(_stay(q, top).ln(), Interval.of(1 / token_scale))
     for level, count in below.items():

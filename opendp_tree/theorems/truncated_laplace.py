@@ -13,20 +13,7 @@ from opendp_tree.theorems.interval import Real, geometric_sum
 
 
 def truncated_laplace_cdf(q: Real, *, radius: int, at: int) -> Real:
-    """The probability that the noise is at most `at`.
-
-    Parameters
-    ----------
-    q
-        exp(-1/scale), the ratio of the noise.
-    radius
-        The largest noise.
-    at
-        Any integer.
-
-    >>> truncated_laplace_cdf(Fraction(1, 2), radius=1, at=0)  # masses 1/4, 1/2, 1/4
-    Fraction(3, 4)
-    """
+    """The probability that the noise is at most `at`."""
     if at < -radius:
         return q * 0
     if at >= radius:
@@ -41,18 +28,6 @@ def truncated_laplace_delta(q: Real, *, radius: int, d_in: int) -> Real:
     """The largest mass that one input puts on releases that an input at L1 distance `d_in` cannot produce.
 
     Together with epsilon = d_in/scale this is the exact (epsilon, delta) of the mechanism.
-
-    Parameters
-    ----------
-    q
-        exp(-1/scale), the ratio of the noise.
-    radius
-        The largest noise.
-    d_in
-        The L1 distance.
-
-    >>> truncated_laplace_delta(Fraction(1, 2), radius=1, d_in=1)
-    Fraction(1, 4)
     """
     return truncated_laplace_cdf(q, radius=radius, at=d_in - radius - 1)
 
@@ -62,23 +37,6 @@ def truncated_laplace_profile(q: Real, *, radius: int, d_in: int, log_ratio: Fra
 
     The releases on which the likelihood ratio exceeds `ratio` form a half-line, so the hockey-stick sum
     is a difference of two values of the distribution function. From epsilon = d_in/scale on it is `delta`.
-
-    Parameters
-    ----------
-    q
-        exp(-1/scale), the ratio of the noise.
-    radius
-        The largest noise.
-    d_in
-        The L1 distance.
-    log_ratio
-        Epsilon times the scale.
-    ratio
-        e**epsilon.
-
-    >>> half = Fraction(1, 2)  # epsilon = 0: total variation
-    >>> truncated_laplace_profile(half, radius=1, d_in=1, log_ratio=Fraction(0), ratio=half**0)
-    Fraction(1, 2)
     """
     if log_ratio >= d_in:
         return truncated_laplace_delta(q, radius=radius, d_in=d_in)

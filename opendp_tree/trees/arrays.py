@@ -12,13 +12,7 @@ from opendp_tree._types import Ints
 
 
 def check_parents(parents: Sequence[int] | npt.NDArray[np.integer[Any]]) -> Ints:
-    """A private copy of `parents`, once it is sure to hold one root and valid ids (cycles are seen later).
-
-    Parameters
-    ----------
-    parents
-        For each node its parent's id; -1 for the root.
-    """
+    """A private copy of `parents`, once it is sure to hold one root and valid ids (cycles are seen later)."""
     given = np.asarray(parents)
     if given.size == 0:
         raise ValueError("parents must hold at least one node")
@@ -44,13 +38,7 @@ def check_parents(parents: Sequence[int] | npt.NDArray[np.integer[Any]]) -> Ints
 
 
 def node_levels(parents: Ints) -> Ints:
-    """The number of steps from each node up to the root; a cycle is an error.
-
-    Parameters
-    ----------
-    parents
-        What `check_parents` gives.
-    """
+    """The number of steps from each node up to the root; a cycle is an error."""
     root = int(np.argmin(parents))
     levels = np.ones(parents.size, dtype=np.int64)
     levels[root] = 0
@@ -60,16 +48,7 @@ def node_levels(parents: Ints) -> Ints:
 
 
 def subtree_ranges(parents: Ints, own: Ints) -> tuple[Ints, Ints]:
-    """For each node the range first..last of places that its subtree takes in depth-first order, siblings by id.
-
-    Parameters
-    ----------
-    parents
-        What `check_parents` gives.
-    own
-        How many places each node takes itself, before its children: 1 for leaves gives places to leaves, 1 for all to
-        all nodes.
-    """
+    """For each node the range first..last of places that its subtree takes in depth-first order, siblings by id."""
     nodes = parents.size
     root = int(np.argmin(parents))
     totals = own.copy()
@@ -98,10 +77,7 @@ def subtree_ranges(parents: Ints, own: Ints) -> tuple[Ints, Ints]:
 
 
 def _doubling(parents: Ints, *, close: bool = False) -> Iterator[Ints]:
-    """Each node's ancestor 1, 2, 4, ... levels up (the root above itself), while any of them is not the root.
-
-    With `close`, also the last array, which holds nothing but the root.
-    """
+    """Each node's ancestor 1, 2, 4, ... levels up (the root above itself), while any of them is not the root."""
     root = int(np.argmin(parents))
     ancestors = parents.copy()
     ancestors[root] = root

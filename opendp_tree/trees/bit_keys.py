@@ -23,15 +23,7 @@ class BitKeys:
 
     @classmethod
     def of_integers(cls, high: Words, low: Words, width: int) -> BitKeys:
-        """Integers of `width` bits, moved to the left: `to_the_right` gives them back.
-
-        Parameters
-        ----------
-        high, low
-            The integers' words; bits beyond the width are 0.
-        width
-            How many bits an integer has, from 1 to 128.
-        """
+        """Integers of `width` bits, moved to the left: `to_the_right` gives them back."""
         shift = 128 - width
         if shift >= 64:
             return cls(low << np.uint64(shift - 64), np.zeros_like(low))
@@ -40,13 +32,7 @@ class BitKeys:
         return cls((high << np.uint64(shift)) | (low >> np.uint64(64 - shift)), low << np.uint64(shift))
 
     def to_the_right(self, width: int) -> tuple[Words, Words]:
-        """High and low words of the integers of `width` bits that they came from.
-
-        Parameters
-        ----------
-        width
-            How many bits an integer has, from 1 to 128.
-        """
+        """High and low words of the integers of `width` bits that they came from."""
         shift = 128 - width
         if shift >= 64:
             return np.zeros_like(self.high), self.high >> np.uint64(shift - 64)
@@ -56,23 +42,11 @@ class BitKeys:
         return self.high >> right, (self.low >> right) | (self.high << left)
 
     def first(self, bits: Ints) -> BitKeys:
-        """The keys with all but their first bits cleared.
-
-        Parameters
-        ----------
-        bits
-            How many bits of each key to keep.
-        """
+        """The keys with all but their first bits cleared."""
         return BitKeys(self.high & _mask(bits.clip(0, 64)), self.low & _mask((bits - 64).clip(0, 64)))
 
     def common_bits(self, other: BitKeys) -> Levels:
-        """How many bits each key begins with that are those of the other key in its place; 128 if all are.
-
-        Parameters
-        ----------
-        other
-            As many keys.
-        """
+        """How many bits each key begins with that are those of the other key in its place; 128 if all are."""
         common = np.empty(self.high.size, dtype=np.int16)
         for start in range(0, self.high.size, _BLOCK):  # what is in between stays in cache
             part = slice(start, start + _BLOCK)
@@ -123,27 +97,13 @@ class BitKeys:
 
 
 def bit_length(words: Words) -> Ints:
-    """The position of the highest bit set, from 1; 0 for 0.
-
-    Parameters
-    ----------
-    words
-        Any words. Halves of 32 bits are exact as floats, whose exponents say where they begin.
-    """
+    """The position of the highest bit set, from 1; 0 for 0."""
     upper, lower = (words >> np.uint64(32)).astype(np.float64), (words & np.uint64(2**32 - 1)).astype(np.float64)
     return np.where(upper > 0, np.frexp(upper)[1] + 32, np.frexp(lower)[1]).astype(np.int64)
 
 
 def read_words(keys: Iterable[Any], width: int) -> tuple[Words, Words]:
-    """Keys as high and low words; what is no integer of this width is left out.
-
-    Parameters
-    ----------
-    keys
-        Integers; or an array of them; or, for widths beyond 64, a uint64 array of shape (n, 2) of high and low words.
-    width
-        How many bits a key has, from 1 to 128.
-    """
+    """Keys as high and low words; what is no integer of this width is left out."""
     array = keys if isinstance(keys, np.ndarray) else None
     if array is not None and array.dtype.kind not in "iuO":
         raise TypeError(f"keys ({array.dtype}) must be integers")
@@ -167,16 +127,7 @@ def read_words(keys: Iterable[Any], width: int) -> tuple[Words, Words]:
 
 
 def words_of(integers: list[int]) -> tuple[Words, Words]:
-    """The high and low words of Python's integers.
-
-    Parameters
-    ----------
-    integers
-        From 0 to 2**128 - 1.
-
-    >>> words_of([2**64 + 5])
-    (array([1], dtype=uint64), array([5], dtype=uint64))
-    """
+    """The high and low words of Python's integers."""
     high = np.array([integer >> 64 for integer in integers], dtype=np.uint64)
     return high, np.array([integer & _WORD for integer in integers], dtype=np.uint64)
 

@@ -113,15 +113,7 @@ def _is_sparse(value: Any, tree: OpenTree) -> bool:
 def sparse_reader(
     described: SparseLeafCounts, tree: Tree | OpenTree | None
 ) -> tuple[OpenTree, Callable[[Any], SparseCounts]]:
-    """The tree of a domain of sparse counts, and how to read its members.
-
-    Parameters
-    ----------
-    described
-        What the domain says of itself.
-    tree
-        None, or the tree that the domain carries: one equal to it.
-    """
+    """The tree of a domain of sparse counts, and how to read its members."""
     open_tree = described.tree
     if tree is not None and tree != open_tree:
         raise ValueError(f"tree ({tree}) must be the tree of input_domain ({open_tree}). Hint: leave it out")
@@ -143,15 +135,7 @@ def sparse_reader(
 def read_occupied(
     input_domain: Domain, tree: Tree | OpenTree | None
 ) -> tuple[Tree | OpenTree, Callable[[Any], SparseCounts | Occupied]]:
-    """The tree of a domain of leaf counts, and how to read where its people are.
-
-    Parameters
-    ----------
-    input_domain
-        `leaf_domain(tree)`, or OpenDP's vectors of one count for each leaf.
-    tree
-        The tree, where the domain carries none; otherwise None, or an equal one.
-    """
+    """The tree of a domain of leaf counts, and how to read where its people are."""
     described = input_domain.descriptor if isinstance(input_domain, ExtrinsicDomain) else None
     if isinstance(described, SparseLeafCounts):
         return sparse_reader(described, tree)
@@ -160,13 +144,7 @@ def read_occupied(
 
 
 def tree_of_leaves(input_domain: Domain, tree: Tree | OpenTree | None) -> Tree | OpenTree:
-    """The tree of a domain of leaf counts.
-
-    Parameters
-    ----------
-    input_domain, tree
-        As for `read_occupied`.
-    """
+    """The tree of a domain of leaf counts."""
     return read_occupied(input_domain, tree)[0]
 
 
@@ -185,17 +163,7 @@ class CountSpace:
 
     @classmethod
     def of_leaves(cls, input_domain: Domain, tree: Tree | OpenTree | None) -> tuple[CountSpace, Tree]:
-        """How leaf counts are read, and their tree, once the domain is sure to fit it.
-
-        Parameters
-        ----------
-        input_domain
-            `leaf_domain(tree)`; or OpenDP's vectors of integers, one for each leaf. Vectors whose domain declares no
-            size are cut to the number of leaves or filled up with zeros, so that nothing raised depends on the data;
-            no two inputs get further apart by that (docs/proofs/tree_sum.md).
-        tree
-            As for `tree_of`.
-        """
+        """How leaf counts are read, and their tree, once the domain is sure to fit it."""
         space = cls.of(input_domain)
         known = space.tree_of(tree)
         fits = space.size in (None, known.leaf_count) and not space.scalar
@@ -209,13 +177,7 @@ class CountSpace:
 
     @classmethod
     def of(cls, input_domain: Domain) -> CountSpace:
-        """How the members of a domain are read and written.
-
-        Parameters
-        ----------
-        input_domain
-            OpenDP's domain of an integer or of a vector of integers; `leaf_domain` or `node_domain` of a public tree.
-        """
+        """How the members of a domain are read and written."""
         if isinstance(input_domain, ExtrinsicDomain):
             described = input_domain.descriptor
             if isinstance(described, (LeafCounts, NodeCounts)):
@@ -248,13 +210,7 @@ class CountSpace:
         return "ExtrinsicObject" if self.carries_arrays else self.dtype if self.scalar else f"Vec<{self.dtype}>"
 
     def read(self, data: Any) -> Ints:
-        """The data as a one-dimensional int64 array, clamped to ±(2**62 - 1).
-
-        Parameters
-        ----------
-        data
-            A member of the domain.
-        """
+        """The data as a one-dimensional int64 array, clamped to ±(2**62 - 1)."""
         if self.carries_arrays:
             if not _is_count_array(data, self.size or 0):
                 raise TypeError(f"the data must be a plain int64 array of shape ({self.size},). Hint: tree.count(keys)")
@@ -271,25 +227,13 @@ class CountSpace:
         return self.read(data).clip(min=0)
 
     def write(self, values: Ints) -> Any:
-        """The values as the domain carries them.
-
-        Parameters
-        ----------
-        values
-            Any int64 numbers; one that does not fit the domain's type becomes the nearest that does.
-        """
+        """The values as the domain carries them."""
         kind = np.iinfo(_numpy_type(self.dtype))
         fitting = values.clip(max(kind.min, -saturate.LIMIT), min(kind.max, saturate.LIMIT)).astype(kind.dtype)
         return int(fitting[0]) if self.scalar else fitting
 
     def tree_of(self, tree: Tree | OpenTree | None) -> Tree:
-        """The tree: the domain's own, or the argument.
-
-        Parameters
-        ----------
-        tree
-            The tree, where the domain carries none; otherwise None, or an equal one.
-        """
+        """The tree: the domain's own, or the argument."""
         given = None if tree is None else check_tree(tree)
         known = given if self.tree is None else self.tree
         if known is None:
@@ -311,55 +255,23 @@ def _numpy_type(name: str) -> str:
 
 
 def node_vector_domain(tree: Tree) -> Domain:
-    """Node counts as OpenDP's own noise takes them.
-
-    Parameters
-    ----------
-    tree
-        The public tree.
-    """
+    """Node counts as OpenDP's own noise takes them."""
     return vector_domain(atom_domain(T="i64"), size=tree.node_count)
 
 
 def is_metric(metric: Metric, constructor: Callable[..., Metric], **options: bool) -> bool:
-    """Whether a metric is what an OpenDP constructor makes, in a distance type that loses nothing (f32 would).
-
-    Parameters
-    ----------
-    metric
-        The metric.
-    constructor
-        OpenDP's function, such as `l1_distance`.
-    options
-        What else to give to the constructor.
-    """
+    """Whether a metric is what an OpenDP constructor makes, in a distance type that loses nothing (f32 would)."""
     kind = str(check_type(metric, Metric, name="metric", hint="dp.l1_distance(T='i64')").distance_type)
     return kind in (*_INTEGER_DISTANCES, "f64") and metric == constructor(T=kind, **options)
 
 
 def check_metric(metric: Metric, constructor: Callable[..., Metric], *, name: str = "input_metric") -> None:
-    """Raise a ValueError unless `is_metric` holds.
-
-    Parameters
-    ----------
-    metric, constructor
-        As for `is_metric`.
-    name
-        What the error calls the metric; by default "input_metric", the argument of nearly all constructors.
-    """
+    """Raise a ValueError unless `is_metric` holds."""
     check_type(metric, Metric, name=name, hint=f"{constructor.__name__}()")
     if not is_metric(metric, constructor):
         raise ValueError(f"{name} ({metric}) must be {constructor.__name__}, of an integer type or f64")
 
 
 def write_distance(value: Fraction, metric: Metric) -> int | float:
-    """A distance in the metric's own type, rounded up.
-
-    Parameters
-    ----------
-    value
-        The exact distance.
-    metric
-        The metric whose type counts.
-    """
+    """A distance in the metric's own type, rounded up."""
     return math.ceil(value) if str(metric.distance_type) in _INTEGER_DISTANCES else round_up(value)

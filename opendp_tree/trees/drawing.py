@@ -14,17 +14,7 @@ if TYPE_CHECKING:
 
 
 def draw_tree(tree: Tree, values: Sequence[object] | Array | None, max_nodes: int) -> str:
-    """The tree as text, a line a node.
-
-    Parameters
-    ----------
-    tree
-        The tree.
-    values
-        What to write beside each node, by node id; None for nothing.
-    max_nodes
-        How many nodes to draw at most; a last line says how many are left out.
-    """
+    """The tree as text, a line a node."""
     if values is not None and len(values) != tree.node_count:
         raise ValueError(f"values must have one entry for each of the {tree.node_count} nodes")
     # Siblings together, in order of id; a stack instead of recursion, so that long chains draw too.

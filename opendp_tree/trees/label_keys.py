@@ -19,16 +19,7 @@ _TEXTS = (pl.String, pl.Categorical, pl.Enum)
 
 
 def count_labels(tree: OpenTree, keys: Any) -> SparseCounts:
-    """How often each key occurs.
-
-    Parameters
-    ----------
-    tree
-        An open tree of columns or paths.
-    keys
-        For columns: a frame with one column a level, taken by the tree's names if they are called so, and as they come
-        if not; or tuples of labels, of which shorter ones stop early. For paths: texts.
-    """
+    """How often each key occurs."""
     if tree.kind == "paths":
         return _count_paths(tree, keys)
     return _count_frame(tree, keys) if isinstance(keys, pl.DataFrame) else count_tuples(tree, keys)
@@ -58,17 +49,7 @@ def _count_paths(tree: OpenTree, keys: Any) -> SparseCounts:
 
 
 def count_tuples(tree: OpenTree, keys: Any, people: Ints | None = None) -> SparseCounts:
-    """How many people each key has. Labels of several types stay apart, sorted by type and then by value.
-
-    Parameters
-    ----------
-    tree
-        An open tree of columns.
-    keys
-        Tuples of labels. What holds anything else is left out.
-    people
-        How many people each stands for, where none is left out; by default one.
-    """
+    """How many people each key has. Labels of several types stay apart, sorted by type and then by value."""
     count = tree.depth - 1
     rows = [row for key in keys if (row := _tagged_row(key, count)) is not None]
     columns, labels = [], []
@@ -99,21 +80,7 @@ def _tagged_row(key: Any, count: int) -> tuple[tuple[str, Any], ...] | None:
 
 
 def split_paths(texts: pl.Series, separator: str, count: int) -> tuple[list[pl.Series], Ints]:
-    """Texts split into columns of labels, and how many labels each has; a null text is one label, null.
-
-    Parameters
-    ----------
-    texts
-        The paths.
-    separator
-        What stands between labels. One at the very start or end of a text is ignored.
-    count
-        How many labels a path may have; further ones are left out. There are no columns below the longest path.
-
-    >>> columns, lengths = split_paths(pl.Series(["a/b", "/a/"]), "/", 2)
-    >>> [column.to_list() for column in columns], lengths
-    ([['a', 'a'], ['b', None]], array([2, 1]))
-    """
+    """Texts split into columns of labels, and how many labels each has; a null text is one label, null."""
     # No further than the tree is deep, and than any text reaches: neither one text of a million separators nor a tree
     # of a thousand levels may take so much memory for every text.
     stripped = texts.str.strip_prefix(separator).str.strip_suffix(separator)
@@ -124,13 +91,7 @@ def split_paths(texts: pl.Series, separator: str, count: int) -> tuple[list[pl.S
 
 
 def sort_labels(columns: Sequence[pl.Series]) -> tuple[Ints, Ints]:
-    """The depth-first order of rows of labels, and in that order how many labels each row shares with the next.
-
-    Parameters
-    ----------
-    columns
-        One a level, as for `SparseCounts.of_labels`. Null comes first: a key that ends before those below it.
-    """
+    """The depth-first order of rows of labels, and in that order how many labels each row shares with the next."""
     # Distinct labels are sorted as they are, and rows by their numbers: far fewer comparisons of texts.
     numbers = [_numbered(column) for column in columns]
     sizes = [int(column.max(initial=0)) + 1 for column in numbers]
@@ -157,15 +118,7 @@ def _numbered(column: pl.Series) -> Ints:
 
 
 def labels_at(column: Any, rows: Ints) -> pl.Series:
-    """Some labels of a column of `LabelKeys`, in a series that depends on no label but those asked for.
-
-    Parameters
-    ----------
-    column
-        A series or a list.
-    rows
-        Which labels.
-    """
+    """Some labels of a column of `LabelKeys`, in a series that depends on no label but those asked for."""
     if not isinstance(column, pl.Series):
         return label_series([column[row] for row in rows.tolist()])
     # Built anew from values: a slice or a gather of texts would keep the buffers of all others alive. Times go through
@@ -177,13 +130,7 @@ def labels_at(column: Any, rows: Ints) -> pl.Series:
 
 
 def label_series(labels: list[Any]) -> pl.Series:
-    """Labels of one type as they are; of several types, and where there are none, as texts.
-
-    Parameters
-    ----------
-    labels
-        Of any types; None is null.
-    """
+    """Labels of one type as they are; of several types, and where there are none, as texts."""
     kinds = {type(label) for label in labels if label is not None}
     if len(kinds) > 1:
         labels = [None if label is None else str(label) for label in labels]
@@ -191,23 +138,11 @@ def label_series(labels: list[Any]) -> pl.Series:
 
 
 def record_frame(columns: Mapping[str, Sequence[Any]]) -> pl.DataFrame:
-    """A frame of plain columns.
-
-    Parameters
-    ----------
-    columns
-        The values of each column, by its name.
-    """
+    """A frame of plain columns."""
     return pl.DataFrame(dict(columns), strict=False)
 
 
 def column_name(expression: Any) -> str | None:
-    """The column that an expression is; None if it is anything but a column.
-
-    Parameters
-    ----------
-    expression
-        A Polars expression.
-    """
+    """The column that an expression is; None if it is anything but a column."""
     name = expression.meta.output_name(raise_if_undetermined=False)
     return name if name is not None and expression.meta.eq(pl.col(name)) else None

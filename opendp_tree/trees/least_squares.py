@@ -45,15 +45,7 @@ class LeastSquares:
 
     @classmethod
     def of(cls, tree: Tree, variances: Floats) -> LeastSquares:
-        """The estimator for one tree.
-
-        Parameters
-        ----------
-        tree
-            The tree.
-        variances
-            Those of the measurements, by node id and checked; `inf` where a node was not measured.
-        """
+        """The estimator for one tree."""
         order = tree.level_order
         given = order.place(variances)
         measured = np.isfinite(given)
@@ -66,23 +58,11 @@ class LeastSquares:
         return cls(order, known, below, trust, keep, share, heavy, weak, order.by_node(final))
 
     def solve(self, measurements: npt.NDArray[np.number]) -> Floats:
-        """The estimates, by node id.
-
-        Parameters
-        ----------
-        measurements
-            By node id; what stands at unmeasured nodes is not read.
-        """
+        """The estimates, by node id."""
         return self.order.by_node(self.descend(*self.ascend(self.place(measurements))))
 
     def place(self, measurements: npt.NDArray[np.number]) -> Floats:
-        """The measurements in the level order, with 0 where there is none: always a copy.
-
-        Parameters
-        ----------
-        measurements
-            By node id.
-        """
+        """The measurements in the level order, with 0 where there is none: always a copy."""
         given = np.asarray(measurements, dtype=np.float64)
         values = given.copy() if self.order.by_id else self.order.place(given)
         if self.measured is not None:
@@ -90,13 +70,7 @@ class LeastSquares:
         return values
 
     def ascend(self, values: Floats) -> tuple[Floats, list[Floats]]:
-        """Each place's best estimate from the nodes at and below it, and for each level the sums over children.
-
-        Parameters
-        ----------
-        values
-            What `place` gives; it is overwritten with the estimates.
-        """
+        """Each place's best estimate from the nodes at and below it, and for each level the sums over children."""
         sums: list[Floats] = []
         for level, (weak, parents) in zip(reversed(self.order.inner_levels), reversed(self.weak), strict=True):
             total = level.sums(values)
@@ -111,13 +85,7 @@ class LeastSquares:
         return values, sums[::-1]
 
     def descend(self, values: Floats, sums: list[Floats]) -> Floats:
-        """The final estimates, in the level order.
-
-        Parameters
-        ----------
-        values, sums
-            What `ascend` gives; `values` is overwritten with the estimates.
-        """
+        """The final estimates, in the level order."""
         for level, total, (heavy, parents) in zip(self.order.inner_levels, sums, self.heavy, strict=True):
             lacking = level.spread(values[level.inner] - total)
             lacking *= self.share[level.children]
@@ -178,18 +146,7 @@ def _undetermined(order: LevelOrder, place: int) -> None:
 
 
 def check_variances(tree: Tree, variances: object, *, name: str = "variances") -> Floats:
-    """Variances by node id.
-
-    Parameters
-    ----------
-    tree
-        The tree.
-    variances
-        One number for each node or one for each level; `inf` says "not measured". A chain has as many levels as nodes:
-        there the numbers are read by node id.
-    name
-        What errors call them; by default "variances", the argument of `make_consistent`.
-    """
+    """Variances by node id."""
     try:
         given = np.array(variances)
     except ValueError:

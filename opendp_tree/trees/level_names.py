@@ -13,18 +13,7 @@ FIGURES = ("sum", "sum_lower", "sum_upper", "mean", "mean_lower", "mean_upper")
 
 
 def check_names(names: Iterable[str] | None, *, count: int | None = None) -> tuple[str, ...]:
-    """What frames call the label of each level below the root.
-
-    Parameters
-    ----------
-    names
-        The names; None for `label_1`, `label_2`, ...
-    count
-        How many there must be; by default any number.
-
-    >>> check_names(None, count=2)
-    ('label_1', 'label_2')
-    """
+    """What frames call the label of each level below the root."""
     if names is None:
         return tuple(f"label_{number}" for number in range(1, (count or 0) + 1))
     if isinstance(names, (str, bytes)) or not isinstance(names, Iterable):
@@ -45,29 +34,12 @@ def check_names(names: Iterable[str] | None, *, count: int | None = None) -> tup
 
 
 def figure_names(columns: Sequence[str]) -> list[str]:
-    """What a release's frame calls the figures of its values: with several, the name of each stands before them.
-
-    Parameters
-    ----------
-    columns
-        The values' columns.
-
-    >>> figure_names(["amount"])[:2], figure_names(["amount", "delay"])[6]
-    (['sum', 'sum_lower'], 'delay_sum')
-    """
+    """What a release's frame calls the figures of its values: with several, the name of each stands before them."""
     return [f"{column}_{name}" if len(columns) > 1 else name for column in columns for name in FIGURES]
 
 
 def check_figure_names(columns: Sequence[str], names: Sequence[str]) -> None:
-    """That the figures of values and the levels of a tree have names of their own.
-
-    Parameters
-    ----------
-    columns
-        The values' columns.
-    names
-        What the tree's levels are called.
-    """
+    """That the figures of values and the levels of a tree have names of their own."""
     figures = figure_names(columns)
     taken = [name for name in figures if name in (*names, *RESERVED)]
     if taken or len(set(figures)) < len(figures):

@@ -30,13 +30,7 @@ class InnerLevel:
     sizes: Ints
 
     def sums(self, values: Floats) -> Floats:
-        """For each inner node the sum over its children.
-
-        Parameters
-        ----------
-        values
-            One for each place of the level order.
-        """
+        """For each inner node the sum over its children."""
         below = values[self.children]
         if 2 * self.sizes.size == below.size and (self.sizes == 2).all():
             return below[::2] + below[1::2]  # many times faster than reduceat
@@ -44,23 +38,13 @@ class InnerLevel:
         return total
 
     def spread(self, values: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
-        """For each child its parent's value.
-
-        Parameters
-        ----------
-        values
-            One for each inner node of the level.
-        """
+        """For each child its parent's value."""
         return np.repeat(values, self.sizes)
 
 
 @dataclass(frozen=True)
 class LevelOrder:
-    """A tree's nodes level by level from the root, each level in depth-first order. Places are positions in it.
-
-    The children of a node lie side by side, and so do the nodes of a level that are below one node. It is
-    `tree.level_order`.
-    """
+    """A tree's nodes level by level from the root, each level in depth-first order. Places are positions in it."""
 
     tree: Tree
     nodes: Ints
@@ -70,13 +54,7 @@ class LevelOrder:
 
     @classmethod
     def of(cls, tree: Tree) -> LevelOrder:
-        """The level order of a tree.
-
-        Parameters
-        ----------
-        tree
-            The tree.
-        """
+        """The level order of a tree."""
         parents = tree.parents
         if parents[0] == -1 and (parents[1:] >= parents[:-1]).all():
             return cls(tree, np.arange(tree.node_count), True)
@@ -118,23 +96,11 @@ class LevelOrder:
         return tuple(levels)
 
     def place(self, values: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
-        """Values by node id, put in the level order; the very array where that is the order of ids.
-
-        Parameters
-        ----------
-        values
-            One for each node.
-        """
+        """Values by node id, put in the level order; the very array where that is the order of ids."""
         return values if self.by_id else values[self.nodes]
 
     def by_node(self, values: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
-        """Values in the level order, put by node id; the very array where these are the same.
-
-        Parameters
-        ----------
-        values
-            One for each place.
-        """
+        """Values in the level order, put by node id; the very array where these are the same."""
         if self.by_id:
             return values
         out = np.empty_like(values)

@@ -59,20 +59,7 @@ def choose_level_weights(tree: Tree, *, noise: str = "gaussian", aim: str = "wor
 
 
 def regular_level_weights(tree: Tree, *, noise: str) -> tuple[float, ...]:
-    """Weights of least worst variance for a tree that branches at every level as this one does on average.
-
-    A stand-in that takes no time, for trees too large to search on; exact for trees that branch evenly.
-
-    Parameters
-    ----------
-    tree
-        The public tree.
-    noise
-        "gaussian" or "laplace".
-
-    >>> [round(weight, 2) for weight in regular_level_weights(Tree.balanced(branching=2, depth=3), noise="gaussian")]
-    [1.18, 0.61, 1.21]
-    """
+    """Weights of least worst variance for a tree that branches at every level as this one does on average."""
     sizes = np.array([level.size for level in tree.levels], dtype=np.float64)
     inner = np.array([np.unique(tree.parents[level]).size for level in tree.levels[1:]], dtype=np.float64)
     branching = (sizes[1:] / inner).tolist()

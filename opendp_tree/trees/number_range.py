@@ -29,21 +29,7 @@ _WIDE = 16
 
 @dataclass(frozen=True)
 class NumberRange:
-    """Ranges [edge 0, edge 1), [edge 1, edge 2), ... between two numbers, dates or times; the last one holds `high`.
-
-    Edges are exact: floats stand for the decimals that Python prints for them, so that 0.3 begins a range of width 0.1.
-
-    Parameters
-    ----------
-    low, high
-        The ends, `low` below `high`: two numbers from -2**127 to 2**127, two dates, or two times without a zone.
-    bins
-        How many ranges, from 1 to 2**20.
-
-    >>> ages = NumberRange(0, 100, 4)
-    >>> ages.edges, ages.label(0, 1), ages.label(2, 4)
-    ((0, 25, 50, 75, 100), '[0, 25)', '[50, 100]')
-    """
+    """Ranges [edge 0, edge 1), [edge 1, edge 2), ... between two numbers, dates or times; the last one holds `high`."""
 
     low: Any
     high: Any
@@ -64,18 +50,7 @@ class NumberRange:
 
     @classmethod
     def of_width(cls, low: Any, high: Any, width: Any) -> NumberRange:
-        """Ranges of a width, which must fit between `low` and `high` a whole number of times.
-
-        Parameters
-        ----------
-        low, high
-            The ends.
-        width
-            A positive number; a `timedelta` between dates or times.
-
-        >>> NumberRange.of_width(date(2024, 1, 1), date(2024, 1, 15), timedelta(days=7)).bins
-        2
-        """
+        """Ranges of a width, which must fit between `low` and `high` a whole number of times."""
         if isinstance(width, timedelta):
             size = Fraction(width // timedelta(microseconds=1), _MICROSECONDS)
         else:
@@ -130,37 +105,11 @@ class NumberRange:
         return [_decimal_text(number * scale, places) for number in numerators]
 
     def label(self, first: int, last: int) -> str:
-        """What the ranges first..last-1 are called together.
-
-        Parameters
-        ----------
-        first, last
-            Places of ranges, from 0.
-        """
+        """What the ranges first..last-1 are called together."""
         return f"[{self._texts[first]}, {self._texts[last]}{']' if last == self.bins else ')'}"
 
     def tree(self, *, branching: int | None, outside: bool, name: str | None = None) -> Tree:
-        """The public tree of these ranges: `bins` leaves in order of value, and above them ranges of `branching` each.
-
-        Parameters
-        ----------
-        branching
-            How many children a node has, from 2; the last of a level may have fewer. None for as few as make no more
-            levels than 16 would.
-        outside
-            Whether the root has one more child, a leaf "(outside)", last among the leaves.
-        name
-            What levels are called, with their numbers; by default as those of any tree.
-
-        >>> print(NumberRange(0, 3, 3).tree(branching=2, outside=True).draw())
-        (root)
-        ├── [0, 2)
-        │   ├── [0, 1)
-        │   └── [1, 2)
-        ├── [2, 3]
-        │   └── [2, 3]
-        └── (outside)
-        """
+        """The public tree of these ranges: `bins` leaves in order of value, above them ranges of `branching` each."""
         branching = _fewest(self.bins) if branching is None else check_integer(branching, name="branching", least=2)
         if len(set(self._texts)) <= self.bins:
             raise ValueError(f"bins ({self.bins}) must be fewer: floats cannot tell the ends of ranges apart")

@@ -13,44 +13,20 @@ from opendp_tree._types import Ints, Levels
 
 @dataclass(frozen=True)
 class Places:
-    """Some nodes of a tree in depth-first order: a node comes before those below it.
-
-    `meets[i]` is the level of the deepest node that holds both place i and place i + 1. Between them, levels and
-    meets say all about the shape of the tree that the places span.
-    """
+    """Some nodes of a tree in depth-first order: a node comes before those below it."""
 
     levels: Levels
     meets: Levels
 
     def nodes_at(self, level: int) -> tuple[Ints, Ints]:
-        """The nodes of a level with places at or below them: the first place of each, and the place after its last.
-
-        Parameters
-        ----------
-        level
-            The level of the nodes; the root's is 0.
-
-        >>> Places(np.array([2, 2, 1]), np.array([1, 0])).nodes_at(1)  # ("a", "x"), ("a", "y") and ("b",)
-        (array([0, 2]), array([2, 3]))
-        """
+        """The nodes of a level with places at or below them: the first place of each, and the place after its last."""
         starts = np.flatnonzero(self._joins < level)
         ends = np.append(starts, self.levels.size)[1:]
         real = self.levels[starts] >= level  # a place above this level stands alone between two others
         return starts[real], ends[real]
 
     def first_places(self, places: Ints, levels: Ints) -> Ints:
-        """The first place of the node at each level that is at or above each place.
-
-        Parameters
-        ----------
-        places
-            Any places of the nodes, one for each.
-        levels
-            The nodes' levels, none below its place's.
-
-        >>> Places(np.array([2, 2, 1]), np.array([1, 0])).first_places(np.array([1, 1, 2]), np.array([2, 1, 1]))
-        array([1, 0, 2])
-        """
+        """The first place of the node at each level that is at or above each place."""
         joins, firsts = self._joins, places.copy()
         later = np.flatnonzero(joins[places] >= levels)  # mechanisms know nodes by their first places: mostly none
         for level in np.unique(levels[later]).tolist():
@@ -60,18 +36,7 @@ class Places:
         return firsts
 
     def ranges_of(self, places: Ints, levels: Ints) -> tuple[Ints, Ints]:
-        """The node at each level that is at or above each place: its first place, and the place after its last.
-
-        Parameters
-        ----------
-        places
-            Any places of the nodes, one for each.
-        levels
-            The nodes' levels, none below its place's.
-
-        >>> Places(np.array([2, 2, 1]), np.array([1, 0])).ranges_of(np.array([1, 1, 2]), np.array([2, 1, 1]))
-        (array([1, 0, 2]), array([2, 2, 3]))
-        """
+        """The node at each level that is at or above each place: its first place, and the place after its last."""
         firsts, ends = places.copy(), places + 1
         joins, starts = self._joins, None
         for level in np.unique(levels)[::-1].tolist():  # what parts nodes of a level parts those below it, too
@@ -84,10 +49,7 @@ class Places:
 
     @cached_property
     def _joins(self) -> Levels:
-        """For each place the level of the deepest node that holds it and the place before; -1 for the first.
-
-        It is asked for level by level, so it is kept, and in short numbers where there is room: four times as fast.
-        """
+        """For each place the level of the deepest node that holds it and the place before; -1 for the first."""
         small: type[np.signedinteger[Any]] = np.int16 if int(self.meets.max(initial=0)) < 2**15 else np.int64
         joins: Levels = np.empty(self.levels.size, dtype=small)
         joins[:1] = -1
@@ -105,18 +67,7 @@ class Occupied(Places):
 
 
 def meets_between(meets: Levels, places: Ints) -> Ints:
-    """The level of the deepest node that holds each of some places and the next of them.
-
-    Parameters
-    ----------
-    meets
-        Those of all places, each with the next.
-    places
-        Some of the places, ascending. Where one is repeated, it meets itself below all levels.
-
-    >>> meets_between(np.array([3, 1, 2]), np.array([0, 2, 2, 3]))
-    array([                  1, 9223372036854775807,                   2])
-    """
+    """The level of the deepest node that holds each of some places and the next of them."""
     if places.size < 2:
         return places[:0]
     edges = np.column_stack((places[:-1], places[1:])).ravel()

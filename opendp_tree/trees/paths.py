@@ -21,26 +21,14 @@ OUTSIDE = "(outside)"
 
 
 def tagged_label(label: Any) -> tuple[type, Any]:
-    """A key for dictionaries that keeps 1, True and "1" apart.
-
-    Parameters
-    ----------
-    label
-        A label, or a NumPy scalar that holds one.
-    """
+    """A key for dictionaries that keeps 1, True and "1" apart."""
     if isinstance(label, np.generic):
         label = label.item()
     return type(label), label
 
 
 def read_paths(paths: Iterable[Sequence[Label]]) -> tuple[list[int], list[Label]]:
-    """Each node's parent and label, the implied root first; leaves come in the order of their paths.
-
-    Parameters
-    ----------
-    paths
-        The labels of each leaf, from below the root down.
-    """
+    """Each node's parent and label, the implied root first; leaves come in the order of their paths."""
     parents: list[int] = [-1]
     labels: list[Label] = [None]
     nodes: dict[tuple[int, Hashable], int] = {}
@@ -78,13 +66,7 @@ class LeafIndex:
     """Finds the leaves of a tree by node id, by path, and by their own labels where no two share one."""
 
     def __init__(self, tree: Tree) -> None:
-        """Look up all paths once.
-
-        Parameters
-        ----------
-        tree
-            The tree.
-        """
+        """Look up all paths once."""
         self._has_labels = tree.labels is not None
         self._paths: dict[Hashable, int] = {}
         self._names: dict[Hashable, int] = {}
@@ -96,13 +78,7 @@ class LeafIndex:
             self._names[name] = -1 if name in self._names else leaf
 
     def ids(self, keys: Iterable[Any]) -> Ints:
-        """The node id that each key gives or stands for; -1 where it is no leaf's path or label.
-
-        Parameters
-        ----------
-        keys
-            As for `Tree.count`.
-        """
+        """The node id that each key gives or stands for; -1 where it is no leaf's path or label."""
         if isinstance(keys, (str, bytes)):
             raise TypeError("keys must be a collection of keys, found one string. Hint: pass [key]")
         if isinstance(keys, np.ndarray):
@@ -130,13 +106,7 @@ class NodeIndex:
     """Finds the nodes of a tree, inner ones and leaves, by the labels on the way from the root."""
 
     def __init__(self, tree: Tree) -> None:
-        """Look up all children once.
-
-        Parameters
-        ----------
-        tree
-            The tree. Where it has no labels, node ids are its labels, as in `Tree.path`.
-        """
+        """Look up all children once."""
         labels: Any = range(tree.node_count) if tree.labels is None else tree.labels
         self._root = tree.root
         self._children: dict[tuple[int, Hashable], int] = {
@@ -144,13 +114,7 @@ class NodeIndex:
         }
 
     def find(self, path: tuple[Any, ...]) -> int:
-        """The id of the node that a path leads to; -1 if there is none.
-
-        Parameters
-        ----------
-        path
-            The labels from below the root down.
-        """
+        """The id of the node that a path leads to; -1 if there is none."""
         node = self._root
         for label in path:
             try:

@@ -18,20 +18,7 @@ _WORD = 2**64 - 1
 
 
 def check_path(tree: OpenTree, path: Any) -> tuple[Any, ...]:
-    """A path that a tree can hold, whether or not anybody is there.
-
-    Parameters
-    ----------
-    tree
-        The tree.
-    path
-        For columns and paths a tuple of labels from below the root down, shorter than the tree is deep. For bits
-        (prefix, bits): the least integer that the prefix begins, and how many bits it has; or ("(outside)",), where the
-        tree has that leaf.
-
-    >>> check_path(OpenTree.bits(32, stride=8), (10 << 24, 8))
-    (167772160, 8)
-    """
+    """A path that a tree can hold, whether or not anybody is there."""
     if not isinstance(path, tuple):
         raise TypeError(f"a path ({type(path).__name__}) must be a tuple. Hint: (label, ...), or (prefix, bits)")
     if tree.kind == "bits":
@@ -58,19 +45,7 @@ def _check_prefix(tree: OpenTree, path: tuple[Any, ...]) -> tuple[int, int]:
 
 
 def people_at(counts: SparseCounts, path: tuple[Any, ...]) -> int:
-    """How many people are at a path and below it; 0 where there is nobody. Clamped to 2**62 - 1.
-
-    Parameters
-    ----------
-    counts
-        The counts.
-    path
-        As `check_path` gives it.
-
-    >>> tree = OpenTree.columns(2)
-    >>> people_at(tree.count([("be", "ghent"), ("be", "liege"), ("lu",)]), ("be",))
-    2
-    """
+    """How many people are at a path and below it; 0 where there is nobody. Clamped to 2**62 - 1."""
     if isinstance(counts.keys, BitKeys):
         is_key = np.arange(counts.occupied.levels.size) < counts.occupied.levels.size - counts.outside
         if path == (OUTSIDE,):

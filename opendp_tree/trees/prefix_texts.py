@@ -13,21 +13,7 @@ from opendp_tree.trees.open_tree import OpenTree
 
 
 def prefix_texts(prefixes: BitKeys, bits: Ints, tree: OpenTree) -> pl.Series:
-    """Each prefix with its length, `10.0.0.0/8`: an address, or the least integer that it begins.
-
-    Parameters
-    ----------
-    prefixes
-        The prefixes, of the tree's width.
-    bits
-        How many bits each has.
-    tree
-        An open tree of bits, which says how its prefixes are shown.
-
-    >>> prefix_texts(BitKeys.of_integers(*np.array([[0], [10 << 24]], dtype=np.uint64), 32), np.array([8]),
-    ...     OpenTree.bits(32, shown_as="ipv4")).to_list()
-    ['10.0.0.0/8']
-    """
+    """Each prefix with its length, `10.0.0.0/8`: an address, or the least integer that it begins."""
     high, low = prefixes.to_the_right(tree.width)
     if tree.shown_as == "integer":
         first = prefix_integers(prefixes, tree)
@@ -37,15 +23,7 @@ def prefix_texts(prefixes: BitKeys, bits: Ints, tree: OpenTree) -> pl.Series:
 
 
 def prefix_integers(prefixes: BitKeys, tree: OpenTree) -> pl.Series:
-    """The least integer that each prefix begins.
-
-    Parameters
-    ----------
-    prefixes
-        The prefixes, of the tree's width.
-    tree
-        An open tree of bits.
-    """
+    """The least integer that each prefix begins."""
     high, low = prefixes.to_the_right(tree.width)
     if tree.width <= 64:
         return pl.Series(low, dtype=pl.UInt64)

@@ -28,15 +28,7 @@ _OUTWARD = 2.0**-40
 
 @dataclass(frozen=True)
 class SegmentTree:
-    """The levels of a balanced tree with its segments as leaves, and the scale of the noise on each level.
-
-    Parameters
-    ----------
-    sizes
-        The number of nodes on each level, from the root's 1 to that of the segments.
-    scales
-        The scale of the integer Laplace noise on each level's counts.
-    """
+    """The levels of a balanced tree with its segments as leaves, and the scale of the noise on each level."""
 
     sizes: tuple[int, ...]
     scales: tuple[float, ...]
@@ -44,17 +36,6 @@ class SegmentTree:
     @classmethod
     def of(cls, segments: int, *, scale: float, branching: int, root_weight: Fraction) -> SegmentTree:
         """The tree of least depth below which no node has more than `branching` children, evenly filled.
-
-        Parameters
-        ----------
-        segments
-            How many leaves there are, at least one.
-        scale
-            What the whole tree costs is one over this, whatever the number of segments.
-        branching
-            The most children of a node, at least 2.
-        root_weight
-            The root's share of that cost, where every other level has a share of 1.
 
         Examples
         --------
@@ -108,13 +89,7 @@ class SegmentTree:
         return LeastSquares.of(tree, variances)
 
     def running_totals(self, noisy: Ints) -> Floats:
-        """The best linear estimates of the count before each segment, and of all at the end.
-
-        Parameters
-        ----------
-        noisy
-            Noisy counts of the nodes, level by level from the root's.
-        """
+        """The best linear estimates of the count before each segment, and of all at the end."""
         leaves = self.solver.solve(noisy)[self._offsets[-2] :]
         return np.concatenate(([0.0], np.cumsum(leaves)))
 
@@ -126,15 +101,7 @@ class SegmentTree:
         return found * (1 + _OUTWARD)
 
     def variances(self, first: Ints, last: Ints, share: float | Floats = 0.0) -> Floats:
-        """The variance of the estimated count of segments first..last-1, less a share of the estimated total.
-
-        Parameters
-        ----------
-        first, last
-            Arrays of the same shape: places among the segments, from 0 to their number.
-        share
-            The share of the total; by default none is taken off.
-        """
+        """The variance of the estimated count of segments first..last-1, less a share of the estimated total."""
         slope, scatter = self._parts(first, last)
         found: Floats = np.maximum((slope - share) ** 2 * self.solver.variances[0] + scatter, 0.0)
         return found
@@ -215,15 +182,6 @@ class _Family:
 def tail_reach(variances: Floats, *, largest_step: float, chance: float) -> Floats:
     """What a weighted sum of integer Laplace noises exceeds, on one side, with at most this chance.
 
-    Parameters
-    ----------
-    variances
-        The sum's, with twice the square of its scale as the variance of each noise.
-    largest_step
-        At least the largest weight times its noise's scale.
-    chance
-        Above 0 and below 1.
-
     Examples
     --------
     >>> tail_reach(np.array([2.0]), largest_step=1.0, chance=0.025).round(2)
@@ -239,11 +197,6 @@ def tail_reach(variances: Floats, *, largest_step: float, chance: float) -> Floa
 
 def rising(values: Floats) -> Floats:
     """The nearest numbers, in squares, that never fall: runs that do are pooled until none is left.
-
-    Parameters
-    ----------
-    values
-        At least one number.
 
     Examples
     --------

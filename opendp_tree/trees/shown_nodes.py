@@ -40,15 +40,7 @@ class ShownNodes:
 
     @classmethod
     def of_places(cls, counts: SparseCounts, levels: Ints, firsts: Ints) -> ShownNodes:
-        """Nodes of an open tree, each known by its level and its first place among the keys.
-
-        Parameters
-        ----------
-        counts
-            The tree and its keys. Of these, only the prefixes of the nodes are kept.
-        levels, firsts
-            The nodes, level by level and there in the order of their places. With a node, all above it must be there.
-        """
+        """Nodes of an open tree, each known by its level and its first place among the keys."""
         tree, parents = counts.tree, nested_parents(levels, firsts)
         if isinstance(counts.keys, BitKeys):
             words = counts.keys[firsts].first(tree.bits_at(levels))
@@ -64,13 +56,7 @@ class ShownNodes:
 
     @classmethod
     def of_tree(cls, tree: Tree) -> ShownNodes:
-        """All nodes of a public tree, in its level order.
-
-        Parameters
-        ----------
-        tree
-            The tree; `tree.level_order.nodes` says which node is at which place.
-        """
+        """All nodes of a public tree, in its level order."""
         order, own = tree.level_order, tree.labels
         if own is None:
             return cls(tree, order.levels, order.parents)
@@ -96,20 +82,7 @@ class ShownCells:
 
     @classmethod
     def of(cls, counts: SparseCounts, places: Ints, levels: Ints) -> ShownCells:
-        """The cells at `levels` above `places`.
-
-        Parameters
-        ----------
-        counts
-            The tree and its keys. Of these, only the prefixes of the cells are kept.
-        places, levels
-            For each cell one of its places among the keys, and its level; in any order, but no cell twice.
-
-        >>> counts = OpenTree.bits(2).count([0b00, 0b01, 0b11])
-        >>> cells = ShownCells.of(counts, np.array([2, 0]), np.array([2, 1]))
-        >>> cells.nodes.levels, cells.lasts - cells.firsts, cells.is_cell
-        (array([0, 1, 1, 2]), array([2, 1, 1, 1]), array([False,  True, False,  True]))
-        """
+        """The cells at `levels` above `places`."""
         starts = counts.occupied.first_places(places, levels)
         order = np.lexsort((levels, starts))
         starts, levels = starts[order], levels[order]
@@ -130,18 +103,7 @@ class ShownCells:
 
 
 def nested_parents(levels: Ints, firsts: Ints) -> Ints:
-    """The parents of nodes that come level by level, each known by the first of its places in depth-first order.
-
-    Parameters
-    ----------
-    levels
-        The nodes' levels; never falling.
-    firsts
-        For each node its first place, among places of which every node has at least one.
-
-    >>> nested_parents(np.array([0, 1, 1, 2]), np.array([0, 0, 3, 4]))
-    array([-1,  0,  0,  2])
-    """
+    """The parents of nodes that come level by level, each known by the first of its places in depth-first order."""
     edges = np.append(0, np.cumsum(np.bincount(levels))).tolist()
     parents = np.full(levels.size, -1)
     for above, start, end in zip(edges, edges[1:], edges[2:], strict=False):
@@ -150,18 +112,7 @@ def nested_parents(levels: Ints, firsts: Ints) -> Ints:
 
 
 def contracted_parents(parents: Ints, kept: Bools) -> Ints:
-    """For each kept node, the nearest kept node above it, as a place among those kept; -1 if there is none.
-
-    Parameters
-    ----------
-    parents
-        For each node its parent's place; -1 for the root.
-    kept
-        Which nodes are kept.
-
-    >>> contracted_parents(np.array([-1, 0, 0, 2]), np.array([True, True, False, True]))
-    array([-1,  0,  0])
-    """
+    """For each kept node, the nearest kept node above it, as a place among those kept; -1 if there is none."""
     above = parents.copy()
     while (lost := np.flatnonzero((above >= 0) & ~kept[above])).size:
         above[lost] = parents[above[lost]]

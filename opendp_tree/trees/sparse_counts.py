@@ -19,11 +19,7 @@ __all__ = ["LabelKeys", "SparseCounts"]
 
 @dataclass(frozen=True)
 class LabelKeys:
-    """Sorted keys as rows of columns of labels, one column for each level below the root that a key reaches.
-
-    A column is a Polars series; or a list, where labels of one level may have several types. Below a key's own level
-    it has null.
-    """
+    """Sorted keys as rows of columns of labels, one column for each level below the root that a key reaches."""
 
     columns: tuple[Any, ...]
     rows: Ints
@@ -45,19 +41,7 @@ class SparseCounts:
     def of_words(
         cls, tree: OpenTree, high: Words, low: Words, people: Ints | None = None, *, outside: int = 0
     ) -> SparseCounts:
-        """Counts from integers of the tree's width, in any order, which may repeat.
-
-        Parameters
-        ----------
-        tree
-            An open tree of bits.
-        high, low
-            The integers' words.
-        people
-            How many people each integer stands for; by default one, as for raw keys.
-        outside
-            How many people have no such integer: 0 by default, and where the tree has no leaf for them.
-        """
+        """Counts from integers of the tree's width, in any order, which may repeat."""
         keys = BitKeys.of_integers(high, low, tree.width)
         if keys.is_sorted():
             pass
@@ -73,19 +57,7 @@ class SparseCounts:
 
     @classmethod
     def joined(cls, tree: OpenTree, parts: Iterable[SparseCounts]) -> SparseCounts:
-        """Counts of keys of bits from those of ranges of keys.
-
-        Parameters
-        ----------
-        tree
-            An open tree of bits.
-        parts
-            The counts of each range, in the order of the keys; no key may be in two. People outside are added up.
-
-        >>> tree = OpenTree.bits(8)
-        >>> SparseCounts.joined(tree, [tree.count([3, 3]), tree.count([200, 201])]).occupied.meets
-        array([0, 7], dtype=int16)
-        """
+        """Counts of keys of bits from those of ranges of keys."""
         high: list[Words] = []
         low: list[Words] = []
         meets: list[Levels] = []
@@ -124,23 +96,7 @@ class SparseCounts:
     def of_labels(
         cls, tree: OpenTree, columns: Any, lengths: Ints, people: Ints | None = None, *, labels: Any = None
     ) -> SparseCounts:
-        """Counts from rows of labels, in any order, which may repeat.
-
-        Parameters
-        ----------
-        tree
-            An open tree of columns or paths.
-        columns
-            One Polars series a level, with null below a row's own level. Null above that is a label; no node may have
-            both a key that ends there and a child whose label is null.
-        lengths
-            How many labels each row has.
-        people
-            How many people each row stands for; by default one, as for raw keys.
-        labels
-            The labels themselves, a list for each level, if `columns` only hold numbers that sort as they do. By
-            default the labels are in the columns.
-        """
+        """Counts from rows of labels, in any order, which may repeat."""
         from opendp_tree.trees.label_keys import sort_labels
 
         order, meets = sort_labels(columns)
@@ -150,13 +106,7 @@ class SparseCounts:
         return cls._of(tree, lengths[keys.rows], meets[differ], counts, keys)
 
     def recounted(self, counts: Ints) -> SparseCounts:
-        """The same keys with other counts, without those of nobody.
-
-        Parameters
-        ----------
-        counts
-            How many people each key has.
-        """
+        """The same keys with other counts, without those of nobody."""
         occupied, kept = self.occupied, np.flatnonzero(counts > 0)
         if kept.size == counts.size:
             return replace(self, occupied=replace(occupied, counts=counts))

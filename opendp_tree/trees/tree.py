@@ -55,21 +55,7 @@ class Tree:
         ordered: bool = False,
         ranges: NumberRange | None = None,
     ) -> None:
-        """Use `Tree.from_parents`, `Tree.from_paths` or `Tree.balanced`, which check what they are given.
-
-        Parameters
-        ----------
-        parents
-            For each node its parent's id; -1 for the root. The array is kept, and can no longer be written to.
-        labels
-            For each node its own label; None if nodes have none.
-        names
-            What frames call the label of each level below the root; by default `label_1`, `label_2`, ...
-        ordered
-            Whether siblings have an order of their own, such as that of months. By default not.
-        ranges
-            For a tree that `NumberRange.tree` made, its ranges: they are the first leaves, in order of value.
-        """
+        """Use `Tree.from_parents`, `Tree.from_paths` or `Tree.balanced`, which check what they are given."""
         put = object.__setattr__
         parents = check_parents(parents)
         if labels is not None and (not isinstance(labels, tuple) or len(labels) != parents.size):

@@ -7,7 +7,7 @@ import warnings
 
 import opendp.prelude as dp
 
-from tests.fuzz import subjects
+from tests.fuzz import limits, subjects
 
 
 def main():
@@ -18,6 +18,7 @@ def main():
     options = parser.parse_args()
     dp.enable_features("contrib")
     warnings.simplefilter("error")
+    limits.enforced = True
     failed = False
     print(f"{'subject':<14}{'cases':>10}{'seconds':>10}   seed {options.seed}", flush=True)
     for name, fuzz in subjects().items():

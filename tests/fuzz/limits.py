@@ -1,4 +1,4 @@
-"""Time and memory that a call may take."""
+"""Time and memory that a call may take in `make fuzz`; they depend on the machine, so `make test` has no limits."""
 
 import resource
 import signal
@@ -9,12 +9,18 @@ from pathlib import Path
 from tests.fuzz import Violation
 
 SECONDS, MEGABYTES, HANGS = 1.0, 200, 60
+enforced = False
+"""Set by `make fuzz` alone."""
 _STATUS, _PEAK = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 @contextmanager
 def limited(words, *, seconds=SECONDS):
     """Refuse what takes more processor time or memory than it may, and stop what hangs. Memory on Linux alone."""
+
+    if not enforced:
+        yield
+        return
 
     def stop(*_):
         raise Violation(f"{words}: still at work after {HANGS} s")

@@ -11,21 +11,7 @@ from opendp_tree.theorems.tree_means import STEPS
 
 
 def estimate_centred(shown: ShownTree, pairs: list[Pairs], centred: Centred, local_rest: Bools) -> Floats:
-    """For each shown node the estimate of its rows' centred sum, in half ranges: a row adds from -1 to 1.
-
-    Unbiased, and the least squares of all that was measured but rests of several nodes together.
-
-    Parameters
-    ----------
-    shown
-        The nodes.
-    pairs
-        Those of one value, layer by layer.
-    centred
-        Those of what each node holds alone.
-    local_rest
-        Which nodes' rests are their rows outside their shown children; other rests are not used.
-    """
+    """For each shown node the estimate of its rows' centred sum, in half ranges: a row adds from -1 to 1."""
     size = shown.levels.size
     known, precision = np.zeros(size), np.zeros(size)
     trust = 1 / (2 * (centred.scale / STEPS) ** 2)

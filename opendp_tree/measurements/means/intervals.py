@@ -58,21 +58,7 @@ class Union:
 def value_bounds(
     shown: ShownTree, value: Value, pairs: list[Pairs], centred: Centred, counts: Bounds, miss: float
 ) -> ValueBounds:
-    """Intervals for the sum and for the mean of each shown node, each missed with a chance of at most `miss`.
-
-    Parameters
-    ----------
-    shown
-        The nodes.
-    value
-        What was summed.
-    pairs, centred
-        What was measured of it.
-    counts
-        Intervals of the counts, each missed with a chance of at most half of `miss`.
-    miss
-        The chance.
-    """
+    """Intervals for the sum and for the mean of each shown node, each missed with a chance of at most `miss`."""
     boxes = box_bounds(shown, value, centred, counts, miss / 2)
     return pair_bounds(value, Union.of(shown, pairs), miss, boxes)
 
@@ -142,11 +128,7 @@ def mean_ends(value: Value, first: Floats, last: Floats) -> tuple[Floats, Floats
 
 
 def lowest_part(high: Floats, low: Floats, sets: int, scale: float, chance: float) -> Floats:
-    """The least m of 0 to 1 that (1 - m)*high - m*low, too large by chance, does not contradict.
-
-    `high` and `low` are in scales of their noise. What noise exceeds rises with the distance of m from a half, so that
-    the reach of the cell before, nearer to the end, holds for the whole cell.
-    """
+    """The least m of 0 to 1 that (1 - m)*high - m*low, too large by chance, does not contradict."""
     if high.size > _BLOCK:  # all cells of so many nodes are in memory at once
         blocks = [slice(start, start + _BLOCK) for start in range(0, high.size, _BLOCK)]
         return np.concatenate([lowest_part(high[block], low[block], sets, scale, chance) for block in blocks])
@@ -176,13 +158,7 @@ def _reach_from_cell_before(sets: int, chance: float) -> Floats:
 
 @lru_cache(maxsize=1 << 16)
 def two_reach(first: float, second: float, sets: int, chance: float) -> float:
-    """What |first*X + second*Y| exceeds with at most this chance; X and Y are sums of so many unit Laplace numbers.
-
-    For one number each from the law itself; for more by Chernoff's bound.
-
-    >>> round(two_reach(1.0, 0.0, 1, 0.05), 4) == round(math.log(20), 4)
-    True
-    """
+    """What |first*X + second*Y| exceeds with at most this chance; X and Y are sums of so many unit Laplace numbers."""
     large, small = max(first, second), min(first, second)
     if large == 0:
         return 0.0

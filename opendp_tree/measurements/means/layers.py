@@ -87,17 +87,7 @@ class SumScales:
 
 
 def measure_pairs(layers: Layers, scales: SumScales, sums: tuple[NodeSums, ...]) -> list[list[Pairs]]:
-    """The pairs of each value, layer by layer.
-
-    Parameters
-    ----------
-    layers
-        What is counted: nodes and rests.
-    scales
-        Of the noise.
-    sums
-        For each value the sums of each shown node, all rows at or below it.
-    """
+    """The pairs of each value, layer by layer."""
     below = np.flatnonzero(layers.marked & (layers.above >= 0))
     found: list[list[Pairs]] = []
     for place, whole in enumerate(sums):

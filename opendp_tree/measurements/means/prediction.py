@@ -48,23 +48,7 @@ class MeansShares:
 def predict_levels(
     sizes: Sequence[float], shares: MeansShares, *, epsilon: float, delta: float, d_in: int = 1
 ) -> tuple[LevelError, ...]:
-    """The errors by level of an open tree whose shown nodes number so many, with even shares among measured levels.
-
-    Parameters
-    ----------
-    sizes
-        The number of shown nodes of each level, the root's first.
-    shares
-        How epsilon is divided.
-    epsilon, delta
-        What may be lost at distance `d_in`.
-    d_in
-        How many rows of one person that is for; 1 by default.
-
-    >>> half = MeansShares(0.4, 0.3, 0.3)
-    >>> [round(each.sum_sd, 1) for each in predict_levels((1, 10, 100), half, epsilon=1.0, delta=1e-6)]
-    [6.2, 5.1, 2.4]
-    """
+    """The errors by level of an open tree whose shown nodes number so many, with even shares among measured levels."""
     depth, each = len(sizes), epsilon / d_in
     noise = CellNoise.of(_cells(depth, shares.finding * epsilon, delta, d_in))
     measured = max(depth - 1, 1) if depth <= NAMED else _LADDER
@@ -92,24 +76,7 @@ def _cells(depth: int, epsilon: float, delta: float, d_in: int) -> GapParameters
 
 @lru_cache(maxsize=256)
 def choose_shares(depth: int, epsilon: float, delta: float, d_in: int = 1) -> MeansShares:
-    """The shares of least predicted error: of the smallest leaf that is found, and of counts and means by level.
-
-    All of these are in proportion to one over some share, so that what is made small is their geometric mean: no unit
-    matters, and no level is left behind for another. The leaves' means count once more: a hierarchy is for its leaves.
-
-    Parameters
-    ----------
-    depth
-        The number of levels that are shown.
-    epsilon, delta
-        What may be lost at distance `d_in`.
-    d_in
-        How many rows of one person that is for.
-
-    >>> chosen = choose_shares(4, 1.0, 1e-6)
-    >>> abs(chosen.finding + chosen.pairs + chosen.cells - 1) < 1e-12
-    True
-    """
+    """The shares of least predicted error: of the smallest leaf that is found, and of counts and means by level."""
     sizes = [min(TYPICAL**level, _MOST) for level in range(depth)]
     best, least = None, math.inf
     for finding, pairs in product(_SHARES, repeat=2):

@@ -45,10 +45,7 @@ class _State:
             getattr(self, name)[here] = values
 
     def see_people(self, value: Floats, precision: Floats, crowd: Bools) -> None:
-        """Take in a measurement of the people; a precision of 0 is none.
-
-        One that surprises makes all that was known of a crowd as much less sure.
-        """
+        """Take in a measurement of the people; a precision of 0 is none."""
         needed = ((value - self.people) / SURPRISE) ** 2 * precision - 1  # of the variance, over that of the noise
         doubt = np.where(crowd, np.maximum(1.0, needed / np.maximum(precision * self.pp, 1e-12)), 1.0)
         self.pp, self.pf, self.ff = doubt * self.pp, doubt * self.pf, doubt * self.ff
@@ -81,21 +78,7 @@ class _Evidence:
 def estimate_nodes(
     shown: ShownTree, measured: tuple[Measured, ...], local_rest: Bools, is_leaf: Bools, model: CellNoise
 ) -> Floats:
-    """The estimates of all shown nodes.
-
-    Parameters
-    ----------
-    shown
-        Cells, gaps, and the nodes above them.
-    measured
-        The layers' noisy counts.
-    local_rest
-        Which nodes' rests are the people outside their shown children; other rests are not used.
-    is_leaf
-        Which nodes are leaves of the tree: one token at most was taken off their counts.
-    model
-        The noise of the gaps.
-    """
+    """The estimates of all shown nodes."""
     if shown.levels.size == 0:
         return np.zeros(0)
     evidence = _gather(shown.levels.size, measured, local_rest)
@@ -118,20 +101,13 @@ class _Flows:
 
 
 def gap_variance(shown: ShownTree, is_leaf: Bools, model: CellNoise) -> Floats:
-    """How far what flows into a cell may be from its gap, squared.
-
-    Below an inner cell any number of nodes that are not shown, each of nearly the threshold, may have lost a token.
-    """
+    """How far what flows into a cell may be from its gap, squared."""
     taken = np.where(is_leaf, 0.0, model.token_mean * shown.gaps / model.threshold) / 2
     return model.variance(is_leaf) + taken**2 + model.spread * shown.gaps
 
 
 def _shift(shown: ShownTree, measured: tuple[Measured, ...], is_leaf: Bools, model: CellNoise) -> Floats:
-    """What to add to gaps, so that all cells together hold the people that the layers count.
-
-    How many tokens inner cells lose depends on the data's shape, and is the same guess for all of them: one common
-    correction, as far as the noise lets it be known.
-    """
+    """What to add to gaps, so that all cells together hold the people that the layers count."""
     shift, inner = model.shift(is_leaf), shown.is_cell & ~is_leaf
     number = np.count_nonzero(inner)
     if number == 0 or not measured:

@@ -185,10 +185,7 @@ class _Budget:
         return self.delta == 0
 
     def split(self, tree: Tree | OpenTree, parameters: GapParameters) -> tuple[Interval, Fraction]:
-        """What the cells use of one person's epsilon, and what they leave to the layers.
-
-        An error if they leave nothing, or if delta is exceeded.
-        """
+        """What the cells use of one person's epsilon, and what they leave to the layers."""
         if not isinstance(parameters, GapParameters):
             raise TypeError(f"parameters ({type(parameters).__name__}) must be those of choose_parameters")
         shape, scale = parameters.shape, Fraction(parameters.scale)

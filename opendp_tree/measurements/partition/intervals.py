@@ -45,19 +45,7 @@ def node_bounds(
     is_leaf: Bools,
     miss: float,
 ) -> Bounds:
-    """Intervals of all shown nodes: each node is shown and missed with a chance of at most `miss`.
-
-    Parameters
-    ----------
-    shown, layers, measured
-        What was released.
-    parameters
-        Those of the cells and gaps.
-    is_leaf
-        Which nodes are leaves of the tree, not just without shown nodes below them.
-    miss
-        The chance.
-    """
+    """Intervals of all shown nodes: each node is shown and missed with a chance of at most `miss`."""
     named = shown.depth <= NAMED
     # On deep trees cells often say more of the lower end than layers do, and do so cheaply.
     over, under, from_cells = miss * SAFE * np.array((0.5, 0.5, 0.0) if named else DEEP_PARTS)
@@ -78,17 +66,7 @@ def node_bounds(
 def layer_bounds(
     shown: ShownTree, layers: Layers, measured: tuple[Measured, ...], *, least: Floats, over: float, under: float
 ) -> tuple[Floats, Floats]:
-    """Lower and upper ends from the layers alone, missed with a chance of at most `under` and `over`.
-
-    Parameters
-    ----------
-    shown, layers, measured
-        What was released.
-    least
-        What each node holds for sure.
-    over, under
-        The chances.
-    """
+    """Lower and upper ends from the layers alone, missed with a chance of at most `under` and `over`."""
     lower, upper = least.copy(), np.full(shown.levels.size, np.inf)
     whole, inside = narrowest(shown, measured)
     upper[whole.known] = (whole.value + whole.reach(measured, over))[whole.known]
@@ -163,10 +141,7 @@ def narrowest(shown: ShownTree, measured: tuple[Measured, ...]) -> tuple[Unions,
 
 @dataclass(frozen=True)
 class LowerEnd:
-    """How much less than their gaps cells hold together: `cell` and `rate` times its gap for each, and `once`.
-
-    `rate` is by the number of tested levels below the cell: each adds `step`.
-    """
+    """How much less than their gaps cells hold together: `cell` and `rate` times its gap for each, and `once`."""
 
     cell: float
     step: float
@@ -174,17 +149,7 @@ class LowerEnd:
 
 
 def lower_end(parameters: GapParameters, miss: float, *, cells: int = 3) -> LowerEnd | None:
-    """The lower end that is best for so many cells, of those that the proof page allows; None if none is proven.
-
-    Parameters
-    ----------
-    parameters
-        Those of the cells: with one threshold, above all radii.
-    miss
-        The chance with which all cells at or below a node hold less than the lower end says, and are shown.
-    cells
-        For how many cells the constants are chosen; they hold for any number.
-    """
+    """The lower end that is best for so many cells, of those that the proof page allows; None if none is proven."""
     shape = parameters.shape
     if shape.thresholds[0] > _LARGEST_THRESHOLD or len(set(shape.thresholds)) > 1:
         return None
@@ -202,10 +167,7 @@ def lower_end(parameters: GapParameters, miss: float, *, cells: int = 3) -> Lowe
 
 
 def _cell_loss(parameters: GapParameters, rate: float, step: float) -> float:
-    """The least k with P(noise < i)*exp(-rate*step*y) + E[exp(rate*(noise - k)); noise >= i] <= 1 for all counts y.
-
-    i = threshold - y is what y lacks; noise without end is no better than noise that ends.
-    """
+    """The least k with P(noise < i)*exp(-rate*step*y) + E[exp(rate*(noise - k)); noise >= i] <= 1 for all counts y."""
     threshold, q = parameters.shape.thresholds[0], math.exp(-1 / parameters.scale)
     moment = math.log((1 - q) / -math.expm1(rate - 1 / parameters.scale))
     lacks = np.arange(1, threshold)  # nobody at all is no cell
@@ -227,13 +189,7 @@ def lower_from_cells(shown: ShownTree, parameters: GapParameters, miss: float) -
 
 
 def leaf_reach(parameters: GapParameters, miss: float) -> tuple[int, int]:
-    """How far below and above its gap a leaf's people are, missed with a chance of at most `miss` if it is a cell.
-
-    The gap exceeds the people by noise less the token. A leaf of at most L has at most one taken off; the more people,
-    the larger the token that fits. So the chance of noise beyond the lower end falls with the people, and that of a
-    token beyond the upper end rises to its value without bound: the two are held together at every count up to a
-    point, and their largest values from there on.
-    """
+    """How far below and above its gap a leaf's people are, missed with a chance of at most `miss` if it is a cell."""
     q, t = math.exp(-1 / parameters.scale), math.exp(-1 / parameters.token_scale)
     ends = [radius for radius in parameters.shape.radii if radius is not None]
     shorter = 1 / -math.expm1(-(min(ends) + 1) / parameters.scale) if ends else 1.0
@@ -278,21 +234,7 @@ def _least_beyond(q: float, t: float, below: int, miss: float, shorter: float) -
 
 
 def hidden_bound(parameters: GapParameters, miss: float, *, depth: int | None = None) -> float:
-    """What a node that is not shown holds at most, missed with a chance of at most `miss`; `inf` if nothing is proven.
-
-    Less than the threshold, and what tokens took off on the way: with theta > 0 and C as in the proof page, more than
-    s of that has a chance of at most C**h * exp(-theta*s), h the number of tested levels.
-
-    Parameters
-    ----------
-    parameters
-        Those of the cells.
-    miss
-        The chance.
-    depth
-        That of the tree: nodes of a level that is not tested may hold any number and not be shown. None, the default,
-        for as many levels as are tested.
-    """
+    """What a node that is not shown holds at most, missed with chance at most `miss`; `inf` if nothing is proven."""
     shape = parameters.shape
     every = shape.depth if depth is None else depth
     if shape.levels[:every] != tuple(range(every)):
@@ -316,12 +258,7 @@ def hidden_bound(parameters: GapParameters, miss: float, *, depth: int | None = 
 
 
 def noise_bounds(terms: Ints, scale: float, chance: float) -> Ints:
-    """For each number of terms the least bound that the sum of so many exceeds with at most this chance.
-
-    Exact up to 64 terms; beyond, the bound of at most 2 % more terms, which is no smaller. Noise of a scale above 1024
-    is read off a finer law: a geometric number is the whole part of an exponential one, so that a sum of so many
-    integer Laplace numbers is within as many of a sum of continuous ones, and these only differ by their scale.
-    """
+    """For each number of terms the least bound that the sum of so many exceeds with at most this chance."""
     if scale > _WIDEST:
         narrow = noise_bounds(terms, _WIDEST, chance)
         wide: Ints = np.ceil((narrow + terms) * (scale / _WIDEST) * (1 + 1e-12)).astype(np.int64) + terms
@@ -340,11 +277,7 @@ def few_numbers(terms: Ints) -> Ints:
 
 
 def sum_reach(sets: Ints, parts: tuple[float, ...], chance: float) -> Floats:
-    """What the sum of a Laplace number of each scale, for each of so many sets, exceeds with at most this chance.
-
-    For continuous noise. Where all scales are one, the bound of integer noise that is fine enough: each continuous
-    number is within 1 of an integer one (docs/proofs/tree_means.md). Otherwise Chernoff's.
-    """
+    """What the sum of a Laplace number of each scale, for each of so many sets, exceeds with at most this chance."""
     if len(set(parts)) == 1:
         terms = sets * len(parts)
         return (noise_bounds(terms, _FINE, chance) + terms) / _FINE * parts[0]

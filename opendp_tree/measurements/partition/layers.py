@@ -139,11 +139,7 @@ def cut_by_level(shown: ShownTree) -> tuple[Bools, list[Bools]]:
 
 
 def cut_by_cells(shown: ShownTree, cells: Floats, ladder: list[int]) -> tuple[Bools, list[Bools]]:
-    """Marks on the root and on every child of a node with several, and a cut for the root and each step of the ladder.
-
-    The cut of a step M has the marked nodes with at most M cells whose marked parent has more; a marked node without
-    marked nodes below it stands for itself.
-    """
+    """Marks on the root and on every child of a node with several; a cut for the root and each step of the ladder."""
     children = shown.child_counts
     marked = np.ones(shown.levels.size, dtype=np.bool_)
     marked[1:] = children[shown.parents[1:]] > 1
@@ -171,21 +167,7 @@ def nearest_marked(shown: ShownTree, marked: Bools) -> Ints:
 
 
 def make_layers(shown: ShownTree, marked: Bools, cuts: list[Bools], shares: Floats, epsilon: Fraction) -> Layers:
-    """Layers of the given cuts, the first of them the root's, which together spend at most epsilon, exactly.
-
-    Parameters
-    ----------
-    shown
-        The shown nodes.
-    marked
-        Which nodes the layers tell apart.
-    cuts
-        The nodes of each layer's cut.
-    shares
-        What each layer gets of epsilon, in proportion: they need not sum to 1. Hardly any is one part in 2**20.
-    epsilon
-        What all layers may spend on one row.
-    """
+    """Layers of the given cuts, the first of them the root's, which together spend at most epsilon, exactly."""
     above = nearest_marked(shown, marked)
     if shown.levels.size == 0:
         return Layers(marked, above, ())
@@ -207,16 +189,7 @@ def _strictly_above(shown: ShownTree, marked: Bools, cut: Bools) -> Bools:
 
 
 def measure(layers: Layers, high: Ints, low: Ints) -> tuple[Measured, ...]:
-    """The layers' counts with noise.
-
-    Parameters
-    ----------
-    layers
-        What to count.
-    high, low
-        For each shown node its people, exactly, as high * 2**32 + low: sums of halves never leave int64, and the
-        difference of two nodes is that of their halves. What is counted is clamped only at the end, set by set.
-    """
+    """The layers' counts with noise."""
     inner_high, inner_low = high.copy(), low.copy()
     below = np.flatnonzero(layers.marked & (layers.above >= 0))
     np.subtract.at(inner_high, layers.above[below], high[below])
@@ -267,21 +240,7 @@ class CellNoise:
 
 
 def choose_layers(shown: ShownTree, model: CellNoise, epsilon: Fraction, *, weights: LevelWeights = None) -> Layers:
-    """The layers of a release: by level for trees of few levels, else by the number of cells.
-
-    Parameters
-    ----------
-    shown
-        Cells, their gaps, and the nodes above them.
-    model
-        The noise of the gaps.
-    epsilon
-        What all layers together may cost one person.
-    weights
-        How much each measured level matters, from the root down: a level of twice the weight may err by half as much.
-        None, the default, for nearly all alike, and for the root what a sum of the next level would err by. Only for
-        trees of few levels.
-    """
+    """The layers of a release: by level for trees of few levels, else by the number of cells."""
     if shown.depth <= NAMED:
         marked, cuts = cut_by_level(shown)
         shares = level_shares(shown, model, float(epsilon), weights)
@@ -295,23 +254,14 @@ def choose_layers(shown: ShownTree, model: CellNoise, epsilon: Fraction, *, weig
 
 
 def default_measuring(depth: int) -> float:
-    """The share of epsilon that measures, unless told: enough to keep every level near a release of that level alone.
-
-    >>> [default_measuring(depth) for depth in (3, 4, 5, 33)]
-    [0.4, 0.48, 0.52, 0.4]
-    """
+    """The share of epsilon that measures; enough to keep every level near a release of that level alone."""
     if depth > NAMED:
         return 0.4 if depth <= 64 else 0.32
     return {4: 0.48, 5: 0.52, 6: 0.55, 7: 0.55, 8: 0.48, 9: 0.42}.get(depth, 0.4)
 
 
 def level_shares(shown: ShownTree, model: CellNoise, epsilon: float, weights: LevelWeights) -> Floats:
-    """The epsilon of each level above the deepest, so that the largest weighted error of a level is least.
-
-    The mean variance of a level's nodes, as known from below, is that of its children's sum and of what no cell holds.
-    Given a bound on the weighted variance of every level, each takes from the bottom up what it needs to keep it; the
-    bound is lowered until epsilon is spent.
-    """
+    """The epsilon of each level above the deepest, so that the largest weighted error of a level is least."""
     last = max(shown.depth - 2, 0)
     sizes = np.diff(shown.edges).astype(float).tolist()
     usual = (min(1.0, ROOT / math.sqrt(max(*sizes[:2], 1.0))), *(FALL**step for step in range(last)))

@@ -20,17 +20,7 @@ _PUBLIC_MARGIN = 3.0
 
 @dataclass(frozen=True)
 class GapParameters:
-    """All that a run of the partition needs to know.
-
-    Parameters
-    ----------
-    scale
-        Of the noise of each test, and so of each gap.
-    token_scale
-        Of the tokens that blur large counts before they are tested.
-    shape
-        Thresholds, radii and margins by tested level.
-    """
+    """All that a run of the partition needs to know."""
 
     scale: float
     token_scale: float
@@ -49,12 +39,7 @@ class GapParameters:
         return all(radius is None for radius in self.shape.radii)
 
     def loss(self, d_in: int) -> tuple[float, float]:
-        """Epsilon and delta of cells and gaps together at an L1 distance of counts, rounded up.
-
-        >>> shape = GapShape.uniform(3, threshold=16, radius=15, margin=4)
-        >>> GapParameters(1.0, 1.05, shape).loss(1)
-        (1.0, 5.801013904569468e-07)
-        """
+        """Epsilon and delta of cells and gaps together at an L1 distance of counts, rounded up."""
         if d_in == 0:
             return 0.0, 0.0
         if self.scale == 0 or self.token_scale == 0:
@@ -65,11 +50,7 @@ class GapParameters:
 
 
 def shown_levels(parameters: GapParameters) -> tuple[int, ...]:
-    """The levels of a tree that an estimator shows: those that are tested, and the root's, whose total is measured.
-
-    >>> shown_levels(GapParameters(1.0, 1.0, GapShape((2, 3), (5, 5), (4, 4), (1, 1))))
-    (0, 2, 3)
-    """
+    """The levels of a tree that an estimator shows: those that are tested, and the root's, whose total is measured."""
     return tuple(sorted({0, *parameters.shape.levels}))
 
 
@@ -83,36 +64,7 @@ def choose_parameters(
     exact_share: float = _EXACT_SHARE,
     false_cells: float = _FALSE_CELLS,
 ) -> GapParameters:
-    """Parameters whose map at `d_in` is at most (epsilon, delta), close to both.
-
-    Tests get all of epsilon, as removing a person asks of them; the radius is the least that delta allows and the
-    threshold the least that the radius allows. Tokens get what the exact levels leave of epsilon. All levels are
-    tested; `dataclasses.replace(shape, levels=...)` says which levels of a deeper tree they are.
-
-    Parameters
-    ----------
-    depth
-        The number of levels that are tested.
-    epsilon, delta
-        What finding may spend. A delta of 0 needs `public_nodes`.
-    d_in
-        How many rows may differ, 1 by default: one person, one row.
-    public_nodes
-        The number of nodes of a public tree; None, the default, for a tree whose nodes are unknown. Where a threshold
-        that hardly any empty node reaches is below what delta asks for, noise has no end and delta is not spent.
-    exact_share
-        What part of epsilon the levels may cost on which counts are still exact; the margin is the least for it. More
-        of it keeps small counts exact further up, less of it leaves more to the tokens that blur large ones.
-    false_cells
-        With `public_nodes`, how many nodes that nobody is at may come out as cells, in the mean. By default hardly any,
-        because such a cell is shown; where cells only say where to look closer, more of them find smaller crowds.
-
-    >>> chosen = choose_parameters(3, 1.0, 1e-6)
-    >>> chosen.shape.thresholds, chosen.shape.margins, chosen.loss(1)
-    ((16, 16, 16), (2, 2, 2), (1.0, 5.801013904569468e-07))
-    >>> choose_parameters(12, 1.0, 0.0, public_nodes=4095).loss(1)
-    (1.0, 0.0)
-    """
+    """Parameters whose map at `d_in` is at most (epsilon, delta), close to both."""
     check_integer(depth, name="depth", least=1)
     check_probability(exact_share, name="exact_share")
     people = check_integer(d_in, name="d_in", least=1)

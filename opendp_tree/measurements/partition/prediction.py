@@ -48,24 +48,7 @@ class OneTest:
 
 
 def one_test(parameters: GapParameters, people: int, *, alpha: float = 0.0, is_leaf: bool = True) -> OneTest:
-    """The exact law of one test of a node with so many people, at the deepest tested level.
-
-    Parameters
-    ----------
-    parameters
-        Those of the cells.
-    people
-        The node's count.
-    alpha
-        The part of the count that the error forgives; 0, the default, for the plain error.
-    is_leaf
-        Whether the node is a leaf of the tree; more is added to an inner cell's gap. True by default.
-
-    >>> from opendp_tree.measurements.partition.parameters import choose_parameters
-    >>> found = one_test(choose_parameters(3, 1.0, 1e-6), 1000)
-    >>> found.shown, round(found.mean_square**0.5, 1)
-    (1.0, 1.4)
-    """
+    """The exact law of one test of a node with so many people, at the deepest tested level."""
     shape = parameters.shape
     threshold, radius = shape.thresholds[-1], shape.radii[-1]
     level = threshold - shape.margins[-1]
@@ -94,14 +77,7 @@ def _geometric(scale: float, radius: int | None) -> Floats:
 
 @lru_cache(maxsize=256)
 def worst_alpha_rmse(parameters: GapParameters, alpha: float) -> float:
-    """The largest alpha-RMSE of a node, over nodes that are tested once and the worst caterpillar that is found.
-
-    Laws of thresholds beyond `FINEST` are summed in steps of several people, which changes it by about a hundredth.
-
-    >>> from opendp_tree.measurements.partition.parameters import choose_parameters
-    >>> round(worst_alpha_rmse(choose_parameters(3, 1.0, 1e-6), 0.1), 1)
-    12.0
-    """
+    """The largest alpha-RMSE of a node, over nodes that are tested once and the worst caterpillar that is found."""
     parameters, step = coarse(parameters)
     threshold = parameters.shape.thresholds[-1]
     counts = range(max(1, threshold // 2), threshold + math.ceil(4 * parameters.token_scale) + 2)
@@ -114,13 +90,7 @@ def worst_alpha_rmse(parameters: GapParameters, alpha: float) -> float:
 
 
 def coarse(parameters: GapParameters) -> tuple[GapParameters, float]:
-    """The same parameters in units of several people, if there are more than `FINEST`; and the unit.
-
-    >>> from opendp_tree.measurements.partition.parameters import choose_parameters
-    >>> found, step = coarse(choose_parameters(3, 0.01, 1e-6))
-    >>> found.shape.thresholds[0], round(step, 1)
-    (64, 16.1)
-    """
+    """The same parameters in units of several people, if there are more than `FINEST`; and the unit."""
     shape = parameters.shape
     step = max(*shape.thresholds, parameters.scale, parameters.token_scale) / FINEST
     if step <= 1:
@@ -147,23 +117,7 @@ class Caterpillar:
 
 @lru_cache(maxsize=256)
 def worst_caterpillar(parameters: GapParameters, alpha: float) -> Caterpillar:
-    """The path whose top errs most by not being shown: the best of even ones, changed level by level while that helps.
-
-    Every level has a token of its own, so people who join a few at a time are taken off more easily than all at once.
-    No level without arrivals helps, so a path has no more levels than people. The search is local: on small trees it
-    finds what trying everything finds, but it proves nothing.
-
-    Parameters
-    ----------
-    parameters
-        Those of the cells.
-    alpha
-        The part of the count that the error forgives.
-
-    >>> from opendp_tree.measurements.partition.parameters import choose_parameters
-    >>> worst_caterpillar(choose_parameters(5, 0.5, 1e-2, exact_share=0.05), 0.0).arrivals
-    (4, 1, 2, 2, 4)
-    """
+    """The path whose top errs most by not being shown: the best of even ones, changed level by level."""
     steps = _hidden_steps(parameters)
     most, threshold, _ = steps.shape
     sizes, depth, found = np.arange(most), parameters.shape.depth, []
@@ -213,22 +167,7 @@ def _ascend(steps: Floats, arrivals: list[int]) -> tuple[float, tuple[int, ...]]
 
 
 def totals_alpha_rmse(parameters: GapParameters, epsilon: float, alpha: float, cells: Floats) -> Floats:
-    """The alpha-RMSE of nodes with so many cells at or below them, each of about the threshold: typical ones.
-
-    Least squares over the cells' gaps and over layers that share epsilon alike; on deep trees a node is about as often
-    one of a layer's sets as a dozen of them.
-
-    Parameters
-    ----------
-    parameters
-        Those of the cells.
-    epsilon
-        What the layers cost together.
-    alpha
-        The part of the count that the error forgives.
-    cells
-        How many cells a node has, from the least to the most that any has.
-    """
+    """The alpha-RMSE of nodes with so many cells at or below them, each of about the threshold: typical ones."""
     model, depth = CellNoise.of(parameters), parameters.shape.depth
     if depth <= NAMED:
         layers, sets = float(max(depth - 1, 1)), np.ones(cells.size)
@@ -257,24 +196,7 @@ def predict_levels(
     *,
     weights: LevelWeights = None,
 ) -> LevelPrediction:
-    """Errors by level for a shape that is stated or taken to be typical: leaf counts of a tree of few levels.
-
-    Leaves by the exact law; levels above them by the variances of their layers, of the cells below them, and of what
-    flows past them, after least squares. Nodes that are not shown count as 0.
-
-    Parameters
-    ----------
-    parameters
-        Those of the cells.
-    epsilon
-        What the layers cost together.
-    leaf_counts
-        A count for each leaf of a tree in which every node of level i has sizes[i] children, in order.
-    sizes
-        The numbers of children, from the root down.
-    weights
-        Which levels matter, as for the estimator.
-    """
+    """Errors by level for a shape that is stated or taken to be typical: leaf counts of a tree of few levels."""
     depth = len(sizes) + 1
     counts = [leaf_counts.reshape(math.prod(sizes[:level]), -1).sum(axis=1) for level in range(depth)]
     distinct, inverse = np.unique(leaf_counts, return_inverse=True)
@@ -320,10 +242,7 @@ def _typical(shown: list[Floats], cells: list[Floats], sizes: Sequence[int]) -> 
 
 
 def _variances(shown: ShownTree, model: CellNoise, shares: Floats) -> Floats:
-    """The mean variance of the nodes of each level above the deepest, after least squares up and down the tree.
-
-    What no shown child holds is known from the gap of a cell, or guessed, and from the rests that lower layers count.
-    """
+    """The mean variance of the nodes of each level above the deepest, after least squares up and down the tree."""
     precisions = np.append(shares**2 / 2, 0.0)
     lower = np.append(np.cumsum(precisions[::-1])[::-1], 0.0)[1:]
     own = np.where(shown.is_cell, model.variance(shown.levels == shown.depth - 1), (_FLOW * model.threshold) ** 2)

@@ -220,12 +220,7 @@ def people_of_tree(tree: Tree, leaf_counts: Ints, nodes: Ints) -> tuple[Ints, In
 
 
 def spread_rests(tree: Tree, ids: Ints, estimates: Floats, most: Floats) -> Floats:
-    """Estimates of all nodes of a public tree: a node that is not shown gets its part of the rest above it.
-
-    The rest of a shown node is what the nearest shown nodes below it leave, in even parts for the leaves that they
-    leave; a node that is not shown has the shown nodes below it, and a part for each other leaf, but not more than
-    `most` says of it.
-    """
+    """Estimates of all nodes of a public tree: a node that is not shown gets its part of the rest above it."""
     values, leaves = np.zeros(tree.node_count), np.zeros(tree.node_count, dtype=np.int64)
     leaves[tree.leaves] = 1
     leaves = tree.sum_nodes(leaves)

@@ -38,27 +38,12 @@ class Below:
 
 
 def cut_levels(parameters: GapParameters) -> tuple[int, ...]:
-    """The levels at which the tree may be cut: the tested ones, but for the topmost.
-
-    >>> from opendp_tree.theorems.tree_partition import GapShape
-    >>> cut_levels(GapParameters(1.0, 1.0, GapShape((0, 2, 3), (5, 5, 5), (4, 4, 4), (1, 1, 1))))
-    (2, 3)
-    """
+    """The levels at which the tree may be cut: the tested ones, but for the topmost."""
     return parameters.shape.levels[1:]
 
 
 def find_below(occupied: Occupied, parameters: GapParameters, cut: int) -> Below:
-    """Test all nodes of the cut's level and below.
-
-    Parameters
-    ----------
-    occupied
-        Where people are, of any number of whole subtrees; places above the cut are left as they are.
-    parameters
-        Those of the whole partition.
-    cut
-        The level of the subtrees' roots: one of `cut_levels`.
-    """
+    """Test all nodes of the cut's level and below."""
     walked = walk_up(occupied, _part(parameters, cut, below=True))
     people = occupied.counts.clip(0, saturate.LIMIT)
     home = np.minimum(np.maximum(_nearest_shown(occupied, walked.cells), cut), occupied.levels)
@@ -76,17 +61,7 @@ def find_below(occupied: Occupied, parameters: GapParameters, cut: int) -> Below
 
 
 def find_above(occupied: Occupied, passed: Ints, parameters: GapParameters, cut: int) -> Cells:
-    """Test the nodes above the cut, and no others.
-
-    Parameters
-    ----------
-    occupied
-        All places that were kept of subtrees, and all above the cut.
-    passed
-        What `find_below` says of each place; places above the cut are people, whatever is said of them.
-    parameters, cut
-        As for `find_below`.
-    """
+    """Test the nodes above the cut, and no others."""
     is_above = occupied.levels < cut
     wanted = np.flatnonzero(is_above | (passed != NO_ROOT))
     by_child = np.where(is_above, 0, passed)[wanted]
@@ -98,15 +73,7 @@ def find_above(occupied: Occupied, passed: Ints, parameters: GapParameters, cut:
 
 
 def find_in_parts(distant: DistantCounts, parameters: GapParameters) -> tuple[SparseCounts, Cells]:
-    """The cells, and the counts of as many keys as it takes to know the people of every shown node.
-
-    Parameters
-    ----------
-    distant
-        Counts that stay where they are. What is below the cut is drawn there, once.
-    parameters
-        Those of the whole partition.
-    """
+    """The cells, and the counts of as many keys as it takes to know the people of every shown node."""
     cut = next((level for level in cut_levels(parameters) if level >= distant.level), None)
     if cut is None:
         raise ValueError(f"subtrees (level {distant.level}) must not be below all levels that are shown")
@@ -149,11 +116,7 @@ def _part(parameters: GapParameters, cut: int, *, below: bool) -> GapParameters:
 
 
 def _nearest_shown(occupied: Occupied, cells: Cells) -> Ints:
-    """For each place the level of the deepest node that is at or above it and at or above a cell; -1 without any.
-
-    Of the cells, the last that begins at or before the place and the first that begins after it say it all: a cell
-    further off shares with the place no node that they do not.
-    """
+    """For each place the level of the deepest node that is at or above it and at or above a cell; -1 without any."""
     size = occupied.levels.size
     deepest = np.full(size, -1)
     np.maximum.at(deepest, cells.places, cells.levels)

@@ -48,29 +48,12 @@ class Walked:
 
 
 def find_cells(occupied: Occupied, parameters: GapParameters) -> Cells:
-    """One run of the mechanism.
-
-    Parameters
-    ----------
-    occupied
-        Where people are; counts below 0 are read as 0.
-    parameters
-        The scales and the shape. Each threshold must exceed its radius, so that empty nodes need no test.
-    """
+    """One run of the mechanism."""
     return walk_up(occupied, parameters).cells
 
 
 def walk_up(occupied: Occupied, parameters: GapParameters, passed: Ints | None = None) -> Walked:
-    """One run of the mechanism, which may begin where runs on subtrees ended.
-
-    Parameters
-    ----------
-    occupied, parameters
-        As for `find_cells`.
-    passed
-        How much of each place's count one node below the tested levels passed up to it. By default None: nothing, the
-        counts are all of people.
-    """
+    """One run of the mechanism, which may begin where runs on subtrees ended."""
     shape = parameters.shape
     if not hides_empty_nodes(shape):
         raise ValueError("each threshold must exceed its radius where only occupied nodes are tested")
@@ -90,11 +73,7 @@ def walk_up(occupied: Occupied, parameters: GapParameters, passed: Ints | None =
 def _walk_by_blocks(
     occupied: Occupied, tested: Ints, largest: Ints, parameters: GapParameters
 ) -> tuple[_Walk, Ints, list[tuple[Ints, Ints, Ints]]]:
-    """What is left to walk once blocks of many places went as far up as they share no node, and the cells so far.
-
-    What happens below a node draws nothing that is drawn elsewhere, so that only the order of draws differs. It saves
-    memory, and time, because the work on a block stays near. The second part says which place each one left was.
-    """
+    """What is left to walk once blocks of many places went as far up as they share no node, and the cells so far."""
     every, size = tested.size == tested[-1] + 1, occupied.counts.size
     meets = occupied.meets if every else tested[occupied.meets]
     if size <= _BLOCK:
@@ -119,10 +98,7 @@ def _walk_by_blocks(
 
 
 def _blocks(meets: Levels, size: int) -> list[tuple[slice, int]]:
-    """Blocks of about as many places, and for each the level from which on it shares no node with others.
-
-    A block ends where places meet highest, among those near its full size: the less is left for the top.
-    """
+    """Blocks of about as many places, and for each the level from which on it shares no node with others."""
     near = max(_BLOCK // 4, 1)
     starts = [start + int(np.argmin(meets[start - 1 : start - 1 + near])) for start in range(_BLOCK, size, _BLOCK)]
     shared = [-1, *(int(meets[start - 1]) for start in starts), -1]
@@ -137,11 +113,7 @@ def hides_empty_nodes(shape: GapShape) -> bool:
 
 
 class _Walk:
-    """Places with people form groups, which merge where their branches meet.
-
-    A group is known by its first place; it stands for the chain of nodes from `base`, where it was formed, up to where
-    it merges. Levels are counted among the tested ones; -1 is above them all.
-    """
+    """Places with people form groups, which merge where their branches meet."""
 
     def __init__(self, levels: Ints, meets: Levels, counts: Ints, largest: Ints, parameters: GapParameters) -> None:
         self._parameters, self._meets = parameters, meets
@@ -191,11 +163,7 @@ class _Walk:
         self._end[heads], self._start[ends] = ends, heads
 
     def _climb(self, groups: Ints, top: int) -> tuple[Ints, Ints]:
-        """Test each group's chain of nodes below `top`: what it passes up, and what of that comes from a child.
-
-        A group without a node of its own, people at the very node where groups meet, or what one node below passed up
-        to it, only hands them over.
-        """
+        """Test each group's chain of nodes below `top`: what it passes up, and what of that comes from a child."""
         has_chain = self._base[groups] > top
         if has_chain.all():
             passed = self._test(groups, top)
@@ -292,17 +260,7 @@ class TreeCells:
 
 
 def find_cells_of_tree(tree: Tree, leaf_counts: Ints, parameters: GapParameters) -> TreeCells:
-    """One run of the mechanism.
-
-    Parameters
-    ----------
-    tree
-        The tree, all of whose nodes are public.
-    leaf_counts
-        A count for each leaf, clamped to ±(2**62 - 1); counts below 0 are read as 0.
-    parameters
-        The scales and the shape. Only nodes with people are visited if each threshold exceeds its radius.
-    """
+    """One run of the mechanism."""
     if not hides_empty_nodes(parameters.shape):
         return _test_every_node(tree, leaf_counts, parameters)
     occupied = tree.occupied(leaf_counts)

@@ -35,27 +35,7 @@ _LESS = 1 - Fraction(1, 2**40)
 
 @dataclass(frozen=True)
 class PeopleDesign:
-    """All that is decided before data.
-
-    Parameters
-    ----------
-    count
-        What is counted: "rows", "people" or "shares".
-    most
-        What one person weighs at most, by shown level from the root's down.
-    noise
-        "laplace" or "gaussian".
-    scales
-        Of each shown level's noise, in units. None where layers are chosen by what was found: shares of an open tree.
-    cells
-        How nodes are found; None where they are public.
-    measuring
-        The epsilon, for one person, of layers that are chosen by what was found; 0 where scales are given.
-    layer_delta
-        The delta of Gaussian layers where nodes are found; else 0.
-    units
-        How many units are one.
-    """
+    """All that is decided before data."""
 
     count: str
     most: tuple[int, ...]
@@ -100,10 +80,7 @@ class PeopleDesign:
         return round_up(found + measured), min(1.0, round_up(lost + Interval.of(self.layer_delta)))
 
     def deviations(self) -> tuple[float, ...]:
-        """The predicted standard deviation of each shown level's noise, in what is counted.
-
-        Of shares, where the scales depend on what is found, that of an even division.
-        """
+        """The predicted standard deviation of each shown level's noise, in what is counted."""
         if self.scales is None:
             even = len(self.most) / float(self.measuring)
             return (math.sqrt(2) * even,) * len(self.most)
@@ -135,21 +112,7 @@ def choose_design(
     noise: str | None = None,
     measuring: float | None = None,
 ) -> PeopleDesign:
-    """The design of least predicted noise for a budget; a ValueError where none fits.
-
-    Parameters
-    ----------
-    count, most
-        What is counted, and what one person weighs at most by shown level.
-    spending
-        The budget.
-    levels
-        The levels of an open tree that are tested and shown; None where nodes are public.
-    noise
-        "laplace" or "gaussian"; None, the default, for the better of both.
-    measuring
-        The share of epsilon that measures; None, the default, for the one of least predicted error.
-    """
+    """The design of least predicted noise for a budget; a ValueError where none fits."""
     found, reason = [], "epsilon must be larger"
     for each in ("laplace", "gaussian") if noise is None else (noise,):
         try:

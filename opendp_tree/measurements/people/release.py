@@ -116,11 +116,7 @@ class PeopleRelease:
         return sums
 
     def _joined(self, shown: ShownTree, sums: Ints) -> tuple[Floats, Floats]:
-        """Least squares over all layers: each has its level's nodes, and what is left over above them.
-
-        A node with shown children gets one more child, its rest, which all layers below it count; a node without any
-        is counted by its own layer and by all below.
-        """
+        """Least squares over all layers: each has its level's nodes, and what is left over above them."""
         size, inner = shown.levels.size, np.flatnonzero(shown.child_counts > 0)
         parents = np.concatenate((shown.parents, inner))
         rest = sums.copy()
@@ -185,10 +181,7 @@ class PeopleRelease:
         )
 
     def _leaf_ends(self, gaps: Ints, miss: float) -> tuple[Floats, Floats]:
-        """What a leaf's shares are at least and at most: by its gap, and by where people may have been put.
-
-        These are shares as they are, before they are rounded down to units.
-        """
+        """What a leaf's shares are at least and at most: by its gap, and by where people may have been put."""
         assert self.design.cells is not None
         below, beyond = leaf_reach(self.design.cells, miss * (1 - _PLACED))
         each = miss * _PLACED / 2
@@ -308,14 +301,7 @@ def _owners_among(occupied: Occupied, level: int, places: Ints) -> Ints:
 
 
 def most_shares(placed: Floats | Ints, chance: float) -> Floats:
-    """The most that the shares of people may be, of whom so many or fewer were put there, but for this chance.
-
-    Chernoff's bound for independent coins: at most n of a mean of s > n have a chance of at most
-    exp(n - s + n * ln(s/n)).
-
-    >>> most_shares(np.array([0, 100]), 0.05).round(2)
-    array([  3.  , 126.51])
-    """
+    """The most that the shares of people may be, of whom so many or fewer were put there, but for this chance."""
     n = np.asarray(placed, dtype=np.float64)
     low: Floats = n.copy()
     high: Floats = n + 2 * math.log(1 / chance) + 2 * np.sqrt(n * math.log(1 / chance)) + 1
@@ -329,11 +315,7 @@ def most_shares(placed: Floats | Ints, chance: float) -> Floats:
 
 
 def least_shares(placed: Floats | Ints, chance: float) -> Floats:
-    """The least that the shares of people may be, of whom so many or more were put there, but for this chance.
-
-    >>> least_shares(np.array([0, 100]), 0.05).round(2)
-    array([ 0.  , 77.48])
-    """
+    """The least that the shares of people may be, of whom so many or more were put there, but for this chance."""
     n = np.asarray(placed, dtype=np.float64)
     low: Floats = np.zeros(n.size)
     high: Floats = n.copy()

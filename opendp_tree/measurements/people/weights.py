@@ -18,17 +18,7 @@ UNITS = 2**20
 
 
 def leaf_units(part: PeoplePart, most: int | None, *, units: int = UNITS) -> Ints:
-    """For each leaf what all rows there weigh: `row_units`, over all records.
-
-    Parameters
-    ----------
-    part
-        Who has how many rows at which leaf.
-    most
-        What all rows of one person weigh at most; None for 1, however few they are.
-    units
-        How many units are one.
-    """
+    """For each leaf what all rows there weigh: `row_units`, over all records."""
     totals = part.totals
     weighed = np.ones(totals.size, dtype=np.bool_) if most is None else totals > most  # others count as they are
     whole, rest = np.divmod(units * (1 if most is None else most), totals)
@@ -46,23 +36,7 @@ def leaf_units(part: PeoplePart, most: int | None, *, units: int = UNITS) -> Int
 def people_units(
     part: PeoplePart, node_of_leaf: Ints, size: int, most: int, *, squared: bool, units: int = UNITS
 ) -> Ints:
-    """For each of a level's nodes what all people there weigh: each `node_units` at every node where they are.
-
-    Parameters
-    ----------
-    part
-        Who has how many rows at which leaf.
-    node_of_leaf
-        For each leaf the node that holds it, from 0 to below `size`; -1 for none.
-    size
-        The number of nodes.
-    most
-        What one person weighs at all nodes together at most, or the squares of that.
-    squared
-        Whether squares are bounded, as for Gaussian noise.
-    units
-        How many units are one.
-    """
+    """For each of a level's nodes what all people there weigh: each `node_units` at every node where they are."""
     nodes = node_of_leaf[part.leaves]
     inside = nodes >= 0
     pairs = part.people[inside] * np.int64(max(size, 1)) + nodes[inside]
