@@ -13,7 +13,7 @@ import polars as pl
 
 from benchmarks.timing import best_of, print_table
 from opendp_tree import frame_domain
-from opendp_tree.measurements import make_bound_report
+from opendp_tree.mechanisms import make_bound_report
 
 MOST, SCALE, RUNS = 200, 20.0, 40
 PEOPLE = (2_000, 20_000, 200_000)

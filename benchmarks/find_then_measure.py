@@ -20,12 +20,12 @@ from benchmarks.open_categories import opendp_threshold
 from benchmarks.planner_grid import measure_partition
 from benchmarks.timing import print_table
 from opendp_tree import OpenTree, Tree, TreeRelease, leaf_domain, make_partition_estimator, noise, plan
-from opendp_tree.measurements import make_pruned_descent
-from opendp_tree.measurements.partition.layers import CellNoise
-from opendp_tree.measurements.partition.parameters import GapParameters, choose_parameters
-from opendp_tree.measurements.partition.prediction import predict_levels, worst_alpha_rmse, worst_caterpillar
-from opendp_tree.measurements.partition.release import people_at
-from opendp_tree.measurements.partition.walk import find_cells
+from opendp_tree.mechanisms import make_pruned_descent
+from opendp_tree.mechanisms.partition.layers import CellNoise
+from opendp_tree.mechanisms.partition.parameters import GapParameters, choose_parameters
+from opendp_tree.mechanisms.partition.prediction import predict_levels, worst_alpha_rmse, worst_caterpillar
+from opendp_tree.mechanisms.partition.release import people_at
+from opendp_tree.mechanisms.partition.walk import find_cells
 from opendp_tree.theorems.tree_partition import GapShape
 from opendp_tree.trees.occupied import Occupied
 from opendp_tree.trees.sparse_counts import SparseCounts

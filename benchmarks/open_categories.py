@@ -19,7 +19,7 @@ from benchmarks.peers.measure import Level, kept, rmse
 from benchmarks.rows_to_release import group_bys
 from benchmarks.timing import print_table
 from opendp_tree import OpenTree, leaf_domain, make_partition_estimator, noise
-from opendp_tree.measurements import make_pruned_descent
+from opendp_tree.mechanisms import make_pruned_descent
 from opendp_tree.planning import make_tree_counts
 
 EPSILON, DELTA = 1.0, 1e-6

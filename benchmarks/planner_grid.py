@@ -17,8 +17,8 @@ import opendp.prelude as dp
 from benchmarks.timing import print_table
 from benchmarks.worst_case import Battery, Measured, battery, level_battery, measured_error
 from opendp_tree import Tree, leaf_domain, make_partition_estimator, plan
-from opendp_tree.measurements.partition.parameters import GapParameters
-from opendp_tree.measurements.partition.prediction import coarse, worst_caterpillar
+from opendp_tree.mechanisms.partition.parameters import GapParameters
+from opendp_tree.mechanisms.partition.prediction import coarse, worst_caterpillar
 from opendp_tree.planning import Candidate, Plan
 from opendp_tree.theorems.tree_partition import GapShape
 

@@ -15,8 +15,8 @@ import opendp.prelude as dp
 
 from benchmarks.timing import print_table
 from opendp_tree._types import Floats, Ints
-from opendp_tree.measurements.chosen_quantiles import Choices
-from opendp_tree.measurements.curve import MeasuredLine
+from opendp_tree.mechanisms.chosen_quantiles import Choices
+from opendp_tree.mechanisms.curve import MeasuredLine
 from opendp_tree.planning import plan_line
 from opendp_tree.releases.curve import MeasuredCurve
 

@@ -13,7 +13,7 @@ import polars as pl
 from benchmarks.timing import print_table
 from opendp_tree import Key, Tree, Unit, frame_domain, make_leaf_counts
 from opendp_tree._types import Floats
-from opendp_tree.pipeline import make_release
+from opendp_tree.prepare import make_release
 
 RUNS, PEOPLE, CONFIDENCE = 100, 3_000, 0.95
 BOUNDS = (Unit("user", rows=2), Unit("user", rows=5), Unit("user", leaves=3, rows_per_leaf=2))

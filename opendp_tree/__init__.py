@@ -1,7 +1,7 @@
 """Differentially private counts for every node of a hierarchy, as parts for the OpenDP Library.
 
-What is used often is here. The rest is in its room: `opendp_tree.paper`, `.bounds`, `.planning`, `.postprocess`,
-`.measurements`, `.trees`, `.releases`, `.plots`, `.data`, `.context`, and the modules `.error_measures`, `.ledger`,
+What is used often is here. The rest is in its room: `opendp_tree.paper`, `.bounds`, `.planning`,
+`.mechanisms`, `.trees`, `.releases`, `.plots`, `.data`, `.context`, and the modules `.error_measures`, `.ledger`,
 `.several`.
 """
 
@@ -9,18 +9,20 @@ from importlib import import_module as _import_module
 from types import ModuleType as _ModuleType
 
 from opendp_tree.context import frame_context, register, tree_counts
+from opendp_tree.keys.key import Key
 from opendp_tree.ledger import Ledger
-from opendp_tree.measurements.partition.estimator import make_partition_estimator, then_partition_estimator
-from opendp_tree.measurements.partition.tree_partition import make_tree_partition, then_tree_partition
-from opendp_tree.measurements.sparse_vector import make_sparse_vector, then_sparse_vector
-from opendp_tree.measurements.tree_noise import (
+from opendp_tree.mechanisms.consistent import make_consistent, then_consistent
+from opendp_tree.mechanisms.partition.estimator import make_partition_estimator, then_partition_estimator
+from opendp_tree.mechanisms.partition.tree_partition import make_tree_partition, then_tree_partition
+from opendp_tree.mechanisms.sparse_vector import make_sparse_vector, then_sparse_vector
+from opendp_tree.mechanisms.tree_noise import (
     make_tree_gaussian,
     make_tree_laplace,
     then_tree_gaussian,
     then_tree_laplace,
 )
-from opendp_tree.measurements.tree_sum import make_tree_sum, then_tree_sum
-from opendp_tree.measurements.truncated_laplace import (
+from opendp_tree.mechanisms.tree_sum import make_tree_sum, then_tree_sum
+from opendp_tree.mechanisms.truncated_laplace import (
     make_truncated_laplace,
     then_truncated_laplace,
 )
@@ -28,16 +30,14 @@ from opendp_tree.paper.multiplicative_estimator import (
     make_multiplicative_estimator,
     then_multiplicative_estimator,
 )
-from opendp_tree.pipeline import release_tree
 from opendp_tree.planning.methods import Auto, Partition, PrunedDescent, TreeNoise
 from opendp_tree.planning.plan import plan
 from opendp_tree.plots.level import plot_level
 from opendp_tree.plots.plan import plot_plan
 from opendp_tree.plots.tree import plot_tree
-from opendp_tree.postprocess.consistent import make_consistent, then_consistent
+from opendp_tree.prepare import release_tree
 from opendp_tree.releases.release import TreeRelease
 from opendp_tree.rows.frames import frame_domain, read_source
-from opendp_tree.rows.key import Key
 from opendp_tree.rows.leaf_counts import make_leaf_counts, then_leaf_counts
 from opendp_tree.rows.unit import Unit
 from opendp_tree.rows.value import Value
@@ -103,11 +103,10 @@ _ROOMS = (
     "engines",
     "error_measures",
     "ledger",
-    "measurements",
+    "mechanisms",
     "paper",
     "planning",
     "plots",
-    "postprocess",
     "releases",
     "several",
     "trees",

@@ -16,13 +16,13 @@ from opendp_tree._interrupts import interrupts_deferred
 from opendp_tree._opendp import measure_name
 from opendp_tree._progress import shows_progress
 from opendp_tree._tables import Cell, html_table, table
+from opendp_tree.keys.key import Key
 from opendp_tree.ledger import Ledger
-from opendp_tree.pipeline import Account, make_frame_release
 from opendp_tree.planning.methods import Method
+from opendp_tree.prepare import Account, make_frame_release
 from opendp_tree.releases.release import PrivacyStatement, TreeRelease
 from opendp_tree.releases.words import cost_words
 from opendp_tree.rows.frames import read_source
-from opendp_tree.rows.key import Key
 from opendp_tree.rows.unit import Unit
 from opendp_tree.rows.value import Value, read_values
 

@@ -11,9 +11,9 @@ from opendp.mod import assert_features
 from opendp_tree._arguments import check_type
 from opendp_tree._interrupts import interrupts_deferred
 from opendp_tree.ledger import Ledger
-from opendp_tree.measurements.bound_report import make_bound_report
-from opendp_tree.pipeline import Account
+from opendp_tree.mechanisms.bound_report import make_bound_report
 from opendp_tree.planning.budget import report_scale
+from opendp_tree.prepare import Account
 from opendp_tree.releases.bound_report import BoundReport
 from opendp_tree.rows.frames import frame_domain
 from opendp_tree.rows.unit import Unit

@@ -16,7 +16,7 @@ from opendp_tree._tables import table
 from opendp_tree.cli.source import scan_columns
 from opendp_tree.cli.spending import Job, check_outputs, first_sentence, output_format, run_job
 from opendp_tree.cli.terminal import CommandError, Exit, Progress, silenced
-from opendp_tree.measurements.bound_report import make_bound_report
+from opendp_tree.mechanisms.bound_report import make_bound_report
 from opendp_tree.planning.budget import report_scale
 from opendp_tree.releases.bound_report import BoundReport
 from opendp_tree.rows.frames import frame_domain

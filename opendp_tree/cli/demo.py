@@ -9,10 +9,10 @@ from opendp_tree._arguments import float_below
 from opendp_tree._tables import table
 from opendp_tree.cli.terminal import Exit
 from opendp_tree.data.flights import example_flights
-from opendp_tree.pipeline import release_tree
+from opendp_tree.keys.key import Key
 from opendp_tree.planning.plan import plan
+from opendp_tree.prepare import release_tree
 from opendp_tree.releases.release import TreeRelease
-from opendp_tree.rows.key import Key
 
 __all__ = ["run_demo"]
 

@@ -11,11 +11,11 @@ from fractions import Fraction
 from typing import NoReturn
 
 from opendp_tree.cli.terminal import CommandError, Exit
+from opendp_tree.keys.key_levels import PARTS
 from opendp_tree.planning.budget import EPSILONS
 from opendp_tree.planning.methods import METHODS
 from opendp_tree.planning.tree_facts import DEEPEST
 from opendp_tree.releases.curve import check_quantiles
-from opendp_tree.rows.key_levels import PARTS
 from opendp_tree.rows.unit import COUNTS
 
 __all__ = ["build_parser"]

@@ -14,8 +14,8 @@ from opendp_tree._tables import table
 from opendp_tree.cli.source import Source, open_source
 from opendp_tree.cli.spending import Job, check_outputs, first_sentence, output_format, run_job
 from opendp_tree.cli.terminal import CommandError, Exit, Progress, silenced
-from opendp_tree.pipeline import count_rows, counted_of, make_release, method_for
 from opendp_tree.planning.methods import METHODS, Auto, Curve, Line, Method, Quantiles
+from opendp_tree.prepare import count_rows, counted_of, make_release, method_for
 from opendp_tree.releases.release import TreeRelease
 from opendp_tree.rows.unit import Unit
 from opendp_tree.rows.value import Value, read_values

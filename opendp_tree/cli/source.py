@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opendp_tree.cli.terminal import CommandError, Exit, silenced
-from opendp_tree.rows.key import Key
+from opendp_tree.keys.key import Key
 from opendp_tree.trees.tree import Tree
 
 if TYPE_CHECKING:

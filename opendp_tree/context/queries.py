@@ -9,10 +9,10 @@ from opendp.measures import approximate, max_divergence, zero_concentrated_diver
 from opendp.mod import Measure, Measurement, OpenDPException, Transformation, assert_features
 
 from opendp_tree._interrupts import interrupts_deferred
-from opendp_tree.pipeline import counted_of, make_release, method_for
+from opendp_tree.keys.key import Key
 from opendp_tree.planning.methods import Curve, Method
 from opendp_tree.planning.people_candidate import weighs_people
-from opendp_tree.rows.key import Key
+from opendp_tree.prepare import counted_of, make_release, method_for
 from opendp_tree.rows.steps import CALLS, STEPS, FrameSteps, stable_leaf_counts
 from opendp_tree.rows.unit import Unit, identifier_of
 from opendp_tree.rows.value import Value, read_values, values_counted

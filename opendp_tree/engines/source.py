@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from opendp_tree.rows.groups import KEY, PEOPLE, UNIT, guarded, key_names
+from opendp_tree.keys.key_columns import KEY, key_names
+from opendp_tree.rows.groups import PEOPLE, UNIT, guarded
 from opendp_tree.rows.tables import Table, bounds_by_value
 
 __all__ = ["KEY", "PEOPLE", "UNIT", "Table", "bounds_by_value", "guarded", "key_names", "read_names"]

@@ -15,8 +15,8 @@ import polars as pl
 
 from opendp_tree._arguments import check_integer
 from opendp_tree.engines.source import PEOPLE, UNIT, guarded, key_names
-from opendp_tree.rows.key import Key
-from opendp_tree.rows.key_levels import KeyLevels
+from opendp_tree.keys.key import Key
+from opendp_tree.keys.key_levels import KeyLevels
 from opendp_tree.rows.unit import Unit
 
 if TYPE_CHECKING:

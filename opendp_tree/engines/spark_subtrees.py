@@ -17,9 +17,9 @@ import polars as pl
 from opendp_tree._types import Ints
 from opendp_tree.engines.source import PEOPLE, UNIT, guarded, key_names
 from opendp_tree.engines.spark import bounded, check_session
-from opendp_tree.rows.key import Key
-from opendp_tree.rows.key_columns import Labels, read_labels, read_words
-from opendp_tree.rows.key_levels import TEXT_PARTS
+from opendp_tree.keys.key import Key
+from opendp_tree.keys.key_columns import Labels, read_labels, read_words
+from opendp_tree.keys.key_levels import TEXT_PARTS
 from opendp_tree.rows.unit import Unit
 from opendp_tree.trees.bit_keys import BitKeys
 from opendp_tree.trees.distant_counts import DistantCounts, Excerpt, Task

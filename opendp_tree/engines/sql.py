@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 import polars as pl
 
 from opendp_tree.engines.source import PEOPLE, UNIT, key_names, read_names
-from opendp_tree.rows.key import Key
-from opendp_tree.rows.key_levels import KeyLevels
+from opendp_tree.keys.key import Key
+from opendp_tree.keys.key_levels import KeyLevels
 from opendp_tree.rows.unit import Unit
 
 __all__ = [

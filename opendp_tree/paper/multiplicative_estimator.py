@@ -16,7 +16,7 @@ from opendp.mod import Domain, Measurement, Metric, assert_features
 from opendp_tree import noise
 from opendp_tree._arguments import check_integer, check_positive, check_probability, computable, is_zero, read_distance
 from opendp_tree._opendp import make_measurement, to_then
-from opendp_tree.measurements.searches import make_unfunded, with_promised_delta
+from opendp_tree.mechanisms.searches import make_unfunded, with_promised_delta
 from opendp_tree.paper.forest import whole
 from opendp_tree.paper.ladder_estimator import reduce_to_classes, run_by
 from opendp_tree.paper.rung_release import Rungs, paper_statement

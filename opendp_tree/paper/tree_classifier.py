@@ -17,7 +17,7 @@ from opendp_tree import noise, saturate
 from opendp_tree._arguments import check_positive, check_probability, check_scale, is_zero, read_distance
 from opendp_tree._opendp import make_measurement, to_then
 from opendp_tree._types import Bools, Ints
-from opendp_tree.measurements.searches import make_unfunded, with_promised_delta
+from opendp_tree.mechanisms.searches import make_unfunded, with_promised_delta
 from opendp_tree.paper.forest import Forest, are_above, lowest, rooted_at, runs, whole
 from opendp_tree.theorems.classification import Classifier, Round, classification_threshold, classifier
 from opendp_tree.theorems.group_privacy import group_loss

@@ -11,8 +11,8 @@ import numpy as np
 
 from opendp_tree._arguments import check_integer, check_positive, check_probability
 from opendp_tree._types import Ints
-from opendp_tree.measurements.partition.parameters import choose_parameters
-from opendp_tree.measurements.partition.prediction import predict_levels
+from opendp_tree.mechanisms.partition.parameters import choose_parameters
+from opendp_tree.mechanisms.partition.prediction import predict_levels
 
 if TYPE_CHECKING:
     import polars as pl

@@ -10,9 +10,9 @@ from functools import partial
 import numpy as np
 
 from opendp_tree._types import Floats
-from opendp_tree.measurements.level_noise import normal_excess
-from opendp_tree.measurements.people.design import PeopleDesign, Spending, choose_design
-from opendp_tree.measurements.people.estimator import make_people_estimator
+from opendp_tree.mechanisms.level_noise import normal_excess
+from opendp_tree.mechanisms.people.design import PeopleDesign, Spending, choose_design
+from opendp_tree.mechanisms.people.estimator import make_people_estimator
 from opendp_tree.planning.budget import Budget, Priced
 from opendp_tree.planning.candidate import Candidate, Setting, Space, shown_from
 from opendp_tree.planning.finding_candidates import cell_chance

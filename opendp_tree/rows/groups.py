@@ -10,15 +10,15 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 import polars as pl
 
-from opendp_tree.rows.key import Key
-from opendp_tree.rows.key_levels import KeyLevels
-from opendp_tree.rows.number_places import places_of
+from opendp_tree.keys.key import Key
+from opendp_tree.keys.key_columns import FIRST_DAY, LAST_DAY, key_names
+from opendp_tree.keys.key_levels import KeyLevels
+from opendp_tree.keys.number_places import places_of
 from opendp_tree.rows.tables import Table
 from opendp_tree.trees.number_range import NumberRange
 
 Result = TypeVar("Result")
-KEY, UNIT, LEAF, PEOPLE = "key", "unit", "leaf", "people"
-FIRST_DAY, LAST_DAY = (date(1, 1, 1) - date(1970, 1, 1)).days, (date(9999, 12, 31) - date(1970, 1, 1)).days
+UNIT, LEAF, PEOPLE = "unit", "leaf", "people"
 _TICKS_A_SECOND = {"ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
@@ -127,11 +127,6 @@ def coarse_groups(groups: pl.DataFrame, key: Key) -> pl.DataFrame:
 def selected_keys(frame: pl.LazyFrame, key: Key) -> list[pl.Expr]:
     """The columns of a key as rows are grouped by them: key_0, key_1, ..."""
     return _coarse_columns(key, key.columns_used, guarded(frame.collect_schema))
-
-
-def key_names(key: Key) -> list[str]:
-    """What the columns of a key are called once rows are grouped."""
-    return [f"{KEY}_{place}" for place in range(len(key.columns_used))]
 
 
 def collect_groups(frame: pl.LazyFrame, columns: int) -> pl.DataFrame:

@@ -20,9 +20,9 @@ import numpy as np
 import polars as pl
 
 from opendp_tree._types import Bools, Ints, Words
-from opendp_tree.rows.groups import KEY, PEOPLE, group_rows, guarded
-from opendp_tree.rows.key import Key
-from opendp_tree.rows.key_columns import read_words
+from opendp_tree.keys.key import Key
+from opendp_tree.keys.key_columns import KEY, read_words
+from opendp_tree.rows.groups import PEOPLE, group_rows, guarded
 from opendp_tree.rows.parts import reads_the_same
 from opendp_tree.saturate import range_sums
 from opendp_tree.trees.sparse_counts import SparseCounts

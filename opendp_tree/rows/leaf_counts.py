@@ -25,8 +25,8 @@ from opendp.mod import (
 
 from opendp_tree._arguments import check_integer
 from opendp_tree._opendp import make_transformation, to_then, total_bound
+from opendp_tree.keys.key import Key
 from opendp_tree.rows.frames import column_kinds
-from opendp_tree.rows.key import Key
 from opendp_tree.rows.leaf_values import leaf_values_domain
 from opendp_tree.rows.unit import Unit, identifier_of
 from opendp_tree.rows.value import Value, value_unit

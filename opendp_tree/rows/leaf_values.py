@@ -10,7 +10,7 @@ from opendp.mod import Domain, ExtrinsicDomain, Metric, Transformation, assert_f
 
 from opendp_tree._opendp import extrinsic_domain, make_transformation, to_then
 from opendp_tree._types import Ints
-from opendp_tree.rows.key import Key
+from opendp_tree.keys.key import Key
 from opendp_tree.rows.unit import Unit
 from opendp_tree.rows.value import Value, read_values
 from opendp_tree.theorems.tree_means import STEPS

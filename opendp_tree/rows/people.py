@@ -14,8 +14,8 @@ from opendp.mod import Domain, ExtrinsicDomain, Metric, Transformation, assert_f
 from opendp_tree._interrupts import stop_if_interrupted
 from opendp_tree._opendp import extrinsic_domain, make_transformation, to_then
 from opendp_tree._types import Ints
+from opendp_tree.keys.key import Key
 from opendp_tree.noise import uniform_below
-from opendp_tree.rows.key import Key
 from opendp_tree.rows.unit import Unit
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.sparse_counts import SparseCounts

@@ -10,6 +10,9 @@ import numpy as np
 import polars as pl
 
 from opendp_tree._types import Bools, Ints, Words
+from opendp_tree.keys.key import Key
+from opendp_tree.keys.key_columns import key_names, numbered_leaves, read_labels, read_words
+from opendp_tree.keys.lookup import Lookup
 from opendp_tree.noise import uniform_words
 from opendp_tree.rows.bounding import truncate
 from opendp_tree.rows.groups import (
@@ -19,15 +22,11 @@ from opendp_tree.rows.groups import (
     check_columns,
     coarse_groups,
     group_rows,
-    key_names,
     narrowed,
     read_frame,
     unit_leaves,
 )
-from opendp_tree.rows.key import Key
-from opendp_tree.rows.key_columns import numbered_leaves, read_labels, read_words
 from opendp_tree.rows.key_ranges import bit_counts, count_keys
-from opendp_tree.rows.lookup import Lookup
 from opendp_tree.rows.parts import (
     frame_parts,
     new_salt,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import polars as pl
 
-from opendp_tree.rows.key import Key
+from opendp_tree.keys.key import Key
 from opendp_tree.rows.unit import Unit
 
 if TYPE_CHECKING:

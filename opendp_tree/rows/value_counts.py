@@ -9,9 +9,10 @@ import numpy as np
 import polars as pl
 
 from opendp_tree._types import Ints
+from opendp_tree.keys.key_columns import key_names
 from opendp_tree.noise import uniform_words
 from opendp_tree.rows.bounding import shuffled
-from opendp_tree.rows.groups import PEOPLE, UNIT, collect_groups, guarded, key_names, read_frame, selected_keys
+from opendp_tree.rows.groups import PEOPLE, UNIT, collect_groups, guarded, read_frame, selected_keys
 from opendp_tree.rows.leaf_values import LeafValues
 from opendp_tree.rows.parts import by_unit
 from opendp_tree.rows.row_counts import RowCounter

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from opendp_tree import Tree, plan
 from opendp_tree.bounds import error_lower_bound, packing_bound
 from opendp_tree.bounds.lower_bounds import complete_depth
-from opendp_tree.measurements import truncated_laplace_radius
+from opendp_tree.mechanisms import truncated_laplace_radius
 from opendp_tree.paper import multiplicative_threshold
 from opendp_tree.theorems.clipping import clipped_mrmse
 from opendp_tree.theorems.packing import packing_rmse

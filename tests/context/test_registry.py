@@ -13,7 +13,7 @@ from opendp_tree import (
     leaf_domain,
     register,
 )
-from opendp_tree.measurements import make_leaf_values
+from opendp_tree.mechanisms import make_leaf_values
 from tests.context.shared import PAIR, PERSON, PUBLIC, ROW, VISITS, contexts
 from tests.thoroughness import thinned
 

@@ -12,8 +12,8 @@ import pytest
 
 from opendp_tree import Key, Tree, Unit, frame_domain, make_leaf_counts, release_tree
 from opendp_tree.engines import sql
-from opendp_tree.measurements import make_people_records
-from opendp_tree.measurements.people.weights import leaf_units
+from opendp_tree.mechanisms import make_people_records
+from opendp_tree.mechanisms.people.weights import leaf_units
 from opendp_tree.rows import people as rows_people
 from opendp_tree.rows.people import PeoplePart
 from tests.frame_truth import as_paths

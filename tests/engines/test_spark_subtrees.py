@@ -17,10 +17,10 @@ from scipy import stats
 from opendp_tree import Key, Unit, leaf_domain, make_partition_estimator, release_tree
 from opendp_tree.engines import spark_subtrees
 from opendp_tree.engines.spark import SparkTable
-from opendp_tree.measurements.partition.parameters import GapParameters
-from opendp_tree.measurements.partition.release import people_at
-from opendp_tree.measurements.partition.subtrees import NO_ROOT, find_in_parts
-from opendp_tree.measurements.partition.walk import find_cells
+from opendp_tree.mechanisms.partition.parameters import GapParameters
+from opendp_tree.mechanisms.partition.release import people_at
+from opendp_tree.mechanisms.partition.subtrees import NO_ROOT, find_in_parts
+from opendp_tree.mechanisms.partition.walk import find_cells
 from opendp_tree.noise import uniform_words
 from opendp_tree.rows.groups import kinds_of
 from opendp_tree.rows.row_counts import RowCounter
@@ -30,7 +30,7 @@ from opendp_tree.trees.shown_nodes import ShownCells
 from tests.engines.spark_session import LOG, spark_session
 from tests.engines.test_spark import SALT, as_spark
 from tests.goodness_of_fit import FALSE_ALARM
-from tests.measurements.partition.test_walk import SCALE, TOKEN_SCALE, Q, T, exact_open
+from tests.mechanisms.partition.test_walk import SCALE, TOKEN_SCALE, Q, T, exact_open
 from tests.privacy.partition_law import Mechanism
 
 pytestmark = [

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from opendp_tree.measurements.partition.parameters import choose_parameters
-from opendp_tree.measurements.partition.prediction import predict_levels
+from opendp_tree.mechanisms.partition.parameters import choose_parameters
+from opendp_tree.mechanisms.partition.prediction import predict_levels
 from opendp_tree.planning import plan_dial
 from opendp_tree.planning.dial import _coprime, _leaf_counts
 

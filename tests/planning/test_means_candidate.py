@@ -1,7 +1,7 @@
 import pytest
 
 from opendp_tree import Auto, OpenTree, Partition, Tree, TreeNoise, Value, leaf_domain
-from opendp_tree.measurements import leaf_values_domain
+from opendp_tree.mechanisms import leaf_values_domain
 from opendp_tree.planning import plan_means
 from opendp_tree.planning.budget import Budget
 from opendp_tree.planning.means_candidate import means_candidate

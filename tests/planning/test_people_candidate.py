@@ -3,7 +3,7 @@ import polars as pl
 import pytest
 
 from opendp_tree import Auto, OpenTree, Tree, Unit, plan, release_tree
-from opendp_tree.measurements import people_domain
+from opendp_tree.mechanisms import people_domain
 from opendp_tree.planning.budget import Budget
 from opendp_tree.planning.candidate import Setting
 from opendp_tree.planning.methods import PeopleLayers, read_method

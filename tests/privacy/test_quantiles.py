@@ -11,7 +11,7 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 
-from opendp_tree.measurements.chosen_quantiles import scores
+from opendp_tree.mechanisms.chosen_quantiles import scores
 from opendp_tree.theorems.interval import Interval
 from opendp_tree.theorems.quantiles import (
     choice_epsilon,

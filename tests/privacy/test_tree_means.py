@@ -12,9 +12,9 @@ import polars as pl
 import pytest
 
 from opendp_tree import noise
-from opendp_tree.measurements.means import layers as means_layers
-from opendp_tree.measurements.means.layers import NodeSums, SumScales, measure_centred, measure_pairs
-from opendp_tree.measurements.partition.layers import ShownTree, cut_by_level, make_layers
+from opendp_tree.mechanisms.means import layers as means_layers
+from opendp_tree.mechanisms.means.layers import NodeSums, SumScales, measure_centred, measure_pairs
+from opendp_tree.mechanisms.partition.layers import ShownTree, cut_by_level, make_layers
 from opendp_tree.rows.value import Value
 from opendp_tree.rows.value_counts import step_of
 from opendp_tree.theorems.tree_means import centred_l1, pair_l1, steps_of, sums_epsilon, tree_means_epsilon

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from opendp_tree.measurements.curve import MeasuredLine
+from opendp_tree.mechanisms.curve import MeasuredLine
 from opendp_tree.releases import curve as curves
 from opendp_tree.releases.curve import MeasuredCurve, check_quantiles, line_edges, range_edges, values_at
 from opendp_tree.trees.number_range import NumberRange

@@ -6,7 +6,7 @@ import opendp.prelude as dp
 import pytest
 
 from opendp_tree import OpenTree, Tree, TreeRelease, leaf_domain
-from opendp_tree.measurements import make_pruned_descent
+from opendp_tree.mechanisms import make_pruned_descent
 from opendp_tree.releases.display import ROOT
 from tests.pictures import HOSTILE, STATEMENT, release
 

@@ -18,8 +18,7 @@ from opendp_tree import (
     make_tree_gaussian,
     make_tree_laplace,
 )
-from opendp_tree.measurements import make_pruned_descent
-from opendp_tree.postprocess import range_counts
+from opendp_tree.mechanisms import make_pruned_descent, range_counts
 from opendp_tree.releases import PrivacyStatement
 from opendp_tree.trees.shown_nodes import ShownNodes
 from tests.thoroughness import examples

@@ -11,7 +11,7 @@ from tests.repo.rooms import MAP, PACKAGE, arrows, components, imported, layers,
 
 ROOT = Path(__file__).parents[2]
 MODULES = sorted(PACKAGE.rglob("*.py"))
-POLARS_ROOMS = ("rows", "releases", "engines")
+POLARS_ROOMS = ("keys", "rows", "releases", "engines")
 POLARS_ELSEWHERE = ("trees/label_keys.py", "trees/bit_keys.py", "trees/prefix_texts.py")
 TYPES_ONLY = (
     "spending.py",
@@ -22,7 +22,7 @@ TYPES_ONLY = (
     "flights.py",
     "line_candidates.py",
     "nodes.py",
-    "pipeline.py",
+    "prepare.py",
     "plan.py",
     "source.py",
     "which_bound.py",

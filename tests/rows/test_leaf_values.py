@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from opendp_tree import OpenTree, Tree, Unit, Value, frame_domain, make_leaf_counts
-from opendp_tree.measurements import LeafValues, leaf_values_domain, make_leaf_values
+from opendp_tree.mechanisms import LeafValues, leaf_values_domain, make_leaf_values
 from opendp_tree.rows.leaf_values import read_space
 
 dp.enable_features("contrib")

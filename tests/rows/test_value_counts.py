@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from opendp_tree import Key, Tree, Unit, Value, frame_domain
-from opendp_tree.measurements import make_leaf_values
+from opendp_tree.mechanisms import make_leaf_values
 from opendp_tree.rows import value_counts
 from opendp_tree.theorems.tree_means import STEPS, steps_of
 

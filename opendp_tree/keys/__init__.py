@@ -1,0 +1,1 @@
+"""Where a row belongs: the kinds of keys, one per file."""

@@ -1,0 +1,176 @@
+"""Consistent trees: noisy node counts made to add up, with less error at every node, and intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from opendp.mod import Function, assert_features
+
+from opendp_tree._arguments import check_choice, check_flags, check_probability
+from opendp_tree._opendp import make_function
+from opendp_tree.mechanisms.top_down import nonnegative_descent, whole_counts
+from opendp_tree.releases.release import Fit, PrivacyStatement, TreeRelease
+from opendp_tree.theorems.consistent import gaussian_multiplier, laplace_multiplier, normal_multiplier
+from opendp_tree.trees.least_squares import LeastSquares, check_variances
+from opendp_tree.trees.tree import Tree, check_tree
+
+__all__ = ["Consistency", "make_consistent", "then_consistent"]
+
+NOISES = ("gaussian", "laplace", "normal")
+
+
+@dataclass(frozen=True)
+class Consistency:
+    """All that making a tree consistent needs, checked and made ready."""
+
+    estimator: LeastSquares
+    multiplier: float
+    confidence: float
+    nonnegative: bool
+    integers: bool
+
+    @classmethod
+    def of(
+        cls, tree: Tree, variances: object, *, noise: str, confidence: float, nonnegative: bool, integers: bool
+    ) -> Consistency:
+        """Checks all arguments."""
+        check_tree(tree)
+        check_choice(noise, name="noise", choices=NOISES)
+        level = float(check_probability(confidence, name="confidence"))
+        check_flags(nonnegative=nonnegative, integers=integers)
+        by_node = check_variances(tree, variances)
+        known = by_node[np.isfinite(by_node)]
+        if not known.size:
+            raise ValueError("variances must be finite for at least one node")
+        multiplier = _multiplier(noise, level, float(known.min()), known.size)
+        return cls(LeastSquares.of(tree, by_node), multiplier, level, nonnegative, integers)
+
+    def release(self, measurements: npt.NDArray[np.number], statement: PrivacyStatement | None) -> TreeRelease:
+        """Estimates and intervals from noisy counts by node id."""
+        solver, order = self.estimator, self.estimator.order
+        upward, sums = solver.ascend(solver.place(measurements))
+        if self.nonnegative:
+            best = solver.descend(upward.copy(), sums)
+            values = nonnegative_descent(solver, upward)
+        else:
+            best = values = solver.descend(upward, sums)
+        if self.integers:
+            values = whole_counts(order, values)
+        estimates, centre = order.by_node(values), order.by_node(best)
+        half = self.multiplier * np.sqrt(solver.variances)
+        lower, upper = centre - half, centre + half
+        if self.nonnegative:
+            lower, upper = np.maximum(lower, 0.0), np.maximum(upper, 0.0)
+        if self.nonnegative or self.integers:  # a wider interval holds the truth no less often
+            lower, upper = np.minimum(lower, estimates), np.maximum(upper, estimates)
+        for array in (estimates, centre):  # which may be one: what a range is counted from must not change
+            array.flags.writeable = False
+        fit = Fit(solver, self.multiplier, centre, self.nonnegative)
+        return TreeRelease(order.tree, estimates, lower, upper, self.confidence, statement, fit=fit)
+
+
+def make_consistent(
+    tree: Tree,
+    *,
+    variances: Sequence[float] | npt.NDArray[np.floating[Any]],
+    noise: str = "gaussian",
+    confidence: float = 0.95,
+    nonnegative: bool = False,
+    integers: bool = False,
+) -> Function:
+    """A postprocessor: noisy counts of all nodes, by node id, to a `TreeRelease` whose counts add up.
+
+    The estimates are the best linear unbiased ones (generalised least squares), on a tree of any shape, for any
+    `variances` of the noise: one for each level from the root's down, or one for each node. `inf` says that a node was
+    not measured; what stands there is not read. No node's variance exceeds that of its own measurement.
+    Proof: docs/proofs/consistent.md.
+
+    `lower` and `upper` hold a node's true count with probability at least `confidence`: for "gaussian" noise on the
+    integers (whose variances are to be given as the squares of its scales) and for "laplace" noise by sound bounds, for
+    "normal" noise exactly.
+
+    `nonnegative` shares every node's count out from the root down so that none is negative, at some cost in bias and
+    none in coverage if the true counts are not negative; `integers` rounds so that counts still add up. The cost is two
+    passes over the nodes and a few array operations for each level; making it takes a few times that.
+
+    Parameters
+    ----------
+    tree
+        The tree whose nodes the counts are of.
+    variances
+        Of the noise: one for each level from the root's down, or one for each node; `inf` where nothing was
+        measured, and what stands there is not read. For "gaussian" noise the squares of its scales.
+    noise
+        Which law the intervals are for: "gaussian" or "laplace" on the integers, by sound bounds, or "normal",
+        exactly.
+    confidence
+        The probability with which a node's interval holds its count, node by node; 0.95, as people expect.
+    nonnegative
+        Shares every node's count out from the root down so that none is negative, at some cost in bias and none
+        in coverage if true counts are not negative; False, because sums of small counts become biased.
+    integers
+        Rounds so that counts still add up; False, because rounding adds error.
+
+    Examples
+    --------
+    >>> import opendp.prelude as dp
+    >>> from opendp_tree import Tree, leaf_domain, then_consistent, then_tree_sum
+    >>> dp.enable_features("contrib")
+    >>> tree = Tree.from_paths([("be", "ghent"), ("be", "liege"), ("lu",)])
+    >>> consistent = make_consistent(tree, variances=[2.0, 2.0, 2.0], noise="normal")
+    >>> release = consistent([106, 90, 73, 20, 10])
+    >>> release.estimates.round(2).tolist()
+    [104.12, 92.25, 72.62, 19.62, 11.88]
+    >>> release.fit.estimator.variances.round(2).tolist()
+    [1.25, 1.0, 1.25, 1.25, 1.25]
+    >>> sums = (leaf_domain(tree), dp.l1_distance(T="i64")) >> then_tree_sum(carrier="vector")
+    >>> noisy = sums >> dp.m.then_laplace(scale=3.0)
+    >>> chain = noisy >> then_consistent(tree, variances=[18.0] * 3, noise="laplace", integers=True)
+    >>> estimates = chain(tree.count(["ghent"] * 70 + ["lu"] * 30)).estimates
+    >>> chain.map(1), estimates[0] == estimates[2:].sum()
+    (1.0, np.True_)
+    """
+    assert_features("contrib")
+    work = Consistency.of(
+        tree, variances, noise=noise, confidence=confidence, nonnegative=nonnegative, integers=integers
+    )
+    _check_chain(tree, variances)
+
+    def function(data: Any) -> TreeRelease:
+        try:
+            measurements = np.array(data, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise TypeError("the noisy counts must be numbers") from None
+        if measurements.shape != (tree.node_count,):
+            raise ValueError(
+                f"the noisy counts must be one-dimensional with one for each of the {tree.node_count} nodes"
+            )
+        return work.release(measurements, None)
+
+    return make_function(function)
+
+
+def _check_chain(tree: Tree, variances: Any) -> None:
+    """On a chain there are as many levels as nodes; refuse to guess where the two readings differ."""
+    chain = tree.depth == tree.node_count and bool((tree.node_levels != np.arange(tree.depth)).any())
+    if chain and len(set(np.asarray(variances, dtype=np.float64).tolist())) > 1:
+        raise ValueError(
+            "variances of a chain must not differ unless its node ids run from the root down: they might be meant "
+            "by level or by node. Hint: number the nodes in that order"
+        )
+
+
+then_consistent = make_consistent
+"""The same: `measurement >> then_consistent(tree, variances=...)`."""
+
+
+def _multiplier(noise: str, confidence: float, least_variance: float, measured: int) -> float:
+    if noise == "normal":
+        return normal_multiplier(confidence)
+    if noise == "laplace":
+        return laplace_multiplier(confidence, least_variance=least_variance)
+    return gaussian_multiplier(confidence, least_scale=least_variance**0.5, measured=measured)

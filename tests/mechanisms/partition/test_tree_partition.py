@@ -1,0 +1,297 @@
+"""The tree partition as a measurement, and parameters for a budget."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import opendp.prelude as dp
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from opendp.mod import OpenDPException
+
+from opendp_tree import OpenTree, Tree, leaf_domain
+from opendp_tree.mechanisms.partition.parameters import GapParameters, choose_parameters
+from opendp_tree.mechanisms.partition.tree_partition import make_tree_partition, then_tree_partition
+from opendp_tree.theorems.interval import exp, round_up
+from opendp_tree.theorems.tree_partition import GapShape, gap_delta, gap_epsilon
+from opendp_tree.trees import node_domain
+from tests.trees.test_tree import parents
+
+L1 = dp.l1_distance(T="i64")
+TREE = Tree.balanced(branching=2, depth=4)
+NUMBERS = {"threshold": 17, "radius": 16, "margin": 4}
+ARGUMENTS = {"scale": 1.0, "token_scale": 1.1, **NUMBERS}
+PURE = {**ARGUMENTS, "threshold": 8, "radius": None, "margin": 3}
+
+
+def test_the_map_is_the_theorem_rounded_up():
+    cells = make_tree_partition(leaf_domain(TREE), L1, **{**ARGUMENTS, "margin": 0})
+    shape = GapShape.uniform(4, threshold=17, radius=16, margin=0)
+    epsilon = gap_epsilon(Fraction(1), Fraction(1.1), shape)
+    assert epsilon.lo > 1
+    assert cells.map(0) == (0.0, 0.0)
+    for people in (1, 3, 40):
+        delta = gap_delta(exp(-1), shape, k=people)
+        assert cells.map(people) == (round_up(epsilon * people), min(1.0, round_up(delta)))
+
+
+def test_noise_without_end_is_pure():
+    cells = make_tree_partition(leaf_domain(TREE), L1, **PURE)
+    assert cells.output_measure == dp.max_divergence()
+    shape = GapShape.uniform(4, threshold=8, radius=None, margin=3, every_node=True)
+    assert cells.map(2) == round_up(gap_epsilon(Fraction(1), Fraction(1.1), shape) * 2)
+    assert cells.map(0) == 0.0
+    one_level_ends = make_tree_partition(leaf_domain(TREE), L1, **{**PURE, "radius": [None, None, None, 9]})
+    assert one_level_ends.output_measure == dp.approximate(dp.max_divergence())
+    assert 0 < one_level_ends.map(1)[1] < make_tree_partition(leaf_domain(TREE), L1, **{**PURE, "radius": 9}).map(1)[1]
+
+
+@given(st.floats(0.2, 20), st.floats(0.2, 20), st.integers(1, 30))
+def test_the_map_is_monotone_in_distance(scale, token_scale, people):
+    cells = make_tree_partition(leaf_domain(TREE), L1, **{**ARGUMENTS, "scale": scale, "token_scale": token_scale})
+    here, further = cells.map(people), cells.map(people + 1)
+    assert here[0] < further[0]
+    assert here[1] <= further[1] <= 1
+
+
+@given(st.floats(0.2, 20), st.floats(1.01, 3))
+def test_less_noise_costs_no_less(token_scale, factor):
+    more, less = (
+        make_tree_partition(leaf_domain(TREE), L1, **{**ARGUMENTS, "token_scale": scale}).map(1)
+        for scale in (token_scale * factor, token_scale)
+    )
+    assert more[0] <= less[0]
+    assert more[1] == less[1]
+
+
+@pytest.mark.parametrize("scale", [0.0, 5e-324, 1e-9, 2.0**50])
+@pytest.mark.parametrize("arguments", [ARGUMENTS, PURE])
+def test_extreme_scales_and_distances_have_maps(scale, arguments):
+    for name in ("scale", "token_scale"):
+        cells = make_tree_partition(leaf_domain(TREE), L1, **{**arguments, name: scale})
+        for people in (1, 2**62):
+            loss = cells.map(people)
+            epsilon, delta = loss if arguments is ARGUMENTS else (loss, 0.0)
+            assert epsilon > 0
+            assert 0 <= delta <= 1
+        if scale == 0:
+            assert epsilon == math.inf
+
+
+def test_float_distances_mean_the_integer_below():
+    cells = make_tree_partition(leaf_domain(TREE), dp.l1_distance(T="f64"), **ARGUMENTS)
+    assert cells.map(1.9) == cells.map(1.0)
+    assert cells.map(0.9) == (0.0, 0.0)
+
+
+def test_levels_that_are_not_tested_cost_nothing_and_show_nothing():
+    some = make_tree_partition(leaf_domain(TREE), L1, **ARGUMENTS, levels=[1, 3])
+    shallow = make_tree_partition(leaf_domain(Tree.balanced(branching=2, depth=2)), L1, **ARGUMENTS)
+    assert some.map(1) == shallow.map(1)
+    for _ in range(20):
+        found = some(np.array([900, 900, 11, 11, 11, 11, 0, 0]))
+        assert set(TREE.node_levels[found.nodes].tolist()) <= {1, 3}
+    only_top = make_tree_partition(leaf_domain(TREE), L1, **ARGUMENTS, levels=[1])
+    found = only_top(np.array([900, 900, 11, 11, 11, 11, 0, 0]))
+    assert found.nodes.tolist()[0] == 1
+    assert abs(found.gaps[0] - 1822) < 60
+
+
+def test_numbers_by_level_reach_their_levels():
+    """A level with a threshold out of reach has no cells."""
+    cells = make_tree_partition(
+        leaf_domain(TREE), L1, 0.5, token_scale=1.0, threshold=[900, 900, 40, 40], radius=9, margin=[3, 3, 3, 5]
+    )
+    assert cells(np.array([50, 50, 0, 0, 70, 0, 0, 0])).nodes.tolist() == [7, 8, 11]
+    levels = make_tree_partition(
+        leaf_domain(TREE),
+        L1,
+        0.5,
+        token_scale=1.0,
+        threshold=[40, 40, 900],
+        radius=9,
+        margin=[3, 3, 870],
+        levels=[0, 1, 3],
+    )
+    assert levels(np.array([50, 50, 0, 0, 70, 0, 0, 0])).nodes.tolist() == [1, 2]
+
+
+@given(parents(), st.data())
+def test_cells_are_distinct_nodes_and_gaps_reach_the_threshold(up, data):
+    tree = Tree.from_parents(up)
+    counts = data.draw(st.lists(st.integers(-3, 40), min_size=tree.leaf_count, max_size=tree.leaf_count))
+    for numbers in ({"threshold": 9, "radius": 8, "margin": 3}, {"threshold": 5, "radius": None, "margin": 3}):
+        found = make_tree_partition(leaf_domain(tree), L1, 2.0, token_scale=2.0, **numbers)(np.array(counts))
+        assert (np.diff(found.nodes) > 0).all()
+        assert found.gaps.dtype == np.int64
+        assert (found.gaps >= numbers["threshold"]).all()
+        if numbers["radius"] is not None:
+            left = np.array(counts).clip(0)
+            for cell in sorted(found.nodes.tolist(), key=lambda node: -tree.node_levels[node]):
+                inside = [cell in set(_upward(up, leaf)) for leaf in tree.leaves.tolist()]
+                assert left[inside].sum() >= 1
+                left[inside] = 0
+
+
+def _upward(up, node):
+    while node >= 0:
+        yield node
+        node = up[node]
+
+
+def test_all_carriers_of_leaf_counts():
+    counts = [0, 900, 0, 0, 500, 2, 0, 0]
+    vector = dp.vector_domain(dp.atom_domain(T="i64"), size=8)
+    assert make_tree_partition(vector, L1, **ARGUMENTS, tree=TREE)(counts).nodes.tolist() == [8, 11]
+    tree = OpenTree.bits(3)
+    keys = np.repeat(np.arange(8, dtype=np.uint64), counts)
+    frame = ((leaf_domain(tree), L1) >> then_tree_partition(**ARGUMENTS))(tree.count(keys))
+    assert frame.columns == ["level", "prefix", "bits", "gap"]
+    assert frame.select("level", "prefix", "bits").rows() == [(3, 1, 3), (3, 4, 3)]
+    assert str(frame.schema["gap"]) == "Int64"
+    assert np.abs(frame["gap"].to_numpy() - [900, 500]).max() < 60
+    named = OpenTree.columns(["state", "city"])
+    rows = [("x", "a")] * 70 + [("b", "c")] * 500
+    frame = make_tree_partition(leaf_domain(named), L1, **ARGUMENTS)(named.count(rows))
+    assert frame.columns == ["level", "state", "city", "gap"]
+    assert frame.select("state", "city").rows() == [("b", "c"), ("x", "a")]
+    assert frame["gap"][0] > 400 > frame["gap"][1]
+
+
+def test_nobody_and_everybody():
+    cells = make_tree_partition(leaf_domain(TREE), L1, **ARGUMENTS)
+    assert cells(np.zeros(8, dtype=np.int64)).nodes.size == 0
+    assert cells(np.full(8, 2**62)).nodes.tolist() == list(range(7, 15))
+    assert cells(np.full(8, -5)).nodes.size == 0
+    one = Tree.from_parents([-1])
+    assert make_tree_partition(leaf_domain(one), L1, **ARGUMENTS)(np.array([900])).nodes.tolist() == [0]
+    pure = make_tree_partition(leaf_domain(TREE), L1, **{**PURE, "scale": 0.1, "token_scale": 0.1})
+    assert pure(np.full(8, 2**62)).nodes.tolist() == list(range(7, 15))
+    empty = OpenTree.columns(2)
+    frame = make_tree_partition(leaf_domain(empty), L1, **ARGUMENTS)(empty.count([]))
+    assert frame.shape == (0, 4)
+
+
+@pytest.mark.parametrize("scale", [0.0, 0.5, 1.0, 2.0**50])
+@pytest.mark.parametrize("radius", [100, 120, None])
+def test_no_count_makes_it_raise(scale, radius):
+    """Whatever the counts are, near the threshold and far: chances below 2**-64 among them."""
+    cells = make_tree_partition(leaf_domain(TREE), L1, scale, token_scale=scale, threshold=110, radius=radius, margin=5)
+    for count in [*range(0, 130, 7), 10**6]:
+        cells(np.full(8, count))
+
+
+@pytest.mark.parametrize(
+    ("domain", "metric", "options", "message"),
+    [
+        (node_domain(TREE), L1, {}, r"input_domain \(.*\) must be leaf_domain"),
+        (leaf_domain(TREE), dp.l2_distance(T="f64"), {}, r"input_metric \(.*\) must be l1_distance"),
+        (leaf_domain(OpenTree.bits(3)), L1, {"threshold": 16}, r"threshold \(16\) must exceed radius \(16\)"),
+        (leaf_domain(OpenTree.bits(3)), L1, {"radius": None}, r"radius \(None\) must be an integer"),
+        (leaf_domain(TREE), L1, {"margin": 17}, r"margin \(17\) must be below the threshold \(17\)"),
+        (leaf_domain(TREE), L1, {"margin": -1}, r"margin \(-1\) must be an integer from 0"),
+        (
+            leaf_domain(TREE),
+            L1,
+            {"margin": [1, 2]},
+            r"margin has 2 entries, and must have 4: one for each tested level",
+        ),
+        (leaf_domain(TREE), L1, {"margin": [4, 3, 4, 4]}, "must not fall towards the root"),
+        (leaf_domain(TREE), L1, {"threshold": [17, 18, 17, 17]}, "must not fall towards the root"),
+        (leaf_domain(TREE), L1, {"radius": 0}, r"radius \(0\) must be an integer from 1"),
+        (leaf_domain(TREE), L1, {"levels": [0, 4]}, r"levels \(4\) must be below depth \(4\)"),
+        (leaf_domain(TREE), L1, {"levels": [1, 0]}, r"levels \(1, 0\) must ascend"),
+        (leaf_domain(TREE), L1, {"levels": []}, "levels .* must name at least one level"),
+        (leaf_domain(TREE), L1, {"scale": -1.0}, r"scale \(-1.0\) must be finite and non-negative"),
+        (leaf_domain(TREE), L1, {"token_scale": 2.0**51}, r"token_scale \(.*\) must be at most 2\*\*50"),
+        (leaf_domain(OpenTree.bits(3)), L1, {"tree": TREE}, r"tree \(.*\) must be the tree of input_domain"),
+        (dp.vector_domain(dp.atom_domain(T="i64"), 8), L1, {}, "tree must be given"),
+    ],
+)
+def test_wrong_arguments_are_named(domain, metric, options, message):
+    with pytest.raises(ValueError, match=message):
+        make_tree_partition(domain, metric, **{**ARGUMENTS, **options})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"threshold": 17.0}, r"threshold \(17.0\) must be an integer, or a sequence"),
+        ({"threshold": [17.0] * 4}, r"threshold \(17.0\) must be an integer"),
+        ({"levels": "01"}, r"levels \('01'\) must be an integer, or a sequence"),
+        ({"radius": True}, r"radius \(True\) must be an integer"),
+        ({"token_scale": "1"}, r"token_scale \('1'\) must be a number"),
+    ],
+)
+def test_wrong_types_are_named(options, message):
+    with pytest.raises(TypeError, match=message):
+        make_tree_partition(leaf_domain(TREE), L1, **{**ARGUMENTS, **options})
+
+
+def test_data_of_another_tree_is_an_error():
+    cells = make_tree_partition(leaf_domain(OpenTree.bits(3)), L1, **ARGUMENTS)
+    with pytest.raises(OpenDPException, match="the data must be sparse counts of the tree of input_domain"):
+        cells(OpenTree.bits(4).count([1]))
+
+
+# Parameters.
+
+budgets = st.tuples(
+    st.integers(1, 140), st.floats(1e-3, 50), st.sampled_from([1e-12, 1e-6, 1e-3, 0.3]), st.integers(1, 20)
+)
+
+
+@given(budgets)
+def test_parameters_keep_the_budget_and_use_it(budget):
+    depth, epsilon, delta, people = budget
+    found = choose_parameters(depth, epsilon, delta, d_in=people)
+    spent = found.loss(people)
+    assert epsilon * (1 - 1e-12) <= spent[0] <= epsilon
+    assert spent[1] <= delta
+    radius, threshold = found.shape.radii[0], found.shape.thresholds[0]
+    assert threshold == radius + 1
+    if radius > 1:
+        smaller = GapShape.uniform(depth, threshold=radius, radius=radius - 1, margin=0)
+        assert GapParameters(found.scale, found.token_scale, smaller).loss(people)[1] > delta
+
+
+@given(budgets, st.integers(1, 10**9))
+def test_parameters_of_public_trees_keep_the_budget(budget, nodes):
+    depth, epsilon, delta, people = budget
+    for allowed in (0.0, delta):
+        found = choose_parameters(depth, epsilon, allowed, d_in=people, public_nodes=nodes)
+        spent = found.loss(people)
+        assert spent[0] <= epsilon
+        assert spent[1] <= allowed
+        assert found.is_pure or allowed > 0
+
+
+def test_thresholds_are_those_of_the_design():
+    """At epsilon 1 and delta 1e-6, by depth."""
+    assert [choose_parameters(depth, 1.0, 1e-6).shape.thresholds[0] for depth in (3, 6, 33, 129)] == [16, 17, 18, 20]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((0, 1.0, 1e-6), r"depth \(0\) must be an integer from 1"),
+        ((3, 0.0, 1e-6), r"epsilon \(0.0\) must be positive"),
+        ((3, 1e-16, 1e-6), r"epsilon \(1e-16\) must be at least 2\*\*-49"),
+        ((3, 1.0, 0.0), r"delta \(0.0\) must be above 0 where nodes are unknown"),
+        ((3, 1.0, 1.0), r"delta \(1.0\) must be a number from 0 to below 1"),
+    ],
+)
+def test_budgets_that_cannot_be_met_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        choose_parameters(*arguments)
+
+
+@pytest.mark.parametrize("depth", [2**14 + 1, 2**15, 40_000])
+def test_what_one_person_elsewhere_adds_hides_nothing_and_raises_nothing_in_the_deepest_trees(depth):
+    """3,000 people at the end of a long chain, or beside its top, are shown for sure: noise is at most 50."""
+    tree = Tree.from_parents(np.concatenate(([-1], np.arange(depth - 1), [0])))
+    cells = make_tree_partition(leaf_domain(tree), L1, 1.0, token_scale=2.0, threshold=60, radius=50, margin=5)
+    for deep, top in ((3000, 0), (3000, 1), (0, 3000), (1, 3000)):
+        found = cells(np.array([top, deep] if tree.leaves[0] == depth else [deep, top]))
+        assert found.nodes.tolist() == [depth - 1 if deep > top else depth]

@@ -1,0 +1,137 @@
+"""Curves as OpenDP parts: maps, spaces, what is counted, and what is refused."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import opendp.prelude as dp
+import pytest
+
+from opendp_tree import Key, Tree, leaf_domain
+from opendp_tree.mechanisms.curve import (
+    MeasuredLine,
+    make_bin_curve,
+    make_segment_curve,
+    then_bin_curve,
+    then_segment_curve,
+)
+from opendp_tree.theorems.interval import Interval
+from opendp_tree.theorems.tree_partition import gap_epsilon
+
+L1 = dp.l1_distance(T="i64")
+LINE = Tree.balanced(branching=2, depth=9)
+MAKERS = [make_bin_curve, make_segment_curve]
+
+
+@pytest.mark.parametrize("make", MAKERS)
+@pytest.mark.parametrize("scale", [0.3, 1.0, 7.5, 1e6])
+def test_epsilon_is_one_over_the_scale_and_never_more(make, scale):
+    curve = make(leaf_domain(LINE), L1, scale)
+    for k in (1, 2, 9):
+        assert Fraction(k) / Fraction(scale) * (1 - Fraction(1, 10**9)) < Fraction(curve.map(k))
+        assert Fraction(curve.map(k)) <= Fraction(k) / Fraction(scale) * (1 + Fraction(1, 2**51))
+    assert curve.map(0) == 0
+    assert curve.output_measure == dp.max_divergence()
+
+
+@pytest.mark.parametrize("bins", [1, 2, 3, 16, 17, 255, 256, 257, 5000])
+def test_every_number_of_segments_costs_no_more_than_the_map_says(bins):
+    line = MeasuredLine.of(bins, 2.0, finding=0.2, branching=16, confidence=0.95)
+    assert line.parameters is not None
+    scales = Fraction(line.parameters.scale), Fraction(line.parameters.token_scale)
+    finding = gap_epsilon(*scales, line.parameters.shape)
+    assert min(line.parameters.shape.blur_levels) >= 1
+    for segments in {1, 2, bins // 3 + 1, bins}:
+        spent = sum(1 / Fraction(scale) for scale in line.segment_tree(segments).scales)
+        assert (finding + Interval.of(spent)).hi <= line.epsilon(1)
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_map_is_monotone_in_distance_and_scale(make):
+    curve = make(leaf_domain(LINE), L1, 2.0)
+    losses = [curve.map(k) for k in range(6)]
+    assert losses == sorted(losses)
+    assert make(leaf_domain(LINE), L1, 1.0).map(1) > curve.map(1)
+
+
+@pytest.mark.parametrize("then", [then_bin_curve, then_segment_curve])
+def test_vectors_and_leaf_domains_give_releases_of_all_nodes(then):
+    counts = np.full(LINE.leaf_count, 40)
+    vector = dp.vector_domain(dp.atom_domain(T="i64"), size=LINE.leaf_count)
+    for space, options in (((leaf_domain(LINE), L1), {}), ((vector, L1), {"tree": LINE})):
+        release = (space >> then(0.5, confidence=1 - 1e-9, **options))(counts)
+        assert release.estimates.shape == (LINE.node_count,)
+        assert abs(release.estimates[0] - 40 * 256) < 200
+        assert release.quantiles([0.5])["lower"][0] <= 128 <= release.quantiles([0.5])["upper"][0]
+        assert (release.lower <= release.estimates).all()
+        assert (release.estimates <= release.upper).all()
+
+
+def test_what_is_outside_of_the_line_is_counted_at_its_leaf_and_in_no_quantile():
+    tree = Key.number("age", low=0, high=64, bins=64).tree
+    counts = np.append(np.full(64, 50), 100_000)
+    for make in MAKERS:
+        release = make(leaf_domain(tree), L1, 0.2, confidence=1 - 1e-9)(counts)
+        outside = int(tree.leaves[-1])
+        assert abs(release.estimates[outside] - 100_000) < 50
+        assert abs(release.estimates[tree.root] - 103_200) < 100
+        assert release.lower[tree.root] <= 103_200 <= release.upper[tree.root]
+        assert abs(release.quantiles([0.5])["estimate"][0] - 32) < 1
+
+
+def test_negative_counts_are_read_as_nobody():
+    release = make_bin_curve(leaf_domain(LINE), L1, 0.1)(np.full(LINE.leaf_count, -(2**62)))
+    assert abs(release.estimates[0]) < 20
+
+
+def test_huge_counts_saturate():
+    release = make_segment_curve(leaf_domain(LINE), L1, 1.0)(np.full(LINE.leaf_count, 2**62 - 1))
+    assert np.isfinite(release.estimates).all()
+    assert np.isfinite(release.quantiles([0.5])["estimate"].to_numpy()).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        ({"scale": 0.0}, ValueError, "scale"),
+        ({"scale": math.inf}, ValueError, "scale"),
+        ({"scale": "a"}, TypeError, "scale"),
+        ({"scale": 2.0**41}, ValueError, "scale"),
+        ({"finding": 0.0}, ValueError, "finding"),
+        ({"finding": 1e-9}, ValueError, "finding"),
+        ({"branching": 1}, ValueError, "branching"),
+        ({"confidence": 1.0}, ValueError, "confidence"),
+    ],
+)
+def test_arguments_that_cannot_be_are_refused(change, error, words):
+    with pytest.raises(error, match=words):
+        make_segment_curve(leaf_domain(LINE), L1, **{"scale": 1.0, **change})
+
+
+def test_spaces_that_are_no_line_are_refused():
+    with pytest.raises(ValueError, match="l1_distance"):
+        make_bin_curve(leaf_domain(LINE), dp.l2_distance(T="i64"), 1.0)
+    crossed = Tree.from_parents([-1, 0, 0, 2, 1])
+    with pytest.raises(ValueError, match="depth-first"):
+        make_bin_curve(leaf_domain(crossed), L1, 1.0)
+
+
+def test_opendp_finds_the_scale_for_a_budget():
+    scale = dp.binary_search_param(lambda at: make_segment_curve(leaf_domain(LINE), L1, at), d_in=2, d_out=1.0)
+    assert 2.0 <= scale < 2.001
+
+
+def test_segments_are_few_where_people_are_few_and_cuts_are_ends_of_cells():
+    line = MeasuredLine.of(2**12, 1.0, finding=0.2, branching=16, confidence=0.95)
+    counts = np.zeros(2**12, dtype=np.int64)
+    counts[100], counts[3000] = 5_000, 5_000
+    cuts = line.curve(np.arange(2**12 + 1.0), counts).cuts
+    assert {0, 100, 101, 3000, 3001, 2**12} <= set(cuts.tolist())
+    assert cuts.size < 120
+
+
+def test_noise_that_cannot_be_drawn_is_refused_before_a_row_is_read():
+    domain = leaf_domain(Tree.balanced(branching=2, depth=12))
+    with pytest.raises(ValueError, match="scale"):
+        make_segment_curve(domain, L1, 2.0**40, finding=0.999)
+    make_segment_curve(domain, L1, 2.0**40, finding=0.2)(np.zeros(2**11, dtype=np.int64))

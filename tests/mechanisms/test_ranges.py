@@ -1,0 +1,137 @@
+import math
+
+import numpy as np
+import opendp.prelude as dp
+import pytest
+from scipy import stats
+
+from opendp_tree import Tree, TreeRelease, leaf_domain, make_consistent, make_tree_laplace
+from opendp_tree.mechanisms import prefix_counts, range_counts
+from opendp_tree.mechanisms.ranges import _Walk
+from tests.trees.test_least_squares import matrix
+
+FALSE_ALARM = 1e-9
+TREE = Tree.from_paths([(a, b) for a in range(6) for b in range(1 + a % 4)])
+
+
+def ordered_tree(rng, nodes):
+    """A ragged tree numbered depth-first."""
+    parents, path = [-1], [0]
+    for node in range(1, nodes):
+        path = path[: int(rng.integers(1, len(path) + 1))]
+        parents.append(path[-1])
+        path.append(node)
+    return Tree.from_parents(parents)
+
+
+@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("missing", [0.0, 0.15])
+def test_variances_are_those_of_a_dense_solve(seed, missing):
+    rng = np.random.default_rng([seed, int(100 * missing)])
+    tree = ordered_tree(rng, 40)
+    variances = np.exp(rng.normal(size=40))
+    hidden = (rng.random(40) < missing) & (np.bincount(tree.parents[1:], minlength=40) > 0)
+    variances[hidden] = np.inf
+    release = make_consistent(tree, variances=variances, noise="normal")(rng.normal(size=40) * 50)
+    weights = matrix(tree)[~hidden] / np.sqrt(variances[~hidden])[:, None]
+    covariance = np.linalg.inv(weights.T @ weights)
+    walk = _Walk.of(release, tree)
+    for _ in range(20):
+        a, b = sorted(rng.integers(0, tree.leaf_count + 1, 2).tolist())
+        inside = (np.arange(tree.leaf_count) >= a) & (np.arange(tree.leaf_count) < b)
+        assert walk.variance(a, b) == pytest.approx(inside @ covariance @ inside, rel=1e-9)
+        found = range_counts(release, a, b)
+        assert found.estimates[0] == pytest.approx(release.estimates[tree.leaves][a:b].sum(), abs=1e-9)
+
+
+def test_an_unmeasured_leaf_is_a_limit():
+    tree = Tree.from_parents([-1, 0, 0, 0])
+    release = make_consistent(tree, variances=np.array([1.0, np.inf, 2.0, 3.0]))([9, 0, 2, 3])
+    walk = _Walk.of(release, tree)
+    assert walk.variance(0, 1) == pytest.approx(6.0)
+    assert walk.variance(0, 2) == pytest.approx(4.0)
+    assert walk.variance(1, 3) == pytest.approx(5.0)
+    assert walk.variance(0, 3) == pytest.approx(1.0)
+    assert walk.variance(2, 2) == 0.0
+
+
+def test_a_nodes_range_is_the_node():
+    release = make_tree_laplace(leaf_domain(TREE), dp.l1_distance(T="i64"), 4.0)(np.arange(TREE.leaf_count))
+    found = range_counts(release, *TREE.leaf_ranges)
+    np.testing.assert_allclose(found.estimates, release.estimates, atol=1e-9)
+    np.testing.assert_allclose(found.lower, release.lower, atol=1e-9)
+    np.testing.assert_allclose(found.upper, release.upper, atol=1e-9)
+
+
+@pytest.mark.parametrize("nonnegative", [False, True])
+def test_intervals_cover(nonnegative):
+    """One binomial test a range, each failing a right interval with probability 1e-9."""
+    leaves = np.arange(TREE.leaf_count) % 4 * 5
+    measurement = make_tree_laplace(
+        leaf_domain(TREE), dp.l1_distance(T="i64"), 3.0, confidence=0.9, nonnegative=nonnegative
+    )
+    first, last = np.array([0, 1, 3, 2, 5]), np.array([5, 4, 12, 3, 13])
+    truth = np.array([leaves[a:b].sum() for a, b in zip(first, last, strict=True)])
+    rounds, hits = 600, np.zeros(5)
+    for _ in range(rounds):
+        found = range_counts(measurement(leaves), first, last)
+        hits += (found.lower <= truth) & (truth <= found.upper)
+        assert (found.lower <= found.estimates).all()
+        assert not nonnegative or found.lower.min() >= 0
+    assert (stats.binom.cdf(hits, rounds, 0.9) > FALSE_ALARM).all()
+
+
+def test_other_releases_join_the_intervals_of_the_fewest_nodes():
+    counts = TREE.sum(np.ones(TREE.leaf_count, dtype=np.int64)).astype(float)
+    for confidence, expected in ((0.99, [0.99, 0.98, 1.0]), (1.0, [1.0, 1.0, 1.0])):
+        release = TreeRelease(TREE, counts, counts - 2, counts + 3, confidence, None)
+        found = range_counts(release, [0, 0, 4], [TREE.leaf_count, 3, 4])
+        assert found.estimates.tolist() == [TREE.leaf_count, 3.0, 0.0]
+        assert found.lower.tolist() == [TREE.leaf_count - 2, -1.0, 0.0]
+        assert found.upper.tolist() == [TREE.leaf_count + 3, 9.0, 0.0]
+        assert found.confidence.tolist() == pytest.approx(expected)
+
+
+def test_prefixes_are_running_totals_and_deep_trees_work():
+    release = make_consistent(TREE, variances=[1.0] * 3)(TREE.sum(np.arange(TREE.leaf_count)))
+    found = prefix_counts(release, np.arange(TREE.leaf_count + 1))
+    np.testing.assert_allclose(found.estimates, np.concatenate(([0], np.cumsum(np.arange(TREE.leaf_count)))), atol=1e-9)
+    depth = 3000  # a caterpillar: each inner node has a leaf and the next inner node
+    parents = np.arange(-1, 2 * depth) // 2 * 2
+    parents[0] = -1
+    parents[1::2] = np.arange(0, 2 * depth, 2)
+    parents[2::2] = np.arange(0, 2 * depth, 2)
+    tree = Tree.from_parents(parents)
+    found = prefix_counts(make_consistent(tree, variances=np.ones(tree.node_count))(np.zeros(tree.node_count)), depth)
+    assert math.isfinite(found.upper[0])
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "error", "message"),
+    [
+        (-1, 2, ValueError, r"first must be from 0 to \d+, the number of leaves"),
+        (0, 99, ValueError, r"last must be from 0 to \d+, the number of leaves"),
+        (3, 2, ValueError, "first must not be above last"),
+        ([0, 1], [2], ValueError, r"first \(2\) and last \(1\) must be as many"),
+        (0.5, 2, TypeError, "first must be an integer or a one-dimensional array of integers"),
+        ("a", 2, TypeError, "first must be an integer"),
+    ],
+)
+def test_wrong_ranges_are_named(first, last, error, message):
+    release = make_consistent(TREE, variances=[1.0] * 3)([0] * TREE.node_count)
+    with pytest.raises(error, match=message):
+        range_counts(release, first, last)
+
+
+def test_leaves_must_be_in_order():
+    tree = Tree.from_parents([-1, 0, 0, 1, 2, 1])
+    release = make_consistent(tree, variances=[1.0] * 3)([0] * 6)
+    with pytest.raises(ValueError, match=r"whose leaves are numbered depth-first\. Hint"):
+        range_counts(release, 0, 1)
+
+
+def test_counts_that_do_not_add_up_have_no_ranges():
+    tree = Tree.balanced(branching=2, depth=2)
+    release = TreeRelease(tree, *np.ones((3, 3)), confidence=0.9, statement=None, adds_up=False)
+    with pytest.raises(ValueError, match="release must add up: one person may be counted at several leaves"):
+        range_counts(release, 0, 1)

@@ -1,0 +1,104 @@
+"""OpenDP's searches find the parameter at which a budget is spent, for whatever is told an epsilon or a delta."""
+
+import numpy as np
+import opendp.prelude as dp
+import pytest
+from opendp.mod import OpenDPException
+
+import opendp_tree as ot
+from opendp_tree.mechanisms.partition.estimator import make_partition_estimator
+from opendp_tree.mechanisms.partition.tree_partition import make_tree_partition
+from opendp_tree.mechanisms.searches import make_unfunded, with_promised_delta
+from tests.thoroughness import thinned
+
+TREE, OPEN = ot.Tree.balanced(branching=2, depth=3), ot.OpenTree.bits(8)
+L1 = dp.l1_distance(T="i64")
+LEAVES, KEYS = (ot.leaf_domain(TREE), L1), (ot.leaf_domain(OPEN), L1)
+COUNTS, FOUND = np.array([400, 0, 3, 90]), OPEN.count([7] * 500 + [200] * 300)
+TARGET = (0.5, 1e-7)
+
+BY_EPSILON = {
+    "partition_estimator": (lambda epsilon: make_partition_estimator(*LEAVES, epsilon=epsilon, delta=1e-7), COUNTS),
+    "open_partition_estimator": (lambda epsilon: make_partition_estimator(*KEYS, epsilon=epsilon, delta=1e-7), FOUND),
+    "multiplicative_estimator": (
+        lambda epsilon: ot.make_multiplicative_estimator(
+            *LEAVES, alpha=0.5, epsilon=epsilon, delta=1e-7, eta=0.01, mass_bound=10**9
+        ),
+        COUNTS,
+    ),
+    "tree_classifier": (
+        lambda epsilon: ot.paper.make_tree_classifier(
+            *LEAVES, threshold=10**5, mass=2 * 10**5, alpha=0.5, epsilon=epsilon, delta=1e-7, eta=0.01
+        ),
+        COUNTS,
+    ),
+}
+BY_SCALE = {
+    "tree_partition": (lambda scale: make_tree_partition(*LEAVES, scale, delta=1e-7), COUNTS),
+    "open_tree_partition": (lambda scale: make_tree_partition(*KEYS, scale, delta=1e-7), FOUND),
+}
+SEARCHED = {**BY_EPSILON, **BY_SCALE}
+
+
+@pytest.mark.filterwarnings("ignore::opendp_tree.paper.AccuracyWarning")
+@pytest.mark.parametrize("name", thinned(SEARCHED, 2))
+def test_searches_spend_the_budget(name):
+    make, data = SEARCHED[name]
+    found = dp.binary_search_chain(make, d_in=1, d_out=TARGET)
+    assert found.map(1) == make(dp.binary_search_param(make, d_in=1, d_out=TARGET)).map(1)
+    epsilon, delta = found.map(1)
+    assert 0.5 * (1 - 1e-9) <= epsilon <= 0.5
+    assert delta == 1e-7
+    assert found.check(1, TARGET)
+    assert found(data) is not None
+
+
+@pytest.mark.parametrize("name", BY_EPSILON)
+def test_without_epsilon_there_is_a_map_and_no_release(name):
+    make, data = BY_EPSILON[name]
+    assert make(0.0).map(1) == (0.0, 1e-7)
+    assert make(0.0).map(0) == (0.0, 0.0)
+    with pytest.raises(OpenDPException, match=r"epsilon \(0\) must be positive for a release"):
+        make(0)(data)
+
+
+@pytest.mark.parametrize("name", BY_SCALE)
+def test_without_noise_nothing_is_promised(name):
+    assert BY_SCALE[name][0](0.0).map(1)[0] == float("inf")
+    assert BY_SCALE[name][0](0.0).map(1)[1] == 1.0
+
+
+@pytest.mark.filterwarnings("ignore::opendp_tree.paper.AccuracyWarning")
+@pytest.mark.parametrize("name", BY_EPSILON)
+def test_the_promise_is_no_less_than_what_is_lost(name):
+    losses = [BY_EPSILON[name][0](1.0).map(k) for k in range(5)]
+    assert losses[0] == (0.0, 0.0)
+    assert losses[1][1] == 1e-7
+    assert losses == sorted(losses)
+    assert losses[4][1] > 1e-7
+
+
+def test_a_pure_measurement_has_a_pure_probe():
+    probe = make_unfunded(*LEAVES, delta=0.0)
+    assert probe.output_measure == dp.max_divergence()
+    assert probe.map(3) == 0.0
+    make = lambda epsilon: make_partition_estimator(*LEAVES, epsilon=epsilon, delta=0.0)  # noqa: E731
+    assert dp.binary_search_chain(make, d_in=2, d_out=1.0).map(2) == pytest.approx(1.0, rel=1e-9)
+
+
+def test_a_larger_loss_is_not_hidden_by_the_promise():
+    assert with_promised_delta((1.0, 0.5), 1e-7) == (1.0, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, "token_scale, threshold and margin must be given"),
+        ({"delta": 1e-6, "threshold": 5}, "delta must be given alone"),
+        ({"delta": 0.0}, "delta .0.0. must be above 0"),
+        ({"delta": 1e-6, "levels": [0, 9]}, "must be below depth"),
+    ],
+)
+def test_a_partition_takes_its_parameters_or_a_delta(options, words):
+    with pytest.raises(ValueError, match=words):
+        make_tree_partition(*LEAVES, 2.0, **options)

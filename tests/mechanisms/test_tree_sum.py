@@ -1,0 +1,165 @@
+import math
+from fractions import Fraction
+
+import numpy as np
+import opendp.prelude as dp
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from opendp.mod import OpenDPException
+
+from opendp_tree import Tree, leaf_domain, make_tree_sum, then_tree_sum
+from opendp_tree.mechanisms import then_above_threshold
+from opendp_tree.saturate import LIMIT
+from opendp_tree.trees import node_domain
+from tests.trees.test_tree import parents
+
+TREE = Tree.balanced(branching=2, depth=3)
+L1 = dp.l1_distance(T="i64")
+
+
+def vector(size, **bounds):
+    return dp.vector_domain(dp.atom_domain(T="i64", **bounds), size=size)
+
+
+@given(parents(), st.data())
+def test_all_carriers_give_the_same_counts(up, data):
+    tree = Tree.from_parents(up)
+    counts = data.draw(st.lists(st.integers(0, 99), min_size=tree.leaf_count, max_size=tree.leaf_count))
+    array = np.array(counts, dtype=np.int64)
+    expected = tree.sum(array).tolist()
+    assert make_tree_sum(vector(tree.leaf_count), L1, tree=tree)(counts) == expected
+    assert make_tree_sum(leaf_domain(tree), L1, carrier="vector")(array) == expected
+    assert make_tree_sum(leaf_domain(tree), L1)(array).tolist() == expected
+
+
+def test_output_domains():
+    assert make_tree_sum(leaf_domain(TREE), L1, carrier="vector").output_domain == vector(7)
+    assert make_tree_sum(leaf_domain(TREE), L1).output_domain == node_domain(TREE)
+    assert make_tree_sum(vector(4), L1, TREE).output_domain == vector(7)
+    assert make_tree_sum(vector(4, bounds=(0, 9)), L1, TREE).output_domain == vector(7)
+
+
+@given(st.integers(1, 300), st.integers(0, 2**31))
+def test_maps_are_exact_or_rounded_up(depth, d_in):
+    space = leaf_domain(Tree.from_parents(np.arange(depth) - 1)), L1
+    assert (space >> then_tree_sum()).map(d_in) == depth * d_in
+    l2 = (space >> then_tree_sum(output_metric=dp.l2_distance(T="f64"))).map(d_in)
+    assert Fraction(l2) ** 2 >= depth * d_in**2 > Fraction(math.nextafter(l2, 0)) ** 2 or d_in == 0 == l2
+    whole = (space >> then_tree_sum(output_metric=dp.l2_distance(T="u64"))).map(d_in)
+    assert whole == math.ceil(l2)
+    assert (space >> then_tree_sum(output_metric=dp.linf_distance(T="i64"))).map(d_in) == d_in
+
+
+def test_float_distances_round_up():
+    space = leaf_domain(TREE), dp.l1_distance(T="f64")
+    assert Fraction((space >> then_tree_sum()).map(0.1)) >= 3 * Fraction(0.1)
+
+
+def test_monotonic_distance_is_for_one_person():
+    moves = make_tree_sum(leaf_domain(TREE), L1, output_metric=dp.linf_distance(T="i64", monotonic=True))
+    assert (moves.map(0), moves.map(1)) == (0, 1)
+    with pytest.raises(
+        OpenDPException, match=r"d_in \(2\) must be at most 1: further apart, counts may move both ways"
+    ):
+        moves.map(2)
+    above = moves >> then_above_threshold(2.0, threshold=50)
+    assert above.map(1) == 1.0
+    assert np.asarray(above(np.array([0, 0, 0, 900]))).tolist() == [True] + [False] * 6
+
+
+def test_the_papers_two_baselines_are_chains():
+    """Laplace noise of scale depth/eps is eps-DP; Gaussian noise follows in zCDP, and casts to (eps, delta)."""
+    space = vector(4), L1
+    laplace = space >> then_tree_sum(TREE) >> dp.m.then_laplace(scale=3.0)
+    assert laplace.map(1) == 1.0
+    assert len(laplace([4, 0, 2, 1])) == 7
+    gaussian = space >> then_tree_sum(TREE, output_metric=dp.l2_distance(T="f64")) >> dp.m.then_gaussian(scale=3.0)
+    assert gaussian.map(1) == pytest.approx(3 / (2 * 9), rel=1e-12)
+    assert len(gaussian([4, 0, 2, 1])) == 7
+    approximate = dp.c.make_fix_delta(dp.c.make_zCDP_to_approxDP(gaussian), 1e-6)
+    assert approximate.map(1)[1] == 1e-6
+
+
+def test_sums_saturate_and_keep_their_stability():
+    counts = make_tree_sum(vector(4), L1, TREE)
+    high = counts([2**63 - 1] * 4)
+    assert high[0] == LIMIT
+    assert counts([-(2**63)] * 4)[0] == -LIMIT
+    near = counts([2**61, 2**61 - 1, 0, 0]), counts([2**61, 2**61, 0, 0])
+    assert sum(abs(a - b) for a, b in zip(*near, strict=True)) <= counts.map(1)
+
+
+def test_agrees_with_opendps_tree_on_balanced_trees():
+    for branching, depth in [(2, 3), (3, 3), (10, 2)]:
+        tree = Tree.balanced(branching=branching, depth=depth)
+        counts = np.arange(tree.leaf_count, dtype=np.int64)
+        theirs = dp.t.make_b_ary_tree(vector(tree.leaf_count), L1, tree.leaf_count, branching)
+        ours = make_tree_sum(leaf_domain(tree), L1)
+        assert ours(counts).tolist() == theirs(counts)
+        for d_in in (0, 1, 7):
+            assert ours.map(d_in) == theirs.map(d_in)
+
+
+def test_one_node_changes_nothing():
+    tree = Tree.from_parents([-1])
+    same = make_tree_sum(vector(1), L1, tree)
+    assert same([5]) == [5]
+    assert same.map(9) == 9
+    assert (same >> dp.m.then_laplace(2.0)).map(1) == dp.m.make_laplace(vector(1), L1, 2.0).map(1)
+
+
+@pytest.mark.parametrize(
+    ("domain", "metric", "options", "message"),
+    [
+        (vector(4), L1, {}, "tree must be given, because input_domain does not carry one. Hint"),
+        (vector(3), L1, {"tree": TREE}, r"input_domain \(.*\) must be leaf_domain\(tree\) or .*size=4"),
+        (dp.vector_domain(dp.atom_domain(T="f64"), 4), L1, {"tree": TREE}, r"input_domain \(.*\) must hold integers"),
+        (dp.atom_domain(T="i64"), L1, {"tree": Tree.from_parents([-1])}, r"input_domain \(.*\) must be leaf_domain"),
+        (node_domain(TREE), L1, {}, r"input_domain \(.*\) must be leaf_domain"),
+        (node_domain(Tree.from_parents([-1])), L1, {}, r"input_domain \(.*\) must be leaf_domain"),
+        (leaf_domain(TREE), L1, {"tree": Tree.balanced(branching=4, depth=2)}, r"tree \(.*\) must be the tree of"),
+        (leaf_domain(TREE), dp.l2_distance(T="f64"), {}, r"input_metric \(.*\) must be l1_distance"),
+        (leaf_domain(TREE), dp.l1_distance(T="f32"), {}, r"input_metric \(.*\) must be l1_distance, of an integer"),
+        (leaf_domain(TREE), dp.symmetric_distance(), {}, r"input_metric \(.*\) must be l1_distance"),
+        (leaf_domain(TREE), L1, {"output_metric": dp.l2_distance(T="f32")}, r"output_metric \(.*\) must be"),
+        (leaf_domain(TREE), L1, {"output_metric": dp.symmetric_distance()}, r"output_metric \(.*\) must be"),
+        (leaf_domain(TREE), L1, {"carrier": "list"}, r"carrier \('list'\) must be one of 'vector', 'array'"),
+    ],
+)
+def test_wrong_arguments_are_named(domain, metric, options, message):
+    with pytest.raises(ValueError, match=message):
+        make_tree_sum(domain, metric, **options)
+
+
+def test_data_of_the_wrong_length_or_type_is_an_error():
+    vectors, arrays = make_tree_sum(vector(4), L1, TREE), make_tree_sum(leaf_domain(TREE), L1)
+    for data in ([1, 2, 3], [1, 2, 3, 4, 5]):
+        with pytest.raises(OpenDPException, match="the data must have exactly 4 counts"):
+            vectors(data)
+    masked = np.ma.array(np.zeros(4, dtype=np.int64), mask=True)
+    for data in (np.zeros(3, dtype=np.int64), np.zeros(4, dtype=np.int32), masked, [1, 2, 3, 4]):
+        with pytest.raises(OpenDPException, match=r"the data must be a plain int64 array of shape \(4,\)"):
+            arrays(data)
+    with pytest.raises(TypeError):
+        vectors([1.5, 2.0, 3.0, 4.0])
+
+
+def test_negative_and_infinite_distances_are_errors():
+    with pytest.raises(OpenDPException, match=r"d_in \(-1\) must be finite and non-negative"):
+        make_tree_sum(leaf_domain(TREE), L1).map(-1)
+    with pytest.raises(OpenDPException, match=r"d_in \(inf\) must be finite"):
+        make_tree_sum(leaf_domain(TREE), dp.l1_distance(T="f64")).map(math.inf)
+
+
+@pytest.mark.parametrize("categories", [["a", "b", "c", "d"], ["a", "b"], ["a", "b", "c", "d", "e"]])
+@pytest.mark.parametrize("kind", ["i32", "i64", "u32"])
+def test_counts_by_categories_lead_into_a_tree(categories, kind):
+    """OpenDP's `count_by_categories` declares no size; what is beyond the leaves is cut, what is missing is 0."""
+    records = dp.vector_domain(dp.atom_domain(T=str)), dp.symmetric_distance()
+    counts = records >> dp.t.then_count_by_categories(categories, null_category=False, TOA=kind)
+    summed = counts >> then_tree_sum(tree=TREE)
+    data = ["a", "b", "b", "d", "e", "x"]
+    leaves = ([data.count(name) for name in categories] + [0] * 4)[:4]
+    assert summed(data) == TREE.sum(np.array(leaves)).tolist()
+    assert summed.map(1) == TREE.depth

@@ -1,0 +1,331 @@
+import signal
+from fractions import Fraction
+
+import numpy as np
+import opendp.prelude as dp
+import polars as pl
+import pytest
+from scipy.stats import binom
+
+from opendp_tree import (
+    Auto,
+    Key,
+    Ledger,
+    Partition,
+    Tree,
+    TreeNoise,
+    TreeRelease,
+    Unit,
+    Value,
+    make_leaf_counts,
+    plan,
+    release_tree,
+)
+from opendp_tree.ledger import BudgetError, LedgerError
+from opendp_tree.prepare import make_release, method_for
+from opendp_tree.rows.frames import frame_domain
+
+VISITS = pl.DataFrame(
+    {
+        "user": [row % 300 for row in range(1300)],
+        "country": ["be"] * 900 + ["lu"] * 400,
+        "city": ["ghent"] * 800 + ["liege"] * 100 + ["lux"] * 400,
+    }
+)
+SURE = 1 - 1e-9
+
+
+def test_one_call_from_rows_to_a_release():
+    """Six intervals, each of which misses with a chance of at most 1e-9."""
+    release = release_tree(VISITS, by=["country", "city"], epsilon=1.0, delta=1e-6, confidence=SURE)
+    frame = release.to_frame(other=False)
+    truth = {(): 1300, ("be",): 900, ("lu",): 400, ("be", "ghent"): 800, ("be", "liege"): 100, ("lu", "lux"): 400}
+    for country, city, lower, upper in frame.select("country", "city", "lower", "upper").rows():
+        path = tuple(label for label in (country, city) if label is not None)
+        assert lower <= truth[path] <= upper
+        assert upper - lower < 800
+    assert release.statement.unit == "one row"
+    assert release.statement.loss["epsilon"] <= 1.0
+    assert release.statement.loss["delta"] <= 1e-6
+
+
+def test_lazy_frames_and_frames_on_disk_are_alike(tmp_path):
+    VISITS.write_parquet(tmp_path / "visits.parquet")
+    for frame in (VISITS, VISITS.lazy(), pl.scan_parquet(tmp_path / "visits.parquet")):
+        assert release_tree(frame, by="country", epsilon=1.0, delta=1e-6).to_frame(other=False).height == 3
+
+
+def test_a_unit_is_protected_with_all_its_rows():
+    unit = Unit("user", rows=3)
+    release = release_tree(VISITS, by=["country", "city"], epsilon=1.0, delta=1e-6, unit=unit, confidence=SURE)
+    assert release.statement.unit == "one value of 'user'"
+    assert (release.statement.d_in, release.statement.mechanism) == (1, "people_laplace")
+    best = plan(Key.of(["country", "city"]).open_tree(), epsilon=1.0, delta=1e-6, unit=unit).best
+    assert release.statement.parameters["threshold"] == best.parameters["threshold"]
+    assert release.lower[0] <= 900 <= release.upper[0]  # 300 users, 3 rows of each; false alarm at most 1e-9
+    kept = release_tree(VISITS, by=["country", "city"], epsilon=1.0, delta=1e-6, unit=unit, method=Partition())
+    assert kept.statement.unit == "one value of 'user', with at most 3 rows"
+    assert (kept.statement.d_in, kept.statement.mechanism) == (3, "partition_estimator")
+
+
+def test_a_public_tree_is_counted_without_delta():
+    tree = Tree.from_paths([("be", "ghent"), ("be", "liege"), ("lu", "lux"), ("fr", "metz")], names=["country", "city"])
+    method = Auto(nonnegative=True, integers=True)
+    release = release_tree(
+        VISITS, by=Key.columns("country", "city", tree=tree), epsilon=1.0, method=method, confidence=SURE
+    )
+    assert release.estimates.size == tree.node_count
+    assert release.statement.loss == {"epsilon": pytest.approx(1.0)}
+    assert release.lower[0] <= 1300 <= release.upper[0]  # false alarm at most 1e-9
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"by": "planet"}, "planet"),
+        ({"by": "country", "unit": "user"}, r"Hint: Unit\('user', rows=5\)"),
+        ({"by": "country", "unit": Unit("nobody", rows=1)}, "there is no column 'nobody'"),
+        ({"by": "country", "epsilon": -1.0}, "epsilon"),
+        ({"by": "country", "delta": 0.0}, r"delta must be above 0 where nodes are unknown.* Hint: delta=1e-6"),
+        ({"by": "country", "method": "magic"}, "method"),
+        ({"by": "country", "confidence": 2.0}, "confidence"),
+    ],
+)
+def test_arguments_are_checked_before_a_row_is_read(options, named):
+    def read(batch):
+        raise AssertionError("data was touched")
+
+    unread = VISITS.lazy().map_batches(read, schema=VISITS.schema)
+    with pytest.raises(ValueError, match=named):
+        release_tree(unread, **{"epsilon": 1.0, "delta": 1e-6, **options})
+
+
+def test_what_is_no_frame_is_refused():
+    with pytest.raises(TypeError, match="columns"):
+        release_tree([1, 2], by="country", epsilon=1.0, delta=1e-6)
+
+
+def test_releases_go_out_to_pandas_and_arrow():
+    release = release_tree(VISITS.to_pandas(), by=["country", "city"], epsilon=1.0, delta=1e-6)
+    for other in (True, False):
+        frame = release.to_frame(other=other)
+        assert release.to_arrow(other=other).equals(frame.to_arrow())
+        assert pl.from_pandas(release.to_pandas(other=other)).equals(frame)
+
+
+def test_contrib_is_asked_for():
+    dp.disable_features("contrib")
+    try:
+        with pytest.raises(Exception, match="contrib"):
+            release_tree(VISITS, by="country", epsilon=1.0, delta=1e-6)
+    finally:
+        dp.enable_features("contrib")
+
+
+PUBLIC = Tree.from_paths([("be", "ghent"), ("be", "liege"), ("lu", "lux")])
+
+
+def test_levels_that_are_not_shown_are_not_paid_for():
+    def key(show):
+        return Key.columns("country", "city", tree=PUBLIC, show=show)
+
+    assert method_for(key(["city"]), "auto") == Auto(levels=(0, 2))
+    assert method_for(key(["city"]), Auto(levels=[0, 2])) == Auto(levels=(0, 2))
+    assert method_for(key(["country", 2]), "tree_gaussian") == TreeNoise("gaussian")
+    assert method_for(key(None), "auto") == Auto()
+    wanted = release_tree(VISITS, by=key(["country"]), epsilon=1.0).statement
+    assert wanted == release_tree(VISITS, by=key(None), epsilon=1.0, method=Auto(levels=[0, 1])).statement
+
+
+@pytest.mark.parametrize(
+    ("known", "method"),
+    [(None, "pruned_laplace"), (PUBLIC, "tree_laplace"), (PUBLIC, Auto(levels=[1]))],
+)
+def test_levels_that_cannot_be_left_out_are_refused_before_a_row_is_read(known, method):
+    key = Key.columns("country", "city", tree=known, show=["city"])
+    with pytest.raises(ValueError, match=r"by: show cannot be honoured|levels .* must be those"):
+        release_tree(VISITS, by=key, epsilon=1.0, delta=1e-6, method=method)
+
+
+def test_a_statement_says_what_is_counted():
+    assert release_tree(VISITS, by="country", epsilon=1.0, delta=1e-6).statement.counted == "rows"
+    budget = {"epsilon": 1.0, "delta": 1e-6}
+    kept = release_tree(VISITS, by="country", **budget, unit=Unit("user", rows=3), method="partition_estimator")
+    assert kept.statement.counted == "rows after keeping at most 3 of each user, and none without a user"
+    cut = release_tree(VISITS, by="country", **budget, unit=Unit("user", rows=3))
+    said = "rows, those of each user weighed down to 3 in all, and none without a user"
+    assert cut.statement.counted == said
+    assert f"Counted: {said}." in cut.describe()
+    assert "true count of these" in cut.describe()
+    assert TreeRelease.from_json(cut.to_json()).statement.counted == said
+    leaves = release_tree(VISITS, by="country", **budget, unit=Unit("user", leaves=2, rows_per_leaf=4))
+    assert leaves.statement.counted.startswith("rows after keeping at most 4 in each of at most 2 leaves of each user")
+
+
+def test_intervals_hold_the_rows_that_are_kept_and_claim_no_others():
+    """At each level, one fixed node in each of 300 runs; a true claim fails here in fewer than one of 10^7 runs."""
+    regions, cities = ("north", "south", "west"), ("a", "b", "c")
+    tree = Tree.from_paths([(region, city) for region in regions for city in cities], names=["region", "city"])
+    rows = [(user, regions[(user + turn) % 3], cities[turn % 3]) for user in range(120) for turn in range(12)]
+    rows += [(None, "north", "a")] * 500  # nobody's: not counted
+    frame = pl.DataFrame(rows, schema=["user", "region", "city"], orient="row")
+    metric = dp.symmetric_id_distance(identifier="user")
+    counts = make_leaf_counts(
+        frame_domain(frame), metric, by=Key.columns("region", "city", tree=tree), unit=Unit("user", rows=5)
+    )
+    space, most = (counts.output_domain, counts.output_metric), counts.map(1)
+    released = make_release(
+        space, most, method="auto", budget={"epsilon": 1.0}, alpha=0.1, confidence=0.95, tree=tree, counted="kept rows"
+    )
+    everything = _node_counts(tree, tree.count(frame.select("region", "city").rows()))
+    nodes = [level[0] for level in tree.levels]
+    runs, held, claimed = 300, np.zeros(tree.depth), np.zeros(tree.depth)
+    for _ in range(runs):
+        kept = counts(frame)
+        release = released(kept)
+        truth = _node_counts(tree, kept)
+        held += ((release.lower <= truth) & (truth <= release.upper))[nodes]
+        claimed += ((release.lower <= everything) & (everything <= release.upper))[nodes]
+    least = binom.ppf(3e-8, runs, 0.95)
+    assert (held >= least).all(), held / runs
+    assert (claimed < least).all(), claimed / runs  # what was claimed of all rows was false at every level
+
+
+def _node_counts(tree, leaves):
+    totals = np.zeros(tree.node_count)
+    totals[tree.leaves] = leaves
+    for level in reversed(tree.levels[1:]):
+        np.add.at(totals, tree.parents[level], totals[level])
+    return totals
+
+
+def refusing(batch):
+    raise AssertionError("data was touched")
+
+
+UNREAD = VISITS.lazy().map_batches(refusing, schema=VISITS.schema)
+
+
+def test_a_ledger_counts_before_a_row_is_read_and_refuses_what_is_too_much(tmp_path):
+    ledger = Ledger.open(tmp_path / "ledger", total={"epsilon": "0.3", "delta": "1e-5"}, unit="one row")
+    ask = {"by": ["country", "city"], "epsilon": 0.1, "delta": 1e-6}
+    for given in (ledger, str(ledger.path), ledger.path):  # 0.1 is a tenth: three times fit 0.3
+        release = release_tree(VISITS, **ask, ledger=given)
+        assert release.statement.loss["epsilon"] <= Fraction("0.1")
+    entries = ledger.entries()
+    assert [entry.cost["epsilon"] for entry in entries] == [Fraction("0.1")] * 3
+    assert {entry.state for entry in entries} == {"done"}
+    assert entries[0].about == f"columns country city, by {entries[0].statement['mechanism']}"
+    with pytest.raises(BudgetError, match="Hint: the ledger is spent"):
+        release_tree(UNREAD, **ask, ledger=ledger)
+    assert ledger.entries() == entries
+
+
+def test_what_a_ledger_is_not_for_is_refused_unread_and_costs_nothing(tmp_path):
+    ledger = Ledger.open(tmp_path / "ledger", total={"epsilon": 1, "delta": "1e-6"}, unit="one row")
+    ask = {"by": "country", "epsilon": 0.5, "delta": 1e-6, "ledger": ledger}
+    for more, kind, words in (
+        ({"unit": Unit("user", rows=1)}, LedgerError, r"is for unit 'one row', not \"one value of 'user'\". Hint"),
+        ({"epsilon": None, "delta": 0.0, "rho": 0.1}, LedgerError, "counts epsilon and delta, not rho. Hint"),
+        ({"epsilon": None, "rho": 0.1}, ValueError, "delta must be 0 with rho. Hint"),
+        ({"delta": 1e-5}, BudgetError, "Hint: ask for at most epsilon 1, delta 0.000001"),
+        ({"by": "planet"}, ValueError, "planet"),
+        ({"delta": 0.0}, ValueError, "delta"),
+        ({"ledger": tmp_path / "none"}, LedgerError, "no ledger at"),
+        ({"ledger": 3}, TypeError, "ledger .* must be a Ledger. Hint"),
+        ({"epsilon": "1"}, TypeError, "epsilon"),
+    ):
+        with pytest.raises(kind, match=words):
+            release_tree(UNREAD, **{**ask, **more})
+    assert ledger.entries() == []
+
+
+def test_a_release_that_fails_or_is_interrupted_stays_counted(tmp_path):
+    ledger = Ledger.open(tmp_path / "ledger", total={"epsilon": 1, "delta": "1e-5"})
+    ask = {"by": "country", "epsilon": 0.25, "delta": 1e-6, "ledger": ledger}
+    with pytest.raises(Exception, match="details are withheld"):
+        release_tree(UNREAD, **ask)
+    interrupted = VISITS.lazy().map_batches(raise_interrupt, schema=VISITS.schema)
+    with pytest.raises(KeyboardInterrupt):
+        release_tree(interrupted, **ask)
+    assert [entry.state for entry in ledger.entries()] == ["counted, not known to be done"] * 2
+    assert ledger.left()["epsilon"] == Fraction(1, 2)
+
+
+def raise_interrupt(batch):
+    signal.raise_signal(signal.SIGINT)
+    return batch
+
+
+AMOUNT = Value("amount", bounds=(0, 100))
+SPENT = VISITS.with_columns(amount=pl.when(pl.col("city") == "ghent").then(40.0).otherwise(90.0))
+
+
+def test_sums_and_means_stand_beside_the_counts():
+    """Each interval misses with a chance of at most 1e-9."""
+    release = release_tree(SPENT, by="city", epsilon=2.0, delta=1e-6, value=AMOUNT, confidence=SURE)
+    truth = {None: (1300, 77_000), "ghent": (800, 32_000), "liege": (100, 9_000), "lux": (400, 36_000)}
+    for row in release.to_frame(other=False).rows(named=True):
+        count, total = truth[row["city"]]
+        assert row["lower"] <= count <= row["upper"]
+        assert row["sum_lower"] <= total <= row["sum_upper"]
+        assert row["mean_lower"] <= total / count <= row["mean_upper"]
+    assert release.statement.mechanism == "tree_means"
+    assert release.statement.counted == "rows with a number in amount"
+    assert release.statement.loss["epsilon"] <= 2.0
+
+
+def test_rows_without_a_number_are_in_no_count():
+    half = SPENT.with_columns(amount=pl.when(pl.col("country") == "be").then("amount"))
+    frame = release_tree(half, by="country", epsilon=2.0, delta=1e-6, value=AMOUNT, confidence=SURE).to_frame(
+        other=False
+    )
+    assert frame["country"].to_list() == [None, "be"]
+    assert frame["lower"][0] <= 900 <= frame["upper"][0]
+    assert frame["upper"][0] < 1300
+
+
+def test_people_with_values_are_bounded_by_rows():
+    release = release_tree(
+        SPENT, by="country", epsilon=3.0, delta=1e-6, unit=Unit("user", rows=2), value=AMOUNT, confidence=SURE
+    )
+    assert release.statement.unit == "one value of 'user', with at most 2 rows"
+    assert release.statement.counted.startswith("rows with a number in amount after keeping at most 2 of each user")
+    assert release.lower[0] <= 600 <= release.upper[0]
+    with pytest.raises(ValueError, match="bound on rows alone"):
+        release_tree(SPENT, by="country", epsilon=1.0, delta=1e-6, unit=Unit("user", leaves=2), value=AMOUNT)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"value": "amount"}, TypeError, "must be a Value"),
+        ({"value": Value("nowhere", bounds=(0, 1))}, ValueError, "must be a column"),
+        ({"value": Value("city", bounds=(0, 1))}, ValueError, "must hold numbers"),
+        ({"value": AMOUNT, "method": "pruned_laplace"}, ValueError, "method"),
+        ({"value": AMOUNT, "delta": 0.0}, ValueError, "epsilon and delta must both be given"),
+        ({"value": AMOUNT, "epsilon": None, "rho": 0.5}, ValueError, "epsilon and delta must both be given"),
+    ],
+)
+def test_values_that_cannot_be_are_refused_before_a_row_is_read(options, error, message):
+    with pytest.raises(error, match=message):
+        release_tree(SPENT, **{"by": "country", "epsilon": 1.0, "delta": 1e-6, **options})
+
+
+def test_a_public_tree_has_means_for_a_pure_budget_and_for_rho():
+    key = Key.columns("country", "city", tree=Tree.from_paths([("be", "ghent"), ("be", "liege"), ("lu", "lux")]))
+    for budget in ({"epsilon": 1.0}, {"rho": 0.5}, {"epsilon": 1.0, "delta": 1e-6}):
+        release = release_tree(SPENT, by=key, value=AMOUNT, **budget)
+        assert release.to_frame().height == 6
+        assert release.statement.loss.keys() == budget.keys()
+
+
+def test_weighed_people_below_groups_and_ranges_are_counted_and_kept_ones_have_medians():
+    rows = pl.DataFrame({"user": range(4000), "carrier": ["a"] * 4000, "delay": [10] * 4000})
+    by = Key.nested(Key.columns("carrier"), Key.number("delay", low=0, high=40, bins=40))
+    for unit in (Unit("user", rows=2), Unit("user", count="shares"), Unit("user", count="people", nodes=2)):
+        release = release_tree(rows, by=by, unit=unit, epsilon=2.0, delta=1e-6)
+        assert release.statement.mechanism.startswith("people_")
+        assert "a / [7, 14) / [10, 11)" in release.to_frame()["path"].to_list()
+    kept = release_tree(rows, by=by, unit=Unit("user", rows=2), epsilon=2.0, delta=1e-6, method="curve")
+    assert kept.quantiles([0.5])["estimate"].to_list() == pytest.approx([10.5], abs=1)
