@@ -23,7 +23,7 @@ from opendp_tree.planning.candidate import Setting
 from opendp_tree.planning.methods import MultiplicativeEstimator, TreeNoise
 from opendp_tree.planning.public_candidates import noise_candidate, paper_candidate
 from opendp_tree.planning.tree_facts import TreeFacts
-from opendp_tree.theorems.factorization import balanced_gamma_squared
+from opendp_tree.theorems.packing import balanced_gamma_squared
 
 EPSILON, DELTA, ETA = 1.0, 1e-6, 0.01
 ALPHAS = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9)

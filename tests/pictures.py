@@ -3,7 +3,6 @@
 import numpy as np
 
 from opendp_tree import Tree, TreeRelease, plan
-from opendp_tree.planning import plan_depths
 from opendp_tree.releases import PrivacyStatement
 
 STATEMENT = PrivacyStatement("tree_laplace", "max_divergence()", 1, {"epsilon": 1.0}, {})
@@ -44,7 +43,3 @@ def release(shape=(8, 6, 4), *, label=label, noise=10.0, total=2e5, hide=True, *
 def mechanisms(nodes="public"):
     """A plan in which some mechanisms are possible."""
     return plan(8, epsilon=1.0, delta=1e-6, alpha=0.1, nodes=nodes)
-
-
-def depths():
-    return plan_depths([2, 4, 8, 16, 32, 64, 128], epsilon=1.0, delta=1e-6, alpha=0.1, nodes="open")

@@ -2,11 +2,11 @@
 
 from opendp_tree.planning.candidate import Candidate
 from opendp_tree.planning.dial import plan_dial
-from opendp_tree.planning.inverse import deepest_tree, smallest_epsilon
+from opendp_tree.planning.inverse import smallest_epsilon
 from opendp_tree.planning.line_candidates import plan_line
 from opendp_tree.planning.means_candidate import MeansError, plan_means
 from opendp_tree.planning.methods import Curve, MultiplicativeEstimator, PeopleLayers, Quantiles
-from opendp_tree.planning.plan import Plan, plan_depths
+from opendp_tree.planning.plan import Plan
 from opendp_tree.planning.predicted_errors import NoiseErrors, noise_errors
 from opendp_tree.planning.tree_counts import make_tree_counts, then_tree_counts
 
@@ -19,10 +19,8 @@ __all__ = [
     "PeopleLayers",
     "Plan",
     "Quantiles",
-    "deepest_tree",
     "make_tree_counts",
     "noise_errors",
-    "plan_depths",
     "plan_dial",
     "plan_line",
     "plan_means",

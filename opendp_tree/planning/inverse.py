@@ -1,4 +1,4 @@
-"""The other way round: what an error costs, and how deep a tree may be for it."""
+"""The other way round: what an error costs."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from opendp_tree._arguments import check_positive
 from opendp_tree._progress import shows_progress
 from opendp_tree.planning.budget import EPSILONS, Budget
 from opendp_tree.planning.candidate import Setting
-from opendp_tree.planning.plan import Plan, plan, plan_for
+from opendp_tree.planning.plan import Plan, plan_for
 from opendp_tree.planning.ranking import check_alpha
-from opendp_tree.planning.tree_facts import DEEPEST, TreeFacts
-from opendp_tree.theorems.bisection import bisect, least_whole
+from opendp_tree.planning.tree_facts import TreeFacts
+from opendp_tree.theorems.bisection import bisect
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.tree import Tree
 
-__all__ = ["deepest_tree", "smallest_epsilon"]
+__all__ = ["smallest_epsilon"]
 
 _DIGITS = 1e-3
 
@@ -84,48 +84,3 @@ def smallest_epsilon(
 def _middle(low: float, high: float) -> float:
     """The geometric mean, until the two agree to a thousandth."""
     return math.sqrt(low * high) if high > low * (1 + _DIGITS) else high
-
-
-@shows_progress("searching")
-def deepest_tree(
-    *,
-    error: float,
-    epsilon: float,
-    delta: float = 0.0,
-    alpha: float = 0.1,
-    d_in: int = 1,
-    nodes: str = "open",
-) -> Plan | None:
-    """The plan for the deepest tree, up to a depth of 2**20, that is predicted to err by at most `error`.
-
-    None if even depth 1 is too deep. The depth is the plan's `facts.depth`.
-
-    Parameters
-    ----------
-    error
-        The largest worst alpha-RMSE that will do.
-    epsilon
-        The privacy loss.
-    delta
-        The chance of a larger loss. By default 0: none.
-    alpha
-        The share of a node's own count that an error may have and be forgiven. By default a tenth.
-    d_in
-        The distance at which the budget is spent. By default 1: one row.
-    nodes
-        "open" (the default, which any tree allows) or "public".
-
-    Examples
-    --------
-    >>> deepest_tree(error=25.0, epsilon=1.0, delta=1e-6, nodes="open").best.name
-    'partition_estimator'
-
-    """
-    wanted = float(check_positive(error, name="error"))
-
-    @cache
-    def at(depth: int) -> Plan:
-        return plan(depth, epsilon=epsilon, delta=delta, alpha=alpha, d_in=d_in, nodes=nodes)
-
-    too_deep = least_whole(lambda depth: at(depth).best.error > wanted, most=DEEPEST)
-    return at(too_deep - 1) if too_deep > 1 else None

@@ -12,7 +12,7 @@ from opendp_tree._arguments import check_choice
 from opendp_tree._progress import shows_progress
 from opendp_tree._tables import Bar, Cell, html_table, table
 from opendp_tree._types import Floats
-from opendp_tree.bounds.lower_bounds import error_lower_bound
+from opendp_tree.bounds import error_lower_bound
 from opendp_tree.planning.budget import Budget
 from opendp_tree.planning.candidate import Candidate, Setting
 from opendp_tree.planning.methods import Auto
@@ -26,7 +26,7 @@ from opendp_tree.trees.tree import Tree
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Plan", "plan", "plan_depths"]
+__all__ = ["Plan", "plan"]
 
 _ANY = Auto()
 
@@ -256,56 +256,6 @@ def plan(
     if Unit.of(unit) is not None and unit is not None and unit.weighs:
         return Plan(*setting, aim, people_candidates(Auto(aim=aim), unit, setting), unit)
     return plan_for(setting, Auto(aim=aim))
-
-
-@shows_progress("planning")
-def plan_depths(
-    depths: Iterable[int],
-    *,
-    epsilon: float | None = None,
-    delta: float = 0.0,
-    rho: float | None = None,
-    alpha: float = 0.1,
-    d_in: int = 1,
-    nodes: str = "open",
-) -> pl.DataFrame:
-    """Every possible mechanism's error against the depth: `depth`, `mechanism`, `error`; `plot_depths` draws it.
-
-    Parameters
-    ----------
-    depths
-        Numbers of levels, with the root's.
-    epsilon
-        The privacy loss. Give either this or `rho`.
-    delta
-        The chance of a larger loss. By default 0: none.
-    rho
-        The privacy loss of zero-concentrated differential privacy, instead of `epsilon`.
-    alpha
-        The share of a node's own count that an error may have and be forgiven. By default a tenth.
-    d_in
-        The distance at which the budget is spent. By default 1: one row.
-    nodes
-        "open" (the default, which any tree allows) or "public".
-
-    Examples
-    --------
-    >>> plan_depths([3, 12], epsilon=1.0, nodes="public").filter(mechanism="raw_laplace")["error"].round(1).to_list()
-    [4.2, 17.0]
-
-    """
-    from opendp_tree.trees.label_keys import record_frame
-
-    budget = Budget.of(epsilon=epsilon, delta=delta, rho=rho, d_in=d_in)
-    rows = [
-        (depth, each.name, each.error)
-        for depth in depths
-        for each in plan_for(Setting(TreeFacts.of(depth, nodes=nodes), budget, check_alpha(alpha))).candidates
-        if each.feasible
-    ]
-    return record_frame(
-        {name: [row[place] for row in rows] for place, name in enumerate(("depth", "mechanism", "error"))}
-    )
 
 
 def plan_for(setting: Setting, auto: Auto = _ANY) -> Plan:

@@ -1,9 +1,9 @@
-"""Plans as lines: error against weight, and error against depth."""
+"""Plans as lines: error against weight."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
     import polars as pl
 
-__all__ = ["plot_depths", "plot_plan"]
+__all__ = ["plot_plan"]
 
 LEAST = 0.1
 """Errors below a tenth of a person are all alike."""
@@ -61,47 +61,12 @@ def plot_plan(plan: Plan, *, title: str | None = None) -> go.Figure:
     footer += [f"Not possible ({reason}): {'; '.join(names)}." for reason, names in reasons.items()]
     return _lines(
         curves,
-        "weight",
-        bounds={each.name: each.bound for each in possible if each not in beyond},
+        [each for each in possible if each not in beyond],
         best=best.name if best.feasible else None,
-        worst={each.name: each.error for each in possible},
         title=text_or(title, default="Error before any data is touched"),
         subtitle=_why(plan) if best.feasible else "No mechanism is possible.",
         axes=("true count of a node", f"predicted α-RMSE, α = {plan.alpha:g}"),
         footer=footer,
-    )
-
-
-def plot_depths(frame: pl.DataFrame, *, title: str | None = None) -> go.Figure:
-    """The error of each mechanism against the depth of the tree.
-
-    Needs Plotly: `pip install plotly`.
-
-    Parameters
-    ----------
-    frame
-        One row for each depth and mechanism, in the columns `depth`, `mechanism` and `error`.
-    title
-        By default "Error against depth".
-
-    >>> import polars as pl
-    >>> from opendp_tree.plots import plot_depths
-    >>> errors = pl.DataFrame({"depth": [4, 8, 4, 8], "mechanism": ["a", "a", "b", "b"], "error": [3.0, 4.0, 2.0, 8.0]})
-    >>> [line.name for line in plot_depths(errors).data]
-    ['a', 'b']
-    """
-    from opendp_tree.releases.tables import check_columns
-
-    check_columns(frame, ("depth", "mechanism", "error"), numbers=("depth", "error"))
-    return _lines(
-        frame,
-        "depth",
-        bounds=dict.fromkeys(frame["mechanism"].unique(maintain_order=True).to_list(), False),
-        best=None,
-        title=text_or(title, default="Error against depth"),
-        subtitle="Lower is better.",
-        axes=("levels of the tree", "error"),
-        footer=[],
     )
 
 
@@ -134,37 +99,35 @@ def _least(frame: pl.DataFrame, name: str) -> float:
 
 def _lines(
     frame: pl.DataFrame,
-    across: str,
+    candidates: Sequence[Candidate],
     *,
-    bounds: Mapping[str, bool],
     best: str | None,
     title: str,
     subtitle: str,
     axes: tuple[str, str],
     footer: Sequence[str],
-    worst: Mapping[str, float] | None = None,
 ) -> go.Figure:
     go = graph_objects()
     traces = []
     at: list[float] = []
     height: list[float] = []
     told: list[tuple[int, float]] = []
-    for place, (name, bound) in enumerate(bounds.items()):
-        rows = frame.filter(frame["mechanism"] == name).sort(across)
-        x, y = (rows[column].cast(float).to_numpy().copy() for column in (across, "error"))
+    for place, each in enumerate(candidates):
+        name = each.name
+        rows = frame.filter(frame["mechanism"] == name).sort("weight")
+        x, y = (rows[column].cast(float).to_numpy().copy() for column in ("weight", "error"))
         y[~(np.isfinite(y) & (y > 0))] = np.nan  # a log axis has no place for these: the line breaks
         x, y = x[x > 0], y[x > 0]
         seen = y >= LEAST
         at += x[seen].tolist()
         height += y[seen].tolist()
-        marks = _marks(y, None if worst is None else worst[name], told)
-        says = f"<b>{as_text(str(name))}</b><br>{across} %{{x:,.4~g}}<br>error {'at most ' * bound}%{{y:,.3~g}}"
+        says = f"<b>{as_text(name)}</b><br>weight %{{x:,.4~g}}<br>error {'at most ' * each.bound}%{{y:,.3~g}}"
         traces.append(
             go.Scatter(
                 x=x,
                 y=y,
-                name=as_text(f"{name} (best)" if name == best else str(name)),
-                **marks,
+                name=as_text(f"{name} (best)" if name == best else name),
+                **_marks(y, each.error, told),
                 line={
                     **{"color": LINES[place % len(LINES)], "dash": DASHES[place % len(DASHES)]},
                     "width": 4 if name == best else 2,
@@ -174,17 +137,15 @@ def _lines(
         )
     # The legend is over the lines, where it takes as many rows as it needs; under them it would leave a gap.
     look = layout(title=title, subtitle=subtitle, footer=footer, below=48, above=22)
-    look["xaxis"] = _log_axis(axes[0], at, spare=0.03 if across == "depth" else 0)
+    look["xaxis"] = _log_axis(axes[0], at, spare=0)
     look["yaxis"] = _log_axis(axes[1], height, spare=0.08)
     look["legend"] = {"orientation": "h", "x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom"}
     look["showlegend"] = True
     return go.Figure(traces, look)
 
 
-def _marks(heights: Floats, worst: float | None, told: list[tuple[int, float]]) -> dict[str, Any]:
-    """A dot at each point; or, where the worst is known, at the highest point only, with its figure."""
-    if worst is None:
-        return {"mode": "lines+markers"}
+def _marks(heights: Floats, worst: float, told: list[tuple[int, float]]) -> dict[str, Any]:
+    """A dot at the highest point, with its figure."""
     sizes, texts = np.zeros(heights.size), np.full(heights.size, "", dtype=object)
     if np.isfinite(heights).any():
         top = int(np.nanargmax(heights))

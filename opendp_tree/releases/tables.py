@@ -9,17 +9,6 @@ import polars as pl
 __all__ = ["error_rows", "level_rows", "nested_rows", "with_truth"]
 
 
-def check_columns(frame: object, wanted: Sequence[str], *, numbers: Sequence[str]) -> None:
-    """That something is a frame in memory with these columns, of which some hold numbers."""
-    if not isinstance(frame, pl.DataFrame):
-        raise TypeError(f"frame ({type(frame).__name__}) must be a Polars DataFrame. Hint: plan_depths(...)")
-    if missing := [name for name in wanted if name not in frame.columns]:
-        raise ValueError(f"frame must have the columns {', '.join(wanted)}; missing: {', '.join(missing)}")
-    for name in numbers:
-        if not frame.schema[name].is_numeric():
-            raise TypeError(f"frame: column {name!r} ({frame.schema[name]}) must hold numbers")
-
-
 def level_rows(frame: pl.DataFrame) -> list[tuple[int, int, float, float]]:
     """For each level: how many nodes are shown, their largest estimate, and half of their median interval."""
     return (

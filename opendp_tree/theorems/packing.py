@@ -194,3 +194,32 @@ def packing_threshold(steps: int, *, alpha: Fraction, d_in: int = 1) -> Fraction
     Fraction(50, 1)
     """
     return steps * d_in / (alpha * max(Fraction(2), 1 / (1 - alpha)))
+
+
+# The gamma-2 norm of a tree. Proof: docs/proofs/factorization.md.
+
+
+def balanced_gamma_squared(*, branching: int, depth: int) -> Fraction:
+    """gamma_2 squared of a complete tree, exactly.
+
+    >>> balanced_gamma_squared(branching=2, depth=10)
+    Fraction(4, 1)
+    """
+    return Fraction(depth * (branching - 1) + 2, branching + 1)
+
+
+def unbiased_rmse(
+    gamma_squared: Fraction, *, epsilon: Fraction | None = None, rho: Fraction | None = None, d_in: int = 1
+) -> float:
+    """A lower bound on the worst node's RMSE of every unbiased mechanism within a pure or zCDP budget, rounded down.
+
+    >>> round(unbiased_rmse(Fraction(1), rho=Fraction(1, 200)), 3)  # one count; Gaussian noise has 10
+    9.975
+    """
+    if rho is None and epsilon is None:
+        raise ValueError("epsilon or rho must be given")
+    if (rho or 0) > 10 * _HUGE or (epsilon or 0) > 10 * _HUGE:
+        return 0.0  # what the formula gives is smaller than any float
+    spread = exp(2 * rho) - 1 if rho is not None else exp(epsilon or 0) - 2 + exp(-(epsilon or 0))
+    # Its upper end alone: the other may be 0, where a budget is too small for so many digits.
+    return sqrt_down(Fraction((Interval.of(gamma_squared * d_in**2) / Interval(spread.hi, spread.hi)).lo))

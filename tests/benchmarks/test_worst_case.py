@@ -36,14 +36,17 @@ def test_a_wrong_prediction_is_caught():
 
 
 def test_the_largest_of_many_equal_groups_is_not_too_large():
-    """Hundreds of groups of the same law: their plain maximum would be some 20 % too large."""
+    """Hundreds of groups of the same law: their plain maximum would be some 20 % too large. The numbers are fixed."""
     tree = Tree.balanced(branching=300, depth=3)
     equal = level_battery(tree, np.zeros(tree.leaf_count, dtype=np.int64))
     below = np.flatnonzero(tree.node_levels == 2)
     many = type(equal)(tree, equal.counts, below, tree.parents[below] - 1, tuple(f"node {i}" for i in range(300)))
-    found = measured_error(plain(tree, 7.0), many, alpha=0.0)
+    generator = np.random.default_rng(7)
+    errors = generator.laplace(0, 7.0, tree.node_count)
+    found = measured_error(lambda counts: tree.sum(counts) + errors, many, alpha=0.0)
     assert found.samples == 300
-    assert abs(found.error / math.sqrt(laplace_variance(7.0)) - 1) < 0.15
+    assert abs(found.error / math.sqrt(2 * 7.0**2) - 1) < 0.15
+    assert np.sqrt((errors[below].reshape(300, 300) ** 2).mean(axis=1)).max() > 1.15 * math.sqrt(2 * 7.0**2)
 
 
 @pytest.mark.parametrize("open", [True, False])

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from opendp_tree import plot_level, plot_plan, plot_tree
-from opendp_tree.plots import plot_bounds, plot_depths, write_html, write_image
+from opendp_tree.plots import plot_bounds, write_html, write_image
 from tests.browser.conftest import chromium, until
-from tests.pictures import HOSTILE, depths, mechanisms, release
+from tests.pictures import HOSTILE, mechanisms, release
 from tests.releases.test_bound_report import REPORT
 
 pytestmark = pytest.mark.browser
@@ -28,7 +28,6 @@ PICTURES = {
     "level of a few": (lambda: plot_level(release(), 1), BARS),
     "plan": (lambda: plot_plan(mechanisms()), LINES),
     "plan for open nodes": (lambda: plot_plan(mechanisms("open")), LINES),
-    "depths": (lambda: plot_depths(depths()), LINES),
     "bounds": (lambda: plot_bounds(REPORT), LINES),
 }
 HOVERS = {
@@ -36,7 +35,6 @@ HOVERS = {
     **dict.fromkeys(("level", "level of a few"), r"region \d.*estimate [\d,]+95 % interval [\d,]+ to [\d,]+"),
     **dict.fromkeys(("plan", "plan for open nodes"), r"\wweight [\d,.]+error (at most )?[\d.]+"),
     "bounds": r"at most 1 rowskeeps 70 %95 % interval 60 % to 80 %",
-    "depths": r"partition_estimatordepth \d+error [\d.]+",
 }
 TEXTS = """() => [...document.querySelectorAll("h1, header p, footer p, #picture text")].map(node => {
     const box = node.getBoundingClientRect();

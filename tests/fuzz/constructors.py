@@ -22,7 +22,7 @@ ALLOWED = (TypeError, ValueError, OpenDPException, UnknownTypeException)
 FILES = ("Ledger", "frame_context", "read_source", "release_tree", "write_html", "write_image")
 """These read or write a file that they are told, which may not be possible: OSError."""
 SEARCHES = (
-    *("choose_level_weights", "deepest_tree", "smallest_epsilon", "plan_depths"),
+    *("choose_level_weights", "smallest_epsilon"),
     *("make_multiplicative_estimator", "then_multiplicative_estimator"),
 )
 """These look at many plans, or make up to 10,000 classifiers: a second in all is not promised."""

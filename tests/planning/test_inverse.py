@@ -1,7 +1,7 @@
 import pytest
 
 from opendp_tree import OpenTree, Tree, plan
-from opendp_tree.planning import deepest_tree, smallest_epsilon
+from opendp_tree.planning import smallest_epsilon
 
 
 @pytest.mark.parametrize(
@@ -24,25 +24,7 @@ def test_no_epsilon_finds_open_nodes_without_delta():
     assert smallest_epsilon(3, error=100.0, nodes="open") is None
 
 
-def test_the_deepest_tree_reaches_the_error_and_a_deeper_one_does_not():
-    for nodes, error in (("open", 25.0), ("public", 13.0)):
-        found = deepest_tree(error=error, epsilon=1.0, delta=1e-6, nodes=nodes)
-        assert found.best.error <= error
-        assert plan(found.facts.depth + 1, epsilon=1.0, delta=1e-6, nodes=nodes).best.error > error
-
-
-def test_some_errors_are_out_of_reach():
-    assert deepest_tree(error=1e-3, epsilon=1.0, delta=1e-6) is None
-
-
-@pytest.mark.slow
-def test_some_errors_are_always_reached():
-    assert deepest_tree(error=1e9, epsilon=1.0, nodes="public").facts.depth == 2**20
-
-
 @pytest.mark.parametrize("error", [0.0, -1.0, float("nan")])
 def test_errors_must_be_positive(error):
     with pytest.raises(ValueError, match="error"):
         smallest_epsilon(3, error=error, nodes="public")
-    with pytest.raises(ValueError, match="error"):
-        deepest_tree(error=error, epsilon=1.0)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from opendp_tree import OpenTree, Tree, plan, plot_plan
-from opendp_tree.planning import plan_depths
 from opendp_tree.planning.methods import MECHANISMS
 from opendp_tree.planning.plan import Plan
 
@@ -93,16 +92,6 @@ def test_a_plan_describes_itself():
     assert all(name in text for name in NAMES)
     with pytest.raises(ValueError, match="name"):
         found.candidate("magic")
-
-
-def test_errors_by_depth_are_those_of_the_plans():
-    frame = plan_depths([2, 9], epsilon=1.0, delta=1e-6, nodes="public")
-    found = plan(9, epsilon=1.0, delta=1e-6, nodes="public")
-    assert dict(frame.filter(depth=9).select("mechanism", "error").rows()) == {
-        c.name: c.error for c in found.candidates
-    }
-    with pytest.raises(ValueError, match="alpha"):
-        plan_depths([2], epsilon=1.0, alpha=2.0)
 
 
 def test_a_plan_is_drawn_with_the_best_first():

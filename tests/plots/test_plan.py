@@ -1,15 +1,13 @@
 from dataclasses import replace
 
 import numpy as np
-import polars as pl
 import pytest
 
 from opendp_tree import plan, plot_plan
 from opendp_tree.planning import Candidate
-from opendp_tree.plots import plot_depths
 from opendp_tree.plots.plan import LEAST
 from opendp_tree.plots.style import FOOTER
-from tests.pictures import depths, mechanisms
+from tests.pictures import mechanisms
 
 
 def footer_of(figure):
@@ -62,31 +60,6 @@ def test_a_plan_in_which_nothing_is_possible_says_so():
     assert figure.data == ()
     assert figure.layout.title.subtitle.text == "No mechanism is possible."
     assert len(footer_of(figure)) > 1
-
-
-def test_values_that_a_log_axis_lacks_break_the_line():
-    frame = pl.DataFrame({"depth": [0, 1, 2, 4], "mechanism": ["a"] * 4, "error": [1.0, 0.0, float("inf"), 5.0]})
-    (line,) = plot_depths(frame).data
-    assert list(line.x) == [1, 2, 4]
-    assert np.isnan(line.y[:2]).all()
-    assert line.y[2] == 5
-
-
-def test_depths_have_a_line_for_each_mechanism_in_order():
-    figure = plot_depths(depths())
-    assert [line.name for line in figure.data] == list(dict.fromkeys(depths()["mechanism"]))
-    assert "20" in figure.layout.yaxis.ticktext
-    assert plot_depths(depths(), title="Mine").layout.title.text == "Mine"
-
-
-def test_frames_are_checked_and_not_changed():
-    frame = depths()
-    plot_depths(frame)
-    assert frame.equals(depths())
-    with pytest.raises(ValueError, match="frame must have the columns depth, mechanism, error; missing: error"):
-        plot_depths(frame.drop("error"))
-    with pytest.raises(ValueError, match="missing: mechanism"):
-        plot_depths(frame.drop("mechanism"))
 
 
 @pytest.mark.parametrize("nodes", ["open", "public"])

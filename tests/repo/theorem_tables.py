@@ -9,26 +9,28 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 HEADING = "## The theorem functions\n"
+PROOF = re.compile(r"Proof: (docs/proofs/\w+\.md)")
 NO_PAGE = ("__init__", "bisection", "interval")
 """Arithmetic and search, on which all pages rest."""
 
 
 def pages():
-    """For each proof page, its table."""
+    """For each proof page, its table: a function belongs to the last page that its module names above it."""
     tables = {}
     for path in sorted((ROOT / "opendp_tree" / "theorems").glob("*.py")):
-        module = ast.parse(path.read_text())
+        text = path.read_text()
         if path.stem in NO_PAGE:
             continue
-        page = re.search(r"Proof: (docs/proofs/\w+\.md)", ast.get_docstring(module) or "")
-        assert page, f"{path.name} must name its proof"
-        rows = [
-            f"| `{node.name}` | {sentence(node)} |"
-            for node in module.body
-            if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.name.startswith("_")
-        ]
-        head = [f"\nIn `opendp_tree/theorems/{path.name}`:\n", "| function | what it says |", "|---|---|"]
-        tables.setdefault(ROOT / page.group(1), []).extend(head + rows)
+        proofs = {text.count("\n", 0, match.start()) + 1: match[1] for match in PROOF.finditer(text)}
+        rows = {}
+        for node in ast.parse(text).body:
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.name.startswith("_"):
+                above = [line for line in proofs if line < node.lineno]
+                assert above, f"{path.name} must name the proof of {node.name} above it"
+                rows.setdefault(proofs[max(above)], []).append(f"| `{node.name}` | {sentence(node)} |")
+        for page, lines in rows.items():
+            head = [f"\nIn `opendp_tree/theorems/{path.name}`:\n", "| function | what it says |", "|---|---|"]
+            tables.setdefault(ROOT / page, []).extend(head + lines)
     return {page: HEADING + "\n".join(lines) + "\n" for page, lines in tables.items()}
 
 

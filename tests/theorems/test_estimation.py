@@ -14,7 +14,7 @@ from opendp_tree.theorems.estimation import (
     ladder_ratio,
     ladder_slack,
 )
-from opendp_tree.theorems.factorization import balanced_gamma_squared
+from opendp_tree.theorems.packing import balanced_gamma_squared
 
 alphas = st.floats(0.05, 0.99).map(Fraction)
 

@@ -6,15 +6,32 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from opendp_tree.theorems.factorization import (
-    balanced_gamma_squared,
-    balanced_shares,
-    level_eigenvalues,
-    unbiased_rmse,
-)
 from opendp_tree.theorems.interval import sqrt_down
+from opendp_tree.theorems.packing import balanced_gamma_squared, unbiased_rmse
 
 COMPLETE = [(k, d) for k in (2, 3, 5, 10) for d in (1, 2, 3, 6, 12)]
+
+
+def balanced_shares(*, branching, depth):
+    """The shares of the levels, from the root down, in the dual solution that proves it."""
+    k = Fraction(branching)
+    if depth == 1:
+        return (Fraction(1),)
+    whole = k**2 / ((k + 1) * (2 * k + (depth - 2) * (k - 1)))
+    return (whole * (k + 2) / k, *[whole * (1 - 1 / k**2)] * (depth - 2), whole)
+
+
+def level_eigenvalues(shares, *, branching):
+    """For each level of a complete tree, how many squared singular values of the weighted matrix are new, and which.
+
+    The dual objective is the sum of their roots: a lower bound on gamma_2 for any shares that sum to at most 1.
+    """
+    sizes = [branching**level for level in range(len(shares))]
+    out, total = [], Fraction(0)
+    for level in range(len(shares) - 1, -1, -1):
+        total += shares[level] / sizes[level] ** 2
+        out.append((sizes[level] - (sizes[level - 1] if level else 0), total))
+    return tuple(reversed(out))
 
 
 def exact_root(value):

@@ -3,9 +3,9 @@ import math
 import numpy as np
 import pytest
 
+from benchmarks import factorization
+from benchmarks.factorization import certified_nuclear_norm, factorization_bound
 from opendp_tree import Tree
-from opendp_tree.bounds import factorization, factorization_bound, unbiased_error_lower_bound
-from opendp_tree.bounds.factorization import FactorizationBound, certified_nuclear_norm
 from opendp_tree.trees import choose_level_weights
 from opendp_tree.trees.least_squares import LeastSquares
 from tests.shapes import SHAPES, random_tree
@@ -99,36 +99,3 @@ def test_parts_of_a_tree_are_no_harder():
         names = {node: place for place, node in enumerate(kept)}
         part = Tree.from_parents([names.get(int(tree.parents[node]), -1) for node in kept])
         assert factorization_bound(part).lower <= whole.upper
-
-
-def test_unbiased_bounds_are_below_our_unbiased_mechanisms():
-    tree = Tree.balanced(branching=2, depth=8)
-    for epsilon in (0.01, 0.3, 1.0, 5.0):
-        variance = 1 / (2 * math.sinh(epsilon / 2 / tree.depth) ** 2)
-        error = math.sqrt(LeastSquares.of(tree, np.full(tree.node_count, variance)).variances.max())
-        assert unbiased_error_lower_bound(tree, epsilon=epsilon) <= error
-    for rho in (0.0001, 0.01, 0.5):
-        error = math.sqrt(LeastSquares.of(tree, np.full(tree.node_count, tree.depth / (2 * rho))).variances.max())
-        bound = unbiased_error_lower_bound(tree, rho=rho)
-        assert bound <= error
-        if rho < 0.001:
-            assert error < 1.25 * bound
-    assert unbiased_error_lower_bound(tree, rho=0.5, d_in=3) == pytest.approx(
-        3 * unbiased_error_lower_bound(tree, rho=0.5)
-    )
-
-
-def test_bad_input_is_named():
-    with pytest.raises(TypeError, match=r"tree \(int\) must be a Tree"):
-        factorization_bound(5)
-    with pytest.raises(ValueError, match="must be complete or have at most 4096 nodes"):
-        factorization_bound(random_tree(5000, seed=1))
-    tree = Tree.balanced(branching=2, depth=2)
-    for wrong in ({}, {"epsilon": 1.0, "rho": 1.0}):
-        with pytest.raises(ValueError, match="either epsilon or rho must be given"):
-            unbiased_error_lower_bound(tree, **wrong)
-    with pytest.raises(ValueError, match=r"rho \(-1.0\) must be finite and non-negative"):
-        unbiased_error_lower_bound(tree, rho=-1.0)
-    with pytest.raises(ValueError, match="d_in"):
-        unbiased_error_lower_bound(tree, rho=1.0, d_in=0)
-    assert FactorizationBound(2.0, 2.0, 3.0).ratio == 1.5

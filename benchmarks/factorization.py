@@ -8,19 +8,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 
-from opendp_tree._arguments import check_integer, check_positive, computable
+from benchmarks.timing import print_table
 from opendp_tree._types import Floats
-from opendp_tree.theorems.factorization import balanced_gamma_squared, unbiased_rmse
 from opendp_tree.theorems.interval import sqrt_down, sqrt_up
+from opendp_tree.theorems.packing import balanced_gamma_squared
 from opendp_tree.trees.least_squares import LeastSquares
 from opendp_tree.trees.tree import Tree, check_tree
-
-__all__ = ["FactorizationBound", "certified_nuclear_norm", "factorization_bound", "unbiased_error_lower_bound"]
-
 
 MOST_NODES = 4096
 """Of trees that are not complete; a decomposition takes time with the third power of this."""
@@ -81,40 +77,14 @@ def factorization_bound(tree: Tree) -> FactorizationBound:
     return FactorizationBound(lower, min(upper, equal), equal)
 
 
-def unbiased_error_lower_bound(
-    tree: Tree, *, epsilon: float | None = None, rho: float | None = None, d_in: int = 1
-) -> float:
-    """The smallest RMSE of the worst node that any unbiased mechanism can have within a budget at distance `d_in`.
-
-    Unbiased means that each node's estimate has its count as its mean, on every input; linear or not. The budget is
-    pure (`epsilon`) or zCDP (`rho`): an (epsilon, delta) budget bounds no variance in this way. For mechanisms that
-    need not be unbiased: `error_lower_bound`. Proof: docs/proofs/factorization.md.
-
-    Parameters
-    ----------
-    tree
-        A public tree: complete, or of at most 4096 nodes.
-    epsilon
-        The privacy loss. Give either this or `rho`.
-    rho
-        The privacy loss of zero-concentrated differential privacy, instead of `epsilon`.
-    d_in
-        The distance at which the budget is spent. By default 1: one row.
-
-    Examples
-    --------
-    >>> tree = Tree.balanced(branching=2, depth=10)
-    >>> round(unbiased_error_lower_bound(tree, rho=0.01), 2), round(unbiased_error_lower_bound(tree, epsilon=0.1), 2)
-    (14.07, 19.99)
-    """
-    if (epsilon is None) == (rho is None):
-        raise ValueError("either epsilon or rho must be given. Hint: epsilon for pure privacy, rho for zCDP")
-    d_in = check_integer(d_in, name="d_in", least=1)
-    pure = None if epsilon is None else check_positive(epsilon, name="epsilon")
-    concentrated = None if rho is None else check_positive(rho, name="rho")
-    square = Fraction(factorization_bound(tree).lower) ** 2
-    with computable("epsilon, rho and d_in"):
-        return unbiased_rmse(square, epsilon=pure, rho=concentrated, d_in=d_in)
+def run() -> None:
+    """How far equal noise on all nodes, made consistent by least squares, is from the best Gaussian mechanism."""
+    rows = [
+        (branching, depth, f"{factorization_bound(Tree.balanced(branching=branching, depth=depth)).ratio:.3f}")
+        for branching, depths in ((2, (3, 6, 10, 16)), (10, (3, 5)))
+        for depth in depths
+    ]
+    print_table(("children", "depth", "equal noise / best"), rows)
 
 
 def certified_nuclear_norm(matrix: Floats) -> float:
@@ -192,3 +162,7 @@ def _branching(tree: Tree) -> int | None:
     branching = int(children.max())
     complete = (sizes[1:] == branching * sizes[:-1]).all() and set(np.unique(children).tolist()) <= {0, branching}
     return branching if complete else None
+
+
+if __name__ == "__main__":
+    run()

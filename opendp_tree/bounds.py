@@ -1,4 +1,4 @@
-"""How small an error can be at all: lower bounds for every private mechanism, next to what is reached.
+"""How small an error can be at all: lower bounds for every private mechanism.
 
 A search in floats finds where the theorems' bounds are largest; what is returned is the theorem's own number there,
 rounded down. So a poor search costs sharpness and never truth.
@@ -12,16 +12,21 @@ from typing import TypedDict
 
 import numpy as np
 
-from opendp_tree._arguments import check_integer, check_positive, check_probability, check_scale, is_zero
+from opendp_tree._arguments import check_integer, check_positive, check_probability, check_scale, computable, is_zero
 from opendp_tree._types import Floats
 from opendp_tree.saturate import LIMIT
 from opendp_tree.theorems.bisection import least_whole
 from opendp_tree.theorems.interval import round_down
-from opendp_tree.theorems.packing import accuracy_is_impossible, packing_rmse, packing_threshold
-from opendp_tree.trees.tree import Tree
+from opendp_tree.theorems.packing import (
+    accuracy_is_impossible,
+    balanced_gamma_squared,
+    packing_rmse,
+    packing_threshold,
+    unbiased_rmse,
+)
+from opendp_tree.trees.tree import Tree, check_tree
 
-__all__ = ["complete_depth", "error_lower_bound", "packing_bound"]
-
+__all__ = ["error_lower_bound", "packing_bound", "unbiased_error_lower_bound"]
 
 _ARITIES = (2, 3, 4, 6, 8, 12)
 """Children of which a packing makes use; with more of them a bound on each child's own error says less."""
@@ -140,6 +145,44 @@ def packing_bound(
     return round_down(packing_threshold(possible - 1, alpha=allowed, d_in=d_in))
 
 
+def unbiased_error_lower_bound(
+    tree: Tree, *, epsilon: float | None = None, rho: float | None = None, d_in: int = 1
+) -> float:
+    """The smallest RMSE of the worst node that any unbiased mechanism can have within a budget at distance `d_in`.
+
+    Unbiased means that each node's estimate has its count as its mean, on every input; linear or not. The budget is
+    pure (`epsilon`) or zCDP (`rho`): an (epsilon, delta) budget bounds no variance in this way. The bound is that of
+    the hardest complete tree that the tree contains. For mechanisms that need not be unbiased: `error_lower_bound`.
+    Proof: docs/proofs/factorization.md.
+
+    Parameters
+    ----------
+    tree
+        A public tree.
+    epsilon
+        The privacy loss. Give either this or `rho`.
+    rho
+        The privacy loss of zero-concentrated differential privacy, instead of `epsilon`.
+    d_in
+        The distance at which the budget is spent. By default 1: one row.
+
+    Examples
+    --------
+    >>> tree = Tree.balanced(branching=2, depth=10)
+    >>> round(unbiased_error_lower_bound(tree, rho=0.01), 2), round(unbiased_error_lower_bound(tree, epsilon=0.1), 2)
+    (14.07, 19.99)
+    """
+    check_tree(tree)
+    budget = _check_budget(epsilon=epsilon, delta=0.0, rho=rho)
+    d_in = check_integer(d_in, name="d_in", least=1)
+    arities = {*(arity for arity in _ARITIES if arity <= _widest(tree)), 2, max(2, _widest(tree))}
+    gamma_squared = max(
+        balanced_gamma_squared(branching=arity, depth=complete_depth(tree, branching=arity)) for arity in arities
+    )
+    with computable("epsilon, rho and d_in"):
+        return unbiased_rmse(gamma_squared, epsilon=budget["epsilon"], rho=budget["rho"], d_in=d_in)
+
+
 def complete_depth(tree: Tree, *, branching: int = 2) -> int:
     """The depth of the largest complete tree, `branching` children each, that a tree contains when nodes are left out.
 
@@ -164,7 +207,7 @@ def complete_depth(tree: Tree, *, branching: int = 2) -> int:
 def _packings(tree: Tree | int, branching: int) -> list[tuple[int, int]]:
     """The complete trees that are there: children of each inner node, and depth."""
     if isinstance(tree, Tree):
-        widest = int(np.bincount(tree.parents[tree.parents >= 0], minlength=1).max())
+        widest = _widest(tree)
         packings = [(2, complete_depth(tree))]
         for arity in _ARITIES[1:]:
             if arity > widest or packings[-1][1] <= 2:  # one level is too little to pack in
@@ -176,6 +219,11 @@ def _packings(tree: Tree | int, branching: int) -> list[tuple[int, int]]:
     if not 1 <= tree <= _DEEPEST:
         raise ValueError(f"tree ({tree}), as a depth, must be from 1 to 2**40")
     return [(arity, int(tree)) for arity in _ARITIES if arity <= branching] or [(2, 1)]
+
+
+def _widest(tree: Tree) -> int:
+    """The largest number of children of a node."""
+    return int(np.bincount(tree.parents[tree.parents >= 0], minlength=1).max())
 
 
 def _check_budget(*, epsilon: float | None, delta: float, rho: float | None) -> _Budget:

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.factorization import factorization_bound
 from opendp_tree import Tree, plan
-from opendp_tree.bounds import error_lower_bound, packing_bound
-from opendp_tree.bounds.lower_bounds import complete_depth
+from opendp_tree.bounds import complete_depth, error_lower_bound, packing_bound, unbiased_error_lower_bound
 from opendp_tree.mechanisms import truncated_laplace_radius
 from opendp_tree.paper import multiplicative_threshold
 from opendp_tree.theorems.clipping import clipped_mrmse
-from opendp_tree.theorems.packing import packing_rmse
+from opendp_tree.theorems.packing import balanced_gamma_squared, packing_rmse, unbiased_rmse
 from opendp_tree.trees.least_squares import LeastSquares
 from tests.shapes import SHAPES, caterpillar, random_tree
 from tests.thoroughness import examples, thinned
@@ -230,3 +230,46 @@ def test_extremes_are_numbers():
 def test_bad_input_is_named(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+def test_unbiased_bounds_are_below_our_unbiased_mechanisms():
+    tree = Tree.balanced(branching=2, depth=8)
+    for epsilon in (0.01, 0.3, 1.0, 5.0):
+        variance = 1 / (2 * math.sinh(epsilon / 2 / tree.depth) ** 2)
+        error = math.sqrt(LeastSquares.of(tree, np.full(tree.node_count, variance)).variances.max())
+        assert unbiased_error_lower_bound(tree, epsilon=epsilon) <= error
+    for rho in (0.0001, 0.01, 0.5):
+        error = math.sqrt(LeastSquares.of(tree, np.full(tree.node_count, tree.depth / (2 * rho))).variances.max())
+        bound = unbiased_error_lower_bound(tree, rho=rho)
+        assert bound <= error
+        if rho < 0.001:
+            assert error < 1.25 * bound
+    assert unbiased_error_lower_bound(tree, rho=0.5, d_in=3) == pytest.approx(
+        3 * unbiased_error_lower_bound(tree, rho=0.5)
+    )
+
+
+@pytest.mark.parametrize(("branching", "depth"), [(1, 4), (2, 5), (3, 4), (5, 3), (10, 3)])
+def test_the_unbiased_bound_of_a_complete_tree_is_its_own(branching, depth):
+    tree = Tree.balanced(branching=branching, depth=depth)
+    square = balanced_gamma_squared(branching=branching, depth=depth)
+    assert unbiased_error_lower_bound(tree, rho=0.5) == unbiased_rmse(square, rho=Fraction(1, 2))
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_the_unbiased_bound_of_any_tree_is_at_most_what_is_certified(name):
+    upper = factorization_bound(SHAPES[name]).upper * unbiased_rmse(Fraction(1), rho=Fraction(1, 2))
+    assert unbiased_error_lower_bound(SHAPES[name], rho=0.5) <= upper * (1 + 1e-12)
+
+
+def test_unbiased_bounds_name_bad_input():
+    tree = Tree.balanced(branching=2, depth=2)
+    with pytest.raises(TypeError, match=r"tree \(int\) must be a Tree"):
+        unbiased_error_lower_bound(5, rho=1.0)
+    for wrong in ({}, {"epsilon": 1.0, "rho": 1.0}):
+        with pytest.raises(ValueError, match="either epsilon or rho must be given"):
+            unbiased_error_lower_bound(tree, **wrong)
+    with pytest.raises(ValueError, match=r"rho \(-1.0\) must be"):
+        unbiased_error_lower_bound(tree, rho=-1.0)
+    with pytest.raises(ValueError, match="d_in"):
+        unbiased_error_lower_bound(tree, rho=1.0, d_in=0)
