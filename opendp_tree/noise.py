@@ -22,7 +22,7 @@ import numpy.typing as npt
 from opendp_tree._opendp import secure_bytes
 from opendp_tree._types import Bools, Floats, Ints, Words
 from opendp_tree.theorems.discrete_gaussian import gaussian_acceptance, proposal_scale
-from opendp_tree.theorems.geometric import geometric_digits
+from opendp_tree.theorems.geometric import Sides, geometric_digits
 from opendp_tree.theorems.interval import Interval, digits
 from opendp_tree.theorems.tree_partition import FirstReach
 
@@ -32,6 +32,7 @@ __all__ = [
     "gaussian",
     "geometric",
     "laplace",
+    "skewed_geometric",
     "truncated_geometric",
     "truncated_geometric_from",
     "truncated_laplace",
@@ -59,6 +60,24 @@ def laplace(scale: float, size: int) -> Ints:
 def truncated_laplace(scale: float, radius: int, size: int) -> Ints:
     """Integers z in -radius..radius with P(z) proportional to exp(-|z|/scale)."""
     return _signed(scale, radius, size)
+
+
+def skewed_geometric(right_scale: float, left_scale: float, size: int) -> Ints:
+    """Integers z with P(z) proportional to exp(-z/right_scale) from 0 up and to exp(z/left_scale) below 0."""
+    if right_scale == 0 or left_scale == 0:
+        return geometric(right_scale, size) - geometric(left_scale, size)
+    right, left = _candidates(right_scale, None), _candidates(left_scale, None)
+    sides = _table(Sides(Fraction(right_scale), Fraction(left_scale)))
+
+    def candidates(count: int) -> tuple[Ints, Bools]:
+        negative = sides.draw(count).astype(np.bool_)
+        below = np.flatnonzero(negative)
+        drawn = np.empty(count, dtype=np.int64)
+        drawn[np.flatnonzero(~negative)] = right(count - below.size)[0]
+        drawn[below] = -1 - left(below.size)[0]
+        return drawn, np.ones(count, dtype=np.bool_)
+
+    return _accepted(candidates, size)
 
 
 def geometric(scale: float, size: int) -> Ints:

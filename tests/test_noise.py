@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from opendp_tree import noise
-from opendp_tree.theorems.geometric import geometric_digits
+from opendp_tree.theorems.geometric import Sides, geometric_digits
 from tests.goodness_of_fit import FALSE_ALARM, laplace_masses, p_value
 from tests.thoroughness import thinned
 
@@ -179,6 +179,91 @@ def test_tiny_and_huge_scales_draw():
     assert np.abs(noise.truncated_laplace(1.7e308, 2**62 - 1, 1000)).max() > 2**60
     with pytest.raises(ValueError, match="must be at most 2\\*\\*50 to draw untruncated noise"):
         noise.laplace(2.0**51, 1)
+
+
+SKEWS = [(0.3, 2.5), (1.0, 1.0), (2.5, 0.3), (5.0, 9.0), (40.0, 17.0), (1000.0, 3.0)]
+
+
+def skewed_masses(right_scale, left_scale, support):
+    """The masses, up to a factor, of the difference of two geometric numbers on a support."""
+    values = np.asarray(support, dtype=float)
+    return np.exp(-np.where(values >= 0, values / right_scale, -values / left_scale))
+
+
+def side_edge(right_scale, left_scale):
+    """The chance that the difference is at least 0, summed from the definition: P(right >= left), in 150 digits."""
+    with localcontext() as context:
+        context.prec = 150
+        right, left = ((-1 / Decimal(scale)).exp() for scale in (right_scale, left_scale))
+        chance, ratio = 1 - left, right * left  # P(left = j) * P(right >= j) is (1 - left) * (right * left)**j
+        terms = int(-345 / ratio.ln()) + 1  # to 1e-149
+        return chance * (1 - ratio**terms) / (1 - ratio)
+
+
+@pytest.mark.parametrize(("right_scale", "left_scale"), SKEWS)
+def test_the_side_of_skewed_noise_has_its_exact_chance(monkeypatch, right_scale, left_scale):
+    """The table encloses the chance within two steps of 2**-64, and further bits decide a tie."""
+    table = noise._table(Sides(Fraction(right_scale), Fraction(left_scale)))
+    edge = side_edge(right_scale, left_scale)
+    with localcontext() as context:
+        context.prec = 150
+        word = int(edge * 2**64)
+        further = int(edge * 2**128) - (word << 64)
+    assert table.below[0] <= word < table.above[0] <= table.below[0] + 2
+    assert (np.flatnonzero(table.guide == 0) == np.arange(word >> 48)).all()
+    assert (np.flatnonzero(table.guide == 1) == np.arange((word >> 48) + 1, 2**16)).all()
+    for offset, expected in ((-1, 0), (1, 1)):
+        left = scripted(monkeypatch, further + offset)
+        assert table._place(np.array([word], dtype=np.uint64))[0] == expected
+        assert not left
+
+
+@pytest.mark.parametrize(("right_scale", "left_scale"), SKEWS)
+@pytest.mark.parametrize("side", [0, 1])
+def test_skewed_noise_is_its_side_and_a_geometric_number(monkeypatch, right_scale, left_scale, side):
+    """Given its parts the number is known, so its law is exact where theirs are."""
+    draw = lambda table, count: np.full(count, side if isinstance(table.digit, Sides) else 3, dtype=np.int64)  # noqa: E731
+    monkeypatch.setattr(noise._Table, "draw", draw)
+    number = sum(3 * digit.unit for digit in digits_of((right_scale, left_scale)[side], None))
+    assert noise.skewed_geometric(right_scale, left_scale, 5).tolist() == [-1 - number if side else number] * 5
+
+
+def test_the_difference_of_two_geometric_numbers_has_the_law_that_is_drawn():
+    """In rational numbers, tails summed exactly: side and geometric number against the sum over both numbers."""
+    for right, left in [(Fraction(1, 2), Fraction(1, 3)), (Fraction(4, 5), Fraction(9, 10)), (Fraction(1, 7),) * 2]:
+        from_zero = (1 - left) / (1 - right * left)
+        for z in range(-6, 7):
+            # The sum over j of P(right = j + max(z, 0)) * P(left = j + max(-z, 0)).
+            first = (1 - right) * right ** max(z, 0) * (1 - left) * left ** max(-z, 0)
+            drawn = from_zero * (1 - right) * right**z if z >= 0 else (1 - from_zero) * (1 - left) * left ** (-1 - z)
+            assert drawn == first / (1 - right * left)
+            if right == left:
+                assert drawn == (1 - right) / (1 + right) * right ** abs(z)
+
+
+@pytest.mark.parametrize(("right_scale", "left_scale"), SKEWS)
+def test_skewed_samples_follow_their_law_and_no_other(right_scale, left_scale):
+    """Chi-square tests that a right sampler fails with probability 1e-9; swapped sides and scales 5 % off are found."""
+    drawn = noise.skewed_geometric(right_scale, left_scale, 200_000)
+    support = np.arange(-int(50 * left_scale) - 1, int(50 * right_scale) + 2)
+    assert p_value(drawn, support, skewed_masses(right_scale, left_scale, support)) > FALSE_ALARM
+    both = np.arange(-int(50 * max(right_scale, left_scale)) - 1, int(50 * max(right_scale, left_scale)) + 2)
+    for wrong in ((right_scale * 1.05, left_scale * 1.05), (left_scale, right_scale)):
+        if wrong != (right_scale, left_scale) and wrong[0] > 0.5:
+            assert p_value(drawn, both, skewed_masses(*wrong, both)) < FALSE_ALARM
+    if right_scale == left_scale:
+        assert p_value(drawn, support, laplace_masses(right_scale, support)) > FALSE_ALARM
+
+
+def test_skewed_noise_with_one_tail_is_geometric():
+    size, support = 200_000, np.arange(150)
+    assert p_value(noise.skewed_geometric(3.0, 0.0, size), support, laplace_masses(3.0, support)) > FALSE_ALARM
+    assert p_value(-noise.skewed_geometric(0.0, 3.0, size), support, laplace_masses(3.0, support)) > FALSE_ALARM
+    assert p_value(noise.skewed_geometric(3.0, 5e-324, size), support, laplace_masses(3.0, support)) > FALSE_ALARM
+    assert not noise.skewed_geometric(0.0, 0.0, 10).any()
+    for scales in ((2.0**51, 1.0), (1.0, 2.0**51)):
+        with pytest.raises(ValueError, match="must be at most 2\\*\\*50 to draw untruncated noise"):
+            noise.skewed_geometric(*scales, 0)
 
 
 def test_a_failing_generator_releases_nothing(monkeypatch):

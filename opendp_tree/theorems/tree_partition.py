@@ -14,6 +14,7 @@ from fractions import Fraction
 from itertools import pairwise
 
 from opendp_tree.theorems.interval import Interval, Real, exp, geometric_sum, larger
+from opendp_tree.theorems.partition import noise_tail, stay_ratio
 
 
 @dataclass(frozen=True)
@@ -78,24 +79,6 @@ class GapShape:
     def blur_levels(self) -> tuple[int, ...]:
         """L: from this count on a node's count is blurred by a token."""
         return tuple(threshold - margin for threshold, margin in zip(self.thresholds, self.margins, strict=True))
-
-
-def noise_tail(q: Real, *, radius: int | None, least: int) -> Real:
-    """The chance that a test's noise, geometric on 0..radius (without end for None), is at least `least`."""
-    if least <= 0:
-        return q**0
-    if radius is None:
-        return q**least
-    if least > radius:
-        return q * 0
-    return q**least * geometric_sum(q, radius - least + 1) / geometric_sum(q, radius + 1)
-
-
-def stay_ratio(q: Real, *, threshold: int, radius: int | None, margin: int) -> Real:
-    """e**c: how much likelier "no cell" becomes at most when one person leaves a node whose count is exact."""
-    if threshold - margin == 1 or (radius is not None and margin >= radius):
-        return q**0  # no count of at least 1 is exact, or exact counts are never shown
-    return geometric_sum(q, margin + 2) / geometric_sum(q, margin + 1)
 
 
 def gap_removal_ratio(q: Real) -> Real:

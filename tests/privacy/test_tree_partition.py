@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from opendp_tree.theorems.tree_partition import stay_ratio
+from opendp_tree.theorems.partition import stay_ratio
 from tests.privacy.divergence import hockey_stick, largest_ratio
 from tests.privacy.partition_claim import (
     Claim,

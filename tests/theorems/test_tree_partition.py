@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from opendp_tree.theorems.group_privacy import group_delta
 from opendp_tree.theorems.interval import Interval, exp
+from opendp_tree.theorems.partition import noise_tail, stay_ratio
 from opendp_tree.theorems.tree_partition import (
     FirstReach,
     GapShape,
@@ -14,8 +15,6 @@ from opendp_tree.theorems.tree_partition import (
     gap_epsilon,
     gap_ratio,
     gap_removal_ratio,
-    noise_tail,
-    stay_ratio,
 )
 
 ratios = st.fractions(min_value=Fraction(1, 20), max_value=Fraction(19, 20), max_denominator=40)

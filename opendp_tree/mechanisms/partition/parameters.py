@@ -9,7 +9,8 @@ from fractions import Fraction
 from opendp_tree import noise
 from opendp_tree._arguments import check_integer, check_positive, check_probability, check_scale
 from opendp_tree.theorems.interval import Interval, exp, round_up
-from opendp_tree.theorems.tree_partition import GapShape, gap_delta, gap_epsilon, stay_ratio
+from opendp_tree.theorems.partition import stay_ratio
+from opendp_tree.theorems.tree_partition import GapShape, gap_delta, gap_epsilon
 
 __all__ = ["GapParameters", "choose_parameters"]
 

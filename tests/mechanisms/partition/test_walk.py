@@ -15,7 +15,8 @@ from opendp_tree.mechanisms.partition import walk
 from opendp_tree.mechanisms.partition.parameters import GapParameters
 from opendp_tree.mechanisms.partition.walk import find_cells, find_cells_of_tree
 from opendp_tree.saturate import LIMIT
-from opendp_tree.theorems.tree_partition import GapShape, noise_tail
+from opendp_tree.theorems.partition import noise_tail
+from opendp_tree.theorems.tree_partition import GapShape
 from opendp_tree.trees.occupied import Occupied
 from tests.goodness_of_fit import FALSE_ALARM
 from tests.privacy.partition_claim import shape_of

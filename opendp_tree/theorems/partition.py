@@ -1,0 +1,177 @@
+"""The partition with known nodes: what its cells, gaps, rests and layers reveal.
+
+A known node and the unknown nodes whose lowest known ancestor it is are its fringe. Per tested level i of a fringe,
+from the top down: threshold T_i, radius R_i, margin A_i, and L_i = T_i - A_i, from which on a count is blurred by a
+token. q = exp(-1/s) is the ratio of a test's noise, geometric on 0..R_i; t = exp(-1/s_t) that of a token, geometric on
+all natural numbers. The noise of a rest or of a layer is the difference of two geometric numbers: its right tail falls
+by exp(-alpha), its left tail by exp(-beta). Proof: docs/proofs/partition.md.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import reduce
+from itertools import pairwise
+
+from opendp_tree.theorems.interval import Interval, Real, exp, geometric_sum, larger
+
+Level = tuple[int, int | None, int]
+"""Threshold, radius and margin."""
+
+
+@dataclass(frozen=True)
+class Fringe:
+    """The tested levels below one known node, from the top down, and the noise of its tests, tokens and rest.
+
+    Every empty node must be visited where a radius is None: noise without end may show it. A fringe without levels is
+    a known leaf, or a known node below which nothing unknown can be; one without `rest_scales` is silent.
+    """
+
+    thresholds: tuple[int, ...]
+    radii: tuple[int | None, ...]
+    margins: tuple[int, ...]
+    test_scale: Fraction
+    token_scale: Fraction
+    rest_scales: tuple[Fraction, Fraction] | None
+    """Of the right tail, 1/alpha, and of the left tail, 1/beta."""
+
+    def __post_init__(self) -> None:
+        counts = len(self.thresholds), len(self.radii), len(self.margins)
+        if len(set(counts)) > 1:
+            raise ValueError(f"thresholds, radii and margins must be one per tested level, not {counts} numbers")
+        for threshold, radius, margin in set(self.levels):
+            _check_level(threshold, radius, margin)
+        starts = tuple(threshold - margin for threshold, _, margin in self.levels)
+        if any(above < below for above, below in pairwise(starts)):
+            raise ValueError(
+                f"threshold minus margin, {starts} from the top down, must not fall towards the root. "
+                "Hint: raise the margin on lower levels"
+            )
+        if self.rest_scales is not None and len(self.rest_scales) != 2:
+            raise ValueError(f"rest_scales {self.rest_scales} must be two: of the right and of the left tail")
+        for scale in (self.test_scale, self.token_scale, *(self.rest_scales or ())):
+            if not isinstance(scale, Fraction | int) or isinstance(scale, bool):
+                raise TypeError(f"scales must be fractions, not {type(scale).__name__}. Hint: Fraction({scale!r})")
+            if scale <= 0:
+                raise ValueError(f"scale ({scale}) must be positive. Hint: rest_scales=None for a silent known node")
+
+    @property
+    def levels(self) -> tuple[Level, ...]:
+        """Threshold, radius and margin of each tested level, from the top down."""
+        return tuple(zip(self.thresholds, self.radii, self.margins, strict=True))
+
+
+def _check_level(threshold: int, radius: int | None, margin: int) -> None:
+    numbers = (threshold, margin) if radius is None else (threshold, radius, margin)
+    if wrong := set(map(type, numbers)) - {int}:
+        raise TypeError(f"thresholds, radii and margins must be integers, not {wrong.pop().__name__}")
+    if max(numbers) >= 2**62:
+        raise ValueError(f"threshold, radius and margin {numbers} must be below 2**62, where counts end")
+    if radius is not None and not 1 <= radius < threshold:
+        raise ValueError(
+            f"radius ({radius}) must be at least 1 and below the threshold ({threshold}), or empty nodes could be "
+            "shown. Hint: None for noise without end, where every node is visited"
+        )
+    if not 0 <= margin < threshold:
+        raise ValueError(f"margin ({margin}) must be at least 0 and below the threshold ({threshold})")
+
+
+def noise_tail(q: Real, *, radius: int | None, least: int) -> Real:
+    """The chance that a test's noise, geometric on 0..radius (without end for None), is at least `least`."""
+    if least <= 0:
+        return q**0
+    if radius is None:
+        return q**least
+    if least > radius:
+        return q * 0
+    return q**least * geometric_sum(q, radius - least + 1) / geometric_sum(q, radius + 1)
+
+
+def stay_ratio(q: Real, *, threshold: int, radius: int | None, margin: int) -> Real:
+    """e**c: how much likelier "no cell" becomes at most when one person leaves a node whose count is exact."""
+    if threshold - margin == 1 or (radius is not None and margin >= radius):
+        return q**0  # no count of at least 1 is exact, or exact counts are never shown
+    return geometric_sum(q, margin + 2) / geometric_sum(q, margin + 1)
+
+
+def removal_ratio(fringe: Fringe, *, q: Real, alpha: Real) -> Real:
+    """e**b_u from ratios q of the tests and alpha of the rest's right tail; 1 for the alpha of a silent node."""
+    return larger(1 / q, 1 / alpha) if fringe.levels else 1 / alpha
+
+
+def addition_ratio(fringe: Fringe, *, q: Real, t: Real, beta: Real) -> Real:
+    """e**a_u from ratios q of tests, t of tokens and beta of the rest's left tail; 1 for the beta of a silent node."""
+    if not fringe.levels:
+        return 1 / beta
+    below = q**0
+    for (threshold, radius, margin), count in Counter(fringe.levels[1:]).items():
+        below = below * stay_ratio(q, threshold=threshold, radius=radius, margin=margin) ** count
+    threshold, radius, margin = fringe.levels[0]
+    top = stay_ratio(q, threshold=threshold, radius=radius, margin=margin)
+    return below * larger(1 / t, top / beta)
+
+
+def lost_chance(fringe: Fringe, *, q: Real, k: int) -> Real:
+    """delta_u(k): one of the tests on a way up, one per level, has noise above its radius less k."""
+    lost = q * 0
+    for radius, count in Counter(fringe.radii).items():
+        if radius is not None and k > 0:
+            tail = noise_tail(q, radius=radius, least=radius - k + 1)
+            here = tail * geometric_sum(1 - tail, count)  # 1 - (1 - tail)**count, without cancellation
+            lost = lost + here * (1 - lost)
+    return lost
+
+
+def removal_epsilon(fringe: Fringe) -> Interval:
+    """b_u: what one person less costs in one fringe, beside `removal_delta`."""
+    slopes = [1 / Fraction(fringe.test_scale)] if fringe.levels else []
+    if fringe.rest_scales is not None:
+        slopes.append(1 / Fraction(fringe.rest_scales[0]))
+    return Interval.of(max(slopes, default=Fraction(0)))
+
+
+def addition_epsilon(fringe: Fringe) -> Interval:
+    """a_u: what one person more costs in one fringe, with nothing lost; the logarithm of `addition_ratio`."""
+    rest = Interval.of(Fraction(0) if fringe.rest_scales is None else 1 / Fraction(fringe.rest_scales[1]))
+    if not fringe.levels:
+        return rest
+    q = exp(-1 / Fraction(fringe.test_scale))
+    added = larger(Interval.of(1 / Fraction(fringe.token_scale)), _stay_loss(q, fringe.levels[0]) + rest)
+    for level, count in Counter(fringe.levels[1:]).items():
+        added = added + _stay_loss(q, level) * count
+    return added
+
+
+def _stay_loss(q: Interval, level: Level) -> Interval:
+    """The logarithm of `stay_ratio`; 0 exactly where that is 1."""
+    threshold, radius, margin = level
+    ratio = stay_ratio(q, threshold=threshold, radius=radius, margin=margin)
+    return Interval.of(0) if ratio.lo == ratio.hi == 1 else ratio.ln()
+
+
+def removal_delta(fringe: Fringe, *, k: int) -> Interval:
+    """delta_u(k): what k people less lose at most, all of them in one fringe."""
+    return lost_chance(fringe, q=exp(-1 / Fraction(fringe.test_scale)), k=k)
+
+
+def find_epsilon_delta(fringes: Collection[Fringe], *, k: int) -> tuple[Interval, Interval]:
+    """Epsilon and delta at distance k of cells, gaps and rests together."""
+    return estimator_loss(fringes, alphas=Fraction(0), betas=Fraction(0), k=k)
+
+
+def estimator_loss(
+    fringes: Collection[Fringe], *, alphas: Fraction, betas: Fraction, k: int
+) -> tuple[Interval, Interval]:
+    """Epsilon and delta at distance k of cells, gaps, rests and layers whose slopes add up to alphas and betas."""
+    if not fringes:
+        raise ValueError("fringes () must be at least one: the root is known")
+    if min(alphas, betas) < 0:
+        raise ValueError(f"alphas ({alphas}) and betas ({betas}) must not be negative")
+    kinds = set(fringes)
+    removed = reduce(larger, map(removal_epsilon, kinds)) + Interval.of(alphas)
+    added = reduce(larger, map(addition_epsilon, kinds)) + Interval.of(betas)
+    delta = reduce(larger, (removal_delta(fringe, k=k) for fringe in kinds))
+    return larger(removed, added) * k, delta
