@@ -15,8 +15,7 @@ from opendp_tree import Tree, leaf_domain, make_multiplicative_estimator
 from opendp_tree.noise import LARGEST_SCALE
 from opendp_tree.paper import multiplicative_threshold
 from opendp_tree.saturate import LIMIT
-from opendp_tree.theorems.classification import classifier
-from opendp_tree.theorems.estimation import geometric_ladder
+from opendp_tree.theorems.paper import classifier, geometric_ladder
 
 EPSILON, DELTA, ETA = 1.0, 1e-6, 0.01
 ALPHAS = (0.1, 0.5)

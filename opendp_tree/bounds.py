@@ -15,8 +15,7 @@ import numpy as np
 from opendp_tree._arguments import check_integer, check_positive, check_probability, check_scale, computable, is_zero
 from opendp_tree._types import Floats
 from opendp_tree.saturate import LIMIT
-from opendp_tree.theorems.bisection import least_whole
-from opendp_tree.theorems.interval import round_down
+from opendp_tree.theorems.interval import least_whole, round_down
 from opendp_tree.theorems.packing import (
     accuracy_is_impossible,
     balanced_gamma_squared,

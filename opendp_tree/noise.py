@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from opendp_tree._opendp import secure_bytes
 from opendp_tree._types import Bools, Floats, Ints, Words
-from opendp_tree.theorems.discrete_gaussian import gaussian_acceptance, proposal_scale
+from opendp_tree.theorems.gaussian import gaussian_acceptance, proposal_scale
 from opendp_tree.theorems.geometric import Sides, geometric_digits
 from opendp_tree.theorems.interval import Interval, digits
 from opendp_tree.theorems.tree_partition import FirstReach

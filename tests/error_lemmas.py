@@ -2,7 +2,7 @@
 
 alpha-RMSE forgives an error of alpha times the count; (alpha, eta)-accuracy asks for an error of at most alpha times
 the larger of count and threshold, with probability 1 - eta; the smoothed relative error divides the mean error by
-the larger of count and smoothing. From accuracy to alpha-RMSE: `opendp_tree.theorems.clipping.clipped_mrmse`.
+the larger of count and smoothing. From accuracy to alpha-RMSE: `opendp_tree.theorems.paper.clipped_mrmse`.
 Proof: docs/proofs/error_measures.md.
 """
 

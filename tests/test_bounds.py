@@ -14,8 +14,8 @@ from opendp_tree import Tree, plan
 from opendp_tree.bounds import complete_depth, error_lower_bound, packing_bound, unbiased_error_lower_bound
 from opendp_tree.mechanisms import truncated_laplace_radius
 from opendp_tree.paper import multiplicative_threshold
-from opendp_tree.theorems.clipping import clipped_mrmse
 from opendp_tree.theorems.packing import balanced_gamma_squared, packing_rmse, unbiased_rmse
+from opendp_tree.theorems.paper import clipped_mrmse
 from opendp_tree.trees.least_squares import LeastSquares
 from tests.shapes import SHAPES, caterpillar, random_tree
 from tests.thoroughness import examples, thinned

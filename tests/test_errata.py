@@ -13,24 +13,23 @@ from opendp_tree import Tree, leaf_domain, make_multiplicative_estimator
 from opendp_tree.paper import make_tree_classifier
 from opendp_tree.paper.forest import whole
 from opendp_tree.paper.ladder_estimator import reduce_to_classes
-from opendp_tree.theorems.classification import (
+from opendp_tree.theorems.interval import exp
+from opendp_tree.theorems.laplace import truncated_laplace_delta
+from opendp_tree.theorems.paper import (
     Classifier,
+    Ladder,
     Round,
     classification_epsilon,
     classification_threshold,
     classifier,
-    least_radius,
-)
-from opendp_tree.theorems.estimation import (
     estimation_threshold,
     geometric_ladder,
     ladder_normaliser,
     ladder_ratio,
     ladder_slack,
+    least_radius,
+    reduction_loss,
 )
-from opendp_tree.theorems.interval import exp
-from opendp_tree.theorems.reduction import Ladder, reduction_loss
-from opendp_tree.theorems.truncated_laplace import truncated_laplace_delta
 
 HALF = Fraction(1, 2)
 BUDGET = {"epsilon": Fraction(1), "delta": Fraction(1e-6), "eta": Fraction(0.1)}

@@ -16,7 +16,7 @@ from opendp_tree.error_measures import (
     rmse_alpha,
     smoothed_relative_error,
 )
-from opendp_tree.theorems.clipping import clipped_mrmse
+from opendp_tree.theorems.paper import clipped_mrmse
 from tests.error_lemmas import failure_bound, relative_error_bound
 
 ALPHAS = st.sampled_from([0.0, 1e-9, 0.1, 0.5, 0.99])

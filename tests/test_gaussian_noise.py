@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from opendp_tree import noise
-from opendp_tree.theorems.discrete_gaussian import gaussian_acceptance, proposal_scale
+from opendp_tree.theorems.gaussian import gaussian_acceptance, proposal_scale
 from tests.goodness_of_fit import FALSE_ALARM, p_value
 
 SCALES = [0.3, 0.99, 1.0, 2.5, 16.0, 1000.0, 1e6, 2.0**49]

@@ -19,8 +19,8 @@ from opendp_tree.releases.bound_report import BoundReport
 from opendp_tree.releases.release import PrivacyStatement
 from opendp_tree.rows.frames import column_kinds
 from opendp_tree.rows.rows_per_unit import check_most, make_rows_per_unit, read_unit
-from opendp_tree.theorems.bound_report import bin_ends, bound_report_epsilon
 from opendp_tree.theorems.interval import round_up
+from opendp_tree.theorems.laplace import bin_ends, laplace_epsilon
 
 __all__ = ["make_bound_report", "then_bound_report"]
 
@@ -90,7 +90,7 @@ def noise_loss(d_in: int | float, scale: float) -> float:
     """The epsilon of the noise on a histogram at an L1 distance, rounded up."""
     if not LEAST_SCALE <= check_positive(scale, name="scale") <= noise.LARGEST_SCALE:
         raise ValueError(f"scale ({scale}) must be from 2**-50 to 2**50. Hint: 1/epsilon")
-    return round_up(bound_report_epsilon(read_distance(d_in), scale=Fraction(float(scale))))
+    return round_up(laplace_epsilon(read_distance(d_in), scales=[Fraction(float(scale))]))
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from opendp_tree._arguments import check_choice, check_flags, check_probability
 from opendp_tree._opendp import make_function
 from opendp_tree.mechanisms.top_down import nonnegative_descent, whole_counts
 from opendp_tree.releases.release import Fit, PrivacyStatement, TreeRelease
-from opendp_tree.theorems.consistent import gaussian_multiplier, laplace_multiplier, normal_multiplier
+from opendp_tree.theorems.gaussian import gaussian_multiplier, normal_multiplier
+from opendp_tree.theorems.laplace import laplace_multiplier
 from opendp_tree.trees.least_squares import LeastSquares, check_variances
 from opendp_tree.trees.tree import Tree, check_tree
 

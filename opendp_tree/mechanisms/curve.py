@@ -23,8 +23,8 @@ from opendp_tree.mechanisms.partition.walk import find_cells_of_tree
 from opendp_tree.releases.curve import ROUNDING, Found, MeasuredCurve, line_edges
 from opendp_tree.releases.release import PrivacyStatement, TreeRelease
 from opendp_tree.theorems.interval import Interval, round_down, round_up
+from opendp_tree.theorems.laplace import laplace_epsilon
 from opendp_tree.theorems.quantiles import curve_epsilon
-from opendp_tree.theorems.tree_noise import tree_laplace_epsilon
 from opendp_tree.theorems.tree_partition import gap_epsilon
 from opendp_tree.trees.domains import CountSpace, check_metric
 from opendp_tree.trees.segment_tree import SegmentTree, tail_reach
@@ -227,7 +227,7 @@ class MeasuredLine:
         """What is measured costs, for each number of levels that segments can lead to."""
         yield Interval.of(1 / Fraction(self.scale))  # a count outside of the line, which nothing else counts
         for scales in self._level_scales():
-            yield Interval.of(tree_laplace_epsilon(1, scales=[Fraction(scale) for scale in scales]))
+            yield Interval.of(laplace_epsilon(1, scales=[Fraction(scale) for scale in scales]))
 
     def epsilon(self, d_in: int | float) -> float:
         """The privacy map, rounded up."""

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from opendp_tree._arguments import check_scale
 from opendp_tree._types import Floats
-from opendp_tree.theorems.consistent import gaussian_multiplier
+from opendp_tree.theorems.gaussian import gaussian_multiplier
 
 WIDEST_SUM = 2.0**12
 """Discrete Gaussian laws of a larger scale are taken as normal ones: they agree to more digits than matter."""

@@ -29,15 +29,14 @@ from opendp_tree._types import Ints
 from opendp_tree.mechanisms.level_noise import check_weights, level_scales, one_or_all
 from opendp_tree.mechanisms.pruned_intervals import PrunedIntervals
 from opendp_tree.releases.release import PrivacyStatement, TreeRelease
-from opendp_tree.theorems.bisection import least_whole
-from opendp_tree.theorems.interval import round_up
+from opendp_tree.theorems.gaussian import gaussian_rho
+from opendp_tree.theorems.interval import least_whole, round_up
 from opendp_tree.theorems.pruned_descent import (
     hides_for_a_shift,
     noise_tail,
     pruned_deltas,
     pruned_laplace_epsilon,
 )
-from opendp_tree.theorems.tree_noise import tree_gaussian_rho
 from opendp_tree.trees.domains import CountSpace, SparseLeafCounts, check_metric, sparse_reader
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.shown_nodes import ShownNodes
@@ -113,7 +112,7 @@ class Pruning:
         if 0 in exact:
             return math.inf
         if self.noise == "gaussian":
-            return round_up(tree_gaussian_rho(distance, scales=exact))
+            return round_up(gaussian_rho(distance, scales=exact))
         tails = [noise_tail("laplace", s, at - 1) for s, at in zip(exact, self.thresholds, strict=True)]
         if any((1 - part).lo <= 0 for part in tails):  # noise so small that every new node is shown
             return math.inf

@@ -29,8 +29,9 @@ from opendp_tree.mechanisms.level_noise import (
     single_bound,
 )
 from opendp_tree.releases.release import PrivacyStatement, TreeRelease
+from opendp_tree.theorems.gaussian import gaussian_rho
 from opendp_tree.theorems.interval import round_up
-from opendp_tree.theorems.tree_noise import tree_gaussian_rho, tree_laplace_epsilon
+from opendp_tree.theorems.laplace import laplace_epsilon
 from opendp_tree.trees.domains import CountSpace, check_metric
 from opendp_tree.trees.least_squares import LARGEST_VARIANCE, LEAST_VARIANCE
 from opendp_tree.trees.tree import Tree
@@ -52,8 +53,8 @@ class Law:
 
 
 LAWS = {
-    "laplace": Law(noises.laplace, laplace_variance, max_divergence, "epsilon", tree_laplace_epsilon),
-    "gaussian": Law(noises.gaussian, gaussian_variance, zero_concentrated_divergence, "rho", tree_gaussian_rho),
+    "laplace": Law(noises.laplace, laplace_variance, max_divergence, "epsilon", laplace_epsilon),
+    "gaussian": Law(noises.gaussian, gaussian_variance, zero_concentrated_divergence, "rho", gaussian_rho),
 }
 
 

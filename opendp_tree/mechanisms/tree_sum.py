@@ -11,8 +11,8 @@ from opendp.mod import Domain, Metric, Transformation, assert_features
 
 from opendp_tree._arguments import check_choice, read_distance
 from opendp_tree._opendp import make_transformation, to_then
+from opendp_tree.theorems.distances import tree_sum_l1, tree_sum_l2_squared, tree_sum_linf
 from opendp_tree.theorems.interval import sqrt_up
-from opendp_tree.theorems.tree_sum import tree_sum_l1, tree_sum_l2_squared, tree_sum_linf
 from opendp_tree.trees.domains import (
     CountSpace,
     check_metric,

@@ -13,12 +13,8 @@ from opendp.mod import Domain, Measurement, Metric, assert_features
 from opendp_tree import noise, saturate
 from opendp_tree._arguments import check_integer, check_probability, check_scale, computable, read_distance
 from opendp_tree._opendp import make_measurement, make_profile, to_then
-from opendp_tree.theorems.bisection import least_whole
-from opendp_tree.theorems.interval import exp, round_up
-from opendp_tree.theorems.truncated_laplace import (
-    truncated_laplace_delta,
-    truncated_laplace_profile,
-)
+from opendp_tree.theorems.interval import exp, least_whole, round_up
+from opendp_tree.theorems.laplace import truncated_laplace_delta, truncated_laplace_profile
 from opendp_tree.trees.domains import CountSpace, check_metric
 
 __all__ = [

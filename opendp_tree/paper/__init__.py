@@ -8,8 +8,7 @@ from opendp_tree.paper.multiplicative_estimator import (
     then_multiplicative_estimator,
 )
 from opendp_tree.paper.tree_classifier import AccuracyWarning, NodeClasses, make_tree_classifier, then_tree_classifier
-from opendp_tree.theorems.classification import Round
-from opendp_tree.theorems.reduction import Ladder
+from opendp_tree.theorems.paper import Ladder, Round
 
 __all__ = [
     "AccuracyWarning",

@@ -17,9 +17,9 @@ from opendp_tree._opendp import make_measurement, to_then
 from opendp_tree._types import Array, Floats, Ints
 from opendp_tree.paper.rung_release import paper_statement
 from opendp_tree.releases.release import TreeRelease
-from opendp_tree.theorems.bisection import least_whole
-from opendp_tree.theorems.clipping import clipping_delta, clipping_epsilon
-from opendp_tree.theorems.interval import Interval, exp, round_up
+from opendp_tree.theorems.interval import Interval, exp, least_whole, round_up
+from opendp_tree.theorems.laplace import laplace_epsilon
+from opendp_tree.theorems.paper import clipping_delta
 from opendp_tree.trees.domains import CountSpace, check_metric
 from opendp_tree.trees.tree import Tree
 
@@ -108,7 +108,7 @@ def make_clipped_estimator(
         epsilon, lost = estimator.map(distance)  # type: ignore[no-untyped-call]
         if not (exact_scale and math.isfinite(epsilon)):
             return math.inf, 1.0
-        more = clipping_epsilon(exact, scale=exact_scale, depth=tree.depth)
+        more = laplace_epsilon(exact, scales=[exact_scale] * tree.depth)
         own = max(Fraction(clipping_delta(q, radius=reach, d_in=exact, depth=tree.depth).hi), Fraction(promised))
         return round_up(Fraction(epsilon) + more), min(1.0, round_up(Fraction(lost) + own))
 

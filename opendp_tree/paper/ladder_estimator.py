@@ -20,9 +20,8 @@ from opendp_tree.paper.forest import Forest, remove, whole
 from opendp_tree.paper.rung_release import Rungs, paper_statement
 from opendp_tree.paper.tree_classifier import AccuracyWarning, classify, fitting, shortfall
 from opendp_tree.releases.release import TreeRelease
-from opendp_tree.theorems.classification import Classifier, Round
-from opendp_tree.theorems.group_privacy import group_loss
-from opendp_tree.theorems.reduction import Ladder, reduction_loss
+from opendp_tree.theorems.distances import group_loss
+from opendp_tree.theorems.paper import Classifier, Ladder, Round, reduction_loss
 from opendp_tree.trees.domains import CountSpace, check_metric
 from opendp_tree.trees.level_order import LevelOrder
 from opendp_tree.trees.tree import Tree

@@ -23,12 +23,10 @@ from opendp_tree.paper.rung_release import Rungs, paper_statement
 from opendp_tree.paper.tree_classifier import AccuracyWarning
 from opendp_tree.releases.release import TreeRelease
 from opendp_tree.saturate import LIMIT
-from opendp_tree.theorems.classification import least_radius
-from opendp_tree.theorems.estimation import estimation_threshold, geometric_ladder
-from opendp_tree.theorems.group_privacy import group_loss
+from opendp_tree.theorems.distances import group_loss
 from opendp_tree.theorems.interval import Interval, exp, round_up
-from opendp_tree.theorems.reduction import Ladder, reduction_loss
-from opendp_tree.theorems.truncated_laplace import truncated_laplace_delta
+from opendp_tree.theorems.laplace import truncated_laplace_delta
+from opendp_tree.theorems.paper import Ladder, estimation_threshold, geometric_ladder, least_radius, reduction_loss
 from opendp_tree.trees.domains import CountSpace, check_metric
 from opendp_tree.trees.tree import Tree
 

@@ -16,9 +16,8 @@ import numpy as np
 from opendp_tree._types import Floats, Ints
 from opendp_tree.releases.release import PrivacyStatement, TreeRelease
 from opendp_tree.saturate import LIMIT
-from opendp_tree.theorems.classification import Classifier
 from opendp_tree.theorems.interval import round_down, round_up
-from opendp_tree.theorems.reduction import Ladder
+from opendp_tree.theorems.paper import Classifier, Ladder
 from opendp_tree.trees.tree import Tree
 
 

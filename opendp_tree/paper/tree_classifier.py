@@ -19,8 +19,8 @@ from opendp_tree._opendp import make_measurement, to_then
 from opendp_tree._types import Bools, Ints
 from opendp_tree.mechanisms.searches import make_unfunded, with_promised_delta
 from opendp_tree.paper.forest import Forest, are_above, lowest, rooted_at, runs, whole
-from opendp_tree.theorems.classification import Classifier, Round, classification_threshold, classifier
-from opendp_tree.theorems.group_privacy import group_loss
+from opendp_tree.theorems.distances import group_loss
+from opendp_tree.theorems.paper import Classifier, Round, classification_threshold, classifier
 from opendp_tree.trees.domains import CountSpace, check_metric
 from opendp_tree.trees.level_order import LevelOrder
 from opendp_tree.trees.tree import Tree

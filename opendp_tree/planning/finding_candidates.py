@@ -25,7 +25,7 @@ from opendp_tree.planning.budget import Budget, Priced
 from opendp_tree.planning.candidate import Candidate, Setting, Space, shown_from
 from opendp_tree.planning.methods import Partition, PrunedDescent
 from opendp_tree.planning.tree_facts import TreeFacts
-from opendp_tree.theorems.bisection import least_whole
+from opendp_tree.theorems.interval import least_whole
 
 PARTITION_NEEDS = "nothing but the depth and a delta; or public nodes, and then no delta"
 PUBLIC_SHARES = (0.1, 0.2, 0.3)

@@ -13,7 +13,7 @@ from opendp_tree.planning.candidate import Setting
 from opendp_tree.planning.plan import Plan, plan_for
 from opendp_tree.planning.ranking import check_alpha
 from opendp_tree.planning.tree_facts import TreeFacts
-from opendp_tree.theorems.bisection import bisect
+from opendp_tree.theorems.interval import bisect
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.tree import Tree
 

@@ -28,7 +28,7 @@ from opendp_tree.planning.candidate import Candidate, Setting, Space
 from opendp_tree.planning.methods import MultiplicativeEstimator, TreeNoise
 from opendp_tree.planning.tree_facts import Weights
 from opendp_tree.releases.release import PrivacyStatement, TreeRelease
-from opendp_tree.theorems.clipping import clipped_mrmse
+from opendp_tree.theorems.paper import clipped_mrmse
 
 NOISE_NEEDS = {"laplace": "public nodes", "gaussian": "public nodes, and delta or rho"}
 PAPER_NEEDS = "public nodes, delta above 0, alpha above 0"

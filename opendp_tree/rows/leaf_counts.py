@@ -30,7 +30,7 @@ from opendp_tree.rows.frames import column_kinds
 from opendp_tree.rows.leaf_values import leaf_values_domain
 from opendp_tree.rows.unit import Unit, identifier_of
 from opendp_tree.rows.value import Value, value_unit
-from opendp_tree.theorems.leaf_counts import leaf_counts_l1
+from opendp_tree.theorems.distances import leaf_counts_l1
 from opendp_tree.theorems.people_layers import people_apart
 from opendp_tree.trees.domains import leaf_domain
 from opendp_tree.trees.open_tree import OpenTree

@@ -13,7 +13,7 @@ from opendp_tree._arguments import check_integer
 from opendp_tree._opendp import make_transformation, to_then
 from opendp_tree._types import Ints
 from opendp_tree.rows.frames import column_kinds
-from opendp_tree.theorems.bound_report import bin_ends, rows_per_unit_l1
+from opendp_tree.theorems.laplace import bin_ends, rows_per_unit_l1
 
 if TYPE_CHECKING:
     import polars as pl

@@ -10,7 +10,7 @@ from opendp.mod import ChangeOneIdDistance, FrameDistance, Metric, SymmetricIdDi
 
 from opendp_tree._arguments import check_choice, check_column, check_integer
 from opendp_tree._opendp import total_bound
-from opendp_tree.theorems.leaf_counts import per_person
+from opendp_tree.theorems.distances import per_person
 
 __all__ = ["Unit"]
 

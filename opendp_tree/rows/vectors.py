@@ -14,7 +14,7 @@ from opendp.mod import AtomDomain, Metric, VectorDomain
 from opendp_tree._arguments import check_integer
 from opendp_tree._types import Ints
 from opendp_tree.rows.leaf_counts import are_changed
-from opendp_tree.theorems.leaf_counts import leaf_counts_l1
+from opendp_tree.theorems.distances import leaf_counts_l1
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.sparse_counts import SparseCounts
 from opendp_tree.trees.tree import Label, Tree

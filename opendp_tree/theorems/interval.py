@@ -1,4 +1,4 @@
-"""Numbers that are exact or rounded the safe way.
+"""Numbers that are exact or rounded the safe way, and the one bisection of the package.
 
 A theorem is one function, written for any number type that adds, multiplies and divides. The exact tests call
 it with `Fraction`; a privacy map calls it with `Interval`, which encloses the real value between two decimals,
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import decimal
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from decimal import Decimal
@@ -203,3 +203,50 @@ def sqrt_down(value: Fraction) -> float:
     """
     upper = sqrt_up(value)
     return upper if Fraction(upper) ** 2 <= value else math.nextafter(upper, 0.0)
+
+
+Number = TypeVar("Number", int, float)
+_CLOSE = 2.0**-40
+
+
+def bisect(
+    holds: Callable[[Number], bool], low: Number, high: Number, *, middle: Callable[[Number, Number], Number]
+) -> Number:
+    """The smallest number above `low` at which a condition holds that all larger ones keep.
+
+    Examples
+    --------
+    >>> round(bisect(lambda number: number**2 >= 2, 1.0, 2.0, middle=between), 9)
+    1.414213562
+
+    """
+    while low < (at := middle(low, high)) < high:
+        low, high = (low, at) if holds(at) else (at, high)
+    return high
+
+
+def least_whole(holds: Callable[[int], bool], *, most: int | None = None) -> int:
+    """The smallest positive whole number at which a condition holds that all larger ones keep.
+
+    Examples
+    --------
+    >>> least_whole(lambda radius: radius >= 37), least_whole(lambda radius: radius >= 37, most=20)
+    (37, 21)
+
+    """
+    low, high = 0, 1
+    while (most is None or high <= most) and not holds(high):
+        low, high = high, 2 * high
+    if most is not None and high > most:
+        high = most + 1
+    return bisect(holds, low, high, middle=halfway)
+
+
+def halfway(low: int, high: int) -> int:
+    """The whole number in the middle, the lower of two."""
+    return (low + high) // 2
+
+
+def between(low: float, high: float) -> float:
+    """The float in the middle, until the two agree in twelve digits."""
+    return (low + high) / 2 if high - low > _CLOSE * high else high

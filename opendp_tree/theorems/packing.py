@@ -9,9 +9,8 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from opendp_tree.theorems.bisection import between, bisect
-from opendp_tree.theorems.group_privacy import group_delta
-from opendp_tree.theorems.interval import Interval, exp, sqrt_down
+from opendp_tree.theorems.distances import group_delta
+from opendp_tree.theorems.interval import Interval, between, bisect, exp, sqrt_down
 
 _ONE, _NONE = Interval.of(1), Interval.of(0)
 _HUGE = 10**5

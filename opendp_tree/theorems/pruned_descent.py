@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
 
-from opendp_tree.theorems.bisection import least_whole
-from opendp_tree.theorems.discrete_gaussian import gaussian_tail
-from opendp_tree.theorems.interval import Interval, Real, exp
+from opendp_tree.theorems.gaussian import gaussian_tail
+from opendp_tree.theorems.interval import Interval, Real, exp, least_whole
 
 
 def laplace_tail(q: Real, at: int, *, power: Real | None = None) -> Real:

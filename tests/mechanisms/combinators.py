@@ -48,32 +48,32 @@ def estimator():
 
 def above_threshold():
     summed = ot.make_tree_sum(*LEAVES, output_metric=dp.linf_distance(T="i64"))
-    return summed >> ot.measurements.then_above_threshold(4.0, threshold=20)
+    return summed >> ot.mechanisms.then_above_threshold(4.0, threshold=20)
 
 
 def means(by, **budget):
-    values = ot.measurements.make_leaf_values(*ROWS, values=ot.Value("amount", bounds=(0, 5)), by=by)
-    return values >> ot.measurements.then_tree_means(**budget)
+    values = ot.mechanisms.make_leaf_values(*ROWS, values=ot.Value("amount", bounds=(0, 5)), by=by)
+    return values >> ot.mechanisms.then_tree_means(**budget)
 
 
 def people(by, **options):
-    records = ot.measurements.make_people_records(*PEOPLE, by=by, unit=ot.Unit("user", count="shares"))
-    return records >> ot.measurements.then_people_estimator(count="people", nodes=2, **options)
+    records = ot.mechanisms.make_people_records(*PEOPLE, by=by, unit=ot.Unit("user", count="shares"))
+    return records >> ot.mechanisms.then_people_estimator(count="people", nodes=2, **options)
 
 
 def grouped_curves(**budget):
     kinds, delay = ot.Key.columns("kind"), ot.Key.number("delay", low=0, high=40, bins=40)
     groups = ot.plan(kinds.open_tree(), **budget).best.make(ot.leaf_domain(kinds.open_tree()))
     counts = ot.make_leaf_counts(*ROWS, by=ot.Key.nested(kinds, delay))
-    return counts >> ot.measurements.then_grouped_curves(4.0, groups=groups, levels=1, ranges=delay.tree.ranges)
+    return counts >> ot.mechanisms.then_grouped_curves(4.0, groups=groups, levels=1, ranges=delay.tree.ranges)
 
 
 KINDS = ot.Key.columns("kind", tree=ot.Tree.from_paths([("a",), ("b",)]))
 MEASUREMENTS = {
     "make_tree_laplace": lambda: ot.make_tree_laplace(*LEAVES, 4.0),
     "make_tree_gaussian": lambda: ot.make_tree_gaussian(*LEAVES, 4.0),
-    "make_pruned_descent": lambda: ot.measurements.make_pruned_descent(*KEYS, 4.0, delta=1e-7),
-    'make_pruned_descent, noise="gaussian"': lambda: ot.measurements.make_pruned_descent(
+    "make_pruned_descent": lambda: ot.mechanisms.make_pruned_descent(*KEYS, 4.0, delta=1e-7),
+    'make_pruned_descent, noise="gaussian"': lambda: ot.mechanisms.make_pruned_descent(
         *KEYS, 4.0, delta=1e-7, noise="gaussian"
     ),
     "make_tree_partition": lambda: make_tree_partition(*KEYS, 4.0, delta=1e-7),
@@ -84,15 +84,15 @@ MEASUREMENTS = {
     "make_sparse_vector, gaps, open tree": lambda: ot.make_sparse_vector(*KEYS, 4.0, threshold=20, gaps=True),
     "make_above_threshold": above_threshold,
     "make_truncated_laplace": lambda: ot.make_truncated_laplace(*LEAVES, 4.0, delta=1e-7),
-    "make_truncated_laplace_profile": lambda: ot.measurements.make_truncated_laplace_profile(*LEAVES, 4.0, radius=40),
+    "make_truncated_laplace_profile": lambda: ot.mechanisms.make_truncated_laplace_profile(*LEAVES, 4.0, radius=40),
     "make_tree_classifier": lambda: ot.paper.make_tree_classifier(*LEAVES, **BUDGET, threshold=10**5, mass=2 * 10**5),
     "make_ladder_estimator": lambda: ot.paper.make_ladder_estimator(*LEAVES, ladder=ot.paper.Ladder(2900, (STEP,))),
     "make_multiplicative_estimator": estimator,
     "make_clipped_estimator": lambda: ot.paper.make_clipped_estimator(*LEAVES, 4.0, estimator=estimator(), delta=1e-7),
-    "make_segment_curve": lambda: ot.measurements.make_segment_curve(*LEAVES, 4.0),
-    "make_bin_curve": lambda: ot.measurements.make_bin_curve(*LEAVES, 4.0),
-    "make_chosen_quantiles": lambda: ot.measurements.make_chosen_quantiles(*LEAVES, 4.0, quantiles=[0.5]),
-    "make_chosen_quantiles, zCDP": lambda: ot.measurements.make_chosen_quantiles(
+    "make_segment_curve": lambda: ot.mechanisms.make_segment_curve(*LEAVES, 4.0),
+    "make_bin_curve": lambda: ot.mechanisms.make_bin_curve(*LEAVES, 4.0),
+    "make_chosen_quantiles": lambda: ot.mechanisms.make_chosen_quantiles(*LEAVES, 4.0, quantiles=[0.5]),
+    "make_chosen_quantiles, zCDP": lambda: ot.mechanisms.make_chosen_quantiles(
         *LEAVES, 4.0, quantiles=[0.5], output_measure=RHO
     ),
     "make_grouped_curves": lambda: grouped_curves(**PROMISED),
@@ -101,7 +101,7 @@ MEASUREMENTS = {
     "make_people_estimator": lambda: people("kind", **PROMISED),
     "make_people_estimator, public tree": lambda: people(KINDS, epsilon=1.0),
     "make_people_estimator, public tree, zCDP": lambda: people(KINDS, rho=0.1),
-    "make_bound_report": lambda: ot.measurements.make_bound_report(*PEOPLE, 20.0, most=5),
+    "make_bound_report": lambda: ot.mechanisms.make_bound_report(*PEOPLE, 20.0, most=5),
 }
 
 

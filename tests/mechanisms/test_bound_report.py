@@ -11,7 +11,7 @@ import pytest
 from opendp_tree import frame_domain
 from opendp_tree.mechanisms import make_bound_report, then_bound_report
 from opendp_tree.mechanisms.bound_report import noise_loss
-from opendp_tree.theorems.bound_report import bin_ends
+from opendp_tree.theorems.laplace import bin_ends
 from tests.goodness_of_fit import FALSE_ALARM, laplace_masses, p_value
 
 dp.enable_features("contrib")

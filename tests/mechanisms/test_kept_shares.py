@@ -10,8 +10,8 @@ from scipy import stats
 
 from opendp_tree import noise
 from opendp_tree.mechanisms.kept_shares import _TILTS, _log_moment, _Margins, estimated_rows, kept_shares
-from opendp_tree.theorems.bound_report import bin_ends, laplace_moment, margin_ends, tail_chance
 from opendp_tree.theorems.interval import Interval, digits, exp
+from opendp_tree.theorems.laplace import bin_ends, laplace_moment, margin_ends, tail_chance
 
 FALSE_ALARM = 1e-7
 """A right interval fails a test of coverage once in ten million runs."""

@@ -21,14 +21,15 @@ from opendp_tree.mechanisms.level_noise import (
     shown_chance,
     worst_pruned_rmse,
 )
-from opendp_tree.theorems.tree_noise import tree_gaussian_rho, tree_laplace_epsilon
+from opendp_tree.theorems.gaussian import gaussian_rho
+from opendp_tree.theorems.laplace import laplace_epsilon
 
 WEIGHTS = st.lists(st.integers(1, 100).map(float), min_size=1, max_size=6)
 
 
 @given(WEIGHTS)
 def test_a_level_pays_as_many_parts_of_the_loss_as_it_weighs(weights):
-    for law, price, power in (("laplace", tree_laplace_epsilon, 1), ("gaussian", tree_gaussian_rho, 2)):
+    for law, price, power in (("laplace", laplace_epsilon, 1), ("gaussian", gaussian_rho, 2)):
         scales = level_noise.level_scales(law, 8.0, weights)
         paid = [float(price(1, scales=[Fraction(scale)])) for scale in scales]
         one = float(price(1, scales=[Fraction(8)]))

@@ -92,7 +92,7 @@ ON_VECTORS = {
     "tree_sum": lambda space: ot.make_tree_sum(*space, tree=TREE),
     "tree_laplace": lambda space: ot.make_tree_laplace(*space, 4.0, tree=TREE),
     "tree_gaussian": lambda space: ot.make_tree_gaussian(*space, 4.0, tree=TREE),
-    "pruned_descent": lambda space: ot.measurements.make_pruned_descent(*space, 4.0, delta=1e-7, tree=TREE),
+    "pruned_descent": lambda space: ot.mechanisms.make_pruned_descent(*space, 4.0, delta=1e-7, tree=TREE),
     "tree_partition": lambda space: make_tree_partition(*space, 4.0, delta=1e-7, tree=TREE),
     "partition_estimator": lambda space: make_partition_estimator(*space, epsilon=1.0, delta=1e-7, tree=TREE),
     "tree_counts": lambda space: ot.planning.make_tree_counts(*space, epsilon=1.0, delta=1e-7, tree=TREE),
@@ -140,7 +140,7 @@ def above_threshold(space, scale):
     return (
         space
         >> ot.then_tree_sum(tree=TREE, output_metric=LINF)
-        >> ot.measurements.then_above_threshold(scale, threshold=20)
+        >> ot.mechanisms.then_above_threshold(scale, threshold=20)
     )
 
 
@@ -175,7 +175,7 @@ def test_a_fixed_radius_cannot_be_searched_for_as_a_pair():
 
 
 def test_a_profile_becomes_a_pair_by_fixing_delta():
-    fixed = dp.c.make_fix_delta(ot.measurements.make_truncated_laplace_profile(*VECTOR, 4.0, radius=40), 1e-3)
+    fixed = dp.c.make_fix_delta(ot.mechanisms.make_truncated_laplace_profile(*VECTOR, 4.0, radius=40), 1e-3)
     assert fixed.output_measure == APPROXIMATE
     assert fixed.map(1)[1] == 1e-3
     assert fixed.map(1)[0] < 0.25

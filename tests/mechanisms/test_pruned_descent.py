@@ -12,7 +12,7 @@ import opendp_tree as ot
 from opendp_tree import OpenTree, Tree, leaf_domain
 from opendp_tree.mechanisms import make_pruned_descent, then_pruned_descent
 from opendp_tree.mechanisms.pruned_descent import LevelCounts, descend
-from opendp_tree.theorems.discrete_gaussian import gaussian_tail
+from opendp_tree.theorems.gaussian import gaussian_tail
 from opendp_tree.theorems.interval import exp, round_up
 from opendp_tree.theorems.pruned_descent import laplace_tail, noise_tail
 from tests.thoroughness import examples

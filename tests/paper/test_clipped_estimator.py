@@ -11,7 +11,7 @@ from opendp_tree import Tree, leaf_domain, make_multiplicative_estimator, make_t
 from opendp_tree._opendp import make_measurement
 from opendp_tree.paper import make_clipped_estimator
 from opendp_tree.saturate import LIMIT
-from opendp_tree.theorems.clipping import clipped_mrmse
+from opendp_tree.theorems.paper import clipped_mrmse
 
 L1 = dp.l1_distance(T="i64")
 TREE = Tree.balanced(branching=2, depth=3)

@@ -9,7 +9,7 @@ from opendp_tree import Tree, leaf_domain
 from opendp_tree.paper import AccuracyWarning, Ladder, Round, make_ladder_estimator
 from opendp_tree.paper.forest import whole
 from opendp_tree.paper.ladder_estimator import reduce_to_classes
-from opendp_tree.theorems.classification import Classifier
+from opendp_tree.theorems.paper import Classifier
 from tests.shapes import SHAPES, random_tree, spread_counts
 
 L1 = dp.l1_distance(T="i64")

@@ -9,7 +9,7 @@ import pytest
 from opendp_tree import Tree
 from opendp_tree.paper import Ladder, Round
 from opendp_tree.paper.rung_release import Rungs, paper_statement
-from opendp_tree.theorems.classification import classifier
+from opendp_tree.theorems.paper import classifier
 
 TREE = Tree.balanced(branching=2, depth=3)
 

@@ -16,13 +16,7 @@ from opendp_tree.paper import AccuracyWarning, make_tree_classifier
 from opendp_tree.paper.forest import rooted_at, whole
 from opendp_tree.paper.tree_classifier import classify, shortfall
 from opendp_tree.saturate import LIMIT
-from opendp_tree.theorems.classification import (
-    Classifier,
-    Round,
-    classification_cutoff,
-    classification_threshold,
-    classifier,
-)
+from opendp_tree.theorems.paper import Classifier, Round, classification_cutoff, classification_threshold, classifier
 from tests.goodness_of_fit import FALSE_ALARM
 from tests.privacy.classification_law import Mechanism, forest_law
 from tests.shapes import SHAPES, ancestors, copies, random_tree, spread_counts

@@ -12,9 +12,9 @@ import polars as pl
 import pytest
 
 from opendp_tree.rows.rows_per_unit import histogram
-from opendp_tree.theorems.bound_report import (
+from opendp_tree.theorems.laplace import (
     bin_ends,
-    bound_report_epsilon,
+    laplace_epsilon,
     laplace_moment,
     margin_ends,
     rows_per_unit_l1,
@@ -72,7 +72,7 @@ def worst(pairs, count=HISTOGRAMS.get, make=law):
 
 def claimed(k, *, changed=False):
     """e**epsilon, where epsilon is in units of ln 2."""
-    return Fraction(2) ** int(bound_report_epsilon(rows_per_unit_l1(k, changed=changed), scale=Fraction(1)))
+    return Fraction(2) ** int(laplace_epsilon(rows_per_unit_l1(k, changed=changed), scales=[Fraction(1)]))
 
 
 @pytest.mark.parametrize("k", [0, 1, 2, 3])
@@ -87,7 +87,7 @@ def test_epsilon_of_people_who_are_changed_is_tight(k):
 
 def test_epsilon_is_proportional_to_distance_and_rate():
     for k, scale in product(range(5), (Fraction(1, 3), Fraction(7), Fraction(20))):
-        assert bound_report_epsilon(k, scale=scale) == k * bound_report_epsilon(1, scale=scale) == k / scale
+        assert laplace_epsilon(k, scales=[scale]) == k * laplace_epsilon(1, scales=[scale]) == k / scale
 
 
 # Mutants: each is a plausible mistake, and the exact comparison above must reject it.

@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from opendp_tree import Tree
-from opendp_tree.theorems.classification import classification_delta, classification_epsilon
+from opendp_tree.theorems.paper import classification_delta, classification_epsilon
 from tests.privacy.classification_law import Mechanism, forest_law
 from tests.privacy.divergence import hockey_stick
 from tests.privacy.sparse_vector_law import Mechanism as SparseVectorLaw

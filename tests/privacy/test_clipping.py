@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from opendp_tree import Tree
-from opendp_tree.theorems.clipping import clipping_delta, clipping_epsilon
-from opendp_tree.theorems.truncated_laplace import truncated_laplace_delta
+from opendp_tree.theorems.laplace import laplace_epsilon, truncated_laplace_delta
+from opendp_tree.theorems.paper import clipping_delta
 from tests.privacy.divergence import hockey_stick
 from tests.privacy.test_tree_sum import all_trees
 from tests.privacy.test_truncated_laplace import release_law
@@ -18,7 +18,7 @@ Q = Fraction(1, 2)
 
 def worst(tree, radius, k):
     """The largest divergence over all changes of the leaf counts by k, at the claimed epsilon."""
-    epsilon = clipping_epsilon(k, scale=Fraction(1), depth=tree.depth)
+    epsilon = laplace_epsilon(k, scales=[Fraction(1)] * tree.depth)
     assert epsilon.denominator == 1
     here = release_law(Q, radius, [0] * tree.node_count)
     found = Fraction(0)

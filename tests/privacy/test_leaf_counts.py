@@ -19,7 +19,7 @@ from opendp_tree import Key, Tree, Unit, frame_domain, make_leaf_counts
 from opendp_tree.keys.number_places import NOWHERE
 from opendp_tree.rows import row_counts
 from opendp_tree.rows.row_counts import RowCounter
-from opendp_tree.theorems.leaf_counts import leaf_counts_l1, per_person
+from opendp_tree.theorems.distances import leaf_counts_l1, per_person
 from tests.engines.stores import DuckDBStore
 from tests.frame_truth import as_paths, path_of
 from tests.fuzz.frames import own_draws

@@ -13,6 +13,7 @@ import pytest
 
 from opendp_tree.mechanisms.chosen_quantiles import scores
 from opendp_tree.theorems.interval import Interval
+from opendp_tree.theorems.laplace import laplace_epsilon
 from opendp_tree.theorems.quantiles import (
     choice_epsilon,
     choice_rho,
@@ -21,7 +22,6 @@ from opendp_tree.theorems.quantiles import (
     quantile_score,
     score_sensitivity,
 )
-from opendp_tree.theorems.tree_noise import tree_laplace_epsilon
 from opendp_tree.trees.segment_tree import SegmentTree
 from tests.privacy.divergence import joint, largest_ratio
 from tests.privacy.partition_claim import Claim, far_from, plus
@@ -85,7 +85,7 @@ def whole_law(mechanism, counts, far, *, measure=measured):
 def claimed(mechanism, powers=POWERS):
     """e**epsilon at distance 1, where measuring is in units of ln 2, for trees of one to three levels."""
     costs = [
-        tree_laplace_epsilon(1, scales=[Fraction(1, power) for power in (powers[0], *powers[1:] * 2)[: levels + 1]])
+        laplace_epsilon(1, scales=[Fraction(1, power) for power in (powers[0], *powers[1:] * 2)[: levels + 1]])
         for levels in (1, 2)
     ]
     assert curve_epsilon(1, finding=Fraction(0), measuring=costs) == max(costs)

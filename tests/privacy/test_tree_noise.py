@@ -10,7 +10,8 @@ from itertools import product
 
 import pytest
 
-from opendp_tree.theorems.tree_noise import tree_gaussian_rho, tree_laplace_epsilon
+from opendp_tree.theorems.gaussian import gaussian_rho
+from opendp_tree.theorems.laplace import laplace_epsilon
 from tests.privacy.test_tree_sum import TREES, changes
 
 HALF = Fraction(1, 2)
@@ -41,7 +42,7 @@ def worst_laplace(tree, k, powers):
 
 def claimed_laplace(tree, k, powers):
     """Epsilon over ln 2."""
-    return tree_laplace_epsilon(k, scales=[Fraction(1, power) for power in powers[: tree.depth]])
+    return laplace_epsilon(k, scales=[Fraction(1, power) for power in powers[: tree.depth]])
 
 
 @pytest.mark.parametrize("powers", LEVEL_POWERS)
@@ -82,7 +83,7 @@ def worst_gaussian(tree, k, powers):
 
 def claimed_gaussian(tree, k, powers):
     """Rho over ln 2; 1/(2 scale**2) = power * ln 2, so 1/scale**2 is 2 * power in the same unit."""
-    return 2 * sum(tree_gaussian_rho(k, scales=[Fraction(1)]) * power for power in powers[: tree.depth])
+    return 2 * sum(gaussian_rho(k, scales=[Fraction(1)]) * power for power in powers[: tree.depth])
 
 
 @pytest.mark.parametrize("powers", LEVEL_POWERS)
@@ -95,8 +96,8 @@ def test_gaussian_rho_is_tight_on_every_small_tree(powers, k):
 def test_rho_adds_the_levels_in_the_way_that_the_claim_does():
     scales = [Fraction(2), Fraction(3), Fraction(7, 2)]
     for k in range(5):
-        assert tree_gaussian_rho(k, scales=scales) == sum(tree_gaussian_rho(k, scales=[scale]) for scale in scales)
-        assert tree_laplace_epsilon(k, scales=scales) == sum(tree_laplace_epsilon(k, scales=[s]) for s in scales)
+        assert gaussian_rho(k, scales=scales) == sum(gaussian_rho(k, scales=[scale]) for scale in scales)
+        assert laplace_epsilon(k, scales=scales) == sum(laplace_epsilon(k, scales=[s]) for s in scales)
 
 
 # Mutants: each is a plausible mistake, and the exact comparison above must reject it.

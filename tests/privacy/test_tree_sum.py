@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from opendp_tree import Tree
-from opendp_tree.theorems.tree_sum import tree_sum_l1, tree_sum_l2_squared, tree_sum_linf
+from opendp_tree.theorems.distances import tree_sum_l1, tree_sum_l2_squared, tree_sum_linf
 
 
 def all_trees(nodes):

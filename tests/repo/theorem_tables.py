@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 HEADING = "## The theorem functions\n"
 PROOF = re.compile(r"Proof: (docs/proofs/\w+\.md)")
-NO_PAGE = ("__init__", "bisection", "interval")
+NO_PAGE = ("__init__", "interval")
 """Arithmetic and search, on which all pages rest."""
 
 

@@ -11,7 +11,7 @@ from opendp.mod import OpenDPException
 
 from opendp_tree import frame_domain
 from opendp_tree.rows.rows_per_unit import make_rows_per_unit, then_rows_per_unit
-from opendp_tree.theorems.bound_report import bin_ends
+from opendp_tree.theorems.laplace import bin_ends
 from tests.rows.test_totality import SERIES
 
 dp.enable_features("contrib")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opendp_tree.theorems.bisection import between, bisect, halfway, least_whole
+from opendp_tree.theorems.interval import between, bisect, halfway, least_whole
 
 
 @given(st.integers(1, 10**6), st.integers(0, 10**6))

@@ -3,15 +3,9 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opendp_tree.theorems.classification import (
-    Round,
-    classification_cutoff,
-    classifier,
-    least_half_margin,
-    least_radius,
-)
 from opendp_tree.theorems.interval import exp
-from opendp_tree.theorems.truncated_laplace import truncated_laplace_delta
+from opendp_tree.theorems.laplace import truncated_laplace_delta
+from opendp_tree.theorems.paper import Round, classification_cutoff, classifier, least_half_margin, least_radius
 
 fractions = st.floats(0.01, 0.99).map(Fraction)
 budgets = st.floats(1e-3, 30).map(Fraction)

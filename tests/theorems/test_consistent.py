@@ -6,12 +6,8 @@ import math
 import numpy as np
 import pytest
 
-from opendp_tree.theorems.consistent import (
-    gaussian_multiplier,
-    laplace_multiplier,
-    laplace_sum_tail,
-    normal_multiplier,
-)
+from opendp_tree.theorems.gaussian import gaussian_multiplier, normal_multiplier
+from opendp_tree.theorems.laplace import laplace_multiplier, laplace_sum_tail
 
 CONFIDENCES = [0.5, 0.8, 0.9, 0.95, 0.99, 0.999]
 WEIGHTS = [(1,), (1, 1), (3, 1), (2, 2, 1), (1, 1, 1, 1), (5, 3, 2, 1), (7, 1, 1, 1, 1)]

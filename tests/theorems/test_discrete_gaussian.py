@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 from scipy import stats
 
-from opendp_tree.theorems.discrete_gaussian import gaussian_acceptance, gaussian_tail, proposal_scale
+from opendp_tree.theorems.gaussian import gaussian_acceptance, gaussian_tail, proposal_scale
 
 
 def exact_masses(scale, reach):

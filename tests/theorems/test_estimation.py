@@ -6,15 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opendp_tree.bounds import error_lower_bound
-from opendp_tree.theorems.classification import classification_cutoff, classification_threshold, classifier
-from opendp_tree.theorems.estimation import (
+from opendp_tree.theorems.packing import balanced_gamma_squared
+from opendp_tree.theorems.paper import (
+    classification_cutoff,
+    classification_threshold,
+    classifier,
     estimation_threshold,
     geometric_ladder,
     ladder_normaliser,
     ladder_ratio,
     ladder_slack,
 )
-from opendp_tree.theorems.packing import balanced_gamma_squared
 
 alphas = st.floats(0.05, 0.99).map(Fraction)
 

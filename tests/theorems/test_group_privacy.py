@@ -1,9 +1,9 @@
 import math
 from fractions import Fraction
 
-from opendp_tree.theorems.group_privacy import group_delta, group_loss
+from opendp_tree.theorems.distances import group_delta, group_loss
 from opendp_tree.theorems.interval import Interval
-from opendp_tree.theorems.truncated_laplace import truncated_laplace_delta
+from opendp_tree.theorems.laplace import truncated_laplace_delta
 
 
 def test_it_covers_the_exact_loss_of_truncated_laplace():

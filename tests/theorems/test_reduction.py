@@ -1,7 +1,6 @@
 from fractions import Fraction
 
-from opendp_tree.theorems.classification import Round, classifier
-from opendp_tree.theorems.reduction import Ladder, reduction_loss
+from opendp_tree.theorems.paper import Ladder, Round, classifier, reduction_loss
 
 STEPS = [
     Round(*map(Fraction, (2900, 0.05, 0.25, 2000, 0.5, 1e-7))),

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opendp_tree.theorems.group_privacy import group_delta
+from opendp_tree.theorems.distances import group_delta
 from opendp_tree.theorems.interval import Interval, exp
 from opendp_tree.theorems.partition import noise_tail, stay_ratio
 from opendp_tree.theorems.tree_partition import (

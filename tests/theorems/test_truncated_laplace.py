@@ -3,11 +3,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opendp_tree.theorems.truncated_laplace import (
-    truncated_laplace_cdf,
-    truncated_laplace_delta,
-    truncated_laplace_profile,
-)
+from opendp_tree.theorems.laplace import truncated_laplace_cdf, truncated_laplace_delta, truncated_laplace_profile
 
 ratios = st.fractions(min_value=Fraction(1, 100), max_value=Fraction(99, 100), max_denominator=100)
 radii = st.integers(1, 12)

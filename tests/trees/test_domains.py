@@ -88,7 +88,7 @@ def test_chains_fit_whatever_the_columns_are_called():
             assert leaf_domain(first) == leaf_domain(second)
             space = leaf_domain(first), dp.l1_distance(T="i64")
             chain = dp.c.make_chain_mt(
-                ot.measurements.make_pruned_descent(leaf_domain(second), space[1], 2.0, delta=1e-6),
+                ot.mechanisms.make_pruned_descent(leaf_domain(second), space[1], 2.0, delta=1e-6),
                 _make_transformation(*space, *space, lambda counts: counts, lambda d_in: d_in),
             )
             release = chain(first.count(keys))
@@ -98,11 +98,11 @@ def test_chains_fit_whatever_the_columns_are_called():
 
 
 @pytest.mark.parametrize(
-    "make", [ot.measurements.make_pruned_descent, ot.make_tree_partition, ot.make_partition_estimator]
+    "make", [ot.mechanisms.make_pruned_descent, ot.make_tree_partition, ot.make_partition_estimator]
 )
 def test_a_tree_equal_to_that_of_the_domain_may_be_given(make):
     options = {
-        ot.measurements.make_pruned_descent: {"scale": 1.0, "delta": 1e-6},
+        ot.mechanisms.make_pruned_descent: {"scale": 1.0, "delta": 1e-6},
         ot.make_tree_partition: {"scale": 1.0, "token_scale": 1.0, "threshold": 30, "radius": 20, "margin": 10},
         ot.make_partition_estimator: {"epsilon": 1.0, "delta": 1e-6},
     }[make]

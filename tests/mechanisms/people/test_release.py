@@ -14,7 +14,7 @@ from opendp_tree.mechanisms.partition import walk
 from opendp_tree.mechanisms.people import release
 from opendp_tree.mechanisms.people.release import least_shares, most_shares
 from opendp_tree.rows import people
-from opendp_tree.theorems.consistent import laplace_multiplier
+from opendp_tree.theorems.laplace import laplace_multiplier
 from tests.thoroughness import thinned
 
 NAMES = ["country", "city"]

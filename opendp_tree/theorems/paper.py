@@ -1,18 +1,20 @@
-"""Classification: which nodes are above a threshold, and what telling so reveals.
-
-Proof: docs/proofs/classification.md.
-"""
+"""The paper's algorithms: classification, reduction, estimation and clipping."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import ROUND_CEILING
 from fractions import Fraction
 
 from opendp_tree.theorems.interval import Interval, Real, exp, round_up, sqrt_up
+from opendp_tree.theorems.laplace import truncated_laplace_delta
 from opendp_tree.theorems.sparse_vector import sparse_vector_epsilon
-from opendp_tree.theorems.truncated_laplace import truncated_laplace_delta
+
+# Classification: which nodes are above a threshold, and what telling so reveals.
+# Proof: docs/proofs/classification.md.
+
 
 _HALF = Fraction(1, 2)
 
@@ -199,3 +201,169 @@ def log_of_counts(epsilon: Fraction, delta: Fraction) -> Interval:
     if epsilon > 2000:  # e**(epsilon/2)/delta is larger
         return Interval.of(epsilon / 2) - Interval.of(delta).ln()
     return (1 + (exp(epsilon / 2) - 1) / Interval.of(delta)).ln()
+
+
+# Reduction: estimates from a ladder of classifications. Proof: docs/proofs/reduction.md.
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """Rounds of classification from the lowest up, and the estimate of what no round finds above."""
+
+    base: Fraction
+    """The estimate of nodes that no round finds above: M_0 of the paper."""
+    rounds: tuple[Round, ...]
+
+    @property
+    def masses(self) -> tuple[Fraction, ...]:
+        """M_0, M_1, ...: the estimates, of which M_i is given to the nodes that round i finds above."""
+        return self.base, *(step.mass for step in self.rounds)
+
+    @property
+    def alpha(self) -> Fraction:
+        """The relative error that the ladder allows a node that some round finds above."""
+        return max((_spread(step) - 1 for step in self.rounds), default=Fraction(0))
+
+    @property
+    def eta(self) -> Fraction:
+        """The probability with which a node's estimate may fail."""
+        return sum((step.eta for step in self.rounds), Fraction(0))
+
+    def is_connected(self) -> bool:
+        """Whether each round's mass covers what the round above it leaves: M_i >= (1 + alpha) * tau of the next.
+
+        >>> half, one = Fraction(1, 2), Fraction(1)
+        >>> step = Round(Fraction(30), half, half, Fraction(10), one, half)
+        >>> Ladder(Fraction(15), (step,)).is_connected(), Ladder(Fraction(14), (step,)).is_connected()
+        (True, False)
+        """
+        covered = zip(self.masses, self.rounds, strict=False)
+        return all(mass >= (1 + step.alpha) * step.threshold for mass, step in covered) and all(
+            step.mass >= (1 - step.alpha) * step.threshold for step in self.rounds
+        )
+
+
+def _spread(step: Round) -> Fraction:
+    return step.mass / ((1 - step.alpha) * step.threshold)
+
+
+def reduction_loss(classifiers: Iterable[Classifier]) -> tuple[Fraction, Interval]:
+    """What a ladder's classifications reveal together: the sums, by basic composition.
+
+    >>> reduction_loss([Classifier(800, 1, 8.0, 4.0, 47, 62)])[0], reduction_loss([])[0]
+    (Fraction(1, 2), Fraction(0, 1))
+    """
+    epsilon, delta = Fraction(0), Interval.of(0)
+    for run in classifiers:
+        more_epsilon, more_delta = run.loss()
+        epsilon, delta = epsilon + more_epsilon, delta + more_delta
+    return epsilon, delta
+
+
+# Estimation: the geometric ladder of the multiplicative estimator, and the threshold that it can promise.
+# Proof: docs/proofs/estimation.md.
+
+
+MOST_ROUNDS = 10_000
+
+
+def ladder_slack(alpha: Fraction) -> Fraction:
+    """The slack of each round: the paper's beta.
+
+    >>> ladder_slack(Fraction(1, 2))
+    Fraction(1, 17)
+    """
+    return alpha / (6 + 5 * alpha)
+
+
+def ladder_ratio(alpha: Fraction) -> Fraction:
+    """By how much each round's mass exceeds that of the round below: r = (1 + alpha)(1 - beta)/(1 + beta).
+
+    >>> ladder_ratio(Fraction(1, 2))
+    Fraction(4, 3)
+    """
+    return 1 + 2 * alpha / 3
+
+
+def ladder_normaliser(alpha: Fraction) -> Fraction:
+    """C, the sum over all i >= 1 of i * r**(1 - i).
+
+    >>> ladder_normaliser(Fraction(1, 2))
+    Fraction(16, 1)
+    """
+    return ((3 + 2 * alpha) / (2 * alpha)) ** 2
+
+
+def estimation_threshold(*, alpha: Fraction, epsilon: Fraction, delta: Fraction, eta: Fraction, depth: int) -> float:
+    """A tau_min that suffices for the ladder of this budget, rounded up.
+
+    >>> half = Fraction(1, 2)
+    >>> round(estimation_threshold(alpha=half, epsilon=Fraction(1), delta=Fraction(1e-6), eta=half, depth=32))
+    432884
+    """
+    beta = ladder_slack(alpha)
+    levels = Interval.of(4 * depth / eta).ln() * 48
+    counts = log_of_counts(epsilon, delta) * 6
+    largest = max(Fraction(levels.hi), Fraction(counts.hi))
+    factor = 2 * (1 + alpha) * (1 - beta**2) / beta * ladder_normaliser(alpha)
+    return round_up(factor * largest / (alpha * epsilon))
+
+
+def geometric_ladder(
+    *,
+    alpha: Fraction,
+    tau_min: Fraction,
+    epsilon: Fraction,
+    delta: Fraction,
+    eta: Fraction,
+    mass: Fraction,
+    largest_scale: Fraction,
+) -> Ladder:
+    """The ladder from alpha * tau_min up to the first rung of at least `mass`, which spends epsilon and delta in all.
+
+    It ends early where the noise would exceed `largest_scale`.
+
+    >>> quarter = Fraction(1, 4)
+    >>> ladder = geometric_ladder(alpha=2 * quarter, tau_min=Fraction(900), epsilon=Fraction(1), delta=quarter,
+    ...     eta=quarter, mass=Fraction(1000), largest_scale=Fraction(2**50))
+    >>> [int(mass) for mass in ladder.masses], sum(step.epsilon for step in ladder.rounds)
+    ([450, 600, 800, 1066], Fraction(1, 1))
+    """
+    beta, ratio = ladder_slack(alpha), ladder_ratio(alpha)
+    masses, weights = [alpha * tau_min], list[Fraction]()
+    decay = float(1 / ratio)
+    while masses[-1] < mass and len(weights) < MOST_ROUNDS:
+        place = len(weights) + 1
+        weight = Fraction(place * decay ** (place - 1))
+        if weight * epsilon * largest_scale < 4 * ladder_normaliser(alpha):
+            break
+        weights.append(weight)
+        # A float, so that numbers stay short; rounded down, so that no rung is too far from the one below.
+        masses.append(-Fraction(round_up(-masses[-1] * ratio)))
+    total = sum(weights, Fraction(0))
+    rounds = tuple(
+        Round(
+            mass=masses[place],
+            eta=eta / 2**place,
+            alpha=beta,
+            threshold=masses[place - 1] / (1 + beta),
+            epsilon=epsilon * weight / total,
+            delta=delta * weight / total,
+        )
+        for place, weight in enumerate(weights, start=1)
+    )
+    return Ladder(masses[0], rounds)
+
+
+# Clipping: estimates moved into intervals that always hold the truth.
+# Proof: docs/proofs/clipping.md.
+
+
+def clipping_delta(q: Real, *, radius: int, d_in: int, depth: int) -> Real:
+    """The delta: the chance that some level shows noise that only one of the two inputs can show."""
+    return 1 - (1 - truncated_laplace_delta(q, radius=radius, d_in=d_in)) ** depth
+
+
+def clipped_mrmse(*, alpha: Fraction, tau: Fraction, eta: Fraction, radius: int) -> float:
+    """A bound on the alpha-mRMSE of clipped estimates that were (alpha, eta)-accurate above tau, rounded up."""
+    return sqrt_up((alpha * tau) ** 2 + eta * 4 * radius**2)
