@@ -32,8 +32,8 @@ from opendp_tree import (
     noise,
 )
 from opendp_tree.mechanisms import make_pruned_descent
-from opendp_tree.mechanisms.level_noise import laplace_variance, worst_pruned_rmse
-from opendp_tree.mechanisms.pruned_descent import Pruning
+from opendp_tree.mechanisms.pruned_descent import Pruning, worst_pruned_rmse
+from opendp_tree.mechanisms.tree_noise import laplace_variance
 from opendp_tree.paper import multiplicative_threshold
 from opendp_tree.planning.budget import Budget
 from opendp_tree.planning.candidate import Setting as Asked

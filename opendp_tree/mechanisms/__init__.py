@@ -1,16 +1,15 @@
 """Private mechanisms, one per file, and the post-processing of what they release."""
 
-from opendp_tree.mechanisms.above_threshold import make_above_threshold, then_above_threshold
 from opendp_tree.mechanisms.bound_report import make_bound_report, then_bound_report
 from opendp_tree.mechanisms.chosen_quantiles import make_chosen_quantiles, then_chosen_quantiles
 from opendp_tree.mechanisms.consistent import make_consistent, then_consistent
 from opendp_tree.mechanisms.curve import make_bin_curve, make_segment_curve, then_bin_curve, then_segment_curve
 from opendp_tree.mechanisms.grouped_curves import make_grouped_curves, then_grouped_curves
-from opendp_tree.mechanisms.linear import LinearCounts, linear_counts
 from opendp_tree.mechanisms.means.tree_means import make_tree_means, then_tree_means
 from opendp_tree.mechanisms.people.estimator import make_people_estimator, then_people_estimator
 from opendp_tree.mechanisms.pruned_descent import make_pruned_descent, then_pruned_descent
-from opendp_tree.mechanisms.ranges import RangeCounts, prefix_counts, range_counts
+from opendp_tree.mechanisms.queries import LinearCounts, RangeCounts, linear_counts, prefix_counts, range_counts
+from opendp_tree.mechanisms.sparse_vector import make_above_threshold, then_above_threshold
 from opendp_tree.mechanisms.truncated_laplace import (
     make_truncated_laplace_profile,
     then_truncated_laplace_profile,

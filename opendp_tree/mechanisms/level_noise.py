@@ -1,70 +1,16 @@
-"""Noise on the levels of a tree, before any data: how a privacy loss is shared among levels, and how far noise errs.
-
-For planners there are the parts of noise's second moment that they add up, and pruned descent's alpha-RMSE. A law's
-`above(start, edge)` is E[(Z - edge)**2; Z >= start]: of what Z exceeds an edge by, squared, from a start on.
-"""
+"""Second moments of noise, for planners: `above(start, edge)` is E[(Z - edge)**2; Z >= start]."""
 
 from __future__ import annotations
 
 import math
-import sys
-from collections import Counter
-from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
-from opendp_tree._arguments import check_scale
 from opendp_tree._types import Floats
-from opendp_tree.theorems.gaussian import gaussian_multiplier
 
 WIDEST_SUM = 2.0**12
 """Discrete Gaussian laws of a larger scale are taken as normal ones: they agree to more digits than matter."""
-
-
-def check_weights(weights: Sequence[float] | None, depth: int) -> list[float]:
-    """One non-negative number for each level, not all of them 0."""
-    if weights is None:
-        return [1.0] * depth
-    if isinstance(weights, str) or len(weights) != depth:
-        raise ValueError(f"weights must hold one number for each of the {depth} levels, from the root's down")
-    shares = [float(check_scale(weight, name=f"weights[{level}]")) for level, weight in enumerate(weights)]
-    if not any(shares):
-        raise ValueError("weights must not all be 0")
-    return shares
-
-
-def level_scales(noise: str, scale: float, weights: Sequence[float]) -> tuple[float, ...]:
-    """The scale of each level: one of weight w pays w parts of the loss; infinite where the weight is 0."""
-    power = 1.0 if noise == "laplace" else 0.5
-    return tuple(math.inf if w == 0 else min(scale / w**power, sys.float_info.max) for w in weights)
-
-
-def laplace_variance(scale: float) -> float:
-    """The variance of integer Laplace noise."""
-    missed = -math.expm1(-1 / scale) if scale > 1e-300 else 1.0
-    return 2 * math.exp(-1 / scale) / missed**2 if scale > 1e-300 else 0.0
-
-
-def gaussian_variance(scale: float) -> float:
-    """The variance of discrete Gaussian noise is at most this."""
-    return scale * scale
-
-
-def single_bound(noise: str, scale: float, confidence: float) -> int:
-    """What one noise stays within with at least this probability."""
-    if noise == "gaussian":
-        return math.floor(gaussian_multiplier(confidence, least_scale=scale, measured=1) * scale)
-    # P(|z| > b) = 2 q**(b + 1) / (1 + q) for q = exp(-1/scale)
-    beyond = math.log(2 / ((1 + math.exp(-1 / scale)) * (1 - confidence)))
-    return max(0, math.ceil(scale * beyond * (1 + 1e-12) - 1 + 1e-9))
-
-
-def one_or_all(values: Sequence[int | float]) -> str:
-    """Numbers by level as a text; once, if they are all the same."""
-    shown = values[:1] if len(set(values)) == 1 else values
-    return ", ".join(f"{value}" for value in shown)
 
 
 def laplace_above(start: Floats, edge: Floats, scale: Floats | float) -> Floats:
@@ -126,61 +72,4 @@ def gaussian_above(start: Floats, edge: Floats, scale: float) -> Floats:
     zeroth, first, second = gaussian_sums(scale)
     place = np.minimum(start, zeroth.size - 1).astype(np.int64)
     found: Floats = second[place] - 2 * edge * first[place] + edge**2 * zeroth[place]
-    return found
-
-
-def pruned_rmse(
-    weights: npt.ArrayLike, *, noise: str, scales: Sequence[float], thresholds: Sequence[int], alpha: float
-) -> Floats:
-    """The alpha-RMSE, at each whole weight, of the deepest node of a chain all of whose nodes weigh that."""
-    at: Floats = np.asarray(weights, dtype=np.float64)
-    levels = Counter(zip(scales[:-1], thresholds[:-1], strict=True))
-    above = np.ones_like(at)
-    for (scale, threshold), times in levels.items():
-        above *= shown_chance(threshold - at, noise, scale) ** times
-    last, threshold = scales[-1], thresholds[-1]
-    shown = above * shown_chance(threshold - at, noise, last)
-    slack = alpha * at
-    square = (1 - shown) * ((1 - alpha) * at) ** 2 + above * _excess_if_shown(threshold - at, slack, noise, last)
-    root: Floats = np.sqrt(square.clip(0, None))
-    return root
-
-
-def worst_pruned_rmse(*, noise: str, scales: Sequence[float], thresholds: Sequence[int], alpha: float) -> float:
-    """The largest `pruned_rmse` of any weight: the descent's alpha-mRMSE on trees of this depth."""
-
-    def found(weights: Floats) -> Floats:
-        return pruned_rmse(weights, noise=noise, scales=scales, thresholds=thresholds, alpha=alpha)
-
-    low, high = 1.0, max(thresholds) + (12 + math.log(len(scales))) * max(scales)
-    while True:  # a coarse look at all weights, then finer ones at the best
-        weights: Floats = np.unique(np.rint(np.linspace(low, high, 200, dtype=np.float64)))
-        errors = found(weights)
-        best = int(np.argmax(errors))
-        if weights.size < 200:
-            return float(errors[best])
-        low, high = weights[max(best - 2, 0)], weights[min(best + 2, weights.size - 1)]
-
-
-def shown_chance(needed: Floats, noise: str, scale: float) -> Floats:
-    """P(Z >= needed) for whole numbers."""
-    size = np.where(needed > 0, needed, 1 - needed)  # the lighter side begins so far from 0
-    if noise == "laplace":
-        tail = np.exp(-size / scale) / (1 + math.exp(-1 / scale))
-    elif scale > WIDEST_SUM:
-        tail = normal_tail((size - 0.5) / scale)
-    else:
-        sums = gaussian_sums(scale)[0]
-        tail = sums[np.minimum(size, sums.size - 1).astype(np.int64)]
-    return np.where(needed > 0, tail, 1 - tail)
-
-
-def _excess_if_shown(needed: Floats, slack: Floats, noise: str, scale: float) -> Floats:
-    """E[max(|Z| - slack, 0)**2; Z >= needed]."""
-    above = laplace_above if noise == "laplace" else gaussian_above
-    start = np.ceil(slack)
-    upper = above(np.maximum(start, needed), slack, scale)
-    # Below, |Z| runs from the slack to -needed.
-    lower = above(start, slack, scale) - above(np.maximum(start, 1 - needed), slack, scale)
-    found: Floats = upper + lower.clip(0, None)
     return found

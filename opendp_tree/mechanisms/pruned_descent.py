@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -10,6 +11,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from opendp.measures import approximate, max_divergence, zero_concentrated_divergence
 from opendp.metrics import l1_distance
 from opendp.mod import Domain, ExtrinsicDomain, Measure, Measurement, Metric, assert_features
@@ -25,15 +27,17 @@ from opendp_tree._arguments import (
     read_distance,
 )
 from opendp_tree._opendp import make_measurement, measure_name, to_then
-from opendp_tree._types import Ints
-from opendp_tree.mechanisms.level_noise import check_weights, level_scales, one_or_all
-from opendp_tree.mechanisms.pruned_intervals import PrunedIntervals
+from opendp_tree._types import Floats, Ints
+from opendp_tree.mechanisms.level_noise import WIDEST_SUM, gaussian_above, gaussian_sums, laplace_above, normal_tail
+from opendp_tree.mechanisms.tree_noise import check_weights, level_scales, one_or_all
 from opendp_tree.releases.release import PrivacyStatement, TreeRelease
 from opendp_tree.theorems.gaussian import gaussian_rho
 from opendp_tree.theorems.interval import least_whole, round_up
 from opendp_tree.theorems.pruned_descent import (
     hides_for_a_shift,
+    noise_bound,
     noise_tail,
+    pruned_chances,
     pruned_deltas,
     pruned_laplace_epsilon,
 )
@@ -44,6 +48,35 @@ from opendp_tree.trees.sparse_counts import SparseCounts
 from opendp_tree.trees.tree import Tree
 
 __all__ = ["make_pruned_descent", "then_pruned_descent"]
+
+
+@dataclass(frozen=True)
+class PrunedIntervals:
+    """For each level how far the noise of a shown node goes, and what a node holds at most if hidden at that level."""
+
+    reach: Floats
+    hidden: Floats
+
+    @classmethod
+    def of(
+        cls, *, noise: str, scales: Sequence[float], thresholds: Sequence[int], confidence: Fraction
+    ) -> PrunedIntervals:
+        """The bounds for noise of these scales."""
+        own, above = pruned_chances(1 - confidence, len(scales))
+        exact = [Fraction(scale) for scale in scales]
+        # A hidden node's noise fails on one side only, which is half of what both sides do.
+        hidden = [t - 1 + noise_bound(noise, s, 2 * above) for s, t in zip(exact, thresholds, strict=True)]
+        return cls(
+            np.array([round_up(noise_bound(noise, scale, own)) for scale in exact]),
+            np.array([round_up(bound) for bound in hidden]),
+        )
+
+    def around(self, noisy: Ints, levels: Ints) -> tuple[Floats, Floats]:
+        """The ends for shown nodes. Empty nodes are never shown, so there is at least one person."""
+        # Floats do not hold all integers beyond 2**53: outward by more than all roundings.
+        slack = np.where(np.abs(noisy) > 2**52, np.abs(noisy) * 2.0**-50, 0.0)
+        reach = self.reach[levels] + slack
+        return np.maximum(noisy - reach, 1.0), noisy + reach
 
 
 @dataclass(frozen=True)
@@ -340,3 +373,63 @@ def _statement(pruning: Pruning, scale: float) -> PrivacyStatement:
     }
     measure = measure_name(pruning.measure)
     return PrivacyStatement(f"pruned_{pruning.noise}", measure, 1, {name: loss, "delta": delta}, parameters)
+
+
+# What a planner predicts.
+
+
+def pruned_rmse(
+    weights: npt.ArrayLike, *, noise: str, scales: Sequence[float], thresholds: Sequence[int], alpha: float
+) -> Floats:
+    """The alpha-RMSE, at each whole weight, of the deepest node of a chain all of whose nodes weigh that."""
+    at: Floats = np.asarray(weights, dtype=np.float64)
+    levels = Counter(zip(scales[:-1], thresholds[:-1], strict=True))
+    above = np.ones_like(at)
+    for (scale, threshold), times in levels.items():
+        above *= shown_chance(threshold - at, noise, scale) ** times
+    last, threshold = scales[-1], thresholds[-1]
+    shown = above * shown_chance(threshold - at, noise, last)
+    slack = alpha * at
+    square = (1 - shown) * ((1 - alpha) * at) ** 2 + above * _excess_if_shown(threshold - at, slack, noise, last)
+    root: Floats = np.sqrt(square.clip(0, None))
+    return root
+
+
+def worst_pruned_rmse(*, noise: str, scales: Sequence[float], thresholds: Sequence[int], alpha: float) -> float:
+    """The largest `pruned_rmse` of any weight: the descent's alpha-mRMSE on trees of this depth."""
+
+    def found(weights: Floats) -> Floats:
+        return pruned_rmse(weights, noise=noise, scales=scales, thresholds=thresholds, alpha=alpha)
+
+    low, high = 1.0, max(thresholds) + (12 + math.log(len(scales))) * max(scales)
+    while True:  # a coarse look at all weights, then finer ones at the best
+        weights: Floats = np.unique(np.rint(np.linspace(low, high, 200, dtype=np.float64)))
+        errors = found(weights)
+        best = int(np.argmax(errors))
+        if weights.size < 200:
+            return float(errors[best])
+        low, high = weights[max(best - 2, 0)], weights[min(best + 2, weights.size - 1)]
+
+
+def shown_chance(needed: Floats, noise: str, scale: float) -> Floats:
+    """P(Z >= needed) for whole numbers."""
+    size = np.where(needed > 0, needed, 1 - needed)  # the lighter side begins so far from 0
+    if noise == "laplace":
+        tail = np.exp(-size / scale) / (1 + math.exp(-1 / scale))
+    elif scale > WIDEST_SUM:
+        tail = normal_tail((size - 0.5) / scale)
+    else:
+        sums = gaussian_sums(scale)[0]
+        tail = sums[np.minimum(size, sums.size - 1).astype(np.int64)]
+    return np.where(needed > 0, tail, 1 - tail)
+
+
+def _excess_if_shown(needed: Floats, slack: Floats, noise: str, scale: float) -> Floats:
+    """E[max(|Z| - slack, 0)**2; Z >= needed]."""
+    above = laplace_above if noise == "laplace" else gaussian_above
+    start = np.ceil(slack)
+    upper = above(np.maximum(start, needed), slack, scale)
+    # Below, |Z| runs from the slack to -needed.
+    lower = above(start, slack, scale) - above(np.maximum(start, 1 - needed), slack, scale)
+    found: Floats = upper + lower.clip(0, None)
+    return found

@@ -1,8 +1,9 @@
-"""Laplace or Gaussian noise on every node of a tree, made consistent by least squares."""
+"""Laplace or Gaussian noise on every node of a tree, made consistent by least squares; how levels share a loss."""
 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -16,20 +17,12 @@ from opendp.mod import Domain, Measure, Measurement, Metric, assert_features
 
 from opendp_tree import noise as noises
 from opendp_tree import saturate
-from opendp_tree._arguments import check_flags, check_scale, read_distance
+from opendp_tree._arguments import check_flags, check_probability, check_scale, read_distance
 from opendp_tree._opendp import make_measurement, measure_name, to_then
 from opendp_tree._types import Ints
 from opendp_tree.mechanisms.consistent import Consistency
-from opendp_tree.mechanisms.level_noise import (
-    check_weights,
-    gaussian_variance,
-    laplace_variance,
-    level_scales,
-    one_or_all,
-    single_bound,
-)
 from opendp_tree.releases.release import PrivacyStatement, TreeRelease
-from opendp_tree.theorems.gaussian import gaussian_rho
+from opendp_tree.theorems.gaussian import gaussian_multiplier, gaussian_rho
 from opendp_tree.theorems.interval import round_up
 from opendp_tree.theorems.laplace import laplace_epsilon
 from opendp_tree.trees.domains import CountSpace, check_metric
@@ -37,6 +30,50 @@ from opendp_tree.trees.least_squares import LARGEST_VARIANCE, LEAST_VARIANCE
 from opendp_tree.trees.tree import Tree
 
 __all__ = ["make_tree_gaussian", "make_tree_laplace", "then_tree_gaussian", "then_tree_laplace"]
+
+
+def check_weights(weights: Sequence[float] | None, depth: int) -> list[float]:
+    """One non-negative number for each level, not all of them 0."""
+    if weights is None:
+        return [1.0] * depth
+    if isinstance(weights, str) or len(weights) != depth:
+        raise ValueError(f"weights must hold one number for each of the {depth} levels, from the root's down")
+    shares = [float(check_scale(weight, name=f"weights[{level}]")) for level, weight in enumerate(weights)]
+    if not any(shares):
+        raise ValueError("weights must not all be 0")
+    return shares
+
+
+def level_scales(noise: str, scale: float, weights: Sequence[float]) -> tuple[float, ...]:
+    """The scale of each level: one of weight w pays w parts of the loss; infinite where the weight is 0."""
+    power = 1.0 if noise == "laplace" else 0.5
+    return tuple(math.inf if w == 0 else min(scale / w**power, sys.float_info.max) for w in weights)
+
+
+def laplace_variance(scale: float) -> float:
+    """The variance of integer Laplace noise."""
+    missed = -math.expm1(-1 / scale) if scale > 1e-300 else 1.0
+    return 2 * math.exp(-1 / scale) / missed**2 if scale > 1e-300 else 0.0
+
+
+def gaussian_variance(scale: float) -> float:
+    """The variance of discrete Gaussian noise is at most this."""
+    return scale * scale
+
+
+def single_bound(noise: str, scale: float, confidence: float) -> int:
+    """What one noise stays within with at least this probability."""
+    if noise == "gaussian":
+        return math.floor(gaussian_multiplier(confidence, least_scale=scale, measured=1) * scale)
+    # P(|z| > b) = 2 q**(b + 1) / (1 + q) for q = exp(-1/scale)
+    beyond = math.log(2 / ((1 + math.exp(-1 / scale)) * (1 - confidence)))
+    return max(0, math.ceil(scale * beyond * (1 + 1e-12) - 1 + 1e-9))
+
+
+def one_or_all(values: Sequence[int | float]) -> str:
+    """Numbers by level as a text; once, if they are all the same."""
+    shown = values[:1] if len(set(values)) == 1 else values
+    return ", ".join(f"{value}" for value in shown)
 
 
 @dataclass(frozen=True)
@@ -249,13 +286,13 @@ class NoisyTree:
         space, public = CountSpace.of_leaves(input_domain, tree)
         check_scale(scale)
         shares = check_weights(weights, public.depth)
-        check_flags(consistent=consistent)
+        check_probability(options["confidence"], name="confidence")
+        check_flags(consistent=consistent, nonnegative=options["nonnegative"], integers=options["integers"])
         if not consistent and 0 in shares:
             raise ValueError("weights must be positive without least squares. Hint: consistent=True")
         scales = level_scales(kind, float(scale), shares)
         made = cls(space, public, kind, scales, consistent, options)
         # The estimator of a large tree takes a second, so it is made when first needed, but not its errors.
-        Consistency.of(Tree.from_parents([-1]), [1.0], noise=kind, **options)
         if math.inf in scales and 0 not in scales:
             _ = made.consistency
         return made

@@ -14,12 +14,12 @@ from opendp.mod import Measurement
 
 from opendp_tree._arguments import check_integer
 from opendp_tree._types import Floats
-from opendp_tree.mechanisms.level_noise import level_scales, pruned_rmse, shown_chance, worst_pruned_rmse
 from opendp_tree.mechanisms.partition.estimator import make_partition_estimator
 from opendp_tree.mechanisms.partition.layers import default_measuring
 from opendp_tree.mechanisms.partition.parameters import GapParameters, choose_parameters
 from opendp_tree.mechanisms.partition.prediction import coarse, one_test, totals_alpha_rmse, worst_alpha_rmse
-from opendp_tree.mechanisms.pruned_descent import make_pruned_descent
+from opendp_tree.mechanisms.pruned_descent import make_pruned_descent, pruned_rmse, shown_chance, worst_pruned_rmse
+from opendp_tree.mechanisms.tree_noise import level_scales
 from opendp_tree.noise import LARGEST_SCALE
 from opendp_tree.planning.budget import Budget, Priced
 from opendp_tree.planning.candidate import Candidate, Setting, Space, shown_from

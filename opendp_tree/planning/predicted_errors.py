@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from opendp_tree._arguments import check_choice, check_positive
-from opendp_tree.mechanisms.level_noise import check_weights, gaussian_variance, laplace_variance, level_scales
+from opendp_tree.mechanisms.tree_noise import check_weights, gaussian_variance, laplace_variance, level_scales
 from opendp_tree.trees.least_squares import LARGEST_VARIANCE, LEAST_VARIANCE, LeastSquares
 from opendp_tree.trees.tree import Tree, check_tree
 

@@ -12,14 +12,14 @@ from opendp.mod import Measurement
 
 from opendp_tree._opendp import make_function
 from opendp_tree._types import Floats
-from opendp_tree.mechanisms.level_noise import (
+from opendp_tree.mechanisms.level_noise import laplace_excess, normal_excess
+from opendp_tree.mechanisms.tree_noise import (
     gaussian_variance,
-    laplace_excess,
     laplace_variance,
     level_scales,
-    normal_excess,
+    make_tree_gaussian,
+    make_tree_laplace,
 )
-from opendp_tree.mechanisms.tree_noise import make_tree_gaussian, make_tree_laplace
 from opendp_tree.noise import LARGEST_SCALE
 from opendp_tree.paper.clipped_estimator import make_clipped_estimator
 from opendp_tree.paper.multiplicative_estimator import make_multiplicative_estimator, multiplicative_threshold

@@ -8,7 +8,7 @@ from benchmarks.planner_grid import measure_partition
 from benchmarks.worst_case import Shape, Situation, battery, level_battery, measured_error
 from opendp_tree import Tree, leaf_domain, noise, plan
 from opendp_tree.mechanisms import make_pruned_descent
-from opendp_tree.mechanisms.level_noise import laplace_variance
+from opendp_tree.mechanisms.tree_noise import laplace_variance
 
 METRIC = dp.l1_distance(T="i64")
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from benchmarks.worst_case import battery, measured_error
 from opendp_tree import leaf_domain, noise
-from opendp_tree.mechanisms import level_noise, make_pruned_descent
+from opendp_tree.mechanisms import make_pruned_descent, tree_noise
 from opendp_tree.mechanisms.level_noise import (
     WIDEST_SUM,
     gaussian_above,
@@ -17,10 +17,8 @@ from opendp_tree.mechanisms.level_noise import (
     laplace_excess,
     normal_excess,
     normal_tail,
-    pruned_rmse,
-    shown_chance,
-    worst_pruned_rmse,
 )
+from opendp_tree.mechanisms.pruned_descent import pruned_rmse, shown_chance, worst_pruned_rmse
 from opendp_tree.theorems.gaussian import gaussian_rho
 from opendp_tree.theorems.laplace import laplace_epsilon
 
@@ -30,29 +28,29 @@ WEIGHTS = st.lists(st.integers(1, 100).map(float), min_size=1, max_size=6)
 @given(WEIGHTS)
 def test_a_level_pays_as_many_parts_of_the_loss_as_it_weighs(weights):
     for law, price, power in (("laplace", laplace_epsilon, 1), ("gaussian", gaussian_rho, 2)):
-        scales = level_noise.level_scales(law, 8.0, weights)
+        scales = tree_noise.level_scales(law, 8.0, weights)
         paid = [float(price(1, scales=[Fraction(scale)])) for scale in scales]
         one = float(price(1, scales=[Fraction(8)]))
         assert paid == pytest.approx([weight * one for weight in weights], rel=1e-12), power
 
 
 def test_a_level_without_weight_gets_no_noise_because_it_is_not_measured():
-    assert level_noise.level_scales("laplace", 2.0, [0.0, 1.0]) == (math.inf, 2.0)
-    assert level_noise.check_weights(None, 3) == [1.0, 1.0, 1.0]
+    assert tree_noise.level_scales("laplace", 2.0, [0.0, 1.0]) == (math.inf, 2.0)
+    assert tree_noise.check_weights(None, 3) == [1.0, 1.0, 1.0]
 
 
 @pytest.mark.parametrize("weights", [[1.0], "12", [0, 0], [1, -1], [1, math.nan]])
 def test_weights_that_are_no_weights_are_refused(weights):
     with pytest.raises(ValueError, match="weights"):
-        level_noise.check_weights(weights, 2)
+        tree_noise.check_weights(weights, 2)
 
 
 @pytest.mark.parametrize("scale", [0.3, 1.0, 7.5])
 def test_the_variance_of_integer_laplace_noise_is_its_sum(scale):
     q = math.exp(-1 / scale)
     summed = 2 * (1 - q) / (1 + q) * math.fsum(k * k * q**k for k in range(1, 2000))
-    assert level_noise.laplace_variance(scale) == pytest.approx(summed, rel=1e-9)
-    assert level_noise.laplace_variance(1e-310) == 0
+    assert tree_noise.laplace_variance(scale) == pytest.approx(summed, rel=1e-9)
+    assert tree_noise.laplace_variance(1e-310) == 0
 
 
 @pytest.mark.parametrize("confidence", [0.5, 0.95, 1 - 1e-9])
@@ -63,14 +61,14 @@ def test_one_laplace_noise_stays_within_its_bound_and_one_less_would_not_do(scal
     def beyond(bound):
         return 2 * q ** (bound + 1) / (1 + q)
 
-    bound = level_noise.single_bound("laplace", scale, confidence)
+    bound = tree_noise.single_bound("laplace", scale, confidence)
     assert beyond(bound) <= (1 - confidence) * (1 + 1e-6)
     assert bound == 0 or beyond(bound - 2) > 1 - confidence
 
 
 def test_equal_numbers_are_written_once():
-    assert level_noise.one_or_all([3, 3]) == "3"
-    assert level_noise.one_or_all([3, 4]) == "3, 4"
+    assert tree_noise.one_or_all([3, 3]) == "3"
+    assert tree_noise.one_or_all([3, 4]) == "3, 4"
 
 
 WHOLE = np.arange(-3000.0, 3001.0)

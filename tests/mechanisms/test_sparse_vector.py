@@ -1,4 +1,9 @@
+"""Sparse vector: its answers, its queries, and vectors that are there at once."""
+
+from __future__ import annotations
+
 import math
+from fractions import Fraction
 
 import numpy as np
 import opendp.prelude as dp
@@ -6,15 +11,67 @@ import pytest
 from opendp.mod import OpenDPException
 
 import opendp_tree as ot
-from opendp_tree import Tree, leaf_domain, make_sparse_vector, make_tree_sum
-from opendp_tree.mechanisms.running_sparse_vector import BELOW, Calibration, SparseVector
+from opendp_tree import OpenTree, Tree, leaf_domain, make_sparse_vector, make_tree_sum
+from opendp_tree.mechanisms import make_above_threshold
+from opendp_tree.mechanisms.sparse_vector import BELOW, Calibration, SparseVector, node_counter
 from opendp_tree.saturate import LIMIT
+from opendp_tree.trees import node_domain
 from tests.goodness_of_fit import FALSE_ALARM
 from tests.privacy.sparse_vector_law import Gap, Mechanism, law, probability
 from tests.thoroughness import thinned
 
-TREE = Tree.balanced(branching=2, depth=3)
+
+def calibration(**options):
+    given = {"threshold": 100, "scale": 1.0, "query_scale": 1.0, "cutoff": 2, "monotonic": False}
+    return Calibration.of(**{**given, "threshold_noise": "once", **options})
+
+
+def test_after_the_cutoff_everything_is_below():
+    """Noise of a thousandth: an answer other than this has a chance below e**-900."""
+    running = SparseVector(calibration(scale=1e-3, query_scale=1e-3))
+    answers = running.answer(np.array([0, 1000, 0, 1000, 1000]))
+    assert (answers >= 0).tolist() == [False, True, False, True, False]
+    assert running.left == 0
+    assert running.answer(np.array([1000])).tolist() == [BELOW]
+
+
+def test_epsilon_grows_with_what_is_paid_for():
+    once, more = calibration(), calibration(cutoff=3)
+    assert once.epsilon(Fraction(0)) == 0.0
+    assert once.epsilon(Fraction(1)) == 5.0
+    assert once.epsilon(Fraction(1)) < more.epsilon(Fraction(1))
+    assert calibration(monotonic=True).epsilon(Fraction(1)) == 3.0
+
+
+def test_wrong_choices_are_named():
+    with pytest.raises(ValueError, match="threshold_noise"):
+        calibration(threshold_noise="never")
+
+
 L1 = dp.l1_distance(T="i64")
+PATHS = [("a", "x"), ("a", "y"), ("b",)]
+
+
+def test_nodes_of_public_trees_are_counted_by_id_and_by_path():
+    tree = Tree.from_paths(PATHS)
+    count = node_counter(leaf_domain(tree), L1, None).begin(np.array([3, 4, 5]))
+    assert [int(count(query)) for query in (0, tree.node(("a",)), ("a", "y"), ("b",))] == [12, 7, 4, 5]
+
+
+def test_nodes_of_open_trees_are_counted_by_path_and_unknown_ones_are_empty():
+    tree = OpenTree.columns(2)
+    counter = node_counter(leaf_domain(tree), L1, None)
+    count = counter.begin(tree.count([("a", "x")] * 3 + [("a", "y")] * 4))
+    assert [int(count(path)) for path in ((), ("a",), ("a", "y"), ("q",))] == [7, 7, 4, 0]
+    with pytest.raises((TypeError, ValueError)):
+        counter.check(3)
+
+
+def test_what_has_no_tree_has_no_nodes():
+    assert node_counter(dp.vector_domain(dp.atom_domain(T="i64")), L1, None) is None
+
+
+TREE = Tree.balanced(branching=2, depth=3)
 LEAVES = leaf_domain(TREE), L1
 ROWS = dp.vector_domain(dp.atom_domain(T="i64", bounds=(0, 9))), dp.symmetric_distance()
 HEAVY = np.array([1000, 0, 0, 0])
@@ -232,9 +289,6 @@ def test_thresholds_are_integers_and_monotonic_is_a_truth_value():
         make_sparse_vector(*LEAVES, 1.0, threshold=5.0)
 
 
-# Gaps, paths, and trees whose nodes nobody knows.
-
-
 @pytest.mark.parametrize("refreshed", thinned([False, True], 2))
 def test_gaps_follow_the_exact_law(refreshed):
     """Chi-square of the first query's gap against the enumerated law; a false alarm in 1e9 runs, and with power."""
@@ -340,3 +394,43 @@ def test_an_open_tree_is_asked_adaptively_down_to_its_heaviest_node():
         right = prefix + 2 ** (8 - bits)
         prefix = right if ask((right, bits)) else prefix
     assert prefix == 181
+
+
+VECTOR = dp.vector_domain(dp.atom_domain(T="i64"))
+LINF = dp.linf_distance(T="i64")
+
+
+def test_maps_follow_the_metric():
+    options = {"threshold": 5, "cutoff": 2, "query_scale": 8.0}
+    plain = make_above_threshold(VECTOR, LINF, 4.0, **options)
+    monotonic = make_above_threshold(VECTOR, dp.linf_distance(T="i64", monotonic=True), 4.0, **options)
+    refreshed = make_above_threshold(VECTOR, LINF, 4.0, **options, threshold_noise="refreshed")
+    assert [plain.map(k) for k in range(3)] == [0.0, 0.75, 1.5]
+    assert monotonic.map(1) == 0.5
+    assert refreshed.map(1) == 1.0
+    floats = make_above_threshold(VECTOR, dp.linf_distance(T="f64"), 4.0, **options)
+    assert floats.map(0.5) == 0.375
+    assert make_above_threshold(VECTOR, LINF, 0.0, threshold=5).map(1) == math.inf
+
+
+def test_answers_in_order_until_the_cutoff():
+    above = make_above_threshold(VECTOR, LINF, 1.0, threshold=500, cutoff=2)
+    assert above([0, 1000, 0, 1000, 1000]) == [False, True, False, True, False]
+    assert above([]) == []
+
+
+def test_arrays_stay_arrays():
+    tree = Tree.balanced(branching=2, depth=2)
+    above = make_above_threshold(node_domain(tree), LINF, 1.0, threshold=500)
+    answers = above(np.array([0, 1000, 0]))
+    assert answers.dtype == np.bool_
+    assert answers.tolist() == [False, True, False]
+
+
+def test_wrong_spaces_are_named():
+    with pytest.raises(ValueError, match=r"input_metric \(.*\) must be linf_distance"):
+        make_above_threshold(VECTOR, dp.l1_distance(T="i64"), 1.0, threshold=5)
+    with pytest.raises(ValueError, match=r"input_domain \(.*\) must hold vectors. Hint: vector_domain"):
+        make_above_threshold(dp.atom_domain(T="i64"), LINF, 1.0, threshold=5)
+    with pytest.raises(OpenDPException, match=r"d_in \(-1\) must be finite and non-negative"):
+        make_above_threshold(VECTOR, LINF, 1.0, threshold=5).map(-1)

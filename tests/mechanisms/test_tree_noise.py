@@ -11,7 +11,7 @@ from scipy import stats
 
 import opendp_tree as ot
 from opendp_tree import Tree, leaf_domain, make_tree_gaussian, make_tree_laplace
-from opendp_tree.mechanisms.level_noise import gaussian_variance, laplace_variance
+from opendp_tree.mechanisms.tree_noise import gaussian_variance, laplace_variance
 from opendp_tree.trees import node_domain
 from tests.goodness_of_fit import FALSE_ALARM, laplace_masses, p_value
 

@@ -12,7 +12,7 @@ from opendp_tree import (
     make_tree_gaussian,
     plan,
 )
-from opendp_tree.mechanisms.level_noise import gaussian_variance, laplace_variance
+from opendp_tree.mechanisms.tree_noise import gaussian_variance, laplace_variance
 from opendp_tree.planning import MultiplicativeEstimator
 from opendp_tree.planning.budget import Budget
 from opendp_tree.planning.candidate import Setting

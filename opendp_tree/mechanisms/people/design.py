@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from opendp_tree.mechanisms.level_noise import gaussian_variance, laplace_variance
 from opendp_tree.mechanisms.partition.layers import SHARES, default_measuring
 from opendp_tree.mechanisms.partition.parameters import GapParameters, choose_parameters
 from opendp_tree.mechanisms.people.weights import UNITS
+from opendp_tree.mechanisms.tree_noise import gaussian_variance, laplace_variance
 from opendp_tree.noise import LARGEST_SCALE
 from opendp_tree.theorems.interval import Interval, exp, round_down, round_up
 from opendp_tree.theorems.people_layers import (

@@ -20,10 +20,10 @@ from opendp_tree._arguments import (
     read_distance,
 )
 from opendp_tree._opendp import make_measurement, measure_name, to_then
-from opendp_tree.mechanisms.level_noise import one_or_all
 from opendp_tree.mechanisms.people.design import PeopleDesign, Spending, choose_design
 from opendp_tree.mechanisms.people.release import PeopleRelease
 from opendp_tree.mechanisms.searches import make_unfunded, with_promised_delta
+from opendp_tree.mechanisms.tree_noise import one_or_all
 from opendp_tree.releases.release import PrivacyStatement
 from opendp_tree.rows.people import read_records, tree_of_people
 from opendp_tree.rows.unit import COUNTS, level_bounds, weighed_words

@@ -13,7 +13,6 @@ import numpy as np
 from opendp_tree import noise, saturate
 from opendp_tree._types import Bools, Floats, Ints
 from opendp_tree.mechanisms.consistent import Consistency
-from opendp_tree.mechanisms.level_noise import gaussian_variance, laplace_variance, single_bound
 from opendp_tree.mechanisms.partition.estimates import estimate_nodes
 from opendp_tree.mechanisms.partition.intervals import hidden_bound, layer_bounds, leaf_reach
 from opendp_tree.mechanisms.partition.layers import NAMED, CellNoise, Layer, Layers, Measured, ShownTree, measure
@@ -21,6 +20,7 @@ from opendp_tree.mechanisms.partition.release import FindThenMeasure, people_at
 from opendp_tree.mechanisms.partition.walk import Cells, find_cells
 from opendp_tree.mechanisms.people.design import PeopleDesign
 from opendp_tree.mechanisms.people.weights import leaf_units, people_units
+from opendp_tree.mechanisms.tree_noise import gaussian_variance, laplace_variance, single_bound
 from opendp_tree.releases.release import PrivacyStatement, TreeRelease
 from opendp_tree.rows.people import PeoplePart, PeopleRecords
 from opendp_tree.trees.occupied import Occupied
