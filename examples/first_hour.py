@@ -101,9 +101,9 @@ def keys(rows: pl.DataFrame) -> None:
 
 
 def outside(rows: pl.DataFrame) -> None:
-    """Rows that belong nowhere are counted where the key says so: the total stays the total."""
+    """Rows that belong nowhere are counted at a leaf of their own: the total stays the total."""
     section("Rows that belong nowhere")
-    key = Key.columns("country", "city", tree=Tree.from_paths(CITIES), outside="leaf")
+    key = Key.columns("country", "city", tree=Tree.from_paths(CITIES))
     release = release_tree(rows, by=key, epsilon=1.0)
     nowhere = release.estimates[release.tree.node(("(outside)",))]
     print(f"of {release.estimates[0]:,.0f} rows, {nowhere:,.0f} are of no city that is listed")

@@ -182,7 +182,7 @@ def make_frame_release(
     return make_release(
         count_rows(frame, by=key, unit=unit, method=method, values=values, memory=memory),
         1,
-        counted=counted_of(unit, method, values, data=frame),
+        counted=counted_of(key, unit, method, values, data=frame),
         person=unit,
         method=method_for(key, method, values, unit=unit, data=frame),
         budget=budget,
@@ -219,6 +219,7 @@ def weighs(data: Any, person: Unit, method: Method | str) -> bool:
 
 
 def counted_of(
+    key: Key,
     unit: Unit | None,
     method: Method | str = "auto",
     values: tuple[Value, ...] = (),
@@ -227,7 +228,7 @@ def counted_of(
     data: Any = None,
 ) -> str:
     """What a release of rows counts, in words."""
-    person = Unit.of(unit)
+    person, of = Unit.of(unit), key.counted(of)
     if values:
         return values_counted(of if person is None else person.counted(of=of), values)
     return of if person is None else person.counted(of=of, weighed=weighs(data, person, method))

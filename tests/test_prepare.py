@@ -74,9 +74,26 @@ def test_a_public_tree_is_counted_without_delta():
     release = release_tree(
         VISITS, by=Key.columns("country", "city", tree=tree), epsilon=1.0, method=method, confidence=SURE
     )
-    assert release.estimates.size == tree.node_count
+    assert release.estimates.size == tree.node_count + 1
     assert release.statement.loss == {"epsilon": pytest.approx(1.0)}
     assert release.lower[0] <= 1300 <= release.upper[0]  # false alarm at most 1e-9
+
+
+@pytest.mark.parametrize("unit", [None, Unit("user", rows=3)])
+def test_the_root_of_a_public_tree_counts_all_rows_by_default(unit):
+    """Nulls and labels that the tree lacks are "(outside)"; dropping them is a choice, which the statement tells."""
+    keys = ["be"] * 500 + [None] * 300 + ["fr"] * 200
+    frame = pl.DataFrame({"country": keys, "user": range(1000)})
+    tree = Tree.from_paths([("be",), ("lu",)])
+    options = {"epsilon": 1.0, "confidence": SURE, "unit": unit}  # each interval misses in at most 1e-9 of runs
+    release = release_tree(frame, by=Key.columns("country", tree=tree), **options)
+    truth = dict(zip(release.to_frame()["path"], [1000, 500, 0, 500], strict=True))
+    assert list(truth) == ["", "be", "lu", "(outside)"]
+    assert all(low <= count <= high for low, count, high in zip(release.lower, [1000, 500, 0, 500], release.upper))
+    assert "inside the tree" not in release.statement.counted
+    release = release_tree(frame, by=Key.columns("country", tree=tree, outside="drop"), **options)
+    assert release.lower[0] <= 500 <= release.upper[0]
+    assert release.statement.counted.startswith("rows inside the tree")
 
 
 @pytest.mark.parametrize(
@@ -171,7 +188,7 @@ def test_intervals_hold_the_rows_that_are_kept_and_claim_no_others():
     frame = pl.DataFrame(rows, schema=["user", "region", "city"], orient="row")
     metric = dp.symmetric_id_distance(identifier="user")
     counts = make_leaf_counts(
-        frame_domain(frame), metric, by=Key.columns("region", "city", tree=tree), unit=Unit("user", rows=5)
+        frame_domain(frame), metric, by=Key.columns("region", "city", tree=tree, outside="drop"), unit=Unit("user", rows=5)
     )
     space, most = (counts.output_domain, counts.output_metric), counts.map(1)
     released = make_release(
@@ -316,7 +333,7 @@ def test_a_public_tree_has_means_for_a_pure_budget_and_for_rho():
     key = Key.columns("country", "city", tree=Tree.from_paths([("be", "ghent"), ("be", "liege"), ("lu", "lux")]))
     for budget in ({"epsilon": 1.0}, {"rho": 0.5}, {"epsilon": 1.0, "delta": 1e-6}):
         release = release_tree(SPENT, by=key, value=AMOUNT, **budget)
-        assert release.to_frame().height == 6
+        assert release.to_frame().height == 7
         assert release.statement.loss.keys() == budget.keys()
 
 

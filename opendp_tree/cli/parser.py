@@ -266,7 +266,7 @@ def _add_hierarchy(parser: argparse.ArgumentParser, *, depth: str) -> None:
     group.add_argument(
         "--outside",
         choices=("leaf", "drop", "ends"),
-        help="rows with no place: a leaf of their own, nowhere, or for --number the first and the last range",
+        help="rows with no place: a leaf of their own (leaf), nowhere, or for --number the first and the last range",
     )
     group.add_argument("--nodes", choices=("public", "open"), help="whether all nodes are known (open)")
     group.add_argument("--tree", metavar="FILE", help="for public nodes: a file with the same columns that lists them")

@@ -60,7 +60,7 @@ def build_measurement(options: argparse.Namespace, source: Source) -> Measuremen
         return make_release(
             counts,
             1,
-            counted=counted_of(unit, method, values),
+            counted=counted_of(source.key, unit, method, values),
             person=unit,
             budget={"epsilon": float_below(options.epsilon), "delta": float_below(options.delta)},
             alpha=float(options.alpha),

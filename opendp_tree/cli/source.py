@@ -91,10 +91,9 @@ def open_source(options: argparse.Namespace, *, unit: str | None = None, values:
     if options.nodes == "open" and options.tree is not None:
         raise CommandError(Exit.USAGE, "--tree lists public nodes. Hint: --nodes public")
     try:
-        if options.tree is not None:
-            key = replace(key, tree=_read_tree(options, key, frame))
-        if options.outside is not None and options.number is None:
-            key = replace(key, outside=options.outside)
+        tree = key.tree if options.tree is None else _read_tree(options, key, frame)
+        of_number = options.number is not None  # which has read the option itself
+        key = replace(key, tree=tree, outside=key.outside if of_number else options.outside)
     except ValueError as error:  # about arguments: no data has been read
         raise CommandError(Exit.USAGE, f"{error}. Hint: opendp-tree {options.command} --help") from None
     return Source(frame, key)

@@ -116,7 +116,7 @@ def tree_counts(
         alpha=alpha,
         method=method,
         confidence=confidence,
-        counted=_counted_words(plain, unit, method, values) if _is_of_frame(query) else None,
+        counted=_counted_words(plain, key, unit, method, values) if _is_of_frame(query) else None,
         person=unit,
     )
     return then(plain, measurement)
@@ -196,15 +196,17 @@ def amounts_of_loss(measure: Measure, loss: Any) -> dict[str, Any]:
     raise ValueError(f"the Context's measure ({measure}) must be of epsilon, of epsilon and delta, or of rho")
 
 
-def _counted_words(query: Any, unit: Unit | None, method: Method | str, values: tuple[Value, ...] = ()) -> str:
+def _counted_words(
+    query: Any, key: Key, unit: Unit | None, method: Method | str, values: tuple[Value, ...] = ()
+) -> str:
     """What is counted, in words: steps may leave rows out, and people are bounded by them or here."""
     if unit is not None:
-        return counted_of(unit, method, values, of="rows of the query")
+        return counted_of(key, unit, method, values, of="rows of the query")
     if values:
-        return values_counted(_counted_words(query, None, method), values)
+        return values_counted(_counted_words(query, key, None, method), values)
     metric = query._chain[1] if isinstance(query._chain, tuple) else query._chain.input_metric
     people = identifier_of(metric) is not None
-    return "rows of the query" + (", which keeps a bounded number of each privacy unit" if people else "")
+    return key.counted("rows of the query") + (", which keeps a bounded number of each privacy unit" if people else "")
 
 
 class FrameQuery:

@@ -42,9 +42,9 @@ class Key(KeyLevels):
     - `tree`: a public tree of label paths. A row counts at the leaf that its labels lead to or lead through. By default
       None: the nodes are not known in advance.
     - `nulls`: "label" counts null like any other label, "drop" leaves such rows out. By default "label".
-    - `outside`: where rows count that have no place. "leaf" is a leaf "(outside)" below the root, which a public tree
-      without one is given; "drop" leaves them out; of a public tree also the path of one of its leaves. By default
-      "leaf" where that costs nothing: in open trees, and where `tree` has such a leaf; else "drop".
+    - `outside`: where rows count that have no place. "leaf", the default, is a leaf "(outside)" below the root, which a
+      public tree without one is given, so that the root counts all rows; "drop" leaves such rows out, and statements
+      say so; of a public tree also the path of one of its leaves.
     - `show`: the levels that are wanted, by name (a column, a part of a calendar) or by number from 0, the root's. By
       default None: all.
 

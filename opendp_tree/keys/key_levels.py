@@ -92,7 +92,7 @@ class KeyLevels:
             raise ValueError(f"stride ({self.stride}) must be at most 63 for a public tree, whose labels are int64")
         if self.is_ordered and not tree.ordered:
             tree = Tree(tree.parents, tree.labels, tree.names, ordered=True)
-        if self.outside == "leaf" and tree.depth > 1:
+        if self.outside in (None, "leaf") and self.kind != "number" and tree.depth > 1:
             tree = _with_outside(tree)
         object.__setattr__(self, "tree", tree)
         ends = self.kind == "number" and self.outside == "ends"
@@ -180,6 +180,11 @@ class KeyLevels:
             return -1
         places = np.flatnonzero(self.tree.count([self.outside if isinstance(self.outside, tuple) else (OUTSIDE,)]))
         return int(places[0]) if places.size else -1
+
+    def counted(self, of: str = "rows") -> str:
+        """Which rows are counted, in words: all, unless some were to be dropped."""
+        inside = " inside the tree" if self.outside == "drop" else ""
+        return f"{of}{inside}{' whose key has no null' if self.nulls == 'drop' else ''}"
 
     def label_kinds(self, kinds: Mapping[str, str]) -> tuple[str, ...]:
         """What the labels of each level are."""

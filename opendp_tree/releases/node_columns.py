@@ -37,6 +37,8 @@ def node_columns(nodes: ShownNodes) -> list[pl.Series]:
         ids = pl.Series("node", tree.level_order.nodes)
         return [ids, ids.cast(pl.String).scatter(0, "").alias("path")]
     path = _joined(nodes.parents, nodes.labels, BETWEEN, "path")
+    if nodes.outside >= 0:
+        path = path.scatter(nodes.outside, OUTSIDE)
     if isinstance(tree, OpenTree) and tree.separator:
         return [_joined(nodes.parents, nodes.labels, tree.separator, "prefix"), path]
     return [*_label_columns(nodes.levels, nodes.parents, nodes.labels, tree.names), path]

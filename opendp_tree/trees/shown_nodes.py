@@ -12,6 +12,7 @@ from opendp_tree._types import Bools, Ints
 from opendp_tree.trees.bit_keys import BitKeys
 from opendp_tree.trees.occupied import Places, meets_between
 from opendp_tree.trees.open_tree import OpenTree
+from opendp_tree.trees.paths import OUTSIDE
 from opendp_tree.trees.sparse_counts import SparseCounts
 from opendp_tree.trees.tree import Tree
 
@@ -31,7 +32,7 @@ class ShownNodes:
     words: BitKeys | None = None
     """For an open tree of bits, the prefixes."""
     outside: int = -1
-    """For an open tree of bits, the node for what is no key, whose prefix is none; -1 if it is not here."""
+    """The node "(outside)" where labels have no text for it: of bits, and of labels of another type; -1 if none is."""
 
     @property
     def size(self) -> int:
@@ -62,9 +63,13 @@ class ShownNodes:
             return cls(tree, order.levels, order.parents)
         from opendp_tree.trees.label_keys import label_series
 
-        by_level = _by_level(order.levels, order.nodes, tree.depth)
-        labels = tuple(label_series([own[node] for node in nodes.tolist()]) for nodes in by_level)
-        return cls(tree, order.levels, order.parents, labels)
+        by_level = [[own[node] for node in nodes.tolist()] for nodes in _by_level(order.levels, order.nodes, tree.depth)]
+        outside, first = -1, by_level[0] if by_level else []
+        kinds = {type(label) for label in first if label is not None and label != OUTSIDE}
+        if OUTSIDE in first and len(kinds) == 1 and str not in kinds:  # null, so that labels keep their type
+            outside = 1 + first.index(OUTSIDE)
+            first[outside - 1] = None
+        return cls(tree, order.levels, order.parents, tuple(map(label_series, by_level)), outside=outside)
 
 
 @dataclass(frozen=True)

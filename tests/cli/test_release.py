@@ -122,11 +122,16 @@ def test_public_nodes_are_listed_by_a_file(tmp_path):
     listed.write_text("region,city\nnorth,aä\nnorth,b\nsouth,c\nsouth,nowhere\nwest,\n")
     words = ["release", write_rows(tmp_path), "--by", "region,city", "--nodes", "public", "--tree", str(listed)]
     assert main([*words, "--epsilon", "1", "-o", str(out)]) == 0  # no delta is needed
-    assert near(estimates(out), {**TRUTH, "south / nowhere": 0, "west": 0})
+    assert near(estimates(out), {**TRUTH, "south / nowhere": 0, "west": 0, "(outside)": 0})
+    listed.write_text("region,city\nnorth,aä\n")
+    assert main([*words, "--epsilon", "1", "-o", str(out)]) == 0
+    assert near(estimates(out), {"": 5000, "north": 2000, "north / aä": 2000, "(outside)": 3000})
+    assert main([*words, "--outside", "drop", "--epsilon", "1", "-o", str(out)]) == 0
+    assert near(estimates(out), {"": 2000, "north": 2000, "north / aä": 2000})
     listed.write_text("url\nshop/books\nabout\n")
     words = ["release", write_rows(tmp_path), "--path", "url", "--tree", str(listed)]
     assert main([*words, "--epsilon", "1", "-o", str(out)]) == 0
-    assert near(estimates(out), {"": 5000, "shop": 4000, "shop / books": 4000, "about": 1000})
+    assert near(estimates(out), {"": 5000, "shop": 4000, "shop / books": 4000, "about": 1000, "(outside)": 0})
 
 
 def test_labels_of_a_list_are_read_as_the_data_have_them(tmp_path):
@@ -134,7 +139,8 @@ def test_labels_of_a_list_are_read_as_the_data_have_them(tmp_path):
     listed.write_text("month\n1\n2\n")
     source = write_rows(tmp_path, frame=pl.DataFrame({"month": pl.Series([1] * 900 + [2] * 500, dtype=pl.Int8)}))
     assert main(["release", source, "--by", "month", "--tree", str(listed), "--epsilon", "1", "-o", str(out)]) == 0
-    assert near(estimates(out), {"": 1400, "1": 900, "2": 500})
+    assert near(estimates(out), {"": 1400, "1": 900, "2": 500, "(outside)": 0})
+    assert pl.read_parquet(out).schema["month"] == pl.Int64
 
 
 def test_a_file_without_rows_is_no_error(tmp_path):

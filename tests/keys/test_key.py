@@ -38,7 +38,7 @@ def test_where_rows_belong_is_one_value():
     assert key != Key.columns("city", tree=TREE)
     assert key.hierarchy == TREE
     assert key.outside_leaf == 1
-    assert Key.columns("city", tree=TREE).outside_leaf == -1
+    assert Key.columns("city", tree=TREE).outside_leaf == 2
     assert Key.columns("city").hierarchy == OpenTree.columns(["city"])
 
 
@@ -51,8 +51,17 @@ def test_rows_are_dropped_where_somebody_says_so():
     assert not Key.columns("a", tree=TREE, outside="drop").drops_nulls
 
 
-def test_a_leaf_outside_is_where_it_is_free_or_asked_for():
-    assert Key.columns("a", tree=TREE).hierarchy is TREE
+def test_what_is_counted_is_all_rows_unless_some_are_to_be_dropped():
+    for key in (Key.columns("a"), Key.columns("a", tree=TREE), Key.columns("a", tree=TREE, outside=("liege",))):
+        assert key.counted() == "rows"
+    assert Key.columns("a", tree=TREE, outside="drop").counted() == "rows inside the tree"
+    assert Key.bits("a", width=8, outside="drop").counted("keys") == "keys inside the tree"
+    assert Key.columns("a", nulls="drop").counted() == "rows whose key has no null"
+
+
+def test_a_public_tree_has_a_leaf_outside_unless_rows_are_to_be_dropped():
+    assert Key.columns("a", tree=TREE, outside="drop").hierarchy is TREE
+    assert Key.columns("a", tree=TREE).hierarchy == Key.columns("a", tree=TREE, outside="leaf").hierarchy
     asked = Key.columns("a", tree=TREE, outside="leaf")
     assert asked.hierarchy.paths() == [("ghent",), ("liege",), ("(outside)",)]
     assert asked.outside_leaf == 2

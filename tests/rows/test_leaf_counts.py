@@ -180,11 +180,12 @@ def test_public_trees_count_the_leaf_that_a_key_leads_to_or_through(kind):
         for drop in (False, True):
             # A tree whose only labels are of another type than the column's is refused.
             matches = any(path[0] is not None for path in cut)
-            for outside in (None, ("(other)",)) if matches else (("(other)",),):
+            for outside in (None, "drop", ("(other)",)) if matches else (("(other)",),):
                 for domain, given_data in both(frame):
                     public = replace(key, tree=tree, outside=outside, nulls="drop" if drop else "label")
                     count = make_leaf_counts(domain, ROWS, by=public)
-                    expected = public_counts(frame, key, tree, drop=drop, outside=outside)
+                    place = {None: ("(outside)",), "drop": None}.get(outside, outside)
+                    expected = public_counts(frame, key, public.tree, drop=drop, outside=place)
                     assert count(given_data).tolist() == expected
 
     check()
@@ -209,7 +210,11 @@ def test_public_trees_of_columns(data):
 def test_labels_of_another_type_are_no_labels():
     """1, True and "1" are three labels."""
     tree = Tree.from_paths([(1,), (True,), ("1",), (None,)])
-    for values, expected in (([1, None], [1, 0, 0, 1]), ([True], [0, 1, 0, 0]), (["1"], [0, 0, 1, 0])):
+    for values, expected in (
+        ([1, None, 2], [1, 0, 0, 1, 1]),
+        ([True, False], [0, 1, 0, 0, 1]),
+        (["1", "x"], [0, 0, 1, 0, 1]),
+    ):
         frame = pl.DataFrame({"k": values})
         assert make_leaf_counts(frame_domain(frame), ROWS, by=Key.columns("k", tree=tree))(frame).tolist() == expected
 
