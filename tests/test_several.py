@@ -61,7 +61,7 @@ def test_each_hierarchy_is_released_as_itself():
     assert len(releases) == 3
     for release in releases.values():
         assert release.lower[0] <= 1300 <= release.upper[0]  # false alarms at most 1e-9 each
-    assert releases["time"].to_frame().height == 25
+    assert releases["time"].to_frame().height == 26
     assert "epsilon 3" in repr(releases)
     assert "<table" in releases._repr_html_()
     assert repr(releases).splitlines()[0].split() == ["hierarchy", "nodes", "shown", "mechanism", "its", "share"]

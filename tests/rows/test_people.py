@@ -14,7 +14,7 @@ from opendp_tree import Key, OpenTree, Tree, Unit, frame_domain, release_tree
 from opendp_tree.rows import people, row_counts
 from opendp_tree.rows.people import PeoplePart, make_people_records, people_domain, then_people_records
 from tests.goodness_of_fit import FALSE_ALARM
-from tests.rows.test_row_counts import KEYS, ROWS, SCHEMA, TREE, counter, frame_of
+from tests.rows.test_row_counts import KEYS, ROWS, SCHEMA, counter, frame_of
 from tests.thoroughness import examples
 
 SHARES = Unit("user", count="shares")
@@ -101,9 +101,9 @@ def test_what_does_not_fit_is_refused(metric, unit, message):
 
 def test_other_records_are_no_members():
     records = counter(KEYS["public"], SHARES).people(frame_of([(1, "x", 0)]))
-    assert people_domain(TREE).member(records)
+    assert people_domain(KEYS["public"].tree).member(records)
     assert not people_domain(Tree.from_paths([("x",)])).member(records)
-    assert not people_domain(TREE).member(np.zeros(3, dtype=np.int64))
+    assert not people_domain(KEYS["public"].tree).member(np.zeros(3, dtype=np.int64))
     with pytest.raises(TypeError, match="must be a Tree or an OpenTree"):
         people_domain(3)
 

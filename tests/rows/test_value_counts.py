@@ -57,7 +57,7 @@ def test_counts_and_sums_are_those_of_one_row_at_a_time(values, public):
     counts, sums = expected(frame, values)
     paths = sorted(counts)
     tree = Tree.from_paths(paths, names=["country", "city"]) if public else None
-    key = Key.columns("country", "city", tree=tree)
+    key = Key.columns("country", "city", tree=tree, outside="drop")
     made = make_leaf_values(frame_domain(frame), dp.symmetric_distance(), values=values, by=key)
     for data in (frame, frame.lazy(), frame.sample(fraction=1.0, shuffle=True, seed=2)):
         found = made(data)
@@ -128,7 +128,7 @@ def test_rows_are_drawn_evenly():
         frame_domain(frame),
         dp.symmetric_id_distance("user"),
         values=AMOUNT,
-        by=Key.columns("city", tree=Tree.from_paths([(str(place),) for place in range(10)])),
+        by=Key.columns("city", tree=Tree.from_paths([(str(place),) for place in range(10)]), outside="drop"),
         unit=Unit("user", rows=3),
     )
     total = sum(made(frame).people for _ in range(400))
@@ -144,7 +144,7 @@ def test_rows_without_a_leaf_take_nobodys_place():
         frame_domain(frame),
         dp.symmetric_id_distance("user"),
         values=AMOUNT,
-        by=Key.columns("city", tree=Tree.from_paths([("x",), ("y",)])),
+        by=Key.columns("city", tree=Tree.from_paths([("x",), ("y",)]), outside="drop"),
         unit=Unit("user", rows=1),
     )
     assert made(frame).people.tolist() == [1, 0]

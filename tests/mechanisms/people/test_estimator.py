@@ -16,7 +16,7 @@ OPEN = people_domain(OpenTree.columns(["country", "city"])), dp.symmetric_distan
 
 
 def records(tree=None):
-    key = Key.columns("country", "city", tree=tree)
+    key = Key.columns("country", "city", tree=tree, outside=None if tree is None else "drop")
     space = frame_domain(VISITS), dp.symmetric_id_distance("user")
     return space >> then_people_records(by=key, unit=Unit("user", count="shares"))
 
