@@ -87,9 +87,9 @@ def test_the_root_of_a_public_tree_counts_all_rows_by_default(unit):
     tree = Tree.from_paths([("be",), ("lu",)])
     options = {"epsilon": 1.0, "confidence": SURE, "unit": unit}  # each interval misses in at most 1e-9 of runs
     release = release_tree(frame, by=Key.columns("country", tree=tree), **options)
-    truth = dict(zip(release.to_frame()["path"], [1000, 500, 0, 500], strict=True))
-    assert list(truth) == ["", "be", "lu", "(outside)"]
-    assert all(low <= count <= high for low, count, high in zip(release.lower, [1000, 500, 0, 500], release.upper))
+    assert release.to_frame()["path"].to_list() == ["", "be", "lu", "(outside)"]
+    truth = np.array([1000, 500, 0, 500])
+    assert ((release.lower <= truth) & (truth <= release.upper)).all()
     assert "inside the tree" not in release.statement.counted
     release = release_tree(frame, by=Key.columns("country", tree=tree, outside="drop"), **options)
     assert release.lower[0] <= 500 <= release.upper[0]
@@ -187,9 +187,8 @@ def test_intervals_hold_the_rows_that_are_kept_and_claim_no_others():
     rows += [(None, "north", "a")] * 500  # nobody's: not counted
     frame = pl.DataFrame(rows, schema=["user", "region", "city"], orient="row")
     metric = dp.symmetric_id_distance(identifier="user")
-    counts = make_leaf_counts(
-        frame_domain(frame), metric, by=Key.columns("region", "city", tree=tree, outside="drop"), unit=Unit("user", rows=5)
-    )
+    key = Key.columns("region", "city", tree=tree, outside="drop")
+    counts = make_leaf_counts(frame_domain(frame), metric, by=key, unit=Unit("user", rows=5))
     space, most = (counts.output_domain, counts.output_metric), counts.map(1)
     released = make_release(
         space, most, method="auto", budget={"epsilon": 1.0}, alpha=0.1, confidence=0.95, tree=tree, counted="kept rows"

@@ -63,7 +63,8 @@ class ShownNodes:
             return cls(tree, order.levels, order.parents)
         from opendp_tree.trees.label_keys import label_series
 
-        by_level = [[own[node] for node in nodes.tolist()] for nodes in _by_level(order.levels, order.nodes, tree.depth)]
+        nodes = _by_level(order.levels, order.nodes, tree.depth)
+        by_level = [[own[node] for node in level.tolist()] for level in nodes]
         outside, first = -1, by_level[0] if by_level else []
         kinds = {type(label) for label in first if label is not None and label != OUTSIDE}
         if OUTSIDE in first and len(kinds) == 1 and str not in kinds:  # null, so that labels keep their type

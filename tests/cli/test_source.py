@@ -96,7 +96,8 @@ def test_a_listed_tree_is_part_of_the_key(tmp_path):
     listed.write_text("region,city\nnorth,b\nsouth,\n")
     file = write_rows(tmp_path)
     source = open_source(options(file, "--by", "region,city", "--tree", str(listed)))
-    assert source.key.hierarchy == Tree.from_paths([("north", "b"), ("south",), ("(outside)",)], names=["region", "city"])
+    paths = [("north", "b"), ("south",), ("(outside)",)]
+    assert source.key.hierarchy == Tree.from_paths(paths, names=["region", "city"])
     for words, message in (
         (["--nodes", "public"], "must be listed"),
         (["--nodes", "open", "--tree", str(listed)], "--nodes public"),

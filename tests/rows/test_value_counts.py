@@ -57,7 +57,7 @@ def test_counts_and_sums_are_those_of_one_row_at_a_time(values, public):
     counts, sums = expected(frame, values)
     paths = sorted(counts)
     tree = Tree.from_paths(paths, names=["country", "city"]) if public else None
-    key = Key.columns("country", "city", tree=tree, outside="drop")
+    key = Key.columns("country", "city", tree=tree, outside=None if tree is None else "drop")
     made = make_leaf_values(frame_domain(frame), dp.symmetric_distance(), values=values, by=key)
     for data in (frame, frame.lazy(), frame.sample(fraction=1.0, shuffle=True, seed=2)):
         found = made(data)
