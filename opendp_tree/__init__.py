@@ -26,7 +26,7 @@ from opendp_tree.mechanisms.truncated_laplace import (
     make_truncated_laplace,
     then_truncated_laplace,
 )
-from opendp_tree.paper.multiplicative_estimator import (
+from opendp_tree.paper.estimation import (
     make_multiplicative_estimator,
     then_multiplicative_estimator,
 )

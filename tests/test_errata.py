@@ -11,8 +11,8 @@ from scipy import stats
 
 from opendp_tree import Tree, leaf_domain, make_multiplicative_estimator
 from opendp_tree.paper import make_tree_classifier
-from opendp_tree.paper.forest import whole
-from opendp_tree.paper.ladder_estimator import reduce_to_classes
+from opendp_tree.paper.classification import whole
+from opendp_tree.paper.reduction import reduce_to_classes
 from opendp_tree.theorems.interval import exp
 from opendp_tree.theorems.laplace import truncated_laplace_delta
 from opendp_tree.theorems.paper import (

@@ -21,10 +21,10 @@ from opendp_tree.mechanisms.sparse_vector import make_above_threshold, make_spar
 from opendp_tree.mechanisms.tree_noise import make_tree_gaussian, make_tree_laplace
 from opendp_tree.mechanisms.tree_sum import make_tree_sum
 from opendp_tree.mechanisms.truncated_laplace import make_truncated_laplace, make_truncated_laplace_profile
-from opendp_tree.paper.clipped_estimator import make_clipped_estimator
-from opendp_tree.paper.ladder_estimator import make_ladder_estimator
-from opendp_tree.paper.multiplicative_estimator import make_multiplicative_estimator
-from opendp_tree.paper.tree_classifier import make_tree_classifier
+from opendp_tree.paper.classification import make_tree_classifier
+from opendp_tree.paper.clipping import make_clipped_estimator
+from opendp_tree.paper.estimation import make_multiplicative_estimator
+from opendp_tree.paper.reduction import make_ladder_estimator
 from opendp_tree.planning.budget import Budget
 from opendp_tree.rows.leaf_counts import make_leaf_counts
 from opendp_tree.rows.people import make_people_records

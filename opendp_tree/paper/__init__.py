@@ -1,13 +1,13 @@
 """The algorithms of the paper, complete and corrected."""
 
-from opendp_tree.paper.clipped_estimator import make_clipped_estimator, then_clipped_estimator
-from opendp_tree.paper.ladder_estimator import make_ladder_estimator, then_ladder_estimator
-from opendp_tree.paper.multiplicative_estimator import (
+from opendp_tree.paper.classification import AccuracyWarning, NodeClasses, make_tree_classifier, then_tree_classifier
+from opendp_tree.paper.clipping import make_clipped_estimator, then_clipped_estimator
+from opendp_tree.paper.estimation import (
     make_multiplicative_estimator,
     multiplicative_threshold,
     then_multiplicative_estimator,
 )
-from opendp_tree.paper.tree_classifier import AccuracyWarning, NodeClasses, make_tree_classifier, then_tree_classifier
+from opendp_tree.paper.reduction import make_ladder_estimator, then_ladder_estimator
 from opendp_tree.theorems.paper import Ladder, Round
 
 __all__ = [

@@ -21,8 +21,8 @@ from opendp_tree.mechanisms.tree_noise import (
     make_tree_laplace,
 )
 from opendp_tree.noise import LARGEST_SCALE
-from opendp_tree.paper.clipped_estimator import make_clipped_estimator
-from opendp_tree.paper.multiplicative_estimator import make_multiplicative_estimator, multiplicative_threshold
+from opendp_tree.paper.clipping import make_clipped_estimator
+from opendp_tree.paper.estimation import make_multiplicative_estimator, multiplicative_threshold
 from opendp_tree.planning.budget import Budget, Priced
 from opendp_tree.planning.candidate import Candidate, Setting, Space
 from opendp_tree.planning.methods import MultiplicativeEstimator, TreeNoise

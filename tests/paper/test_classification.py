@@ -1,3 +1,7 @@
+"""The classifier against its claims, and the forests that it runs on."""
+
+from __future__ import annotations
+
 import itertools
 import math
 import warnings
@@ -13,13 +17,107 @@ from scipy import stats
 
 from opendp_tree import Tree, leaf_domain, noise
 from opendp_tree.paper import AccuracyWarning, make_tree_classifier
-from opendp_tree.paper.forest import rooted_at, whole
-from opendp_tree.paper.tree_classifier import classify, shortfall
+from opendp_tree.paper.classification import are_above, classify, lowest, remove, rooted_at, runs, shortfall, whole
 from opendp_tree.saturate import LIMIT
 from opendp_tree.theorems.paper import Classifier, Round, classification_cutoff, classification_threshold, classifier
 from tests.goodness_of_fit import FALSE_ALARM
 from tests.privacy.classification_law import Mechanism, forest_law
 from tests.shapes import SHAPES, ancestors, copies, random_tree, spread_counts
+
+TREES = [*SHAPES.values(), Tree.from_parents([-1]), *(random_tree(25, seed) for seed in range(8))]
+
+
+def by_tree(order, forest):
+    """The forest as a set of sets of node ids."""
+    return {frozenset(order.nodes[forest.members[forest.trees == tree]].tolist()) for tree in range(forest.tree_count)}
+
+
+def subtree(tree, root):
+    return frozenset(node for node in range(tree.node_count) if root in ancestors(tree, node))
+
+
+@pytest.mark.parametrize("tree", TREES, ids=str)
+def test_places_are_sorted_by_level_and_know_their_parents(tree):
+    order = tree.level_order
+    assert sorted(order.nodes.tolist()) == list(range(tree.node_count))
+    assert (np.diff(order.levels) >= 0).all()
+    assert order.parents[0] == -1
+    assert (order.nodes[order.parents[1:]] == tree.parents[order.nodes[1:]]).all()
+    assert order.leaf_ranges[1][0] == tree.leaf_count
+
+
+@pytest.mark.parametrize("tree", TREES, ids=str)
+def test_forests_are_the_subtrees_of_their_roots(tree):
+    order = tree.level_order
+    assert by_tree(order, whole(order)) == {frozenset(range(tree.node_count))}
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        roots = []
+        for node in rng.permutation(tree.node_count).tolist():
+            if all(root not in ancestors(tree, node) and node not in ancestors(tree, root) for root in roots):
+                roots.append(node)
+            if len(roots) == 3:
+                break
+        forest = rooted_at(order, roots)
+        assert by_tree(order, forest) == {subtree(tree, root) for root in roots}
+        assert (np.diff(forest.members) > 0).all()
+
+
+@pytest.mark.parametrize("tree", TREES, ids=str)
+def test_what_is_left_below_is_again_a_forest_of_whole_subtrees(tree):
+    order = tree.level_order
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        forest = whole(order)
+        above = set()
+        for _ in range(3):
+            found = set()
+            for place in rng.permutation(forest.members)[:2]:
+                found |= set(ancestors(tree, int(order.nodes[place])))
+            above |= found
+            forest = remove(order, forest, np.isin(order.nodes[forest.members], list(found)))
+            left = set(range(tree.node_count)) - above
+            roots = {node for node in left if tree.parents[node] not in left}
+            assert by_tree(order, forest) == {subtree(tree, root) for root in roots}
+            assert (np.diff(forest.members) > 0).all()
+
+
+@pytest.mark.parametrize("tree", TREES, ids=str)
+def test_runs_ancestors_and_lowest_places(tree):
+    order = tree.level_order
+    forest = whole(order)
+    starts = runs(order, forest.members, forest.trees)
+    assert starts.size == tree.depth
+    for place in range(1, tree.node_count):
+        higher = np.flatnonzero(order.levels < order.levels[place])
+        held = are_above(order, higher, np.array([place]))
+        expected = ancestors(tree, int(order.nodes[place]))[1:]
+        assert sorted(order.nodes[higher[held]].tolist()) == sorted(expected)
+    assert sorted(order.nodes[lowest(order, forest.members)].tolist()) == tree.leaves.tolist()
+
+
+@pytest.mark.parametrize(
+    ("roots", "error", "message"),
+    [
+        ([], TypeError, "roots must be a non-empty, one-dimensional collection of node ids"),
+        ([0.5], TypeError, "roots must be a non-empty"),
+        ([[1]], TypeError, "roots must be a non-empty"),
+        ([7], ValueError, "roots must be node ids from 0 to 6"),
+        ([-1], ValueError, "roots must be node ids from 0 to 6"),
+        ([1, 1], ValueError, "roots must be distinct, and none may be below another"),
+        ([0, 3], ValueError, "roots must be distinct, and none may be below another"),
+        ([4, 1, 2], ValueError, "roots must be distinct, and none may be below another"),
+    ],
+)
+def test_wrong_roots_are_named(roots, error, message):
+    with pytest.raises(error, match=message):
+        rooted_at(Tree.balanced(branching=2, depth=3).level_order, roots)
+
+
+def test_a_chain_has_no_two_disjoint_roots():
+    with pytest.raises(ValueError, match="none may be below another"):
+        rooted_at(SHAPES["chain"].level_order, [11, 3])
+
 
 L1 = dp.l1_distance(T="i64")
 TREE = Tree.balanced(branching=2, depth=3)

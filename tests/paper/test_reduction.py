@@ -1,3 +1,7 @@
+"""The reduction against its claims, and the intervals of its rungs."""
+
+from __future__ import annotations
+
 import math
 from fractions import Fraction
 
@@ -7,13 +11,59 @@ import pytest
 
 from opendp_tree import Tree, leaf_domain
 from opendp_tree.paper import AccuracyWarning, Ladder, Round, make_ladder_estimator
-from opendp_tree.paper.forest import whole
-from opendp_tree.paper.ladder_estimator import reduce_to_classes
-from opendp_tree.theorems.paper import Classifier
+from opendp_tree.paper.classification import whole
+from opendp_tree.paper.reduction import Rungs, paper_statement, reduce_to_classes
+from opendp_tree.theorems.paper import Classifier, classifier
 from tests.shapes import SHAPES, random_tree, spread_counts
 
-L1 = dp.l1_distance(T="i64")
 TREE = Tree.balanced(branching=2, depth=3)
+
+
+def exact(mass, threshold):
+    numbers = (mass, Fraction(1, 20), Fraction(1, 4), threshold, Fraction(1, 2), Fraction(1, 10**7))
+    return Round(*map(Fraction, numbers))
+
+
+LOW, HIGH = exact(2900, 2000), exact(3400, 2300)
+
+
+def rungs(base, *rounds, **options):
+    ladder = Ladder(Fraction(base), rounds)
+    return Rungs.of(ladder, [classifier(step, depth=3) for step in rounds], **options)
+
+
+def test_a_rungs_counts_lie_between_what_its_round_finds_and_what_the_one_above_leaves():
+    found = rungs(2500, LOW, HIGH)
+    assert found.estimates.tolist() == [2500, 2900, 3400]
+    assert found.lower.tolist() == [0, math.ceil(0.75 * 2000), math.ceil(0.75 * 2300)]
+    assert found.upper.tolist() == [2500, 2900, 3400]
+    assert found.confidence == pytest.approx(0.9)
+    assert Fraction(found.confidence) <= 1 - Fraction(1, 10)
+
+
+@pytest.mark.parametrize(
+    "unsure", [rungs(2000, LOW, HIGH), rungs(2500, LOW, HIGH, accurate=False), rungs(2500, exact(3000, 4))]
+)
+def test_without_a_guarantee_no_interval_says_anything(unsure):
+    """A ladder that is not connected, one that does not reach high enough, and one whose noise is too loud."""
+    assert (unsure.lower == 0).all()
+    assert np.isinf(unsure.upper).all()
+
+
+def test_bounds_beyond_floats_integers_are_rounded_outward():
+    mass, threshold = 2**60 + 1, 2**59 + 3
+    found = rungs((1 + Fraction(1, 4)) * threshold, exact(mass, threshold))
+    assert Fraction(found.upper[1]) >= mass
+    assert Fraction(found.lower[1]) <= Fraction(3, 4) * threshold
+
+
+def test_nodes_are_released_on_their_rungs():
+    release = rungs(2500, LOW).release(TREE, np.array([1, 1, 0, 1, 0, 0, 0]), paper_statement("x", (1.0, 0.5), {}))
+    assert release.estimates.tolist() == [2900, 2900, 2500, 2900, 2500, 2500, 2500]
+    assert release.statement.loss == {"epsilon": 1.0, "delta": 0.5}
+
+
+L1 = dp.l1_distance(T="i64")
 LEAVES = leaf_domain(TREE), L1
 LOW = Round(mass=2900, eta=0.05, alpha=0.25, threshold=2000, epsilon=0.5, delta=1e-7)
 HIGH = Round(mass=3400, eta=0.05, alpha=0.25, threshold=2300, epsilon=0.5, delta=1e-7)

@@ -15,7 +15,7 @@ from opendp_tree import noise, saturate
 from opendp_tree._arguments import check_integer, check_probability, check_scale, computable, read_distance
 from opendp_tree._opendp import make_measurement, to_then
 from opendp_tree._types import Array, Floats, Ints
-from opendp_tree.paper.rung_release import paper_statement
+from opendp_tree.paper.reduction import paper_statement
 from opendp_tree.releases.release import TreeRelease
 from opendp_tree.theorems.interval import Interval, exp, least_whole, round_up
 from opendp_tree.theorems.laplace import laplace_epsilon

@@ -17,10 +17,8 @@ from opendp_tree import noise
 from opendp_tree._arguments import check_integer, check_positive, check_probability, computable, is_zero, read_distance
 from opendp_tree._opendp import make_measurement, to_then
 from opendp_tree.mechanisms.searches import make_unfunded, with_promised_delta
-from opendp_tree.paper.forest import whole
-from opendp_tree.paper.ladder_estimator import reduce_to_classes, run_by
-from opendp_tree.paper.rung_release import Rungs, paper_statement
-from opendp_tree.paper.tree_classifier import AccuracyWarning
+from opendp_tree.paper.classification import AccuracyWarning, whole
+from opendp_tree.paper.reduction import Rungs, paper_statement, reduce_to_classes, run_by
 from opendp_tree.releases.release import TreeRelease
 from opendp_tree.saturate import LIMIT
 from opendp_tree.theorems.distances import group_loss
