@@ -21,7 +21,7 @@ from opendp_tree.keys.key import Key
 from opendp_tree.keys.key_columns import Labels, read_labels, read_words
 from opendp_tree.keys.key_levels import TEXT_PARTS
 from opendp_tree.rows.unit import Unit
-from opendp_tree.trees.bit_keys import BitKeys
+from opendp_tree.trees.bits import BitKeys
 from opendp_tree.trees.distant_counts import DistantCounts, Excerpt, Task
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.sparse_counts import SparseCounts

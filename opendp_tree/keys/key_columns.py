@@ -13,11 +13,10 @@ from opendp_tree.keys.addresses import read_ipv4, read_ipv6, split_urls
 from opendp_tree.keys.key import Key
 from opendp_tree.keys.key_levels import TEXT_PARTS
 from opendp_tree.keys.number_places import NOWHERE
-from opendp_tree.trees.bit_keys import BitKeys
-from opendp_tree.trees.label_keys import split_paths
+from opendp_tree.trees.bits import BitKeys
+from opendp_tree.trees.label_keys import prefix_texts, split_paths
+from opendp_tree.trees.labels import OUTSIDE
 from opendp_tree.trees.open_tree import OpenTree
-from opendp_tree.trees.paths import OUTSIDE
-from opendp_tree.trees.prefix_texts import prefix_texts
 from opendp_tree.trees.sparse_counts import SparseCounts
 
 KEY = "key"

@@ -11,8 +11,8 @@ from typing import Any, Literal
 import numpy as np
 
 from opendp_tree._arguments import check_choice, check_integer, check_type
+from opendp_tree.trees.labels import OUTSIDE
 from opendp_tree.trees.open_tree import OpenTree
-from opendp_tree.trees.paths import OUTSIDE
 from opendp_tree.trees.tree import Path, Tree
 
 PARTS = ("year", "quarter", "month", "week", "weekday", "day", "hour")

@@ -19,8 +19,8 @@ from opendp_tree._types import Floats, Ints
 from opendp_tree.releases.release import Fit, PrivacyStatement, TreeRelease
 from opendp_tree.theorems.gaussian import gaussian_multiplier, normal_multiplier
 from opendp_tree.theorems.laplace import laplace_multiplier
+from opendp_tree.trees.arrays import InnerLevel, LevelOrder
 from opendp_tree.trees.least_squares import LeastSquares, check_variances
-from opendp_tree.trees.level_order import InnerLevel, LevelOrder
 from opendp_tree.trees.tree import Tree, check_tree
 
 __all__ = ["Consistency", "make_consistent", "nonnegative_descent", "then_consistent", "whole_counts"]

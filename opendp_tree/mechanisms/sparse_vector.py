@@ -28,8 +28,7 @@ from opendp_tree.trees.domains import (
     sparse_reader,
 )
 from opendp_tree.trees.open_tree import OpenTree
-from opendp_tree.trees.prefix_counts import check_path, people_at
-from opendp_tree.trees.sparse_counts import SparseCounts
+from opendp_tree.trees.sparse_counts import SparseCounts, check_path, people_at
 from opendp_tree.trees.tree import Tree
 
 __all__ = [

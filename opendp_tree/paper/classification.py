@@ -21,8 +21,8 @@ from opendp_tree._types import Bools, Ints
 from opendp_tree.mechanisms.searches import make_unfunded, with_promised_delta
 from opendp_tree.theorems.distances import group_loss
 from opendp_tree.theorems.paper import Classifier, Round, classification_threshold, classifier
+from opendp_tree.trees.arrays import LevelOrder
 from opendp_tree.trees.domains import CountSpace, check_metric
-from opendp_tree.trees.level_order import LevelOrder
 from opendp_tree.trees.tree import Tree
 
 __all__ = ["AccuracyWarning", "Forest", "NodeClasses", "make_tree_classifier", "then_tree_classifier"]

@@ -24,8 +24,8 @@ from opendp_tree.saturate import LIMIT
 from opendp_tree.theorems.distances import group_loss
 from opendp_tree.theorems.interval import round_down, round_up
 from opendp_tree.theorems.paper import Classifier, Ladder, Round, reduction_loss
+from opendp_tree.trees.arrays import LevelOrder
 from opendp_tree.trees.domains import CountSpace, check_metric
-from opendp_tree.trees.level_order import LevelOrder
 from opendp_tree.trees.tree import Tree
 
 __all__ = ["make_ladder_estimator", "then_ladder_estimator"]

@@ -12,7 +12,7 @@ import numpy as np
 
 from opendp_tree._types import Array, Ints
 from opendp_tree.trees.arrays import node_levels
-from opendp_tree.trees.bit_keys import BitKeys, words_of
+from opendp_tree.trees.bits import BitKeys, words_of
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.shown_nodes import ShownNodes
 

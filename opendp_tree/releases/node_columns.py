@@ -10,11 +10,11 @@ import polars as pl
 
 from opendp_tree._types import Ints
 from opendp_tree.releases.writing import label_texts
-from opendp_tree.trees.bit_keys import BitKeys
+from opendp_tree.trees.bits import BitKeys
+from opendp_tree.trees.label_keys import prefix_integers, prefix_texts
+from opendp_tree.trees.labels import OUTSIDE
 from opendp_tree.trees.number_range import NumberRange
 from opendp_tree.trees.open_tree import OpenTree
-from opendp_tree.trees.paths import OUTSIDE
-from opendp_tree.trees.prefix_texts import prefix_integers, prefix_texts
 from opendp_tree.trees.shown_nodes import ShownNodes
 from opendp_tree.trees.tree import Tree
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from opendp_tree.releases.format import part, read_array
+from opendp_tree.trees.labels import tagged_label
 from opendp_tree.trees.number_range import NumberRange
 from opendp_tree.trees.open_tree import OpenTree
-from opendp_tree.trees.paths import tagged_label
 from opendp_tree.trees.tree import Label, Tree
 
 

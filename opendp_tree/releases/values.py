@@ -10,7 +10,7 @@ import numpy as np
 
 from opendp_tree._types import Array, Bools, Floats
 from opendp_tree.releases import format as form
-from opendp_tree.trees.level_names import FIGURES, figure_names
+from opendp_tree.trees.labels import FIGURES, figure_names
 
 __all__ = ["NodeValues"]
 

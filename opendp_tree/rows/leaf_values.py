@@ -15,7 +15,7 @@ from opendp_tree.rows.unit import Unit
 from opendp_tree.rows.value import Value, read_values
 from opendp_tree.theorems.tree_means import STEPS
 from opendp_tree.trees.domains import leaf_domain
-from opendp_tree.trees.level_names import check_figure_names
+from opendp_tree.trees.labels import check_figure_names
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.sparse_counts import SparseCounts
 from opendp_tree.trees.tree import Tree

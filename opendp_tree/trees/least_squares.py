@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from opendp_tree._types import Bools, Floats, Ints
-from opendp_tree.trees.level_order import InnerLevel, LevelOrder
+from opendp_tree.trees.arrays import InnerLevel, LevelOrder
 from opendp_tree.trees.tree import Tree
 
 __all__ = ["LeastSquares", "check_variances"]

@@ -14,7 +14,7 @@ import numpy as np
 
 from opendp_tree._arguments import check_integer, shortened
 from opendp_tree._types import Ints
-from opendp_tree.trees.paths import OUTSIDE, Label
+from opendp_tree.trees.labels import OUTSIDE, Label
 from opendp_tree.trees.tree import Tree
 
 __all__ = ["NumberRange"]

@@ -10,7 +10,7 @@ import numpy as np
 
 from opendp_tree._arguments import check_choice, check_integer
 from opendp_tree._types import Ints
-from opendp_tree.trees.level_names import check_names
+from opendp_tree.trees.labels import check_names
 
 if TYPE_CHECKING:
     from opendp_tree.trees.sparse_counts import SparseCounts
@@ -162,7 +162,7 @@ class OpenTree:
         if isinstance(keys, (str, bytes)):
             raise TypeError("keys must be a collection of keys, found one string. Hint: pass [key]")
         if self.kind == "bits":
-            from opendp_tree.trees.bit_keys import read_words
+            from opendp_tree.trees.bits import read_words
             from opendp_tree.trees.sparse_counts import SparseCounts
 
             given = keys if isinstance(keys, np.ndarray) else list(keys)

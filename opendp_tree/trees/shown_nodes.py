@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from opendp_tree._types import Bools, Ints
-from opendp_tree.trees.bit_keys import BitKeys
+from opendp_tree.trees.bits import BitKeys
 from opendp_tree.trees.occupied import Places, meets_between
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.paths import OUTSIDE

@@ -13,12 +13,9 @@ import numpy.typing as npt
 from opendp_tree import saturate
 from opendp_tree._arguments import check_type, is_text, shortened
 from opendp_tree._types import Array, Ints
-from opendp_tree.trees.arrays import check_parents, node_levels, subtree_ranges
-from opendp_tree.trees.drawing import draw_tree
-from opendp_tree.trees.level_names import check_names
-from opendp_tree.trees.level_order import LevelOrder
+from opendp_tree.trees.arrays import LevelOrder, check_parents, node_levels, subtree_ranges
+from opendp_tree.trees.labels import Label, LeafIndex, NodeIndex, Path, check_names, read_paths
 from opendp_tree.trees.occupied import Occupied, meets_between
-from opendp_tree.trees.paths import Label, LeafIndex, NodeIndex, Path, read_paths
 
 if TYPE_CHECKING:
     from opendp_tree.trees.number_range import NumberRange
@@ -380,7 +377,25 @@ class Tree:
         ├── 1  1
         └── 2  2
         """
-        return draw_tree(self, values, max_nodes)
+        if values is not None and len(values) != self.node_count:
+            raise ValueError(f"values must have one entry for each of the {self.node_count} nodes")
+        # Siblings together, in order of id; a stack instead of recursion, so that long chains draw too.
+        order = np.argsort(self.parents, kind="stable")
+        starts = np.searchsorted(self.parents[order], np.arange(self.node_count + 1))
+        lines: list[str] = []
+        stack = [(self.root, "", "")]
+        while stack and len(lines) < max_nodes:
+            node, before, indent = stack.pop()
+            name = str(node) if self.labels is None else "(root)" if node == self.root else str(self.labels[node])
+            lines.append(before + name + ("" if values is None else f"  {values[node]}"))
+            room = max_nodes - len(lines) + 1
+            children = order[starts[node] : min(starts[node + 1], starts[node] + room)].tolist()
+            ends_here = starts[node + 1] - starts[node] <= room
+            for place, child in reversed(list(enumerate(children))):
+                last = ends_here and place == len(children) - 1
+                stack.append((child, indent + ("└── " if last else "├── "), indent + ("    " if last else "│   ")))
+        hidden = self.node_count - len(lines)
+        return "\n".join(lines + ([f"… {hidden} more nodes"] if hidden else []))
 
     def __repr__(self) -> str:
         return f"Tree(nodes={self.node_count}, leaves={self.leaf_count}, depth={self.depth})"

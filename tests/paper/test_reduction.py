@@ -24,7 +24,7 @@ def exact(mass, threshold):
     return Round(*map(Fraction, numbers))
 
 
-LOW, HIGH = exact(2900, 2000), exact(3400, 2300)
+EXACT_LOW, EXACT_HIGH = exact(2900, 2000), exact(3400, 2300)
 
 
 def rungs(base, *rounds, **options):
@@ -33,7 +33,7 @@ def rungs(base, *rounds, **options):
 
 
 def test_a_rungs_counts_lie_between_what_its_round_finds_and_what_the_one_above_leaves():
-    found = rungs(2500, LOW, HIGH)
+    found = rungs(2500, EXACT_LOW, EXACT_HIGH)
     assert found.estimates.tolist() == [2500, 2900, 3400]
     assert found.lower.tolist() == [0, math.ceil(0.75 * 2000), math.ceil(0.75 * 2300)]
     assert found.upper.tolist() == [2500, 2900, 3400]
@@ -42,7 +42,12 @@ def test_a_rungs_counts_lie_between_what_its_round_finds_and_what_the_one_above_
 
 
 @pytest.mark.parametrize(
-    "unsure", [rungs(2000, LOW, HIGH), rungs(2500, LOW, HIGH, accurate=False), rungs(2500, exact(3000, 4))]
+    "unsure",
+    [
+        rungs(2000, EXACT_LOW, EXACT_HIGH),
+        rungs(2500, EXACT_LOW, EXACT_HIGH, accurate=False),
+        rungs(2500, exact(3000, 4)),
+    ],
 )
 def test_without_a_guarantee_no_interval_says_anything(unsure):
     """A ladder that is not connected, one that does not reach high enough, and one whose noise is too loud."""
@@ -58,7 +63,9 @@ def test_bounds_beyond_floats_integers_are_rounded_outward():
 
 
 def test_nodes_are_released_on_their_rungs():
-    release = rungs(2500, LOW).release(TREE, np.array([1, 1, 0, 1, 0, 0, 0]), paper_statement("x", (1.0, 0.5), {}))
+    release = rungs(2500, EXACT_LOW).release(
+        TREE, np.array([1, 1, 0, 1, 0, 0, 0]), paper_statement("x", (1.0, 0.5), {})
+    )
     assert release.estimates.tolist() == [2900, 2900, 2500, 2900, 2500, 2500, 2500]
     assert release.statement.loss == {"epsilon": 1.0, "delta": 0.5}
 

@@ -12,7 +12,7 @@ from tests.repo.rooms import MAP, PACKAGE, arrows, components, imported, layers,
 ROOT = Path(__file__).parents[2]
 MODULES = sorted(PACKAGE.rglob("*.py"))
 POLARS_ROOMS = ("keys", "rows", "releases", "engines")
-POLARS_ELSEWHERE = ("trees/label_keys.py", "trees/bit_keys.py", "trees/prefix_texts.py")
+POLARS_ELSEWHERE = ("trees/label_keys.py", "trees/bits.py")
 TYPES_ONLY = (
     "spending.py",
     "bounds.py",

@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from opendp_tree import OpenTree
-from opendp_tree.trees.level_names import RESERVED
+from opendp_tree.trees.labels import RESERVED
 
 
 @pytest.mark.parametrize("odd", [None, 1, "ab", b"ab", [1], {}, ([],), Decimal("sNaN"), (float("nan"),), object()])

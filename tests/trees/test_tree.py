@@ -1,3 +1,7 @@
+"""Public trees: what they say of their nodes, and how they are drawn."""
+
+from __future__ import annotations
+
 from datetime import date
 
 import numpy as np
@@ -154,3 +158,15 @@ def test_names_are_for_show():
         Tree.from_paths(paths, names=["region"])
     with pytest.raises(ValueError, match="names: 'path' must not be one of"):
         Tree.from_paths(paths, names=["region", "path"])
+
+
+def test_drawing_shows_values_and_stops():
+    tree = Tree.balanced(branching=3, depth=3)
+    assert tree.draw(max_nodes=4).splitlines() == ["0", "├── 1", "│   ├── 4", "│   ├── 5", "… 9 more nodes"]
+    with pytest.raises(ValueError, match="values must have one entry for each of the 13 nodes"):
+        tree.draw([1])
+
+
+def test_siblings_are_drawn_by_id_under_their_parent():
+    tree = Tree.from_paths([("b", "y"), ("a",), ("b", "x")])
+    assert tree.draw().splitlines() == ["(root)", "├── b", "│   ├── y", "│   └── x", "└── a"]

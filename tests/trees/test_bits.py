@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opendp_tree import OpenTree
-from opendp_tree.trees.bit_keys import BitKeys, bit_length, read_words, words_of
+from opendp_tree.trees.bits import BitKeys, bit_length, read_words, words_of
 
 WIDE = st.integers(0, 2**64 - 1) | st.integers(0, 2)
 WIDTHS = [1, 7, 63, 64, 65, 100, 127, 128]
