@@ -10,9 +10,9 @@ import numpy as np
 
 from opendp_tree._types import Bools, Ints
 from opendp_tree.trees.bits import BitKeys
+from opendp_tree.trees.labels import OUTSIDE
 from opendp_tree.trees.occupied import Places, meets_between
 from opendp_tree.trees.open_tree import OpenTree
-from opendp_tree.trees.paths import OUTSIDE
 from opendp_tree.trees.sparse_counts import SparseCounts
 from opendp_tree.trees.tree import Tree
 
