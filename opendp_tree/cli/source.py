@@ -138,6 +138,7 @@ def _read_tree(options: argparse.Namespace, key: Key, frame: pl.LazyFrame) -> Tr
 def scan_columns(name: str, given: str | None, columns: tuple[str, ...]) -> pl.LazyFrame:
     """A file with the columns, or a failure that says what is wrong."""
     from opendp_tree.rows.files import FORMATS, FRAME_ERRORS, file_format, scan_file
+    from opendp_tree.rows.groups import read_again_like
 
     path = Path(name)
     if not path.is_file():
@@ -164,4 +165,4 @@ def scan_columns(name: str, given: str | None, columns: tuple[str, ...]) -> pl.L
             # Which columns there are is not said: without a heading, they would be the first row.
             hint = "the first line of a CSV file must name its columns" if form == "csv" else "check the name"
             raise CommandError(Exit.USAGE, f"{name} has no column {column}. Hint: {hint}")
-    return frame.select(list(dict.fromkeys(columns)))
+    return read_again_like(frame.select(list(dict.fromkeys(columns))), frame)

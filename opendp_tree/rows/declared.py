@@ -12,6 +12,7 @@ import polars as pl
 
 from opendp_tree._arguments import is_text
 from opendp_tree.rows.allowed import is_total_cast, kind_of_type
+from opendp_tree.rows.groups import read_again_like, unflagged
 
 __all__ = ["as_declared", "read_declared", "value_column"]
 
@@ -45,14 +46,19 @@ def as_declared(frame: Frame, schema: pl.Schema) -> Frame:
         if name not in found:
             raise ValueError(f"schema: there is no column {name!r} in the data. Hint: check the name")
         if found[name] != wanted:
-            cast = _cast(pl.col(name), found[name], wanted)
+            cast = _cast(unflagged(frame, found.names().index(name), name), found[name], wanted)
             if cast is None:
                 raise TypeError(
                     f"schema: column {name!r} holds {found[name]}, which must not be declared as {wanted}. "
                     f"Hint: {_HINT}; text has no time zone"
                 )
             casts.append(cast.alias(name))
-    return frame.with_columns(casts) if casts else frame
+    if not casts:
+        return frame
+    declared = frame.with_columns(casts)
+    if isinstance(declared, pl.LazyFrame):
+        read_again_like(declared, frame)
+    return declared
 
 
 def _cast(column: pl.Expr, given: pl.DataType, wanted: pl.DataType) -> pl.Expr | None:

@@ -10,6 +10,8 @@ from typing import Any
 import polars as pl
 from polars import selectors
 
+from opendp_tree.rows.groups import own_scan, read_again_like
+
 __all__ = [
     "FORMATS",
     "FRAME_ERRORS",
@@ -43,10 +45,11 @@ def file_format(path: str | Path) -> str | None:
 def scan_file(path: str | Path, *, file_format: str) -> pl.LazyFrame:
     """A file as a lazy frame, so that no row decides whether the others can be read."""
     if file_format == "parquet":
-        return pl.scan_parquet(path, glob=False)
+        return own_scan(pl.scan_parquet(path, glob=False))
     if file_format == "ipc":
-        return pl.scan_ipc(path, glob=False, hive_partitioning=False)
-    return pl.scan_csv(path, infer_schema=False, truncate_ragged_lines=True, encoding="utf8-lossy", glob=False)
+        return own_scan(pl.scan_ipc(path, glob=False, hive_partitioning=False))
+    lossy = pl.scan_csv(path, infer_schema=False, truncate_ragged_lines=True, encoding="utf8-lossy", glob=False)
+    return own_scan(lossy)
 
 
 def scan_files(pattern: str | Path) -> pl.LazyFrame:
@@ -62,7 +65,9 @@ def scan_files(pattern: str | Path) -> pl.LazyFrame:
                 f"{name!r} must have the columns and data types of {names[0]!r}. "
                 "Hint: read the files one by one and bring them to one schema"
             )
-    return pl.concat([frame.select(selectors.by_name(*first)) for frame in frames]) if frames[1:] else frames[0]
+    if not frames[1:]:
+        return frames[0]
+    return own_scan(pl.concat([frame.select(selectors.by_name(*first)) for frame in frames]))
 
 
 def _scan_known(name: str) -> pl.LazyFrame:
@@ -92,17 +97,19 @@ def with_times(frame: pl.LazyFrame, column: str, *, hours: bool) -> pl.LazyFrame
     if frame.collect_schema()[column] != pl.String:
         return frame
     text = pl.col(column)
-    if not hours:
-        return frame.with_columns(text.str.slice(0, 10).str.to_date("%Y-%m-%d", strict=False))
-    hour = text.str.slice(0, 13).str.replace("T", " ", literal=True) + ":00:00"
-    return frame.with_columns(hour.str.to_datetime("%Y-%m-%d %H:%M:%S", strict=False).alias(column))
+    if hours:
+        hour = text.str.slice(0, 13).str.replace("T", " ", literal=True) + ":00:00"
+        times = hour.str.to_datetime("%Y-%m-%d %H:%M:%S", strict=False).alias(column)
+    else:
+        times = text.str.slice(0, 10).str.to_date("%Y-%m-%d", strict=False)
+    return read_again_like(frame.with_columns(times), frame)
 
 
 def with_numbers(frame: pl.LazyFrame, columns: Sequence[str]) -> pl.LazyFrame:
     """The frame with columns of texts as floats; what is no number is null."""
     types = frame.collect_schema()
     texts = [pl.col(name).str.strip_chars() for name in columns if types[name] == pl.String]
-    return frame.with_columns(text.cast(pl.Float64, strict=False) for text in texts) if texts else frame
+    return read_again_like(frame.with_columns(text.cast(pl.Float64, strict=False) for text in texts), frame)
 
 
 def read_paths(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, timedelta
 from functools import partial
 from typing import Any, Literal, TypeVar
@@ -19,6 +19,7 @@ from opendp_tree.trees.number_range import NumberRange
 
 Result = TypeVar("Result")
 UNIT, LEAF, PEOPLE = "unit", "leaf", "people"
+_READ_AGAIN = "_opendp_tree_may_read_again"
 _TICKS_A_SECOND = {"ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
@@ -59,11 +60,42 @@ def read_schema(columns: Any) -> pl.Schema:
     return pl.DataFrame(schema=dict(columns)).schema
 
 
-def narrowed(frame: Any, names: Sequence[str]) -> pl.LazyFrame:
-    """These columns alone, by their places: Polars reads some names as patterns."""
+def narrowed(frame: Any, names: Iterable[str]) -> pl.LazyFrame:
+    """These columns alone, without flags: the one way in which frames of a user are read."""
     lazy: pl.LazyFrame = frame.lazy()
-    places = {name: place for place, name in enumerate(frame.collect_schema())}
-    return lazy.select(pl.nth(places[name]) for name in names)
+    places = {name: place for place, name in enumerate(guarded(frame.collect_schema))}
+    return read_again_like(lazy.select(unflagged(frame, places[name], name) for name in names), frame)
+
+
+def unflagged(frame: Any, place: int, name: str) -> pl.Expr:
+    """A column without the flag that it is sorted, which a writer may set on any.
+
+    Polars compares and groups a flagged column by a search in it, so that one row out of order would decide for others.
+    A field of a struct has no flag, and is no copy. What is filtered by it is not filtered within a file's reader.
+    """
+    column = pl.nth(place)  # by its place: Polars reads some names as patterns
+    eager = isinstance(frame, pl.DataFrame)
+    if frame.collect_schema()[name] == pl.Object or (eager and not any(frame.to_series(place).flags.values())):
+        return column
+    return pl.struct(column.alias("column")).struct.field("column").alias(name)
+
+
+def read_again_like(frame: pl.LazyFrame, source: Any) -> pl.LazyFrame:
+    """The frame, which is made row by row of a source: it may be read again where that may be."""
+    if may_read_again(source):
+        setattr(frame, _READ_AGAIN, True)
+    return frame
+
+
+def may_read_again(source: Any) -> bool:
+    """Whether each reading gives the same rows: of a frame in memory, or of a scan that this package made."""
+    return isinstance(source, pl.DataFrame) or getattr(source, _READ_AGAIN, False)
+
+
+def own_scan(frame: pl.LazyFrame) -> pl.LazyFrame:
+    """A scan of files that this package made, which may be read again."""
+    setattr(frame, _READ_AGAIN, True)
+    return frame
 
 
 def empty_frame(schema: Mapping[str, Any]) -> pl.LazyFrame:
@@ -88,12 +120,11 @@ def _plain_value(dtype: pl.DataType) -> pl.Expr:
 
 
 def read_frame(data: Any, kinds: Mapping[str, str]) -> pl.LazyFrame:
-    """The frame, once its columns are sure to hold what was declared. Looks at the schema alone."""
+    """The columns with these kinds, once they are sure to hold what was declared. Looks at the schema alone."""
     if not isinstance(data, (pl.LazyFrame, pl.DataFrame)):
         raise TypeError("the data must be a Polars LazyFrame or DataFrame. Hint: read_source makes one of other frames")
     check_columns(schema_of(data), kinds)
-    lazy: pl.LazyFrame = data.lazy()
-    return lazy
+    return narrowed(data, kinds)
 
 
 def check_columns(schema: Mapping[str, Any] | None, kinds: Mapping[str, str]) -> None:

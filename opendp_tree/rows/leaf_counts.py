@@ -81,9 +81,8 @@ def make_leaf_counts(
     memory
         How much memory the rows of people may take while they are cut to the unit's bounds: bytes, or a text such as
         "2GiB". By default None: an eighth of the machine's memory, and at most 2 GiB. Where there are more rows, the
-        data are read several times, a part of the people each time. What is released has the same law. Without a unit,
-        how much keys of bits and addresses of one version may take while they are sorted or grouped: where there are
-        more, a range of keys is read each time, and the counts are the same.
+        data are read several times, a part of the people each time, if they are in memory or files that `read_source`
+        opened; any other plan is run once, and its rows are held. What is released has the same law.
 
     Examples
     --------

@@ -16,7 +16,7 @@ import polars as pl
 from opendp_tree._arguments import check_integer
 from opendp_tree._types import Ints
 from opendp_tree.noise import uniform_words
-from opendp_tree.rows.groups import UNIT, guarded
+from opendp_tree.rows.groups import UNIT, guarded, may_read_again
 from opendp_tree.rows.people import PeoplePart
 
 __all__ = [
@@ -27,7 +27,6 @@ __all__ = [
     "people_part",
     "people_records",
     "read_memory",
-    "reads_the_same",
     "same_when_read_again",
 ]
 
@@ -39,22 +38,8 @@ _BYTES_A_RECORD, _BYTES_A_COLUMN = 160, 48
 measured, because allocators keep for a while what a scan of files has used before.
 """
 _MOST_PARTS = 1024
-_TEXT = r'"[\w ./:-]*"'
-_READS = re.compile(
-    r'(?:Parquet|Ipc|Csv) SCAN \[[^"]*\]|ESTIMATED ROWS: \d+|UNION|PLAN \d+:|END UNION|FROM|WITH_COLUMNS:'
-    rf"|(?:DF \[(?:{_TEXT}|\.\.\.|, )*\]; )?PROJECT \S+ COLUMNS"
-)
-"""The lines of a plan beside its expressions, if it does no more than `reads_the_same` says."""
-_ROW_WISE = re.compile(
-    rf"(?:col\({_TEXT}\)|{_TEXT}|\.alias\({_TEXT}\)|when\(|dyn (?:int|float|str): |true|false|null"
-    r"|\.(?:is_null|is_not_null|is_in|is_between|not|then|otherwise|dt\.(?:year|month|day|date|hour)"
-    r"|str\.(?:to_lowercase|to_uppercase|starts_with|ends_with))\(|[][()0-9,.:<>=!&|\s-])*"
-)
-"""Comparisons, and functions of each row alone. How Polars divides depends on how many rows it divides at once."""
 _HASHED = (pl.String, pl.Boolean, pl.Date, pl.Datetime, pl.Time, pl.Duration, pl.Binary)
 _WIDE = (pl.Int128, pl.UInt128)
-_UNFILTERED = (*_WIDE, pl.Null)
-"""Types of which Polars cannot filter columns while it reads them from Parquet."""
 
 
 def read_memory(memory: int | str | None) -> int:
@@ -96,28 +81,8 @@ def frame_parts(frame: pl.LazyFrame, unit: str, rows: int, memory: int) -> int:
 
 
 def same_when_read_again(frame: pl.LazyFrame) -> pl.LazyFrame:
-    """A frame that has the same rows in every pass: one whose plan may not is run now, and held."""
-    if reads_the_same(frame):
-        return frame
-    ways = pl.QueryOptFlags(predicate_pushdown=not _has_unfiltered(frame))
-    return guarded(lambda: frame.collect(engine="streaming", optimizations=ways)).lazy()
-
-
-def reads_the_same(frame: pl.LazyFrame) -> bool:
-    """Whether each reading gives the same rows, for sure."""
-    lines = [line.strip() for line in guarded(lambda: frame.explain(optimized=False)).splitlines()]
-    if _has_unfiltered(frame) and any(line.startswith("Parquet") for line in lines):
-        return False
-    return all(_READS.fullmatch(line) or _is_row_wise(line) for line in lines)
-
-
-def _is_row_wise(line: str) -> bool:
-    step = re.fullmatch(r"(?:FILTER |SELECT |(?=\[))(.*)", line)
-    return step is not None and _ROW_WISE.fullmatch(step[1]) is not None
-
-
-def _has_unfiltered(frame: pl.LazyFrame) -> bool:
-    return any(dtype in _UNFILTERED for dtype in guarded(frame.collect_schema).dtypes())
+    """A frame that has the same rows in every pass: one of which that is not known is run now, and held."""
+    return frame if may_read_again(frame) else guarded(lambda: frame.collect(engine="streaming")).lazy()
 
 
 def people_part(frame: pl.LazyFrame, unit: str, salt: bytes, part: int, parts: int) -> pl.LazyFrame:

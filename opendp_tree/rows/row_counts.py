@@ -14,6 +14,7 @@ from opendp_tree.keys.key import Key
 from opendp_tree.keys.key_columns import key_names, numbered_leaves, read_labels, read_words
 from opendp_tree.keys.lookup import Lookup
 from opendp_tree.noise import uniform_words
+from opendp_tree.rows.bit_keys import bit_counts, count_keys
 from opendp_tree.rows.bounding import truncate
 from opendp_tree.rows.groups import (
     LEAF,
@@ -22,11 +23,9 @@ from opendp_tree.rows.groups import (
     check_columns,
     coarse_groups,
     group_rows,
-    narrowed,
     read_frame,
     unit_leaves,
 )
-from opendp_tree.rows.key_ranges import bit_counts, count_keys
 from opendp_tree.rows.parts import (
     frame_parts,
     new_salt,
@@ -82,7 +81,7 @@ class RowCounter:
             return self._bounded(self.people(data), self.unit)
         is_open_bits = self.lookup is None and self.key.open_tree().kind == "bits"
         if is_open_bits and not isinstance(data, Table):
-            return count_keys(read_frame(data, self.kinds), self.key, self.memory)
+            return count_keys(read_frame(data, self.kinds), self.key)
         return self.by_leaf(self._groups(data), PEOPLE)
 
     def _bounded(self, records: PeopleRecords, unit: Unit) -> Ints | SparseCounts:
@@ -127,8 +126,7 @@ class RowCounter:
             if parts == 1:  # then records are read once, and keys are theirs
                 only = groups = coarse_groups(data.records(self.key, unit, salt, 0, 1), self.key)
         else:
-            frame = narrowed(read_frame(data, self.kinds), tuple(self.kinds)).filter(pl.col(unit).is_not_null())
-            data = same_when_read_again(frame)
+            data = same_when_read_again(read_frame(data, self.kinds)).filter(pl.col(unit).is_not_null())
             groups = group_rows(data, self.key)
             parts = frame_parts(data, unit, int(groups[PEOPLE].sum()), self.memory)
         leaves, size, sparse = self._leaf_places(groups.select(key_names(self.key)).unique())

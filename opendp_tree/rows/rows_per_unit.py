@@ -87,9 +87,9 @@ def read_unit(metric: Metric, kinds: dict[str, str]) -> tuple[str, bool]:
 
 def histogram(data: Any, unit: str, kinds: dict[str, str], ends: Ints) -> Ints:
     """How many people are in each bin; those without an identifier are nobody."""
-    from opendp_tree.rows.groups import guarded, narrowed, read_frame
+    from opendp_tree.rows.groups import guarded, read_frame
 
-    people = narrowed(read_frame(data, kinds), [unit])
+    people = read_frame(data, kinds)
     rows = guarded(lambda: _rows(people, unit))
     places = np.searchsorted(ends, np.minimum(rows, ends[-1]), side="left")
     return np.bincount(places, minlength=ends.size).astype(np.int64)

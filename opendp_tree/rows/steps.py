@@ -5,23 +5,23 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import polars as pl
 from opendp.mod import Domain, FrameDistance, LazyFrameDomain, Measurement, Metric, SymmetricIdDistance, Transformation
 from opendp.transformations import make_stable_lazyframe
 
 from opendp_tree._arguments import check_choice
 from opendp_tree._opendp import empty_lazyframe, lazy_query, make_measurement, make_transformation
 from opendp_tree.noise import uniform_words
+from opendp_tree.rows.allowed import check_steps, shuffles
 from opendp_tree.rows.frames import FrameColumns
+from opendp_tree.rows.groups import frozen_argument, made_up_rows, narrowed, read_again_like
 from opendp_tree.rows.leaf_counts import LeafCounting, make_leaf_counts
 from opendp_tree.rows.leaf_values import make_leaf_values
 from opendp_tree.rows.people import make_people_records
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from opendp_tree.rows.plans import PlanStep
+from opendp_tree.rows.plans import PlanStep, plan_steps
+from opendp_tree.rows.private_queries import check_query, released_by
 
 STEPS = ("filter", "select", "truncate_num_groups", "truncate_per_group", "with_columns")
 """The methods of OpenDP's queries of frames that OpenDP may find stable and that keep rows apart."""
@@ -39,17 +39,23 @@ def stable_leaf_counts(
     input_domain: Domain, input_metric: Metric, plan: pl.LazyFrame, **options: Any
 ) -> Transformation:
     """Leaf counts after the steps of a plan, or with `records=True` records of people, from OpenDP's own frames."""
-    from opendp_tree.rows.plans import plan_steps
-
     if not plan_steps(plan):
         return _leaves(input_domain, input_metric, options)
     steps, counting = _judged(plan, empty_lazyframe(input_domain), input_domain, input_metric, options)
-    return steps >> make_transformation(
-        steps.output_domain,
-        steps.output_metric,
-        *counting.space,
-        counting.count,
-        counting.stability_map,
+    names = input_domain.columns  # type: ignore[attr-defined]
+    plain = make_transformation(
+        input_domain, input_metric, input_domain, input_metric, lambda data: narrowed(data, names), lambda d_in: d_in
+    )
+    return (
+        plain
+        >> steps
+        >> make_transformation(
+            steps.output_domain,
+            steps.output_metric,
+            *counting.space,
+            counting.count,
+            counting.stability_map,
+        )
     )
 
 
@@ -67,9 +73,6 @@ def _judged(
     plan: pl.LazyFrame, empty: pl.LazyFrame, domain: Domain, metric: Metric, options: Mapping[str, Any]
 ) -> tuple[Transformation, LeafCounting]:
     """The steps of a plan once OpenDP and our own list admit them, and how to count what they give."""
-    from opendp_tree.rows.allowed import check_steps, shuffles
-    from opendp_tree.rows.plans import plan_steps
-
     written = plan_steps(plan)
     check_steps(written, empty)
     steps = make_stable_lazyframe(domain, metric, lazyframe=plan, MO=_metric_name(metric, options))
@@ -91,8 +94,6 @@ def _without_zones(steps: Any) -> str:
 
 def check_on_made_up_rows(steps: Callable[[pl.LazyFrame], Any], empty: pl.LazyFrame) -> None:
     """Takes steps on made-up rows: what fails whatever the values are must fail before a row of the data is read."""
-    from opendp_tree.rows.groups import made_up_rows
-
     for rows in (0, 1, 2):
         try:
             steps(made_up_rows(empty, rows)).collect()
@@ -109,8 +110,6 @@ def _with_fresh_draws(count: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Polars' generator starts anew, from secure bits, before it draws whose rows are kept."""
 
     def counted(data: Any) -> Any:
-        import polars as pl
-
         pl.set_random_seed(int(uniform_words(1)[0]))
         return count(data)
 
@@ -141,8 +140,6 @@ class FrameSteps:
         check_choice(name, name="step", choices=(*STEPS, *CALLS))
 
         def step(*args: Any, **kwargs: Any) -> FrameSteps:
-            from opendp_tree.rows.groups import frozen_argument
-
             frames = name == "with_keys"
             frozen = {key: frozen_argument(value, frames=frames) for key, value in kwargs.items()}
             given = tuple(frozen_argument(value, frames=frames) for value in args)
@@ -166,8 +163,6 @@ class FrameSteps:
 
     def opendp_query(self, input_domain: Domain, query: Any) -> tuple[Any, tuple[PlanStep, ...]]:
         """OpenDP's own query on an empty frame, and its row-wise steps, once all that it does row by row is allowed."""
-        from opendp_tree.rows.private_queries import check_query
-
         described = input_domain.descriptor
         assert isinstance(described, FrameColumns)
         empty = described.empty()
@@ -176,8 +171,6 @@ class FrameSteps:
 
     def private_query(self, input_domain: Domain, query: Any) -> Measurement:
         """What OpenDP makes of these steps within a query's share, for frames that are passed by reference."""
-        from opendp_tree.rows.private_queries import released_by
-
         made, steps = self.opendp_query(input_domain, query)
         measurement = object.__getattribute__(made, "resolve")()
         described = input_domain.descriptor
@@ -204,11 +197,18 @@ class FrameSteps:
         assert isinstance(described, FrameColumns)
         empty, domain = described.empty(), described.opendp_domain()
         space = domain, input_metric
-        steps, counting = _judged(self.take(empty, space), empty, domain, input_metric, options)
+        plan = self.take(empty, space)
+        steps, counting = _judged(plan, empty, domain, input_metric, options)
+        row_wise = all("Over" not in str(step.nodes) for step in plan_steps(plan))
+
+        def count(data: Any) -> Any:
+            taken = self.take(described.read(data), space)
+            return counting.count(read_again_like(taken, data) if row_wise else taken)
+
         return make_transformation(
             input_domain,
             input_metric,
             *counting.space,
-            lambda data: counting.count(self.take(described.read(data), space)),
+            count,
             lambda d_in: counting.stability_map(steps.map(d_in)),  # type: ignore[no-untyped-call]
         )

@@ -2,14 +2,14 @@
 
 import operator
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import opendp.prelude as dp
 import polars as pl
 from opendp.transformations import make_stable_lazyframe
 
 from opendp_tree.rows.allowed import check_steps
-from opendp_tree.rows.groups import made_up_rows
+from opendp_tree.rows.groups import made_up_rows, narrowed
 from opendp_tree.rows.plans import plan_steps
 from tests.fuzz.edge_values import DTYPES, edge_frame
 
@@ -192,7 +192,32 @@ def fuzz_steps(seed: int, cases: int) -> int:
         if admitted(expression):
             try:
                 check_row_wise([expression], frame, rng.randrange(2**32), alone=4)
+                check_flags([expression], frame, narrowed)
                 check_opendp_runs_the_same(expression, frame)
             except BaseException as error:
                 raise AssertionError(f"seed {seed}: {expression}") from error
     return cases
+
+
+def check_flags(expressions: Sequence[pl.Expr], frame: pl.DataFrame, read: Callable[..., pl.LazyFrame]) -> None:
+    """Raises unless flags that columns are sorted, set wrongly on all, change no result, and none comes out wrong."""
+    made = [each.alias(str(place)) for place, each in enumerate(expressions)]
+    plain = _run(frame, made)
+    for descending in (False, True):
+        flagged = frame.with_columns(pl.all().set_sorted(descending=descending))
+        for source in (flagged, flagged.lazy()):
+            for engine in ("in-memory", "streaming"):
+                found = read(source, frame.columns).with_columns(made).collect(engine=engine)
+                columns = found.select(str(place) for place in range(len(made)))
+                texts = columns.with_columns(pl.col(pl.Categorical).cast(pl.String))
+                assert texts.equals(plain), _different(texts, plain, expressions)
+                wrong = [expressions[int(column.name)] for column in columns if _wrongly_flagged(column)]
+                assert not wrong, f"wrongly flagged: {wrong[:5]}"
+
+
+def _wrongly_flagged(column: pl.Series) -> bool:
+    for flag, descending in (("SORTED_ASC", False), ("SORTED_DESC", True)):
+        bare = pl.Series(column.to_arrow()) if column.flags[flag] else column
+        if column.flags[flag] and not any(bare.is_sorted(descending=descending, nulls_last=last) for last in (False, True)):
+            return True
+    return False

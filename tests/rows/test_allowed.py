@@ -9,6 +9,7 @@ import pytest
 
 from opendp_tree.rows import allowed
 from opendp_tree.rows.allowed import check_steps, is_truncation
+from opendp_tree.rows.groups import narrowed
 from opendp_tree.rows.plans import plan_steps
 from tests.fuzz import steps as fuzz
 from tests.fuzz.edge_values import DTYPES, edge_frame
@@ -74,6 +75,25 @@ def test_admitted_expressions_are_row_wise_and_total(admitted):
 def test_each_admitted_expression_is_row_wise_and_total(all_admitted):
     """More than 3,000 expressions."""
     check_row_wise(all_admitted)
+
+
+def test_wrong_flags_change_no_admitted_expression(admitted):
+    """Flags that a column is sorted, either way, on 300 rows of edge values in any order."""
+    fuzz.check_flags(admitted, edge_frame(300, 7), narrowed)
+
+
+@pytest.mark.slow
+def test_wrong_flags_change_none_of_all_admitted_expressions(all_admitted):
+    for start in range(0, len(all_admitted), 500):
+        fuzz.check_flags(all_admitted[start : start + 500], edge_frame(300, 7), narrowed)
+
+
+def test_the_test_finds_comparisons_that_believe_flags():
+    for name in ("int64", "float64"):
+        expression = COLUMNS[name].fill_null(0) >= 1
+        assert fuzz.admitted(expression)
+        with pytest.raises(AssertionError, match="not row-wise|wrongly flagged"):
+            fuzz.check_flags([expression], edge_frame(300, 7).fill_null(0), lambda frame, names: frame.lazy())
 
 
 def check_opendp_runs_the_same(expressions):

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opendp_tree import Key, Tree, Unit
+from opendp_tree import Key, Tree, Unit, read_source
 from opendp_tree.rows import parts, row_counts
-from opendp_tree.rows.groups import kinds_of
+from opendp_tree.rows.groups import kinds_of, narrowed
 from opendp_tree.rows.row_counts import RowCounter
 from tests.frame_truth import as_paths
 from tests.fuzz.frames import coupled
@@ -137,74 +137,6 @@ def test_what_is_no_memory_is_refused(wrong):
         parts.read_memory(1.5)
 
 
-PLANS = {
-    "a frame": (True, lambda frame: frame),
-    "columns of it": (True, lambda frame: frame.select(pl.col("k"))),
-    "renamed": (True, lambda frame: frame.rename({"k": "q"}).rename({"q": "k"})),
-    "two of them": (True, lambda frame: pl.concat([frame, frame])),
-    "a filter": (True, lambda frame: frame.filter(pl.col("k") > 3)),
-    "some filters": (
-        True,
-        lambda frame: frame.filter(
-            pl.col("k").is_in([1, 2]) & pl.col("other").is_between(0, 5) | pl.col("k").is_null()
-        ),
-    ),
-    "texts of columns": (
-        True,
-        lambda frame: frame.with_columns(
-            k=pl.when(pl.col("k") > 1).then(pl.lit("more")).otherwise(pl.lit("less").str.to_uppercase())
-        ),
-    ),
-    "a quotient": (False, lambda frame: frame.with_columns(pl.col("k") / 49)),
-    "a rest": (False, lambda frame: frame.filter(pl.col("k") % 2.5 < 1)),
-    "a cast": (False, lambda frame: frame.with_columns(pl.col("k").cast(pl.String).cast(pl.Categorical))),
-    "quotes in a text": (
-        False,
-        lambda frame: frame.filter((pl.lit('1"') != "x") & (pl.col("k").shuffle().cast(pl.String) != pl.lit('"'))),
-    ),
-    "lines in a text": (
-        False,
-        lambda frame: frame.with_columns(
-            a=pl.lit('"\nDF ['), k=pl.col("k").shuffle(), z=pl.lit(']; PROJECT 1 COLUMNS\n["')
-        ),
-    ),
-    "quotes in a name": (
-        False,
-        lambda frame: frame.select(pl.col("k").alias('a")')).select(pl.col('a")').shuffle().alias('1"')),
-    ),
-    "a rank": (False, lambda frame: frame.with_columns(pl.col("k").rank("random"))),
-    "of other rows": (False, lambda frame: frame.filter(pl.col("k") > pl.col("k").mean())),
-    "running": (False, lambda frame: frame.filter(pl.col("k").cum_sum() > 1)),
-    "some rows": (False, lambda frame: frame.head(1)),
-    "numbered rows": (False, lambda frame: frame.with_row_index()),
-    "any of several": (False, lambda frame: frame.unique("k")),
-    "sorted": (False, lambda frame: frame.sort("k")),
-    "joined": (False, lambda frame: frame.join(frame, on="k")),
-    "grouped": (False, lambda frame: frame.group_by("k").agg(pl.col("other").first())),
-    "a text like a name": (False, lambda frame: frame.with_columns(odd=pl.lit('a"b'), k=pl.col("k").shuffle())),
-    "shuffled": (False, lambda frame: frame.select(pl.col("k").shuffle())),
-    "a sample": (False, lambda frame: frame.filter(pl.int_range(pl.len()).shuffle().over("k") < 1)),
-    "a function": (False, lambda frame: frame.map_batches(lambda rows: rows)),
-    "a function of a column": (False, lambda frame: frame.select(pl.col("k").map_batches(lambda rows: rows))),
-    "a name like a plan": (
-        False,
-        lambda frame: frame.select(pl.col("k").shuffle().alias('a")]\nDF ["k"]; PROJECT */1')),
-    ),
-}
-
-
-@pytest.mark.parametrize("name", PLANS)
-def test_only_plans_that_read_and_work_row_by_row_are_known_to_read_the_same(name, tmp_path):
-    plain, step = PLANS[name]
-    rows = pl.DataFrame({"k": [1, 2], "other": [1, 2]})
-    rows.write_parquet(tmp_path / "k.parquet")
-    rows.write_ipc(tmp_path / "k.arrow")
-    rows.write_csv(tmp_path / "k.csv")
-    files = pl.scan_parquet(tmp_path / "*.parquet"), pl.scan_ipc(tmp_path / "k.arrow"), pl.scan_csv(tmp_path / "k.csv")
-    for frame in (rows.lazy(), *files):
-        assert parts.reads_the_same(step(frame)) is plain
-
-
 DRAWING = {
     "shuffle": lambda frame: frame.with_columns(pl.col("a").shuffle()),
     "sample": lambda frame: frame.select("user", pl.col("a").sample(fraction=1.0, shuffle=True)),
@@ -218,7 +150,21 @@ def test_a_plan_that_draws_is_read_once(name):
     drawn = parts.same_when_read_again(DRAWING[name](frame))
     assert drawn.collect().equals(drawn.collect())
     assert "DF [" in drawn.explain(optimized=False).splitlines()[0]
-    assert parts.same_when_read_again(frame) is frame
+
+
+def test_frames_in_memory_and_own_scans_are_read_again_and_any_other_plan_is_run_once(tmp_path):
+    rows = pl.DataFrame({"user": [1, 2], "a": ["x", "2"]})
+    for name, write in (("k.parquet", rows.write_parquet), ("k.arrow", rows.write_ipc), ("k.csv", rows.write_csv)):
+        write(tmp_path / name)
+    own = [rows, *(read_source(tmp_path / name) for name in ("k.parquet", "k.arrow", "k.csv", "*.csv"))]
+    own.append(read_source(tmp_path / "k.csv", schema={"a": int}))
+    for source in own:
+        frame = narrowed(source, ["a"])
+        assert parts.same_when_read_again(frame) is frame
+        assert parts.same_when_read_again(frame.filter(True)) is not frame  # whatever a caller adds
+    for other in (pl.scan_parquet(tmp_path / "k.parquet"), rows.lazy(), own[1].filter(pl.col("user") > 1)):
+        frame = narrowed(other, ["a"])
+        assert "DF [" in parts.same_when_read_again(frame).explain(optimized=False).splitlines()[0]
 
 
 NUMBERS = {

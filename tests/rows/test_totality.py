@@ -13,11 +13,14 @@ from decimal import Decimal
 import numpy as np
 import opendp.prelude as dp
 import polars as pl
+import pyarrow.parquet as pq
 import pytest
 
-from opendp_tree import Key, Tree, Unit, frame_domain, make_leaf_counts
+from opendp_tree import Key, Tree, Unit, frame_domain, make_leaf_counts, read_source
 from opendp_tree.rows.groups import kinds_of
 from opendp_tree.rows.people import make_people_records
+from opendp_tree.rows.rows_per_unit import make_rows_per_unit
+from opendp_tree.rows.steps import FrameSteps, stable_leaf_counts
 from tests.frame_truth import as_paths, range_path
 from tests.thoroughness import thinned
 
@@ -326,3 +329,40 @@ def test_records_count_the_rows_that_leaf_counts_count(name):
     )
     for data in (frame, *(frame[place : place + 1] for place in range(frame.height))):
         assert sum(part.rows.sum() for part in records(data).each()) == found(counts(data)).total()
+
+
+FORMS = {
+    "eager": lambda frame, path: frame,
+    "lazy": lambda frame, path: frame.lazy(),
+    "read": lambda frame, path: pl.read_parquet(path),
+    "scanned": lambda frame, path: pl.scan_parquet(path),
+    "path": lambda frame, path: read_source(path),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("place", [0, 1250, 5000])
+def test_columns_that_are_wrongly_flagged_as_sorted_count_as_they_are(form, descending, place, tmp_path):
+    """Rows, rows of people, and rows after a filter: one row out of order is one row."""
+    numbers = [0] * 5000
+    numbers.insert(place, -5 if descending else 5)
+    bare = pl.DataFrame({"k": numbers, "user": numbers, "city": [f"{number}" for number in numbers]})
+    sorting = [pq.SortingColumn(column, descending=descending) for column in range(3)]
+    pq.write_table(bare.to_arrow(), tmp_path / "k.parquet", sorting_columns=sorting)
+    flagged = bare.with_columns(pl.all().set_sorted(descending=descending))
+    data = FORMS[form](flagged, tmp_path / "k.parquet")
+    space, people = (frame_domain(bare), dp.symmetric_distance()), dp.symmetric_id_distance("user")
+    unit = Unit("user", rows=7)
+    for by in ("k", "city", ["city", "k"]):
+        assert found(make_leaf_counts(*space, by=by)(data)).total() == 5001
+        assert sorted(found(make_leaf_counts(space[0], people, by=by, unit=unit)(data)).values()) == [1, 7]
+        for memory in (None, 200_000):
+            records = make_people_records(space[0], people, by=by, unit=unit, memory=memory)(data)
+            assert sorted(total for part in records.each() for total in part.totals.tolist()) == [1, 5000]
+    assert make_rows_per_unit(space[0], people, most=2)(data) == [1, 1]
+    outlier = pl.col("k") <= -1 if descending else pl.col("k") >= 1
+    assert FrameSteps().then("filter")(outlier).leaf_counts(*space, by="city")(data).occupied.counts.tolist() == [1]
+    domain = dp.domain_of(bare.lazy(), infer=True)
+    through = stable_leaf_counts(domain, space[1], bare.clear().lazy().filter(outlier), by="city")
+    assert through(data.lazy()).occupied.counts.tolist() == [1]

@@ -1,0 +1,113 @@
+import ipaddress
+
+import numpy as np
+import opendp.prelude as dp
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opendp_tree import Key, OpenTree, frame_domain, make_leaf_counts, read_source
+from opendp_tree.rows.bit_keys import count_keys
+from tests.thoroughness import examples
+
+TEXTS = ["10.0.0.1", "10.0.0.2", "192.168.7.1", "no address", "", "::1", "fe80::1", "2001:db8::8:800", None]
+KINDS = {
+    "8 bits": (Key.bits("k", width=8, stride=3), pl.Int64, st.integers(-3, 300)),
+    "8 bits, unsigned": (Key.bits("k", width=8), pl.UInt8, st.integers(0, 255)),
+    "8 bits, others dropped": (Key.bits("k", width=8, outside="drop"), pl.Int16, st.integers(-3, 300)),
+    "64 bits": (Key.bits("k", width=64, stride=16), pl.UInt64, st.integers(0, 2**64 - 1)),
+    "128 bits": (Key.bits("k", width=128, stride=32), pl.Int128, st.integers(-(2**127), 2**127 - 1)),
+    "128 bits, unsigned": (Key.bits("k", width=128, stride=8), pl.UInt128, st.integers(0, 2**128 - 1)),
+    "IPv4": (Key.ip("k"), pl.String, st.sampled_from(TEXTS)),
+    "IPv4, categories": (Key.ip("k"), pl.Categorical, st.sampled_from(TEXTS)),
+    "IPv6": (Key.ip("k", version=6), pl.String, st.sampled_from(TEXTS)),
+}
+
+
+def parts_of(counts):
+    occupied, keys = counts.occupied, counts.keys
+    arrays = (occupied.levels, occupied.meets, occupied.counts, keys.high, keys.low)
+    return (counts.outside, *(array.tolist() for array in arrays))
+
+
+def frame_of(values, dtype):
+    return pl.DataFrame({"k": pl.Series(values, dtype=dtype)}).lazy()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@examples(60)
+@given(data=st.data())
+def test_counts_are_those_of_the_tree_itself(kind, data):
+    key, dtype, values = KINDS[kind]
+    drawn, repeats = data.draw(st.lists(st.none() | values, max_size=25)), data.draw(st.integers(0, 3))
+    version = {"IPv4": ipaddress.IPv4Address, "IPv6": ipaddress.IPv6Address}.get(kind.partition(",")[0])
+    found = parts_of(count_keys(frame_of(drawn + drawn * repeats, dtype), key))
+    numbers = [_number(value, version) if version else value for value in drawn + drawn * repeats]
+    assert found == parts_of(key.open_tree().count(numbers))
+
+
+def _number(text, version):
+    try:
+        return int(version(text))
+    except ValueError:
+        return None
+
+
+@pytest.mark.parametrize("repeats", [1, 5])
+def test_a_plan_that_draws_is_counted_from_one_reading(repeats):
+    """Keys that are drawn anew in each reading are those of one, whichever way it is found how they repeat."""
+    keys = np.repeat(np.arange(2000), repeats)
+    frame, reads = frame_of(keys, pl.Int64), []
+
+    def drawn(rows):
+        reads.append(1)
+        return rows.select((pl.col("k") + 2001 * len(reads)) % 4001)
+
+    plan = frame.map_batches(drawn, schema={"k": pl.Int64}, predicate_pushdown=False, projection_pushdown=False)
+    counts = count_keys(plan, Key.bits("k", width=12))
+    assert counts.occupied.counts.sum() == keys.size
+    assert (counts.occupied.counts == repeats).all()
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("repeats", [1, 5])
+def test_keys_that_are_wrongly_flagged_as_sorted_count_as_they_are(descending, repeats, tmp_path):
+    """Flags of frames, and of Parquet files, whose writers do not check them: one row out of order counts as one."""
+    ordered = np.repeat(np.random.default_rng(2).integers(0, 2**40, 5000), repeats)
+    ordered = np.sort(ordered)[:: -1 if descending else 1]
+    key = Key.bits("k", width=40, stride=8)
+    path = tmp_path / "keys.parquet"
+    for place in (None, 0, 1250, 2500, 4999):
+        keys = ordered if place is None else np.insert(ordered, place, 0 if place > 3000 else 2**40 - 1)
+        sorting = [pq.SortingColumn(0, descending=descending)]
+        pq.write_table(pa.table({"k": keys}), path, row_group_size=1000, sorting_columns=sorting)
+        flagged = pl.DataFrame({"k": keys}).with_columns(pl.col("k").set_sorted(descending=descending))
+        make = make_leaf_counts(frame_domain(flagged), dp.symmetric_distance(), by=key)
+        expected = parts_of(key.open_tree().count(keys))
+        for frame in (flagged, flagged.lazy(), pl.read_parquet(path), pl.scan_parquet(path), read_source(path)):
+            assert parts_of(make(frame)) == expected
+
+
+def test_errors_hold_no_data():
+    frame = frame_of(["secret"], pl.String).with_columns(k=pl.col("k").str.to_integer())
+    with pytest.raises(RuntimeError, match="withheld") as found:
+        count_keys(frame, Key.bits("k", width=8))
+    assert "secret" not in str(found.value)
+
+
+@pytest.mark.parametrize("dtype", [pl.Int128, pl.UInt128, pl.Int64])
+@pytest.mark.parametrize("values", [range(101), [7] * 101, [None] * 101])
+def test_wide_integers_of_files_are_counted(dtype, values, tmp_path):
+    rows = pl.DataFrame({"k": pl.Series(values, dtype=dtype)})
+    rows.write_parquet(tmp_path / "k.parquet")
+    rows.write_ipc(tmp_path / "k.arrow")
+    key = Key.bits("k", width=127)
+    for frame in (pl.scan_parquet(tmp_path / "k.parquet"), pl.scan_ipc(tmp_path / "k.arrow"), rows.lazy()):
+        assert count_keys(frame, key).occupied.counts.sum() == 101
+
+
+def test_strides_beyond_the_width_leave_one_level():
+    assert OpenTree.bits(8, stride=40_000).count([3, 4, 4]).occupied.meets.tolist() == [0]
