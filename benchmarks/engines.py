@@ -230,7 +230,7 @@ def released(source: Any, rows: str, **options: Any) -> None:
 
 
 def polars_release(path: str, rows: str, memory: str) -> None:
-    released(pl.scan_parquet(path), rows, memory=memory or None)
+    released(path, rows, memory=memory or None)
 
 
 def duckdb_connection(path: str) -> Any:

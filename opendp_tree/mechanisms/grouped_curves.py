@@ -145,6 +145,7 @@ class GroupedLine:
         if not isinstance(tree, OpenTree) or tree.kind != "columns":
             raise ValueError("input_domain must be leaf_domain of an open tree of columns. Hint: Key.nested")
         check_type(groups, Measurement, name="groups", hint="plan(...).best.make(leaf_domain(tree))")
+        check_metric(groups.input_metric, l1_distance, name="groups: input_metric")
         check_type(ranges, NumberRange, name="ranges", hint="Key.number(...).tree.ranges")
         if not 1 <= check_integer(levels, name="levels", least=1) < tree.depth - 1:
             raise ValueError(f"levels ({levels}) must leave a level of the {tree.depth - 1} to the number")

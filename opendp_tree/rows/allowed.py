@@ -16,6 +16,10 @@ import polars as pl
 from opendp_tree.rows.plans import Node, PlanStep, read_expression
 
 _MOST_NESTED = 60
+MOST_JOINED = 32
+"""So many times may all steps together join a literal to a text."""
+LONGEST_LITERAL = 1000
+"""So many bytes may a text have that is written in a step; a row's text becomes longer by 32 such at most."""
 _INTEGERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
 _KINDS: dict[Any, str] = {
     **dict.fromkeys(_INTEGERS, "integer"),
@@ -54,6 +58,8 @@ FORMAT = re.compile(r"(?:[^%]|%[YmdHMSyjbBFTD])+")
 """Formats of dates and times that never make Polars raise."""
 _SCALARS = ("Boolean", "String", "Null", *(str(each) for each in (*_INTEGERS, pl.Float32, pl.Float64)))
 _HINTS = {
+    "plus": f"texts are joined to a literal of at most {LONGEST_LITERAL} bytes, not to each other",
+    "literal": f"a number, a truth value, or a text of at most {LONGEST_LITERAL} bytes",
     "replace_strict": "replace_strict with a default, and no return_dtype",
     "strptime": "str.to_date with a format and strict=False; time zones, %I and %p are refused",
     "to_physical": "cast(pl.String, strict=False) for categories, whose codes depend on the order of rows",
@@ -73,6 +79,7 @@ def kind_of_type(dtype: Any) -> str:
 
 def check_steps(steps: Sequence[PlanStep], frame: pl.LazyFrame) -> None:
     """Refuses steps that are not row-wise and total, by name. `frame` has the schema that they start from, no rows."""
+    check_growth(steps)
     for step in steps:
         for node in step.nodes:
             if not (step.method == "filter" and is_truncation(node, frame)):
@@ -84,6 +91,35 @@ def check_steps(steps: Sequence[PlanStep], frame: pl.LazyFrame) -> None:
             frame.collect_schema()
         except Exception as error:
             raise ValueError(f"{step.method} must suit the columns that it is used on. Polars says: {error}") from error
+
+
+def check_growth(nodes: Any) -> None:
+    """Refuses steps that join texts too often: without a limit, doublings of one row's text would fill any memory."""
+    if _joined(nodes) > MOST_JOINED:
+        raise ValueError(
+            f"steps must join texts at most {MOST_JOINED} times in all. Hint: one column of labels, by replace_strict"
+        )
+
+
+def _joined(node: Any) -> int:
+    """How many literals are joined to texts."""
+    if isinstance(node, PlanStep):
+        node = node.nodes
+    if isinstance(node, (list, tuple)):
+        return sum(map(_joined, node))
+    if not isinstance(node, dict):
+        return 0
+    inner = node.get("BinaryExpr", {})
+    own = inner.get("op") == "Plus" and any(_is_text(inner[side]) for side in ("left", "right"))
+    return own + sum(map(_joined, node.values()))
+
+
+def _is_text(node: Node) -> bool:
+    """Whether this is a literal text."""
+    value = node.get("Literal") if isinstance(node, dict) else None
+    return isinstance(value, dict) and any(
+        kind in (value.get("Dyn") or value.get("Scalar") or {}) for kind in ("Str", "String")
+    )
 
 
 def check_expression(node: Node, frame: pl.LazyFrame, depth: int = 0) -> None:
@@ -161,9 +197,12 @@ def _allowed(node: Node, dtypes: list[pl.DataType], frame: pl.LazyFrame) -> bool
         return True
     if kind == "Literal":
         value = inner.get("Dyn") or inner.get("Scalar")
-        return value is not None and next(iter(value)) in ("Int", "Float", "Str", *_SCALARS)
+        known = value is not None and next(iter(value)) in ("Int", "Float", "Str", *_SCALARS)
+        return known and _is_short(node)
     if kind == "BinaryExpr":
         made = kind_of_type(_dtype(node, frame, "expression"))
+        if "string" in kinds and inner["op"] == "Plus" and not (_is_text(inner["left"]) or _is_text(inner["right"])):
+            return False
         return _binary(inner["op"], dtypes, kinds) and made != "other" and (inner["op"] not in BITS or made == kinds[0])
     if kind == "Cast":
         to = _dtype(node, frame, "cast")
@@ -230,7 +269,8 @@ def _call(name: str, options: Node, inputs: list[Node], dtypes: list[pl.DataType
     if name == "FillNull":
         return _same(kinds)
     if name == "Cut":
-        return first in NUMBERS and not options["include_breaks"]
+        short = all(len(label.encode()) <= LONGEST_LITERAL for label in options["labels"] or ())
+        return first in NUMBERS and not options["include_breaks"] and short
     if name in ("Replace", "ReplaceStrict"):
         return _replace(name, options, inputs, dtypes, kinds)
     if name == "Strptime":
@@ -242,6 +282,8 @@ def _call(name: str, options: Node, inputs: list[Node], dtypes: list[pl.DataType
 
 def _replace(name: str, options: Node, inputs: list[Node], dtypes: list[pl.DataType], kinds: list[str]) -> bool:
     if len(inputs) < 3 or not all(_is_list(each) for each in inputs[1:3]):
+        return False
+    if not all(_is_short(each) for each in inputs[1:3]):
         return False
     old, new = (kind_of_type(dtype.inner) for dtype in dtypes[1:3] if isinstance(dtype, pl.List))
     if not _same([kinds[0], old]):
@@ -267,6 +309,14 @@ def _strptime(options: Node, kinds: list[str]) -> bool:
 def _is_list(node: Node) -> bool:
     """Whether this is a literal list, of which only replacements have a use."""
     return isinstance(node, dict) and "List" in (node.get("Literal") or {}).get("Scalar", {})
+
+
+def _is_short(node: Node) -> bool:
+    """Whether the texts of a literal, or of a literal list, are no longer than a step may write."""
+    texts = pl.select(read_expression(node).alias("text"))["text"]
+    if isinstance(texts.dtype, pl.List):
+        texts = texts.explode()
+    return texts.dtype != pl.String or (texts.str.len_bytes().max() or 0) <= LONGEST_LITERAL  # type: ignore[operator]
 
 
 def _has_column(node: Node) -> bool:

@@ -7,7 +7,6 @@ from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from typing import Any, TypeVar
 
-import numpy as np
 import polars as pl
 
 from opendp_tree._arguments import is_text
@@ -19,6 +18,8 @@ __all__ = ["as_declared", "read_declared", "value_column"]
 Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MICROSECOND = timedelta(microseconds=1)
+_NUMBERS = (int, float, Decimal)
+_WIDEST = 2**128
 _TEXTS = ("string", "categorical", "enum")
 _HINT = "texts, integers, floats, truth values, dates, datetimes and times can be declared"
 
@@ -92,22 +93,22 @@ def _read_texts(text: pl.Expr, wanted: pl.DataType) -> pl.Expr | None:
 
 
 def value_column(name: str, values: Sequence[Any], dtype: pl.DataType) -> pl.Series:
-    """Python values as a column of a declared type, each by itself: what the type cannot hold is null."""
+    """Plain Python values as a column of a declared type, each by itself: what the type cannot hold is null."""
     kind = kind_of_type(dtype)
     read = _whole_reader(dtype) if dtype.is_integer() else _READERS.get(kind)
     if read is None:
         raise TypeError(f"schema: column {name!r} must not be declared as {dtype}. Hint: {_HINT}")
-    base = {"date": pl.Date(), "time": pl.Int64(), "datetime": pl.Int64()}.get(kind, dtype)
     if kind in _TEXTS:
         return pl.Series(name, _each(read, values), dtype=pl.String).cast(dtype, strict=False)
+    base = {"date": pl.Date(), "time": pl.Int64(), "datetime": pl.Int64()}.get(kind, dtype)
     column = pl.Series(name, _each(read, values), dtype=base)
     if kind == "datetime":
         column = column.cast(pl.Datetime("us"))
     column = column.cast(dtype, strict=False)
-    texts = _each(_only_text, values)
     meaning = _read_texts(pl.col("text"), dtype)
-    if meaning is None or not any(text is not None for text in texts):
+    if meaning is None or not any(isinstance(value, str) for value in values):
         return column
+    texts = _each(lambda value: _text(value) if isinstance(value, str) else None, values)
     both = pl.DataFrame([column.alias("value"), pl.Series("text", texts, dtype=pl.String)])
     return both.select(pl.coalesce("value", meaning).alias(name)).to_series()
 
@@ -124,69 +125,44 @@ def _each(read: Callable[[Any], Any], values: Sequence[Any]) -> list[Any]:
     return [None if value is None else one(value) for value in values]
 
 
-def _is_there(value: Any) -> bool:
-    """Whether a value is neither NaN nor NaT, by which Python and pandas say that one is missing."""
-    return bool(value == value)  # noqa: PLR0124 - that is how they differ from values
-
-
-def _only_text(value: Any) -> str | None:
-    return _text(value) if isinstance(value, str) else None
-
-
 def _text(value: Any) -> str | None:
-    """A value as Polars writes it; what was never text, a number or a day is null."""
+    """A text, a number of at most 128 bits or a day as Polars writes it; null for anything else."""
     if isinstance(value, str):
         return str(value) if is_text(value) else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if isinstance(value, (bool, np.bool_)):
-        return str(bool(value)).lower()
-    if isinstance(value, (int, np.integer)):
-        return str(int(value))
-    if isinstance(value, (float, np.floating)):
-        return None if np.isnan(value) else str(float(value))
-    return str(value.isoformat()) if isinstance(value, (date, time)) and _is_there(value) else None
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int):
+        return str(int(value)) if -_WIDEST <= value < _WIDEST else None
+    if isinstance(value, float):
+        return None if value != value else str(float(value))  # noqa: PLR0124 - NaN alone differs from itself
+    return value.isoformat() if isinstance(value, (date, time)) else None
 
 
 def _whole_reader(dtype: pl.DataType) -> Callable[[Any], int | None]:
     bits, signed = int(str(dtype).lstrip("UInt")), dtype.is_signed_integer()
     low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
-
-    def whole(value: Any) -> int | None:
-        if not isinstance(value, (int, float, Decimal, np.integer, np.floating, np.bool_)):
-            return None
-        number = int(value)
-        return number if low <= number <= high else None
-
-    return whole
+    # Compared before it is an integer: one of a million digits takes minutes to make.
+    return lambda value: int(value) if isinstance(value, _NUMBERS) and low <= value <= high else None
 
 
 def _float(value: Any) -> float | None:
-    number = float(value) if isinstance(value, (int, float, Decimal, np.integer, np.floating, np.bool_)) else None
-    return number if _is_there(number) else None
+    number = float(value) if isinstance(value, _NUMBERS) else None
+    return number if number == number else None  # noqa: PLR0124 - NaN alone differs from itself
 
 
 def _truth(value: Any) -> bool | None:
-    return (
-        bool(value) if isinstance(value, (int, float, np.integer, np.floating, np.bool_)) and _is_there(value) else None
-    )
-
-
-def _instant(value: Any) -> datetime | date | None:
-    if isinstance(value, np.datetime64):
-        value = value.astype("datetime64[us]").item()
-    return value if isinstance(value, date) and _is_there(value) else None
+    return bool(value) if isinstance(value, (int, float)) and value == value else None  # noqa: PLR0124 - no NaN
 
 
 def _day(value: Any) -> date | None:
-    found = _instant(value)
-    return date(found.year, found.month, found.day) if found is not None else None
+    return date(value.year, value.month, value.day) if isinstance(value, date) else None
 
 
 def _ticks(value: Any) -> int | None:
     """Microseconds since 1970; a time without a zone is in UTC, as it is in Polars' casts."""
-    found = _instant(value)
-    if found is None:
+    if not isinstance(value, date):
         return None
-    moment = found if isinstance(found, datetime) else datetime(found.year, found.month, found.day)
+    moment = value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)
     aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=timezone.utc)
     return int((aware - _EPOCH) // _MICROSECOND)
 

@@ -34,8 +34,23 @@ class _Stream:
 
 
 def arrow_frame(data: Any) -> pl.DataFrame:
-    """What has Arrow's stream protocol, as a frame."""
-    return pl.DataFrame(_Stream(data))
+    """What has Arrow's stream protocol, as a frame of valid texts."""
+    return _with_valid_texts(pl.DataFrame(_Stream(data)))
+
+
+def _with_valid_texts(frame: pl.DataFrame) -> pl.DataFrame:
+    """The frame, whose texts Arrow does not check: bytes that are no UTF-8 are replaced, in each text by itself."""
+    texts = [column for column in frame if column.dtype in (pl.String, pl.Categorical)]
+    return frame.with_columns(_valid_texts(column) for column in texts)
+
+
+def _valid_texts(column: pl.Series) -> pl.Series:
+    values = column.cast(pl.String).cast(pl.Binary)
+    with suppress(pl.exceptions.ComputeError):
+        values.cast(pl.String)  # Polars checks all at once: then each text is as it would be alone
+        return column
+    texts = [None if value is None else value.decode("utf-8", "replace") for value in values]
+    return pl.Series(column.name, texts, dtype=column.dtype)
 
 
 def is_one_shot(data: Any) -> bool:
@@ -60,24 +75,24 @@ def _get(row: Any, name: str) -> Any:
         return None
 
 
-def read_foreign(data: Any, schema: pl.Schema) -> pl.DataFrame | None:
-    """The frame of another library; None for what is no frame. Declared types matter only where Python objects are."""
+def read_foreign(data: Any) -> pl.DataFrame | None:
+    """The frame of another library; None for what is no frame."""
     pandas = sys.modules.get("pandas")
     if pandas is not None and isinstance(data, pandas.DataFrame):
-        return _read_pandas(data, schema)
+        return _read_pandas(data)
     if isinstance(data, pl.Series) or (pandas is not None and isinstance(data, pandas.Series)):
         raise TypeError("the data (Series) must be a frame. Hint: series.to_frame('name')")
     if _holds_objects(data):
         raise TypeError(
             f"the data ({type(data).__name__}) must not hold columns of Python objects, whose types are found in rows. "
-            "Hint: read_source(frame, schema=...) of a pandas frame"
+            "Hint: astype('string'), or another type that says what is in them"
         )
     if hasattr(data, "__arrow_c_stream__"):
         return _read_stream(data)
     if hasattr(data, "__dataframe__"):
-        return guarded(lambda: pl.from_dataframe(data))
+        return guarded(lambda: _with_valid_texts(pl.from_dataframe(data)))
     collected = _collected(data)
-    return None if collected is None else read_foreign(collected, schema)
+    return None if collected is None else read_foreign(collected)
 
 
 def unwrapped(data: Any) -> Any:
@@ -119,45 +134,43 @@ def _remember(stream: Any) -> None:
         _READ.add(stream)
 
 
-def _read_pandas(data: Any, schema: pl.Schema) -> pl.DataFrame:
-    """A pandas frame without its index. Columns of objects must be declared: pandas knows no type for them."""
+def _read_pandas(data: Any) -> pl.DataFrame:
+    """A pandas frame without its index. Columns of objects are refused: pandas knows no type for them."""
     if find_spec("pyarrow") is None or not hasattr(data, "__arrow_c_stream__"):
         raise ImportError("a pandas frame must come with PyArrow and pandas 2.2 or later. Hint: pip install pyarrow")
     names = list(data.columns)
     if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
         raise TypeError("the data: columns must have names that are texts, each once. Hint: frame.columns = [...]")
-    ways = [_pandas_way(name, dtype, schema) for name, dtype in zip(names, data.dtypes, strict=True)]
-    return pl.DataFrame([_pandas_column(data[name], way) for name, way in zip(names, ways, strict=True)])
+    texts = [_is_python_text(name, dtype) for name, dtype in zip(names, data.dtypes, strict=True)]
+    return pl.DataFrame([_pandas_column(data[name], text) for name, text in zip(names, texts, strict=True)])
 
 
-def _pandas_column(column: Any, way: pl.DataType | None) -> pl.Series:
+def _pandas_column(column: Any, python_text: bool) -> pl.Series:
     """One column at a time: pandas copies what it selects several of."""
     import pandas as pd
 
-    if way is not None:
-        return value_column(column.name, guarded(column.tolist), way)
+    if python_text:
+        dtype = pl.Categorical() if isinstance(column.dtype, pd.CategoricalDtype) else pl.String()
+        return value_column(column.name, guarded(column.tolist), dtype)
     if not isinstance(column.index, pd.RangeIndex):  # any other would come along, and Arrow look at its rows
         column = column.reset_index(drop=True)
-    return guarded(lambda: pl.DataFrame(_Stream(column.to_frame())).to_series())
+    return guarded(lambda: arrow_frame(column.to_frame()).to_series())
 
 
-def _pandas_way(name: str, dtype: Any, schema: pl.Schema) -> pl.DataType | None:
-    """How a column is read: as Arrow has it (None), or value by value as a data type. Looks at no value."""
+def _is_python_text(name: str, dtype: Any) -> bool:
+    """Whether a column holds Python's texts, which are read here; Arrow reads any other. Looks at no value."""
     import pandas as pd
 
-    category = isinstance(dtype, pd.CategoricalDtype)
-    inner = dtype.categories.dtype if category else dtype
+    inner = dtype.categories.dtype if isinstance(dtype, pd.CategoricalDtype) else dtype
     if isinstance(inner, np.dtype) and inner.kind == "O":
-        if name in schema:
-            return schema[name]
         raise TypeError(
-            f"the data: column {name!r} holds Python objects, whose type must be declared: it must not be found in "
-            f"rows. Hint: read_source(frame, schema={{{name!r}: pl.String}}), or leave the column out"
+            f"the data: column {name!r} ({dtype}) must not hold Python objects, whose types are found in rows. "
+            f"Hint: frame.astype({{{name!r}: 'string'}}), or another type of pandas that says what is in it"
         )
     if isinstance(inner, pd.StringDtype):
-        return None if inner.storage != "python" else pl.Categorical() if category else pl.String()
+        return bool(inner.storage == "python")
     nullable = ("Int", "UInt", "Float", "boolean")
     known = isinstance(inner, (pd.ArrowDtype, pd.DatetimeTZDtype)) or str(inner).startswith(nullable)
     if known or (isinstance(inner, np.dtype) and inner.kind in _PLAIN_KINDS):
-        return None
+        return False
     raise TypeError(f"the data: column {name!r} ({dtype}) must hold texts, numbers, truths or times. Hint: astype")

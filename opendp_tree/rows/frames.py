@@ -41,9 +41,9 @@ def read_source(data: Any, *, schema: Mapping[str, Any] | None = None) -> pl.Dat
         given again.
     schema
         For columns whose type is not as the data have it, the data type. By default None: all are as they are, which
-        for CSV is text. It must be given for lists of rows, which have the declared columns and no others, and for
-        pandas columns of Python objects, because types found in rows would tell of rows. A value that is not of the
-        declared type, and cannot be read as such, is null.
+        for CSV is text. It must be given for lists of rows, which have the declared columns and no others, because
+        types found in rows would tell of rows. A value that is not of the declared type, and cannot be read as such, is
+        null. Pandas columns of Python objects are refused; `astype` gives them a type.
 
     Examples
     --------
@@ -72,7 +72,7 @@ def read_source(data: Any, *, schema: Mapping[str, Any] | None = None) -> pl.Dat
     if isinstance(data, (str, os.PathLike)):
         found = scan_files(os.fspath(data))
     elif not isinstance(data, (pl.DataFrame, pl.LazyFrame)):
-        found = read_foreign(data, declared)
+        found = read_foreign(data)
     if found is None:
         raise TypeError(
             f"the data ({type(data).__name__}) must be a frame, a list of rows, or a path. "

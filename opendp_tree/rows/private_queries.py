@@ -13,7 +13,7 @@ import polars as pl
 from opendp.extras.polars import OnceFrame
 
 from opendp_tree.noise import uniform_words
-from opendp_tree.rows.allowed import check_expression, check_steps, shuffles
+from opendp_tree.rows.allowed import check_expression, check_growth, check_steps, shuffles
 from opendp_tree.rows.groups import guarded
 from opendp_tree.rows.plans import Node, PlanStep, aggregate_of, is_private
 
@@ -21,6 +21,7 @@ from opendp_tree.rows.plans import Node, PlanStep, aggregate_of, is_private
 def check_query(plan: pl.LazyFrame, empty: pl.LazyFrame) -> tuple[PlanStep, ...]:
     """The row-wise steps of a private query, once all that it does row by row is on the list."""
     steps, keys, expressions = aggregate_of(plan)
+    check_growth([*(step.nodes for step in steps), keys, expressions])
     check_steps(steps, empty)
     for step in steps:
         empty = step.take(empty)

@@ -218,6 +218,8 @@ def check_flags(expressions: Sequence[pl.Expr], frame: pl.DataFrame, read: Calla
 def _wrongly_flagged(column: pl.Series) -> bool:
     for flag, descending in (("SORTED_ASC", False), ("SORTED_DESC", True)):
         bare = pl.Series(column.to_arrow()) if column.flags[flag] else column
-        if column.flags[flag] and not any(bare.is_sorted(descending=descending, nulls_last=last) for last in (False, True)):
+        if column.flags[flag] and not any(
+            bare.is_sorted(descending=descending, nulls_last=last) for last in (False, True)
+        ):
             return True
     return False

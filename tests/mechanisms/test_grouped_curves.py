@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from opendp_tree import Key, Tree, leaf_domain, plan, release_tree
+from opendp_tree._opendp import make_measurement
 from opendp_tree.mechanisms.grouped_curves import make_grouped_curves
 from opendp_tree.planning import Curve
 from opendp_tree.prepare import count_rows
@@ -75,6 +76,20 @@ def test_the_map_adds_groups_and_one_curve():
     release = (counts >> curves)(flights(SIZES))
     assert release.statement.mechanism == "grouped_curves"
     assert release.statement.loss["epsilon"] == curves.map(1)[0]
+
+
+@pytest.mark.parametrize(
+    "metric", [dp.l2_distance(T="f64"), dp.linf_distance(T="i64"), dp.symmetric_distance(), dp.discrete_distance()]
+)
+def test_groups_must_be_measured_under_l1(metric):
+    """Under any other metric the map of groups is one of another distance, and the sum would be no bound."""
+    counts, groups = parts()
+    loss = dp.approximate(dp.max_divergence())
+    other = make_measurement(groups.input_domain, metric, loss, groups, lambda d_in: (0.0, 0.0))
+    with pytest.raises(ValueError, match=r"groups: input_metric \(.*\) must be l1_distance"):
+        make_grouped_curves(
+            counts.output_domain, counts.output_metric, 2.0, groups=other, levels=2, ranges=NUMBER.tree.ranges
+        )
 
 
 def test_nothing_shown_is_a_frame_without_rows():

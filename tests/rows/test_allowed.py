@@ -92,8 +92,69 @@ def test_the_test_finds_comparisons_that_believe_flags():
     for name in ("int64", "float64"):
         expression = COLUMNS[name].fill_null(0) >= 1
         assert fuzz.admitted(expression)
-        with pytest.raises(AssertionError, match="not row-wise|wrongly flagged"):
+        with pytest.raises(AssertionError, match=r"not row-wise|wrongly flagged"):
             fuzz.check_flags([expression], edge_frame(300, 7).fill_null(0), lambda frame, names: frame.lazy())
+
+
+def check_growth(expressions):
+    """That no text is longer than those of its row by more than one literal."""
+    edges, longest = edge_frame(60, 9), 20_000
+    texts = pl.Series("string", ["x" * longest] * 60)
+    frame = edges.with_columns(texts, texts.cast(pl.Categorical).alias("categorical"))
+    texts = frame.with_columns(each.alias(str(place)) for place, each in enumerate(expressions))
+    texts = texts.select(pl.col(pl.String, pl.Categorical, pl.Enum).cast(pl.String).str.len_bytes().max())
+    assert texts.width > 20
+    assert max(length or 0 for length in texts.row(0)) <= longest + allowed.LONGEST_LITERAL
+
+
+def test_no_admitted_expression_makes_texts_longer_than_by_a_literal(admitted):
+    check_growth(admitted)
+
+
+@pytest.mark.slow
+def test_none_of_all_admitted_expressions_makes_texts_longer_than_by_a_literal(all_admitted):
+    check_growth(all_admitted)
+
+
+LONG = "x" * (allowed.LONGEST_LITERAL + 1)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        pl.col("string") + pl.col("string"),
+        pl.col("string") + pl.col("string").replace({"a": "b"}),
+        pl.col("string") + pl.col("int64").cast(pl.String, strict=False),
+        pl.col("string") + pl.lit("x").cast(pl.String, strict=False),
+        pl.concat_str("string", "string"),
+        pl.format("{}{}", "string", "string"),
+        pl.col("string").str.pad_start(9),
+        pl.col("string").str.replace_all("", "x"),
+        pl.col("string").repeat_by(9),
+        pl.col("string") + LONG,
+        pl.col("string").fill_null(LONG),
+        pl.col("string").replace({"a": LONG}),
+        pl.col("string").replace_strict({"a": LONG}, default=""),
+        pl.col("string").replace_strict({"a": ""}, default=LONG),
+        pl.col("string").replace_strict({LONG: 1}, default=2),
+        pl.col("int64").replace_strict({1: LONG}, default=None),
+        pl.col("float64").cut([0.0], labels=["", LONG]),
+    ],
+    ids=lambda expression: str(expression)[:60],
+)
+def test_texts_are_joined_to_short_literals_alone(expression):
+    assert "Hint" in refused(("with_columns", expression.alias("made")))
+
+
+def test_texts_are_joined_so_often_and_no_more():
+    """In one expression or by many steps: what one row has decides nothing."""
+    steps = [("with_columns", pl.col("string") + "x")] * allowed.MOST_JOINED
+    plan = pl.LazyFrame(schema=DTYPES)
+    for _, expression in steps:
+        plan = plan.with_columns(expression)
+    check_steps(plan_steps(plan), pl.LazyFrame(schema=DTYPES))
+    assert "at most 32 times" in refused(*steps, ("filter", "x" + pl.col("string") == "xx"))
+    assert "at most 32 times" in refused(("with_columns", sum([pl.lit("x")] * 33, pl.col("string"))))
 
 
 def check_opendp_runs_the_same(expressions):

@@ -57,10 +57,6 @@ def pandas_frame(frame):
     return table.to_pandas(types_mapper=pd.ArrowDtype).set_index(pd.Index(range(7, 7 + len(table)), name="city"))
 
 
-def objects(frame):
-    return pd.DataFrame({name: pd.Series(frame[name].to_list(), dtype=object) for name in frame.columns})
-
-
 def csv_file(frame, folder):
     # Polars tells a missing text from an empty one by quotes alone, which is CSV's own limit.
     frame.write_csv(folder / "a.csv", quote_style="non_numeric", null_value="")
@@ -82,7 +78,6 @@ SOURCES = {
     "polars": lambda frame, folder: frame,
     "lazy": lambda frame, folder: frame.lazy(),
     "pandas": lambda frame, folder: pandas_frame(frame),
-    "pandas objects": lambda frame, folder: objects(frame),
     "table": lambda frame, folder: frame.to_arrow(),
     "reader": lambda frame, folder: frame.to_arrow().to_reader(max_chunksize=2),
     "batch": lambda frame, folder: frame.to_arrow().combine_chunks().to_batches()[0],
@@ -107,7 +102,7 @@ def leaf_counts(frame, by):
 def test_every_source_has_the_counts_of_the_frame_and_so_do_its_neighbours(kind, left_out, tmp_path):
     rows = [row for place, row in enumerate(ROWS) if place != left_out]
     frame = pl.DataFrame(rows, schema=SCHEMA)
-    schema = SCHEMA if kind in ("rows", "pandas objects") else None
+    schema = SCHEMA if kind == "rows" else None
     read = read_source(SOURCES[kind](frame, tmp_path), schema=schema)
     found = read.lazy().collect_schema()
     for name in found:
@@ -130,7 +125,7 @@ def test_text_files_hold_texts_unless_declared(tmp_path, left_out):
 @pytest.mark.parametrize("kind", SOURCES)
 def test_one_door_for_releases_and_contexts(kind, tmp_path):
     frame = pl.DataFrame({"city": ["ghent"] * 900, "age": [1] * 900, "day": [None] * 900}, schema=SCHEMA)
-    schema = SCHEMA if kind in ("rows", "pandas objects") else None
+    schema = SCHEMA if kind == "rows" else None
     source = read_source(SOURCES[kind](frame, tmp_path), schema=schema) if schema else SOURCES[kind](frame, tmp_path)
     release = release_tree(source, by="city", epsilon=1.0, delta=1e-6)
     assert abs(release.estimates[0] - 900) < 60

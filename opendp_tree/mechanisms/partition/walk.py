@@ -16,7 +16,6 @@ from itertools import groupby, pairwise
 import numpy as np
 
 from opendp_tree import noise, saturate
-from opendp_tree._threads import side_by_side
 from opendp_tree._types import Ints, Levels
 from opendp_tree.mechanisms.partition.parameters import GapParameters
 from opendp_tree.theorems.tree_partition import GapShape
@@ -25,8 +24,8 @@ from opendp_tree.trees.tree import Tree
 
 _NONE = np.zeros(0, dtype=np.int64)
 
-_BLOCK, _MANY = 1 << 18, 1 << 19
-"""How many places are walked together, and how many there must be for several threads."""
+_BLOCK = 1 << 18
+"""How many places are walked together."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,7 @@ def _walk_by_blocks(
         return heads + part.start, walk.groups(heads), found
 
     blocks = _blocks(meets, size)
-    walks = side_by_side(walked, blocks) if size >= _MANY else list(map(walked, blocks))
+    walks = list(map(walked, blocks))
     heads = np.concatenate([each for each, _, _ in walks])
     base, held, most = (np.concatenate(parts) for parts in zip(*(groups for _, groups, _ in walks), strict=True))
     found = [cells for _, _, block in walks for cells in block]
