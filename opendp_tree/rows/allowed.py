@@ -316,7 +316,7 @@ def _is_short(node: Node) -> bool:
     texts = pl.select(read_expression(node).alias("text"))["text"]
     if isinstance(texts.dtype, pl.List):
         texts = texts.explode()
-    return texts.dtype != pl.String or (texts.str.len_bytes().max() or 0) <= LONGEST_LITERAL  # type: ignore[operator]
+    return texts.dtype != pl.String or not (texts.str.len_bytes() > LONGEST_LITERAL).any()
 
 
 def _has_column(node: Node) -> bool:

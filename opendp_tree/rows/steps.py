@@ -42,7 +42,7 @@ def stable_leaf_counts(
     if not plan_steps(plan):
         return _leaves(input_domain, input_metric, options)
     steps, counting = _judged(plan, empty_lazyframe(input_domain), input_domain, input_metric, options)
-    names = input_domain.columns  # type: ignore[attr-defined]
+    names = input_domain.columns
     plain = make_transformation(
         input_domain, input_metric, input_domain, input_metric, lambda data: narrowed(data, names), lambda d_in: d_in
     )
