@@ -34,7 +34,7 @@ from opendp_tree._ledger_file import (
     show,
     write_line,
 )
-from opendp_tree._tables import Bar, Cell, html_table, one_line, table
+from opendp_tree._show import Bar, Cell, html_table, one_line, table
 
 __all__ = ["BudgetError", "Ledger", "LedgerEntry", "LedgerError", "spend"]
 

@@ -13,7 +13,7 @@ from opendp.mod import Domain, ExtrinsicDomain, Measurement, Metric, Transformat
 
 from opendp_tree._interrupts import interrupts_deferred
 from opendp_tree._ledger_file import as_written
-from opendp_tree._progress import shows_progress
+from opendp_tree._show import progress
 from opendp_tree.keys.key import Key
 from opendp_tree.ledger import Ledger, spend
 from opendp_tree.planning.budget import Budget
@@ -38,7 +38,7 @@ Made = TypeVar("Made")
 
 
 @interrupts_deferred
-@shows_progress("counting")
+@progress("counting")
 def release_tree(
     data: Any,
     *,

@@ -14,8 +14,7 @@ from opendp.mod import Measurement, assert_features
 from opendp_tree._arguments import check_positive, float_below
 from opendp_tree._interrupts import interrupts_deferred
 from opendp_tree._opendp import measure_name
-from opendp_tree._progress import shows_progress
-from opendp_tree._tables import Cell, html_table, table
+from opendp_tree._show import Cell, html_table, progress, table
 from opendp_tree.keys.key import Key
 from opendp_tree.ledger import Ledger
 from opendp_tree.planning.methods import Method
@@ -72,7 +71,7 @@ class TreeReleases(Mapping[str, TreeRelease]):
 
 
 @interrupts_deferred
-@shows_progress("counting")
+@progress("counting")
 def release_trees(
     data: Any,
     *,

@@ -6,7 +6,7 @@ import argparse
 from importlib.util import find_spec
 
 from opendp_tree._arguments import float_below
-from opendp_tree._tables import table
+from opendp_tree._show import table
 from opendp_tree.cli.terminal import Exit
 from opendp_tree.data.flights import example_flights
 from opendp_tree.keys.key import Key

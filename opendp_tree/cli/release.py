@@ -10,7 +10,7 @@ from opendp.mod import Measurement
 
 from opendp_tree._arguments import float_below
 from opendp_tree._interrupts import interruptible, interrupts_deferred
-from opendp_tree._tables import table
+from opendp_tree._show import table
 from opendp_tree.cli.source import Source, open_source
 from opendp_tree.cli.spending import Job, check_outputs, first_sentence, output_format, run_job
 from opendp_tree.cli.terminal import CommandError, Exit, Progress, silenced

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from enum import IntEnum
 
 from opendp_tree._interrupts import interruptible, stop_if_interrupted
-from opendp_tree._progress import StatusLine
+from opendp_tree._show import StatusLine
 
 __all__ = [
     "CommandError",

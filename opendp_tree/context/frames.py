@@ -13,7 +13,7 @@ from opendp.mod import FrameDistance, Measure, Measurement, Metric, assert_featu
 from opendp_tree._interrupts import interrupts_deferred
 from opendp_tree._ledger_file import as_written, short_above
 from opendp_tree._opendp import total_bound
-from opendp_tree._tables import html_table, table
+from opendp_tree._show import html_table, table
 from opendp_tree.context.queries import FrameQuery, amounts_of_loss
 from opendp_tree.ledger import Ledger, spend
 from opendp_tree.rows.frames import frame_domain, read_source

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from functools import cache
 
 from opendp_tree._arguments import check_positive
-from opendp_tree._progress import shows_progress
+from opendp_tree._show import progress
 from opendp_tree.planning.budget import EPSILONS, Budget
 from opendp_tree.planning.candidate import Setting
 from opendp_tree.planning.plan import Plan, plan_for
@@ -22,7 +22,7 @@ __all__ = ["smallest_epsilon"]
 _DIGITS = 1e-3
 
 
-@shows_progress("searching")
+@progress("searching")
 def smallest_epsilon(
     tree_or_depth: Tree | OpenTree | int,
     *,

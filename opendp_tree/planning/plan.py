@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from opendp_tree._arguments import check_choice
-from opendp_tree._progress import shows_progress
-from opendp_tree._tables import Bar, Cell, html_table, table
+from opendp_tree._show import Bar, Cell, html_table, progress, table
 from opendp_tree._types import Floats
 from opendp_tree.bounds import error_lower_bound
 from opendp_tree.planning.budget import Budget
@@ -194,7 +193,7 @@ class Plan:
         return "\n".join(lines)
 
 
-@shows_progress("planning")
+@progress("planning")
 def plan(
     tree_or_depth: Tree | OpenTree | int,
     *,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from opendp_tree._tables import Bar, html_table, one_line, table
+from opendp_tree._show import Bar, html_table, one_line, table
 from opendp_tree.releases.values import value_columns
 
 if TYPE_CHECKING:

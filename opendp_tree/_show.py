@@ -1,11 +1,15 @@
-"""Small tables for people, in terminals and notebooks. What they show is text, whatever a label contains."""
+"""What people see in terminals and notebooks: small tables, whose labels stay text, and one line on long work."""
 
 from __future__ import annotations
 
 import html
 import math
 import re
-from collections.abc import Sequence
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -154,3 +158,78 @@ def _drawn(bar: Bar, low: float, high: float) -> str:
         marks.append(f'<path d="{path}" stroke="currentColor" stroke-width="1.3" fill="none"/>')
     zero = f'<path d="M{at(0.0)} 0v{_HEIGHT}" stroke="currentColor" stroke-opacity="0.35"/>'
     return f'<svg width="{_WIDTH}" height="{_HEIGHT}" aria-hidden="true">{"".join(marks)}{zero}</svg>'
+
+
+LONG = 2.5
+"""Seconds after which people wonder whether anything happens."""
+_TICK = 1.0
+
+
+class StatusLine:
+    """One line on standard error that is written over and over; nothing at all where nobody watches."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self.terminal = _is_terminal()
+        self.shown = not quiet and (self.terminal or _is_notebook())
+        self._width = 0
+
+    def write(self, text: str) -> None:
+        """Say this in place of what was said before."""
+        self.end(text, end="")
+
+    def end(self, text: str = "", *, end: str | None = None) -> None:
+        """Leave this behind instead; nothing by default."""
+        if not self.shown:
+            return
+        # Notebooks know the return to the line's start, and no codes of terminals.
+        clear = "\r\033[K" if self.terminal else "\r" + " " * self._width + "\r"
+        self._width = len(text)
+        with suppress(OSError, ValueError):  # nobody is there any more
+            print(f"{clear}{text}", end=("\n" if text else "") if end is None else end, file=sys.stderr, flush=True)
+
+
+_watched = threading.local()
+"""Of each thread: whether somebody further out tells already."""
+
+
+@contextmanager
+def progress(text: str, *, after: float = LONG) -> Iterator[None]:
+    """While inside, or in a function that it decorates: once it takes long, say what is done. The outermost says."""
+    line = StatusLine()
+    if getattr(_watched, "told", False) or not line.shown:
+        yield
+        return
+    ended = threading.Event()
+    teller = threading.Thread(target=_tell, args=(line, text, after, ended), daemon=True)
+    _watched.told = True
+    try:
+        teller.start()
+        yield
+    finally:
+        ended.set()
+        teller.join()
+        _watched.told = False
+
+
+def _tell(line: StatusLine, text: str, after: float, ended: threading.Event) -> None:
+    start = time.monotonic()
+    if ended.wait(after):
+        return
+    while True:
+        line.write(f"{text} ... {time.monotonic() - start:.0f} s")
+        if ended.wait(_TICK):
+            line.end()
+            return
+
+
+def _is_terminal() -> bool:
+    try:
+        return bool(sys.stderr is not None and sys.stderr.isatty())
+    except ValueError:  # it is closed
+        return False
+
+
+def _is_notebook() -> bool:
+    """Whether standard error goes to a notebook's page."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return "ipykernel" in sys.modules and hasattr(shell, "kernel")

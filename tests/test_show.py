@@ -1,0 +1,153 @@
+"""Tables show texts as they are; long work says what it does, where somebody watches."""
+
+from __future__ import annotations
+
+import io
+import math
+import sys
+import time
+from types import SimpleNamespace
+from xml.etree import ElementTree
+
+import pytest
+
+from opendp_tree import _show
+from opendp_tree._show import Bar, StatusLine, html_table, one_line, progress, table
+
+
+def test_numbers_line_up_to_the_right_and_texts_to_the_left():
+    lines = table(
+        ["node", "estimate", "note"], [["a", 1234.5, "x"], ["bb", 0.123456, ""], ["c", None, "z"]]
+    ).splitlines()
+    assert lines == ["node  estimate  note", "a        1,234  x", "bb       0.123", "c            -  z"]
+
+
+def test_whatever_a_label_contains_stays_text_on_its_line():
+    hostile = "<script>alert(1)</script> & \x1b[2J\r\n\u202e \"'$x$"
+    shown = table([hostile], [[hostile], [hostile]])
+    assert len(shown.splitlines()) == 3
+    assert not set(shown) & set("\x1b\r\u202e")
+    page = html_table([hostile], [[hostile]], title=hostile, above=[hostile], below=[hostile])
+    assert "<script" not in page
+    assert page.count("&lt;script&gt;alert(1)&lt;/script&gt; &amp;") == 5
+    assert page.count('"') == page.replace("&quot;", "").count('"')  # quotes of labels are escaped
+    assert "$x$" not in page
+    ElementTree.fromstring(page)  # well-formed
+
+
+def test_bars_share_a_scale_that_holds_all_ends():
+    bars = [
+        Bar(100.0, 90.0, 110.0),
+        Bar(-10.0, -20.0, 0.0),
+        Bar(None),
+        Bar(math.inf, math.nan, 3.0),
+        Bar(5.0, -math.inf, 5),
+    ]
+    page = ElementTree.fromstring(html_table(["a"], [[bar] for bar in bars]))
+    drawings = list(page.iter("svg"))
+    width = float(drawings[0].get("width"))
+    starts = [[float(rect.get("x")) for rect in each.iter("rect")] for each in drawings]
+    ends = [[float(rect.get("x")) + float(rect.get("width")) for rect in each.iter("rect")] for each in drawings]
+    assert [len(each) for each in starts] == [1, 1, 0, 0, 1]
+    assert all(0 <= place <= width for each in (*starts, *ends) for place in each)
+    zero = starts[0][0]
+    assert ends[1][0] == pytest.approx(zero, abs=0.2)
+    assert (ends[0][0] - zero) / (zero - starts[1][0]) == pytest.approx(10, rel=0.05)
+    assert html_table(["a"], []).count("<table") == 0
+
+
+def test_long_labels_lose_their_middle():
+    assert one_line("x" * 100, 20) == "x" * 7 + "…" + "x" * 12
+    assert one_line("short", 20) == "short"
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def watched(monkeypatch):
+    """Called in the test itself: pytest gives each phase a standard error of its own."""
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(_show, "_TICK", 0.02)
+    return stream
+
+
+def wait_for(terminal, lines):
+    """However long it takes on a busy machine."""
+    while terminal.getvalue().count("\r") < lines:
+        time.sleep(0.01)
+
+
+def test_what_is_short_says_nothing(monkeypatch):
+    terminal = watched(monkeypatch)
+    with progress("counting", after=30):
+        pass
+    assert terminal.getvalue() == ""
+
+
+def test_what_is_long_is_told_with_its_time_and_leaves_no_trace(monkeypatch):
+    terminal = watched(monkeypatch)
+    with progress("counting", after=0.01):
+        wait_for(terminal, 3)
+    said = terminal.getvalue().split("\r\033[K")
+    assert said[1].startswith("counting ... 0 s")
+    assert len(said) > 3
+    assert said[-1] == ""
+    assert "\n" not in terminal.getvalue()
+
+
+def test_it_ends_with_an_error_and_begins_anew(monkeypatch):
+    terminal = watched(monkeypatch)
+
+    def fail():
+        with progress("counting", after=0.01):
+            wait_for(terminal, terminal.getvalue().count("\r") + 1)
+            raise KeyError
+
+    for _ in range(2):
+        with pytest.raises(KeyError):
+            fail()
+        assert terminal.getvalue().endswith("\r\033[K")
+
+
+def test_the_outermost_tells(monkeypatch):
+    terminal = watched(monkeypatch)
+
+    @progress("inner")
+    def inner():
+        """Documented."""
+        wait_for(terminal, 1)
+
+    assert (inner.__name__, inner.__doc__) == ("inner", "Documented.")
+    with progress("outer", after=0.01):
+        inner()
+    assert "inner" not in terminal.getvalue()
+    assert "outer" in terminal.getvalue()
+
+
+def test_nothing_is_told_where_nobody_watches(monkeypatch):
+    for stream in (io.StringIO(), None):
+        monkeypatch.setattr(sys, "stderr", stream)
+        with progress("counting", after=0.0):
+            time.sleep(0.05)
+        assert stream is None or stream.getvalue() == ""
+    closed = io.StringIO()
+    closed.close()
+    monkeypatch.setattr(sys, "stderr", closed)
+    assert not StatusLine().shown
+
+
+def test_a_notebook_watches_without_codes_of_terminals(monkeypatch):
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    shell = SimpleNamespace(kernel=object())
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    assert not StatusLine().shown  # IPython in a pipe
+    monkeypatch.setitem(sys.modules, "ipykernel", SimpleNamespace())
+    with progress("counting", after=0.01):
+        time.sleep(0.1)
+    assert "counting ... 0 s" in stream.getvalue()
+    assert "\033" not in stream.getvalue()
+    assert not StatusLine(quiet=True).shown
