@@ -26,6 +26,7 @@ from opendp_tree.rows.frames import frame_domain, read_source
 from opendp_tree.rows.leaf_counts import make_leaf_counts
 from opendp_tree.rows.leaf_values import LeafValueSpace, make_leaf_values
 from opendp_tree.rows.people import PeopleSpace, make_people_records
+from opendp_tree.rows.tables import Table, snapshot_of
 from opendp_tree.rows.unit import Unit, protected_unit, unit_words
 from opendp_tree.rows.value import Value, read_values, values_counted
 from opendp_tree.trees.domains import tree_of_leaves
@@ -127,7 +128,8 @@ def release_tree(
     asked: dict[str, Any] = {"unit": unit, "method": method, "values": values, "memory": memory}
     measurement = make_frame_release(frame, key, account.budget, **asked, alpha=alpha, confidence=confidence)
     columns = [*key.columns_used, *(each.column for each in values)]
-    release: TreeRelease = account.spend(lambda: measurement(frame), note={"columns": columns})
+    with snapshot_of(frame):
+        release: TreeRelease = account.spend(lambda: measurement(frame), note={"columns": columns})
     return release
 
 
@@ -182,9 +184,9 @@ def make_frame_release(
     return make_release(
         count_rows(frame, by=key, unit=unit, method=method, values=values, memory=memory),
         1,
-        counted=counted_of(key, unit, method, values, data=frame),
+        counted=counted_of(key, unit, method, values),
         person=unit,
-        method=method_for(key, method, values, unit=unit, data=frame),
+        method=method_for(key, method, values, unit=unit),
         budget=budget,
         alpha=alpha,
         confidence=confidence,
@@ -201,37 +203,28 @@ def count_rows(
     memory: int | str | None = None,
 ) -> Transformation:
     """What a method needs of a frame that is passed by reference: leaf counts or values, or records of people."""
+    if values and isinstance(data, Table):
+        raise ValueError(
+            "value must not be given for a table of an engine, whose rows are only counted there. "
+            "Hint: bring the rows here, by read_source of a query's Arrow table, or leave value out"
+        )
     person = Unit.of(unit)
     metric = symmetric_distance() if person is None else symmetric_id_distance(identifier=person.column)
     if values:
         return make_leaf_values(frame_domain(data), metric, values=values, by=by, unit=person)
-    if person is not None and weighs(data, person, method):
+    if person is not None and weighs_people(person, method):
         return make_people_records(frame_domain(data), metric, by=by, unit=person, memory=memory)
     return make_leaf_counts(frame_domain(data), metric, by=by, unit=person, memory=memory)
 
 
-def weighs(data: Any, person: Unit, method: Method | str) -> bool:
-    """Whether people are weighed. Rows of a table are kept where the table is, so that only leaf counts come back."""
-    from opendp_tree.rows.tables import Table
-
-    kept_there = isinstance(data, Table) and person.count == "rows" and isinstance(person.rows, int)
-    return weighs_people(person, method) and not (kept_there and isinstance(read_method(method), Auto))
-
-
 def counted_of(
-    key: Key,
-    unit: Unit | None,
-    method: Method | str = "auto",
-    values: tuple[Value, ...] = (),
-    *,
-    of: str = "rows",
-    data: Any = None,
+    key: Key, unit: Unit | None, method: Method | str = "auto", values: tuple[Value, ...] = (), *, of: str = "rows"
 ) -> str:
     """What a release of rows counts, in words."""
     person, of = Unit.of(unit), key.counted(of)
     if values:
         return values_counted(of if person is None else person.counted(of=of), values)
-    return of if person is None else person.counted(of=of, weighed=weighs(data, person, method))
+    return of if person is None else person.counted(of=of, weighed=weighs_people(person, method))
 
 
 def make_release(
@@ -264,14 +257,7 @@ def make_release(
     return released if isinstance(counts, tuple) else counts >> released
 
 
-def method_for(
-    key: Key,
-    method: Method | str,
-    values: tuple[Value, ...] = (),
-    *,
-    unit: Unit | None = None,
-    data: Any = None,
-) -> Method:
+def method_for(key: Key, method: Method | str, values: tuple[Value, ...] = (), *, unit: Unit | None = None) -> Method:
     """The method, for the levels that the key shows. Refused where a method would count the others all the same."""
     chosen, person = read_method(method), Unit.of(unit)
     last = key.inner[-1] if key.kind == "nested" else key
@@ -281,7 +267,7 @@ def method_for(
             f"method ({chosen.name}) must not be given where the number is below groups: there is a curve for each. "
             "Hint: method=Curve(), and release.quantiles([0.5])"
         )
-    weighed = person is not None and weighs(data, person, chosen)
+    weighed = person is not None and weighs_people(person, chosen)
     if is_line and not values and not weighed and (chosen == Auto() or isinstance(chosen, Curve)):
         assert last.tree is not None
         curve = chosen if isinstance(chosen, Curve) else Curve()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from opendp.metrics import symmetric_id_distance
 from opendp.mod import assert_features
@@ -15,18 +15,16 @@ from opendp_tree.mechanisms.bound_report import make_bound_report
 from opendp_tree.planning.budget import report_scale
 from opendp_tree.prepare import Account
 from opendp_tree.releases.bound_report import BoundReport
-from opendp_tree.rows.frames import frame_domain
+from opendp_tree.rows.frames import frame_domain, read_source
+from opendp_tree.rows.tables import snapshot_of
 from opendp_tree.rows.unit import Unit
-
-if TYPE_CHECKING:
-    import polars as pl
 
 __all__ = ["bound_report"]
 
 
 @interrupts_deferred
 def bound_report(
-    data: pl.DataFrame | pl.LazyFrame,
+    data: Any,
     *,
     unit: str = "user",
     most: int,
@@ -47,7 +45,7 @@ def bound_report(
     Parameters
     ----------
     data
-        A Polars frame with a row for each record. It is passed by reference, never copied.
+        The rows, as `release_tree` takes them: a frame of any library, files, or a table of an engine.
     unit
         The column that tells people apart; "user" by default. Rows where it is null are left out.
     most
@@ -80,12 +78,14 @@ def bound_report(
     check_type(unit, str, name="unit", hint="the name of the column that tells people apart")
     report_scale(epsilon)
     account = Account.of(ledger, Unit(unit, count="shares"), epsilon=epsilon, delta=0.0, rho=None)
+    frame = read_source(data)
     measurement = make_bound_report(
-        frame_domain(data),
+        frame_domain(frame),
         symmetric_id_distance(identifier=unit),
         report_scale(account.budget["epsilon"]),
         most=most,
         confidence=confidence,
     )
-    found: BoundReport = account.spend(lambda: measurement(data), note={"columns": [unit], "bounds": most})
+    with snapshot_of(frame):
+        found: BoundReport = account.spend(lambda: measurement(frame), note={"columns": [unit], "bounds": most})
     return found

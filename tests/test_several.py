@@ -144,12 +144,12 @@ def test_values_have_a_place_in_hierarchies_of_numbers_and_in_nested_ones():
         assert root["mean_lower"] <= 65 <= root["mean_upper"]
 
 
-def test_a_table_that_keeps_rows_says_so_as_a_single_release_does():
+def test_a_table_says_what_is_counted_as_a_single_release_does():
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE visits AS SELECT i % 400 AS person, i % 3 AS place FROM range(1200) t(i)")
         table = DuckDBTable(connection, "visits")
         ask = {"epsilon": 1.0, "delta": 1e-6, "unit": Unit("person", rows=2)}
         single = release_tree(table, by="place", **ask).statement.counted
         several = release_trees(table, by={"place": "place"}, **ask)
-    assert single == "rows after keeping at most 2 of each person, and none without a person"
+    assert single == "rows, those of each person weighed down to 2 in all, and none without a person"
     assert several.statement.counted == several["place"].statement.counted == single

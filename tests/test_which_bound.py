@@ -32,6 +32,16 @@ def test_lazy_frames_and_other_columns_do_as_well():
     assert bound_report(lazy, unit="who", most=50, epsilon=0.2).useful
 
 
+def test_frames_of_other_libraries_are_read_before_anything_is_spent(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    ledger = Ledger.open(tmp_path / "ledger", total={"epsilon": 1})
+    frame = pandas.DataFrame({"user": VISITS["user"].to_numpy(), "object": [[1]] * VISITS.height})
+    with pytest.raises(TypeError, match="object"):
+        bound_report(frame, most=50, epsilon=0.2, ledger=ledger)
+    assert not ledger.entries()
+    assert bound_report(frame[["user"]], most=50, epsilon=0.2, ledger=ledger).useful
+
+
 def test_too_few_rows_are_a_result_and_not_an_error():
     """30 * 200 / 0.05 = 120,000 rows are needed; noise lifts 10 rows there with a chance below 1e-20."""
     report = bound_report(pl.DataFrame({"user": range(10)}), most=200)
@@ -48,7 +58,7 @@ WRONG = [
     ({"unit": "nobody"}, ValueError, "must have a column of input_domain as its identifier"),
     ({"most": 0}, ValueError, "most (0) must be from 2"),
     ({"confidence": 2}, ValueError, "confidence (2) must be above 0 and below 1"),
-    ({"data": [1, 2]}, TypeError, "must give each column's data type, or be a frame"),
+    ({"data": 3}, TypeError, "the data (int) must be a frame, a list of rows, or a path"),
 ]
 
 

@@ -1,4 +1,4 @@
-"""Tables that stay where they are: bounded leaf counts by a query that the package writes itself."""
+"""Tables that stay where they are: rows are counted by key, or by person and key, by the package's own queries."""
 
 from opendp_tree.engines.duckdb import DuckDBTable
 from opendp_tree.engines.postgres import PostgresTable

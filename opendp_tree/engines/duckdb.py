@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import polars as pl
 
-from opendp_tree.engines.source import PEOPLE, guarded, read_names
-from opendp_tree.engines.sql import OTHER, Column, Dialect, SqlTable, day_number, tick_number
+from opendp_tree.engines.sql import OTHER, Column, SqlTable, day_number, read_names, shortened, tick_number
 from opendp_tree.rows.foreign import arrow_frame
+from opendp_tree.rows.groups import PEOPLE, guarded
 
 __all__ = ["DuckDBTable"]
 
-# A hash of the hash: that of a list alone mixes its values too little for each order of keys to be as likely.
-_DIALECT = Dialect(hashed="hash(hash({1}, {2}, {0}))", divided="//")
 _INTEGERS = {
     "TINYINT": pl.Int8,
     "SMALLINT": pl.Int16,
@@ -25,7 +25,8 @@ _INTEGERS = {
     "UBIGINT": pl.UInt64,
 }
 # As bytes: collations, of a column or of the whole database, would merge texts that differ.
-_TEXT = Column(pl.String(), "encode(CAST({0} AS VARCHAR))", "{0}")
+_CAST = "CAST({0} AS VARCHAR)"
+_TEXT = Column(pl.String(), f"encode({shortened(_CAST, size=f'strlen({_CAST})', digest=f'sha256({_CAST})')})", "{0}")
 _COLUMNS = {
     "VARCHAR": _TEXT,
     "UUID": _TEXT,
@@ -39,7 +40,7 @@ _COLUMNS = {
 
 @dataclass(frozen=True)
 class DuckDBTable(SqlTable):
-    """A table or view of a DuckDB connection, for `release_tree`: its rows are grouped and bounded there.
+    """A table or view of a DuckDB connection, for `release_tree`: its rows are counted there.
 
     Keys and identifiers may be texts, enumerations, integers, truth values, dates, and times without a zone; texts are
     told apart byte by byte, whatever their collation. Dates outside the years 1 to 9999 count as null. The names and
@@ -67,9 +68,9 @@ class DuckDBTable(SqlTable):
 
     """
 
-    dialect = _DIALECT
+    hashed, divided = "hash({0})", "//"
     methods = ("execute", "sql")
-    wanted = "one of DuckDB's. Hint: duckdb.connect('visits.db')"
+    expected = "one of DuckDB's. Hint: duckdb.connect('visits.db')"
 
     def _columns(self) -> dict[str, Column]:
         # Not by DESCRIBE alone: DuckDB takes a name that it does not know for a Python variable of ours, or for a file.
@@ -78,7 +79,7 @@ class DuckDBTable(SqlTable):
         found = guarded(lambda: self.connection.execute(described).fetchall()) if known else []
         if not found:
             raise ValueError(f"table ({self.table!r}) must be a table or view of the connection. Hint: SHOW TABLES")
-        return {name: _TEXT if kind.startswith("ENUM") else _COLUMNS.get(kind, OTHER) for name, kind, *_ in found}
+        return {name: _column(kind) for name, kind, *_ in found}
 
     def _is_known(self) -> bool:
         *place, name = read_names(self.table)
@@ -89,10 +90,28 @@ class DuckDBTable(SqlTable):
         rows = self.connection.execute(listed).fetchall()
         return any(row[-1].lower() == name.lower() and _ends_with(row[:-1], place) for row in rows)
 
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """A transaction of DuckDB sees the rows that were there when it began; the one that is open, if there is."""
+        numbers = [guarded(lambda: self.connection.execute("SELECT txid_current()").fetchone()) for _ in range(2)]
+        if numbers[0] == numbers[1]:  # else each statement is a transaction of its own
+            yield
+            return
+        guarded(lambda: self.connection.execute("BEGIN TRANSACTION"))
+        try:
+            yield
+        finally:
+            guarded(lambda: self.connection.execute("ROLLBACK"))
+
     def _read(self, query: str, columns: dict[str, Column]) -> pl.DataFrame:
         frame = guarded(lambda: arrow_frame(self.connection.sql(query)))
         shown = [_as_type(pl.col(name), column.dtype).alias(name) for name, column in columns.items()]
         return frame.select(*shown, pl.col(PEOPLE).cast(pl.Int64))
+
+
+def _column(kind: str) -> Column:
+    """How a type is read, by the name that DuckDB describes it with; `ENUM(...)[]` is a list."""
+    return _TEXT if kind.startswith("ENUM(") and kind.endswith(")") else _COLUMNS.get(kind, OTHER)
 
 
 def _ends_with(place: tuple[str, ...], wanted: list[str]) -> bool:

@@ -2,39 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
 
 import polars as pl
 
-from opendp_tree.engines.source import PEOPLE, guarded
-from opendp_tree.engines.sql import OTHER, Column, Dialect, SqlTable, day_number, tick_number
+from opendp_tree.engines.sql import OTHER, Column, SqlTable, day_number, shortened, tick_number
+from opendp_tree.rows.groups import PEOPLE, guarded
 
 __all__ = ["PostgresTable"]
 
-# What PostgreSQL itself hashes rows by, from version 14 on; and a hash of that, which is a sum of its values' alone.
-_DIALECT = Dialect(
-    hashed="(hashint8extended(hash_record_extended(ROW({0}), {1}), {2}) & 9223372036854775807)", divided="/"
-)
 # Byte by byte: other collations may find texts equal that differ. Only digits and letters are sent, without quotes.
 _HEX = "encode(convert_to({0}, 'UTF8'), 'hex')"
-_TEXT = Column(pl.String(), 'CAST({0} AS text) COLLATE "C"', f"'x' || {_HEX}")
+_CAST = 'CAST({0} AS text) COLLATE "C"'
+_DIGEST = f"encode(sha256(convert_to({_CAST}, 'UTF8')), 'hex')"
+_TEXT = Column(pl.String(), shortened(_CAST, size="octet_length(CAST({0} AS text))", digest=_DIGEST), f"'x' || {_HEX}")
 _TICKS = "CAST(extract(epoch FROM {0}) * 1000000 AS bigint)"
+# By the fixed numbers of the catalogue: anybody may name a type of their own int8.
 _COLUMNS = {
-    **dict.fromkeys(("text", "varchar", "bpchar", "name", "uuid", "citext"), _TEXT),
-    "bool": Column(pl.Boolean(), "{0}", "CAST({0} AS integer)"),
-    "int2": Column(pl.Int16(), "{0}", "{0}"),
-    "int4": Column(pl.Int32(), "{0}", "{0}"),
-    "int8": Column(pl.Int64(), "{0}", "{0}"),
-    "date": Column(pl.Date(), day_number("{0}"), "{0}"),
-    "timestamp": Column(pl.Datetime("us"), tick_number(_TICKS), "{0}"),
+    **dict.fromkeys((19, 25, 1042, 1043, 2950), _TEXT),  # name, text, bpchar, varchar, uuid
+    16: Column(pl.Boolean(), "{0}", "CAST({0} AS integer)"),
+    21: Column(pl.Int16(), "{0}", "{0}"),
+    23: Column(pl.Int32(), "{0}", "{0}"),
+    20: Column(pl.Int64(), "{0}", "{0}"),
+    1082: Column(pl.Date(), day_number("{0}"), "{0}"),
+    1114: Column(pl.Datetime("us"), tick_number(_TICKS), "{0}"),
 }
 
 
 @dataclass(frozen=True)
 class PostgresTable(SqlTable):
-    """A table or view of PostgreSQL 14 or later, for `release_tree`: its rows are grouped and bounded there.
+    """A table or view of PostgreSQL 14 or later, for `release_tree`: its rows are counted there.
 
     Keys and identifiers may be texts, enumerations, integers, truth values, dates, and times without a zone; texts are
     told apart byte by byte, whatever their collation. Dates outside the years 1 to 9999 count as null. The names and
@@ -43,16 +44,17 @@ class PostgresTable(SqlTable):
     Parameters
     ----------
     connection
-        What `psycopg.connect` gives, of psycopg 3. What is read is one statement of a transaction of its own, or of
-        the one that is open; nothing is written.
+        What `psycopg.connect` gives, of psycopg 3. What is read is read in one transaction of its own, or in the one
+        that is open; nothing is written.
     table
         The name of the table or view, or a tuple such as ("schema", "table").
 
     """
 
-    dialect = _DIALECT
+    # What PostgreSQL itself hashes rows by, from version 14 on.
+    hashed, divided = "(hash_record_extended(ROW({0}), 0) & 9223372036854775807)", "/"
     methods = ("cursor", "transaction")
-    wanted = "one of psycopg 3. Hint: psycopg.connect('dbname=visits')"
+    expected = "one of psycopg 3. Hint: psycopg.connect('dbname=visits')"
 
     def _columns(self) -> dict[str, Column]:
         encoding, version, found = guarded(self._described)
@@ -60,10 +62,22 @@ class PostgresTable(SqlTable):
             raise ValueError(f"connection ({encoding}, {version}) must be to PostgreSQL 14 or later, encoded in UTF8")
         if not found:
             raise ValueError(f"table ({self.table!r}) must be one that the connection may read. Hint: \\dt in psql")
-        return {name: _TEXT if sort == "e" else _COLUMNS.get(kind, OTHER) for name, kind, sort in found}
+        return {name: _TEXT if is_enum else _COLUMNS.get(kind, OTHER) for name, kind, is_enum in found}
 
-    def _described(self) -> tuple[str, int, list[tuple[str, str, str]]]:
-        """The encoding, the version, and each column's name, type and sort of type; no row is read."""
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """A transaction that sees the rows that were there when it began; the one that is open, if there is."""
+        from psycopg.pq import TransactionStatus
+
+        if self.connection.info.transaction_status != TransactionStatus.IDLE:
+            yield
+            return
+        with self.connection.transaction(force_rollback=True):
+            self.connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            yield
+
+    def _described(self) -> tuple[str, int, list[tuple[str, int, bool]]]:
+        """The encoding, the version, and each column's name, type, and whether that is an enumeration; reads no row."""
         with self.connection.transaction(), self._cursor() as cursor:
             cursor.execute("SELECT current_setting('server_encoding'), current_setting('server_version_num')::int")
             encoding, version = cursor.fetchone()
@@ -72,10 +86,10 @@ class PostgresTable(SqlTable):
                 return encoding, version, []
             cursor.execute(f"SELECT * FROM {self.name} LIMIT 0")
             columns = [(column.name, column.type_code) for column in cursor.description]
-            held = "SELECT oid, typname, typtype::text FROM pg_type WHERE oid = ANY(%s)"
-            cursor.execute(held, ([oid for _, oid in columns],))
-            types = {oid: (name, sort) for oid, name, sort in cursor.fetchall()}
-        return encoding, version, [(name, *types[oid]) for name, oid in columns]
+            enumerations = "SELECT oid FROM pg_catalog.pg_type WHERE oid = ANY(%s) AND typtype = 'e'"
+            cursor.execute(enumerations, ([kind for _, kind in columns],))
+            known = {kind for (kind,) in cursor.fetchall()}
+        return encoding, version, [(name, kind, kind in known) for name, kind in columns]
 
     def _cursor(self) -> Any:
         from psycopg.rows import tuple_row

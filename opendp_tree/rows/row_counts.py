@@ -23,6 +23,7 @@ from opendp_tree.rows.groups import (
     check_columns,
     coarse_groups,
     group_rows,
+    guarded,
     read_frame,
     unit_leaves,
 )
@@ -36,10 +37,9 @@ from opendp_tree.rows.parts import (
     same_when_read_again,
 )
 from opendp_tree.rows.people import PeoplePart, PeopleRecords
-from opendp_tree.rows.tables import SpreadTable, Table, bounds_by_value
+from opendp_tree.rows.tables import Table
 from opendp_tree.rows.unit import Unit
 from opendp_tree.saturate import range_sums
-from opendp_tree.trees.distant_counts import DistantCounts
 from opendp_tree.trees.sparse_counts import SparseCounts
 
 
@@ -70,14 +70,9 @@ class RowCounter:
         lookup = None if key.tree is None else Lookup(key.tree, key.label_kinds(kinds), key.outside_leaf)
         return cls(key, used, unit, lookup, read_memory(memory))
 
-    def count(self, data: Any) -> Ints | SparseCounts | DistantCounts:
+    def count(self, data: Any) -> Ints | SparseCounts:
         """The leaf counts of a frame or table."""
-        if isinstance(data, SpreadTable):
-            check_columns(data.column_types(), self.kinds)
-            distant = data.distant_counts(self.key, self.unit, new_salt())
-            if distant is not None:
-                return distant
-        if self.unit is not None and not (isinstance(data, Table) and bounds_by_value(self.key)):
+        if self.unit is not None:
             return self._bounded(self.people(data), self.unit)
         is_open_bits = self.lookup is None and self.key.open_tree().kind == "bits"
         if is_open_bits and not isinstance(data, Table):
@@ -112,7 +107,7 @@ class RowCounter:
         """The keys that occur and how many rows are counted of each."""
         if isinstance(data, Table):
             check_columns(data.column_types(), self.kinds)
-            return coarse_groups(data.leaf_counts(self.key, self.unit, new_salt()), self.key)
+            return coarse_groups(data.rows_per_key(self.key), self.key)
         return group_rows(read_frame(data, self.kinds), self.key)
 
     def people(self, data: Any) -> PeopleRecords:
@@ -121,10 +116,10 @@ class RowCounter:
         unit, salt, only = self.unit.column, new_salt(), pl.DataFrame()
         if isinstance(data, Table):
             check_columns(data.column_types(), self.kinds)
-            groups = coarse_groups(data.leaf_counts(self.key, None, salt), self.key)
+            groups = coarse_groups(data.rows_per_key(self.key, unit), self.key)
             parts = parts_for(int(groups[PEOPLE].sum()), len(self.kinds), self.memory)
             if parts == 1:  # then records are read once, and keys are theirs
-                only = groups = coarse_groups(data.records(self.key, unit, salt, 0, 1), self.key)
+                only = groups = self._records(data, 0, 1)
         else:
             data = same_when_read_again(read_frame(data, self.kinds)).filter(pl.col(unit).is_not_null())
             groups = group_rows(data, self.key)
@@ -133,15 +128,19 @@ class RowCounter:
 
         def read(part: int) -> PeoplePart:
             if isinstance(data, Table):
-                pairs = only
-                if parts > 1:
-                    pairs = coarse_groups(data.records(self.key, unit, salt, part, parts), self.key)
+                pairs = only if parts == 1 else self._records(data, part, parts)
                 pairs = pairs.join(leaves, on=key_names(self.key), nulls_equal=True)
                 return people_records(size, pairs[UNIT], pairs[LEAF].to_numpy(), pairs[PEOPLE].to_numpy())
             rows = unit_leaves(people_part(data, unit, salt, part, parts), self.key, unit, leaves)
             return people_records(size, rows[UNIT], rows[LEAF].to_numpy())
 
         return PeopleRecords(self.key.hierarchy, sparse, parts, read)
+
+    def _records(self, table: Table, part: int, parts: int) -> pl.DataFrame:
+        """How many rows each person of a part has at each key."""
+        assert self.unit is not None
+        records = guarded(table.rows_per_person(self.key, self.unit.column, part, parts).collect)
+        return coarse_groups(records, self.key)
 
     def _leaf_places(self, keys: pl.DataFrame) -> tuple[pl.DataFrame, int, SparseCounts | None]:
         """The keys that belong to a leaf with its place, the number of leaves, and an open tree's keys in order."""

@@ -12,6 +12,7 @@ from opendp.mod import ChangeOneIdDistance, Domain, Metric, SymmetricIdDistance,
 from opendp_tree._arguments import check_integer
 from opendp_tree._opendp import make_transformation, to_then
 from opendp_tree._types import Ints
+from opendp_tree.keys.key import Key
 from opendp_tree.rows.frames import column_kinds
 from opendp_tree.theorems.laplace import bin_ends, rows_per_unit_l1
 
@@ -80,17 +81,22 @@ def read_unit(metric: Metric, kinds: dict[str, str]) -> tuple[str, bool]:
     name = column_name(metric.identifier)
     if name not in kinds:
         raise ValueError(f"input_metric ({metric}) must have a column of input_domain as its identifier")
-    if kinds[name].startswith("Object"):
-        raise ValueError(f"input_metric ({metric}): Polars cannot tell the objects of its identifier apart")
+    if kinds[name].startswith(("Object", "Unknown")):
+        raise ValueError(f"unit: values of the identifier {name!r} cannot be told apart, by their type. Hint: text")
     return str(name), isinstance(metric, ChangeOneIdDistance)
 
 
 def histogram(data: Any, unit: str, kinds: dict[str, str], ends: Ints) -> Ints:
     """How many people are in each bin; those without an identifier are nobody."""
-    from opendp_tree.rows.groups import guarded, read_frame
+    from opendp_tree.rows.groups import PEOPLE, check_columns, guarded, read_frame
+    from opendp_tree.rows.tables import Table
 
-    people = read_frame(data, kinds)
-    rows = guarded(lambda: _rows(people, unit))
+    if isinstance(data, Table):
+        check_columns(data.column_types(), kinds)
+        rows: Ints = data.rows_per_key(Key.columns(unit), unit)[PEOPLE].to_numpy()
+    else:
+        people = read_frame(data, kinds)
+        rows = guarded(lambda: _rows(people, unit))
     places = np.searchsorted(ends, np.minimum(rows, ends[-1]), side="left")
     return np.bincount(places, minlength=ends.size).astype(np.int64)
 

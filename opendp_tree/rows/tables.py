@@ -1,46 +1,45 @@
-"""What `release_tree` asks of a table that another engine holds. Polars frames need none of this."""
+"""The one question that rows are asked, of a table in an engine as of a Polars frame."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Protocol, runtime_checkable
 
 import polars as pl
 
 from opendp_tree.keys.key import Key
-from opendp_tree.rows.unit import Unit
 
-if TYPE_CHECKING:
-    from opendp_tree.trees.distant_counts import DistantCounts
-
-__all__ = ["SpreadTable", "Table", "bounds_by_value"]
+__all__ = ["Table", "snapshot_of"]
 
 
 @runtime_checkable
 class Table(Protocol):
-    """A table in an engine. Everything that runs there is written by the package, so no bound is the caller's word."""
+    """A table in an engine: how many rows each key has, or each person at each key, a part of the people at a time.
+
+    Everything that runs in the engine is written by the package, so no bound is the caller's word. Columns of answers
+    are `key_0`, `key_1`, ... as `key.columns_used` lists them, `unit` for an identifier, and `people` for a number of
+    rows. Rows without an identifier are left out where there is a unit. Keys of rows are those of the engine, which
+    times under a calendar may be days or hours of; who is bounded, and how people are weighed, is not the engine's
+    business: that is done here, for tables and frames alike.
+    """
 
     def column_types(self) -> pl.Schema:
         """The columns and the Polars data types that stand for theirs. Reads no row."""
         ...
 
-    def leaf_counts(self, key: Key, unit: Unit | None, salt: bytes) -> pl.DataFrame:
-        """How many rows each key has, of those that are kept: one row a key. Asked for where `bounds_by_value(key)`."""
+    def rows_per_key(self, key: Key, unit: str | None = None) -> pl.DataFrame:
+        """How many rows each key has, one record per key; of rows with an identifier alone where `unit` is given."""
         ...
 
-    def records(self, key: Key, unit: str, salt: bytes, part: int, parts: int) -> pl.DataFrame:
-        """How many rows each person has of each key, of the people of one of so many parts, in the column `unit`."""
+    def rows_per_person(self, key: Key, unit: str, part: int, parts: int) -> pl.LazyFrame:
+        """How many rows each person has at each key, of the people of one of so many parts; each is in one of them."""
         ...
 
-
-@runtime_checkable
-class SpreadTable(Table, Protocol):
-    """A table of an engine that can also leave counts where they are, and run a mechanism's work on whole subtrees."""
-
-    def distant_counts(self, key: Key, unit: Unit | None, salt: bytes) -> DistantCounts | None:
-        """The counts that `leaf_counts` would give, of any open tree; None where they are to be brought here."""
+    def snapshot(self) -> AbstractContextManager[object]:
+        """While it is entered, all questions are answered from the same rows, as far as the engine can."""
         ...
 
 
-def bounds_by_value(key: Key) -> bool:
-    """Whether each value of a key is a leaf of its own, so that an engine that knows values alone can bound leaves."""
-    return key.kind == "columns" and key.tree is None
+def snapshot_of(data: Any) -> AbstractContextManager[object]:
+    """A table's snapshot; nothing for a frame."""
+    return data.snapshot() if isinstance(data, Table) else nullcontext()

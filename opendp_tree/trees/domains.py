@@ -17,7 +17,6 @@ from opendp_tree._arguments import check_type
 from opendp_tree._opendp import extrinsic_domain
 from opendp_tree._types import Ints
 from opendp_tree.theorems.interval import round_up
-from opendp_tree.trees.distant_counts import DistantCounts
 from opendp_tree.trees.occupied import Occupied
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.sparse_counts import SparseCounts
@@ -107,7 +106,7 @@ def _is_count_array(value: object, size: int) -> bool:
 
 
 def _is_sparse(value: Any, tree: OpenTree) -> bool:
-    return type(value) in (SparseCounts, DistantCounts) and bool(value.tree == tree)
+    return type(value) is SparseCounts and bool(value.tree == tree)
 
 
 def sparse_reader(
@@ -121,11 +120,6 @@ def sparse_reader(
     def read(data: Any) -> SparseCounts:
         if not _is_sparse(data, open_tree):
             raise TypeError("the data must be sparse counts of the tree of input_domain. Hint: tree.count(keys)")
-        if isinstance(data, DistantCounts):
-            raise TypeError(
-                "the data must be counts that are here: only the partition's estimator takes those that stay in an "
-                "engine. Hint: method='partition_estimator', or a table without subtrees"
-            )
         counts: SparseCounts = replace(data, tree=open_tree)  # equal trees may be shown differently: as the domain says
         return counts
 

@@ -1,7 +1,6 @@
 """What holds of every engine's tables; a test file of an engine imports these and gives the fixture `store`."""
 
 from collections import Counter
-from dataclasses import replace
 from datetime import date, datetime
 from functools import partial
 
@@ -10,8 +9,7 @@ import opendp.prelude as dp
 import polars as pl
 import pytest
 
-from opendp_tree import Key, Tree, Unit, frame_domain, make_leaf_counts, release_tree
-from opendp_tree.engines import sql
+from opendp_tree import Key, Ledger, Tree, Unit, Value, bound_report, frame_domain, make_leaf_counts, release_tree
 from opendp_tree.mechanisms import make_people_records
 from opendp_tree.mechanisms.people.weights import leaf_units
 from opendp_tree.rows import people as rows_people
@@ -44,7 +42,6 @@ TIMES = [
     None,
 ]
 VISITS = {"user": pl.Int64, "a": pl.String, "b": pl.Int64}
-SALT = bytes(range(16))
 UNITS = [
     Unit("user", rows=2),
     Unit("user", leaves=2),
@@ -63,18 +60,25 @@ def visits(seed, people=7, rows=60):
     return pl.DataFrame(frame, schema=VISITS)
 
 
-def counted(frame):
-    """Leaf counts as a multiset of keys."""
-    found = Counter()
-    for *key, people in frame.iter_rows():
-        assert people > 0
-        assert tuple(key) not in found
-        found[tuple(key)] = people
-    return found
+def records(table, by, *, unit="user", parts=1):
+    """How many rows each person has at each key, part by part; no pair is listed twice."""
+    found = []
+    for part in range(parts):
+        frame = table.rows_per_person(Key.columns(*by), unit, part, parts).collect()
+        pairs = [(row[0], *row[1:-1]) for row in frame.iter_rows()]
+        assert len(set(pairs)) == len(pairs)
+        found.append(dict(zip(pairs, frame["people"].to_list(), strict=True)))
+    people = [{pair[0] for pair in part} for part in found]
+    assert sum(map(len, people)) == len(set().union(*people))  # each person is in one part
+    return {pair: rows for part in found for pair, rows in part.items()}
 
 
-def kept(table, unit, *, by=("a", "b"), salt=SALT):
-    return counted(table.leaf_counts(Key.columns(*by), unit, salt))
+def expected_records(frame, by, *, unit="user"):
+    person = pl.col(unit).alias("person")
+    return {
+        row[:-1]: row[-1]
+        for row in frame.drop_nulls(unit).select(person, *by).group_by("person", *by).len().iter_rows()
+    }
 
 
 def counts_of(source, by, unit=None, **options):
@@ -102,36 +106,30 @@ def test_an_empty_table_has_no_leaves(store):
     assert counts_of(store.table(visits(1).clear()), ["a", "b"], UNITS[0]) == {}
 
 
-@pytest.mark.parametrize("unit", UNITS, ids=str)
-def test_what_is_kept_of_all_is_the_sum_of_what_is_kept_of_each(store, unit):
-    """So whoever else is in the table changes nothing of what is kept of a person, and none adds more than the map."""
+@pytest.mark.parametrize("parts", [1, 3])
+def test_records_are_those_of_polars(store, parts):
+    """So whoever else is in the table changes nothing of a person's records, and nobody's rows are another's."""
     for seed in range(3):
         frame = visits(seed)
-        everybody, added = kept(store.table(frame), unit), Counter()
-        for user in range(7):
-            own = kept(store.table(frame.filter(pl.col("user") == user)), unit)
-            assert sum(own.values()) <= unit.most_rows
-            added.update(own)
-        assert everybody == added
+        for by in (("a", "b"), ("b",), ("user", "a")):
+            assert records(store.table(frame), by, parts=parts) == expected_records(frame, by)
 
 
-def test_without_one_person_the_rows_kept_of_all_others_are_the_same(store):
-    frame = visits(5, people=200, rows=4000)
-    by, unit = ("user", "a", "b"), Unit("user", rows=3)
-    whole = kept(store.table(frame), unit, by=by)
-    fewer = kept(store.table(frame.filter(pl.col("user") != 17).reverse()), unit, by=by)
-    assert sum(whole.values()) > 500
-    assert {key: people for key, people in whole.items() if key[0] != 17} == fewer
+def test_rows_without_an_identifier_are_counted_where_nobody_is_told_apart(store):
+    frame = visits(2)
+    table, key = store.table(frame), Key.columns("a", "b")
+    for found, rows in ((table.rows_per_key(key), frame), (table.rows_per_key(key, "user"), frame.drop_nulls("user"))):
+        assert sorted(found.rows(), key=repr) == sorted(rows.group_by("a", "b").len().rows(), key=repr)
 
 
 def test_as_much_is_kept_as_the_bounds_allow(store):
     frame = visits(9, people=30, rows=400)
-    table = store.table(frame)
+    table, by = store.table(frame), ["a", "b"]
     known = frame.drop_nulls("user")
     each = Counter(known["user"].to_list())
-    assert sum(kept(table, Unit("user", rows=5)).values()) == sum(min(5, people) for people in each.values())
+    assert sum(counts_of(table, by, Unit("user", rows=5)).values()) == sum(min(5, rows) for rows in each.values())
     leaves = Counter(known.select("user", "a", "b").unique()["user"].to_list())
-    assert sum(kept(table, Unit("user", leaves=3)).values()) == sum(min(3, number) for number in leaves.values())
+    assert sum(counts_of(table, by, Unit("user", leaves=3)).values()) == sum(min(3, n) for n in leaves.values())
 
 
 def test_bounds_that_are_never_reached_change_nothing(store):
@@ -139,17 +137,6 @@ def test_bounds_that_are_never_reached_change_nothing(store):
     known = frame.drop_nulls("user")
     for by in (Key.columns("a", "b"), Key.columns("a", "b", nulls="drop")):
         assert counts_of(store.table(frame), by, Unit("user", rows=999)) == counts_of(known, by)
-
-
-def test_another_salt_keeps_other_rows_each_as_often(store):
-    """3,000 people keep one of two leaves: 6.2 standard deviations, a false alarm below 1e-9."""
-    frame = pl.DataFrame([(user, label, 0) for user in range(3000) for label in ("x", "y")], VISITS, orient="row")
-    table = store.table(frame)
-    found = [kept(table, Unit("user", leaves=1), by=("a",), salt=bytes([number]) * 16) for number in (1, 2)]
-    for each in found:
-        assert sum(each.values()) == 3000
-        assert abs(each["x",] - 1500) < 6.2 * (3000 / 4) ** 0.5
-    assert found[0] != found[1]
 
 
 @pytest.mark.parametrize("memory", [None, 4000])
@@ -165,10 +152,11 @@ def test_keys_that_share_leaves_are_counted_as_polars_does(store, memory):
 
 
 @pytest.mark.parametrize("memory", [None, 4000])
-def test_people_of_a_table_are_weighed_as_those_of_a_frame(store, memory):
+@pytest.mark.parametrize("unit", [Unit("user", count="shares"), Unit("user", rows=2)], ids=str)
+def test_people_of_a_table_are_weighed_as_those_of_a_frame(store, memory, unit):
     """What rows weigh at leaves, and where people are put, by a coin that is a function of their number of rows."""
     frame = visits(8, people=30, rows=400)
-    key, unit = Key.columns("a", "b"), Unit("user", count="shares")
+    key = Key.columns("a", "b")
 
     def weighed(source, memory=None):
         made = make_people_records(
@@ -231,35 +219,22 @@ PEOPLE = {
 
 
 @pytest.mark.parametrize("kind", PEOPLE)
-def test_people_of_every_type_are_bounded_at_keys_of_every_type(store, kind):
-    """Each person is at each key, and keeps three rows; whoever has no identifier keeps none."""
+def test_people_of_every_type_are_told_apart_at_keys_of_every_type(store, kind):
+    """Whoever has no identifier is nobody."""
     for values in PEOPLE.values():
         users = pl.DataFrame({"user": PEOPLE[kind]}).join(pl.DataFrame({"key": values}), how="cross")
-        table, people = store.table(pl.concat([users] * 3)), PEOPLE[kind].drop_nulls().len()
-        assert sum(kept(table, Unit("user", rows=3), by=("key",)).values()) == 3 * people
-        assert sum(kept(table, Unit("user", leaves=1), by=("key",)).values()) == people
-        found = [table.records(Key.columns("key"), "user", SALT, part, 3)["unit"] for part in range(3)]
-        assert sum(part.n_unique() for part in found) == pl.concat(found).n_unique() == people
+        frame = pl.concat([users] * 3)
+        table = store.table(frame)
+        for parts in (1, 3):
+            assert records(table, ("key",), parts=parts) == expected_records(frame, ("key",))
 
 
-@pytest.mark.parametrize("kept_leaves", [1, 2])
-def test_each_order_of_a_persons_leaves_is_as_likely(store, kept_leaves):
-    """Each of five leaves is kept of as many of 4,000 people: 6.5 standard deviations under each of four salts."""
-    labels = ["a", "b", "c", "ab", None]
-    frame = pl.DataFrame({"user": np.arange(4000)}).join(pl.DataFrame({"a": labels}), how="cross")
-    table, expected = store.table(frame), 4000 * kept_leaves / 5
-    for number in range(4):
-        found = kept(table, Unit("user", leaves=kept_leaves), by=("a",), salt=bytes([number]) * 16)
-        away = max(abs(people - expected) for people in found.values())
-        assert len(found) == 5
-        assert away < 6.5 * (expected * (1 - kept_leaves / 5)) ** 0.5
-
-
-def test_every_person_is_in_one_part(store):
-    table = store.table(visits(6, people=60, rows=500))
-    found = [set(table.records(Key.path("a", depth=2), "user", SALT, part, 4)["unit"]) for part in range(4)]
-    assert sum(map(len, found)) == len(set.union(*found)) == 60
-    assert all(found)
+def test_people_are_spread_over_parts(store):
+    """A part of 4,000 people has 1,000 on average: 9 standard deviations, a false alarm below 1e-15."""
+    table = store.table(pl.DataFrame({"user": np.arange(4000), "a": ["x"] * 4000}))
+    sizes = [table.rows_per_person(Key.columns("a"), "user", part, 4).collect().height for part in range(4)]
+    assert sum(sizes) == 4000
+    assert max(abs(size - 1000) for size in sizes) < 9 * (4000 * 3 / 16) ** 0.5
 
 
 HOSTILE = ['a"; DROP TABLE victims; --', "a'b", "{0}", "%s %(x)s", "$1 :x ?", "select", "Ünï\n\tcode", "a.b", "]`["]
@@ -277,19 +252,42 @@ def test_names_are_names_whatever_they_hold(store, name):
 
 def test_values_are_never_read_as_sql(store):
     frame = pl.DataFrame({"k": HOSTILE, "user": HOSTILE})
-    table = store.table(frame)
-    found = kept(table, Unit("user", rows=1), by=("k",))
-    assert found == {(text,): 1 for text in HOSTILE}
+    assert records(store.table(frame), ("k",)) == {(text, text): 1 for text in HOSTILE}
 
 
-def test_a_release_is_made(store):
+@pytest.mark.parametrize(
+    "unit", [None, Unit("user", rows=1), Unit("user", leaves=1), Unit("user", count="shares")], ids=str
+)
+def test_a_unit_means_the_same_on_a_table_as_on_a_frame(store, unit):
+    """Noise of scale at most 2 for each of few nodes: 60 are 30 scales, and a false alarm is below 1e-9."""
     frame = pl.DataFrame({"user": np.arange(2000) % 700, "city": ["ghent", "liege"] * 1000})
-    table = store.table(frame)
-    release = release_tree(table, by="city", epsilon=5.0, delta=1e-6, unit=Unit("user", rows=1))
-    assert release.statement.counted.startswith("rows after keeping at most 1")
-    assert abs(release.to_frame(other=False)["estimate"][0] - 700) < 60
-    plain = release_tree(table, by="city", epsilon=5.0, delta=1e-6)
-    assert abs(plain.to_frame(other=False)["estimate"][0] - 2000) < 60
+    release, other = (
+        release_tree(source, by="city", epsilon=5.0, delta=1e-6, unit=unit) for source in (store.table(frame), frame)
+    )
+    assert release.statement == other.statement
+    assert abs(release.to_frame(other=False)["estimate"][0] - (2000 if unit is None else 700)) < 60
+
+
+@pytest.mark.parametrize("given", [{"value": Value("n", bounds=(0, 1))}, {"value": Value("f", bounds=(0, 1))}], ids=str)
+def test_sums_are_refused_before_anything_is_spent(store, given, tmp_path):
+    table = store.table(pl.DataFrame({"k": ["x"] * 9, "n": [1] * 9, "f": [1] * 9}), types={"f": "DOUBLE PRECISION"})
+    ledger = Ledger.open(tmp_path / "ledger", total={"epsilon": 1, "delta": "1e-6"})
+    for unit in (None, Unit("n", rows=1)):
+        with pytest.raises(ValueError, match=r"value must not be given for a table of an engine.*Hint: .*read_source"):
+            release_tree(table, by="k", epsilon=1.0, delta=1e-6, unit=unit, ledger=ledger, **given)
+    assert not ledger.entries()
+
+
+def test_bounds_of_people_in_a_table_are_reported(store, tmp_path):
+    """Of 4,000 people half have one row: noise of scale 1/5 moves no share by 0.1, with a chance below 1e-9."""
+    frame = pl.DataFrame({"user": [*range(4000), *range(2000), None], "f": [1] * 6001})
+    ledger = Ledger.open(tmp_path / "ledger", total={"epsilon": 5})
+    table = store.table(frame, types={"f": "DOUBLE PRECISION"})
+    with pytest.raises(ValueError, match="identifier 'f'"):
+        bound_report(table, unit="f", most=3, epsilon=5.0, ledger=ledger)
+    assert not ledger.entries()
+    report = bound_report(table, most=3, epsilon=5.0, ledger=ledger)
+    assert abs(report.shares[0] - 2 / 3) < 0.1
 
 
 def test_a_table_that_is_not_there_is_refused_by_name(store):
@@ -313,60 +311,63 @@ def test_what_fails_in_a_row_says_nothing_of_it(store):
     store.connection.execute("CREATE VIEW numbers AS SELECT CAST(k AS INTEGER) AS k FROM texts")
     table = store.kind(store.connection, "numbers")
     with pytest.raises(RuntimeError, match="withheld") as caught:
-        table.leaf_counts(Key.columns("k"), None, SALT)
+        table.rows_per_key(Key.columns("k"))
     assert "secret" not in str(caught.value)
     assert caught.value.__cause__ is None
     assert caught.value.__context__ is None
     assert counts_of(store.table(pl.DataFrame({"k": ["x"]})), ["k"]) == {("x",): 1}  # the connection is still good
 
 
-def is_additive(store, unit):
-    """Whether what is kept of all is the sum of what is kept of each, and of nobody more than the bound."""
+def is_exact(store):
     frame = visits(1, people=12, rows=300)
-    everybody, added = kept(store.table(frame), unit), Counter()
-    for user in range(12):
-        own = kept(store.table(frame.filter(pl.col("user") == user)), unit)
-        if sum(own.values()) > unit.most_rows:
-            return False
-        added.update(own)
-    return everybody == added
+    table = store.table(frame)
+    try:
+        return records(table, ("a", "b"), parts=3) == expected_records(frame, ("a", "b"))
+    except AssertionError:  # a person in several parts
+        return False
 
 
 MUTANTS = {
-    "any number of leaves": ({"place <= 2": "1 = 1"}, Unit("user", leaves=2)),
-    "any number of rows at a leaf": ({"CASE WHEN people < 1 THEN people ELSE 1 END": "people"}, Unit("user", leaves=2)),
-    "more rows at the last leaf": (
-        {"CASE WHEN at_most < 3 - before THEN at_most ELSE 3 - before END": "at_most"},
-        Unit("user", rows=3),
-    ),
-    "a bound for all people": ({"PARTITION BY unit": "PARTITION BY key_0"}, Unit("user", rows=2)),
-    "a seeded random order": (
-        {"at_most FROM pairs": "at_most, random() AS draw FROM pairs", "unit ORDER BY ": "unit ORDER BY draw, "},
-        Unit("user", rows=2),
-    ),
+    "rows of nobody": {"unit IS NOT NULL": "1 = 1"},
+    "people in two parts": {"% 3 = 2": "% 3 >= 1"},
+    "pairs instead of rows": {"count(*) AS people": "count(DISTINCT key_0) AS people"},
+    "people of one part alone": {"% 3 = 2": "% 3 = 1"},
 }
 
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_mutants_of_the_query_are_rejected(store, name, monkeypatch):
-    """A bound forgotten, others' rows counted, a seeded random order: one person changes what is kept of others."""
-    written = sql.bounded_counts
-    changes, unit = MUTANTS[name]
+    read = store.kind._read
 
-    def mutant(*given):
-        store.connection.execute("SELECT setseed(0.5)").fetchall()
-        query = written(*given)
-        for words, instead in changes.items():
-            assert words in query
+    def mutant(table, query, columns):
+        for words, instead in MUTANTS[name].items():
             query = query.replace(words, instead)
-        return query
+        return read(table, query, columns)
 
-    assert is_additive(store, unit)
-    monkeypatch.setattr(sql, "bounded_counts", mutant)
-    assert not is_additive(store, unit)
+    assert is_exact(store)
+    monkeypatch.setattr(store.kind, "_read", mutant)
+    assert not is_exact(store)
+
+
+def test_mutant_parts_by_key_are_rejected(store, monkeypatch):
+    monkeypatch.setattr(store.kind, "hashed", store.kind.hashed.replace("{0}", "key_0"))
+    assert not is_exact(store)
 
 
 def test_nothing_depends_on_the_hash_being_good(store, monkeypatch):
-    """With one hash for all, labels settle the order: the bound and the sum over people hold all the same."""
-    monkeypatch.setattr(store.kind, "dialect", replace(store.kind.dialect, hashed="coalesce(NULL, 7)"))
-    assert all(is_additive(store, unit) for unit in UNITS)
+    monkeypatch.setattr(store.kind, "hashed", "coalesce(NULL, 7)")
+    assert is_exact(store)
+
+
+def test_long_texts_are_known_by_their_beginning_and_a_digest(store):
+    """One row decides nothing of whether others are read, however long its text is; and no text passes for another."""
+    long = ["é" * 40_000, "é" * 40_000 + "x", "x" * 2**16, "x" * (2**16 + 1), "x" * (2**16 + 2)]
+    passing = next(iter(counts_of(store.table(pl.DataFrame({"k": [long[3]]})), ["k"])))[0]
+    frame = pl.DataFrame({"k": [*long, passing] * 2, "user": [*long, passing] * 2})
+    table = store.table(frame)
+    labels = [label for (label,) in counts_of(table, ["k"])]
+    assert len(set(labels)) == len(labels) == 6
+    assert long[2] in labels
+    assert passing.startswith("x" * 2**16)
+    assert len(passing) == 2**16 + 64
+    assert sorted(records(table, ("k",)).values()) == [2] * 6

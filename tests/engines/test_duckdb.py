@@ -2,13 +2,11 @@ import duckdb
 import polars as pl
 import pytest
 
-from opendp_tree import Unit, release_tree
+from opendp_tree import Unit
 from opendp_tree.engines import DuckDBTable
 from tests.engines.laws import *  # noqa: F403 - the laws of every engine
-from tests.engines.laws import counts_of, kept
+from tests.engines.laws import counts_of, expected_records, records
 from tests.engines.stores import DuckDBStore
-
-VISITORS = pl.DataFrame({"user": [place % 700 for place in range(2000)], "city": ["ghent", "liege"] * 1000})
 
 
 @pytest.fixture
@@ -21,7 +19,7 @@ def test_collations_merge_nothing(store):
     frame = pl.DataFrame({"k": ["a", "A", "á", "Á"] * 2, "user": ["p", "P", "p", "P"] * 2})
     table = store.table(frame, types={"k": "VARCHAR COLLATE NOCASE.NOACCENT", "user": "VARCHAR COLLATE NOCASE"})
     assert counts_of(table, ["k"]) == counts_of(frame, ["k"])
-    assert sum(kept(table, Unit("user", leaves=1), by=("k",)).values()) == 2
+    assert records(table, ("k",)) == expected_records(frame, ("k",))
     store.connection.execute("SET default_collation = 'NOCASE'")
     assert counts_of(store.table(frame), ["k"]) == counts_of(frame, ["k"])
 
@@ -50,6 +48,13 @@ def test_wide_integers_enumerations_and_identifiers_are_read(store):
     assert counts_of(table, ["c"], Unit("i", rows=1)) == {("red",): 1}
 
 
+def test_lists_of_an_enumeration_are_no_texts(store):
+    store.connection.execute("CREATE TYPE mood AS ENUM ('a[]', ')')")
+    store.connection.execute("CREATE TABLE moods (one mood, several mood[], pair mood[2], named STRUCT(x mood))")
+    kinds = DuckDBTable(store.connection, "moods").column_types()
+    assert kinds == {"one": pl.String, **dict.fromkeys(("several", "pair", "named"), pl.Unknown)}
+
+
 def test_python_variables_and_files_are_no_tables(store, tmp_path):
     frame = query = pl.DataFrame({"k": [1]})
     frame.write_parquet(tmp_path / "k.parquet")
@@ -57,44 +62,6 @@ def test_python_variables_and_files_are_no_tables(store, tmp_path):
         with pytest.raises(ValueError, match="must be a table or view"):
             DuckDBTable(store.connection, name).column_types()
     assert query.height == 1
-
-
-def asked_of(monkeypatch):
-    """What a release asks of a table, by the names of the table's methods."""
-    asked = []
-
-    def noting(name, own):
-        def noted(table, key, unit, *given):
-            asked.append((name, unit))
-            return own(table, key, unit, *given)
-
-        return noted
-
-    for name in ("leaf_counts", "records"):
-        monkeypatch.setattr(DuckDBTable, name, noting(name, getattr(DuckDBTable, name)))
-    return asked
-
-
-def test_rows_of_people_are_kept_in_the_engine(store, monkeypatch):
-    unit = Unit("user", rows=1)
-    table, asked = store.table(VISITORS), asked_of(monkeypatch)
-    release = release_tree(table, by="city", epsilon=5.0, delta=1e-6, unit=unit)
-    assert asked == [("leaf_counts", unit)]
-    assert release.statement.counted == "rows after keeping at most 1 of each user, and none without a user"
-    assert abs(release.to_frame(other=False)["estimate"][0] - 700) < 60
-
-
-@pytest.mark.parametrize("unit", [Unit("user", count="people", nodes=2), Unit("user", count="shares")], ids=str)
-def test_records_are_brought_here_to_weigh_people(store, unit, monkeypatch):
-    """Noise of scale at most 2 for each of few nodes: 60 are 30 scales, and a false alarm is below 1e-9."""
-    table, asked = store.table(VISITORS), asked_of(monkeypatch)
-    release = release_tree(table, by="city", epsilon=5.0, delta=1e-6, unit=unit)
-    assert asked == [("leaf_counts", None), ("records", "user")]
-    assert (
-        release.statement.counted
-        == release_tree(VISITORS, by="city", epsilon=5.0, delta=1e-6, unit=unit).statement.counted
-    )
-    assert abs(release.to_frame(other=False)["estimate"][0] - 700) < 60
 
 
 def test_what_is_no_connection_is_refused():
@@ -109,3 +76,16 @@ def test_a_result_that_the_caller_left_open_is_no_matter(store):
     table = store.table(pl.DataFrame({"k": [1, 1]}))
     store.connection.execute("SELECT * FROM range(100000)").fetchone()
     assert counts_of(table, ["k"]) == {(1,): 2}
+
+
+def test_all_questions_are_answered_from_one_snapshot(store):
+    table = store.table(pl.DataFrame({"k": [1, 1]}))
+    other = store.connection.cursor()
+    for _ in range(2):
+        with table.snapshot():
+            found = counts_of(table, ["k"])
+            other.execute(f"INSERT INTO {table.table} VALUES (1)")
+            with table.snapshot():  # of the transaction that is open
+                assert counts_of(table, ["k"]) == found
+            assert counts_of(table, ["k"]) == found
+    assert counts_of(table, ["k"]) == {(1,): 4}

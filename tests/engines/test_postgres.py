@@ -5,7 +5,7 @@ from opendp_tree import Unit
 from opendp_tree.engines import PostgresTable
 from tests.engines import servers
 from tests.engines.laws import *  # noqa: F403 - the laws of every engine
-from tests.engines.laws import counts_of, kept
+from tests.engines.laws import counts_of, expected_records, records
 from tests.engines.stores import PostgresStore
 
 psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed: make test-engines")
@@ -39,7 +39,7 @@ def test_collations_merge_nothing_and_split_nothing(store):
         same = store.connection.execute(f"SELECT count(DISTINCT k) FROM {table.table}").fetchone()
         assert same == (1,)
         assert counts_of(table, ["k"]) == counts_of(frame, ["k"])
-        assert sum(kept(table, Unit("user", leaves=1), by=("k",)).values()) == 2
+        assert records(table, ("k",)) == expected_records(frame, ("k",))
 
 
 def test_infinite_and_far_dates_are_null(store):
@@ -63,6 +63,35 @@ def test_enumerations_identifiers_domains_and_padded_texts_are_read(store):
     assert counts_of(table, ["p"]) == {("x",): 2}
     assert counts_of(table, ["s"]) == {(3,): 1, (None,): 1}
     assert counts_of(table, ["c"], Unit("i", rows=1)) == {("red",): 1}
+
+
+def test_types_are_known_by_the_catalogue_and_not_by_their_names(store):
+    store.connection.execute("DROP SCHEMA IF EXISTS ev CASCADE")
+    store.connection.execute("CREATE SCHEMA ev")
+    for name in ("int8", "text", "date", "citext"):
+        store.connection.execute(f"CREATE TYPE ev.{name} AS (x pg_catalog.int4)")
+    store.connection.execute('CREATE TABLE own (a ev.int8, b ev.text, c ev.date, d ev.citext, e "char", f int8[])')
+    assert set(PostgresTable(store.connection, "own").column_types().values()) == {pl.Unknown}
+
+
+def test_one_text_of_half_a_gibibyte_decides_nothing(store):
+    store.connection.execute("CREATE TABLE long (k text)")
+    store.connection.execute("INSERT INTO long SELECT 'a' FROM generate_series(1, 3)")
+    store.connection.execute("INSERT INTO long SELECT repeat('a', 540000000)")
+    assert sorted(counts_of(PostgresTable(store.connection, "long"), ["k"]).values()) == [1, 3]
+
+
+def test_all_questions_are_answered_from_one_snapshot(store, server):
+    table = store.table(pl.DataFrame({"k": [1, 1]}))
+    with psycopg.connect(**server, autocommit=True) as other:
+        for _ in range(2):
+            with table.snapshot():
+                found = counts_of(table, ["k"])
+                other.execute(f"INSERT INTO {table.table} VALUES (1)")
+                with table.snapshot():  # of the transaction that is open
+                    assert counts_of(table, ["k"]) == found
+                assert counts_of(table, ["k"]) == found
+    assert counts_of(table, ["k"]) == {(1,): 4}
 
 
 def test_the_callers_settings_change_nothing(server):

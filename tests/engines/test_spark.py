@@ -1,4 +1,4 @@
-"""Spark against Polars on hostile rows, and what bounding keeps: the same rows whoever else is there."""
+"""Spark against Polars on hostile rows: the same counts by key, and by person and key, whoever else is there."""
 
 import os
 import tempfile
@@ -14,15 +14,15 @@ from opendp_tree.engines.spark import SparkTable
 from opendp_tree.rows.groups import kinds_of
 from opendp_tree.rows.row_counts import RowCounter
 from opendp_tree.rows.tables import Table
-from tests.engines.laws import KEYS, counts_of
+from tests.engines.laws import KEYS, counts_of, expected_records, records
 from tests.engines.laws import test_keys_of_every_kind_are_counted_as_polars_does as every_kind
+from tests.engines.laws import test_long_texts_are_known_by_their_beginning_and_a_digest as long_texts
 from tests.engines.spark_session import LOG, spark_session
 
 pytestmark = [
     pytest.mark.engines,
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
 ]
-SALT = bytes(range(16))
 LONG = 2**63
 
 
@@ -150,13 +150,13 @@ def test_texts_are_told_apart_byte_by_byte_whatever_the_collation(session):
     rows = "VALUES ('a'), ('A'), ('a '), ('a')"
     for collation in ("UTF8_LCASE", "UNICODE_CI", "UTF8_BINARY_RTRIM", "UTF8_BINARY"):
         frame = session.sql(f"SELECT collate(col1, '{collation}') AS a FROM {rows}")
-        found = SparkTable(frame).leaf_counts(Key.columns("a"), None, SALT)
+        found = SparkTable(frame).rows_per_key(Key.columns("a"))
         assert dict(found.rows()) == {"a": 2, "A": 1, "a ": 1}, collation
 
 
 def test_what_is_no_text_counts_as_null(session):
     frame = session.sql("SELECT cast(col1 AS STRING) AS a FROM VALUES (X'FF'), (X'61FE'), (X'61'), (NULL)")
-    assert dict(SparkTable(frame).leaf_counts(Key.columns("a"), None, SALT).rows()) == {None: 3, "a": 1}
+    assert dict(SparkTable(frame).rows_per_key(Key.columns("a")).rows()) == {None: 3, "a": 1}
 
 
 def test_times_beyond_the_calendar_raise_nothing(session):
@@ -172,11 +172,11 @@ def test_times_beyond_the_calendar_raise_nothing(session):
 def test_columns_are_found_whatever_their_names(session):
     names = ["a", "A", "a.b", "`", "people", "key_0", "unit", "place", "rank"]
     frame = session.range(1).selectExpr(*(f"{place} AS c{place}" for place in range(len(names)))).toDF(*names)
-    found = SparkTable(frame).leaf_counts(Key.columns(*names), None, SALT).rows()
+    found = SparkTable(frame).rows_per_key(Key.columns(*names)).rows()
     assert found == [(*range(len(names)), 1)]
     for name, unit in (("A", "a"), ("unit", "people"), ("key_0", "unit")):
-        found = SparkTable(frame).leaf_counts(Key.columns(name), Unit(unit, leaves=1, rows=3), SALT).rows()
-        assert found == [(names.index(name), 1)]
+        found = SparkTable(frame).rows_per_person(Key.columns(name), unit, 0, 1).collect().rows()
+        assert found == [(names.index(unit), names.index(name), 1)]
 
 
 # People.
@@ -189,12 +189,6 @@ USERS = {
     "truths": pl.Series([True, False, None, None]),
     "days": pl.Series([date(1, 1, 1), date(9999, 12, 31), date(1970, 1, 1), None]),
 }
-UNITS = [
-    Unit("user", rows=2),
-    Unit("user", leaves=2),
-    Unit("user", leaves=2, rows_per_leaf=3),
-    Unit("user", leaves=3, rows_per_leaf=2, rows=4),
-]
 
 
 @pytest.mark.parametrize("kind", USERS)
@@ -202,20 +196,15 @@ def test_a_person_is_a_value_and_null_is_nobody(session, kind):
     users = USERS[kind].gather(np.arange(40) % 4).alias("user")
     frame = pl.DataFrame([users, pl.Series("a", np.arange(40) // 4)])
     people = users.drop_nulls().n_unique()
-    table = SparkTable(as_spark(session, frame))
-    found = table.leaf_counts(Key.columns("a"), Unit("user", rows=3), SALT)
-    assert found["people"].sum() == 3 * people
-    records = pl.concat([table.records(Key.columns("a"), "user", SALT, part, 3) for part in range(3)])
-    assert records["people"].sum() == frame["user"].drop_nulls().len()
-    assert records["unit"].n_unique() == people
+    found = records(SparkTable(as_spark(session, frame)), ["a"], parts=3)
+    assert sum(found.values()) == frame["user"].drop_nulls().len()
+    assert len({repr(person) for person, _ in found}) == people
 
 
 def test_zeros_are_one_person_and_so_is_what_is_no_number(session):
     frame = session.sql("SELECT col1 AS user, 'x' AS a FROM VALUES (0.0D), (-0.0D), (double('nan')), (-double('nan'))")
-    table = SparkTable(frame)
-    assert table.leaf_counts(Key.columns("a"), Unit("user", rows=1), SALT)["people"].to_list() == [2]
-    records = [table.records(Key.columns("a"), "user", SALT, part, 7) for part in range(7)]
-    assert sorted(row[-1] for part in records for row in part.rows()) == [2, 2]
+    for parts in (1, 7):
+        assert sorted(records(SparkTable(frame), ["a"], parts=parts).values()) == [2, 2]
 
 
 @pytest.fixture(scope="module")
@@ -226,71 +215,32 @@ def visits():
     return pl.DataFrame({"user": user, "region": user, "city": rng.integers(0, 9, 3000).astype(str)})
 
 
-CITY = Key.columns("region", "city")
+CITY = ("region", "city")
 
 
-def kept(session, frame, unit, salt=SALT):
-    return {row[:2]: row[2] for row in SparkTable(as_spark(session, frame)).leaf_counts(CITY, unit, salt).rows()}
+@pytest.mark.parametrize("parts", [1, 3])
+def test_records_are_those_of_polars(session, visits, parts):
+    frame = visits.with_columns(user=pl.when(pl.col("user") == 3).then(None).otherwise("user"))
+    for rows in (frame, frame.filter(pl.col("user") != 1), frame.sample(fraction=1.0, shuffle=True, seed=1)):
+        table = SparkTable(as_spark(session, rows).repartition(5))
+        assert records(table, CITY, parts=parts) == expected_records(rows, CITY)
 
 
-@pytest.mark.parametrize("unit", UNITS, ids=str)
-def test_each_person_keeps_what_the_bounds_say(session, visits, unit):
-    found = kept(session, visits, unit)
-    pairs = visits.group_by("region", "city").len().rows()
-    for user in visits["user"].unique().to_list():
-        own = {city: rows for region, city, rows in pairs if region == user}
-        mine = {city: rows for (region, city), rows in found.items() if region == user}
-        assert set(mine) <= set(own)
-        most = [rows if unit.leaves is None else min(rows, unit.rows_per_leaf) for rows in own.values()]
-        if unit.leaves is not None:
-            assert len(mine) <= unit.leaves
-            assert all(rows <= unit.rows_per_leaf for rows in mine.values())
-            whole = sorted(most)[: unit.leaves]  # at least so much is kept
-        else:
-            whole = most
-        least, limit = sum(whole), unit.rows or 10**9
-        assert min(least, limit) <= sum(mine.values()) <= min(sum(most), limit)
-
-
-@pytest.mark.parametrize("unit", UNITS, ids=str)
-def test_dropping_a_person_leaves_what_others_keep(session, visits, unit):
-    whole = kept(session, visits, unit)
-    for user in (1, 2, 400):
-        assert visits.filter(pl.col("user") == user).height > 0
-        others = kept(session, visits.filter(pl.col("user") != user), unit)
-        assert others == {leaf: rows for leaf, rows in whole.items() if leaf[0] != user}
-
-
-def test_mutant_seeded_random_order_is_rejected(session, visits, monkeypatch):
-    """A generator runs on from row to row: whoever leaves moves what is drawn for all that follow."""
+def test_mutant_parts_by_key_are_rejected(session, visits, monkeypatch):
     from pyspark.sql import functions
 
-    monkeypatch.setattr(functions, "xxhash64", lambda *columns: functions.rand(7))
-    unit = Unit("user", leaves=2)
-    whole = kept(session, visits, unit)
-    others = kept(session, visits.filter(pl.col("user") != 1), unit)
-    assert others != {leaf: rows for leaf, rows in whole.items() if leaf[0] != 1}
+    hashed = functions.xxhash64
+    monkeypatch.setattr(functions, "xxhash64", lambda *columns: hashed("key_1"))
+    with pytest.raises(AssertionError):
+        records(SparkTable(as_spark(session, visits)), CITY, parts=3)
 
 
-def test_order_and_place_of_rows_do_not_matter(session, visits):
-    unit = UNITS[3]
-    whole = kept(session, visits, unit)
-    shuffled = as_spark(session, visits.sample(fraction=1.0, shuffle=True, seed=1)).repartition(5)
-    again = SparkTable(shuffled).leaf_counts(CITY, unit, SALT).rows()
-    assert {row[:2]: row[2] for row in again} == whole
+def test_long_texts_are_known_by_their_beginning_and_a_digest(session):
+    class Store:
+        def table(self, frame):
+            return SparkTable(as_spark(session, frame))
 
-
-def test_salt_chooses_what_is_kept(session, visits):
-    assert kept(session, visits, UNITS[1]) != kept(session, visits, UNITS[1], SALT[::-1])
-
-
-def test_order_of_leaves_is_uniform(session):
-    """Each of four leaves comes first for a quarter of 4,000 people; a false alarm in 1e9 runs."""
-    from scipy import stats
-
-    rows = pl.DataFrame({"user": np.repeat(np.arange(4000), 4), "a": ["x", "y", "z", None] * 4000})
-    found = SparkTable(as_spark(session, rows)).leaf_counts(Key.columns("a"), Unit("user", leaves=1), os.urandom(16))
-    assert stats.chisquare(found["people"].to_numpy()).pvalue > 1e-9
+    long_texts(Store())
 
 
 # Failure.
@@ -313,19 +263,16 @@ def killed_once(frame, folder):
     return frame.mapInArrow(run, frame.schema)
 
 
-@pytest.mark.parametrize("unit", [UNITS[0], UNITS[3]], ids=str)
-def test_retried_bounding_keeps_the_same_rows(session, visits, unit, tmp_path):
-    whole = kept(session, visits, unit)
+def test_retried_tasks_count_the_same_rows(session, visits, tmp_path):
     frame = killed_once(as_spark(session, visits).repartition(3, "city"), str(tmp_path))
-    again = SparkTable(frame).leaf_counts(CITY, unit, SALT).rows()
+    assert records(SparkTable(frame), CITY) == expected_records(visits, CITY)
     assert any(tmp_path.iterdir())
-    assert {row[:2]: row[2] for row in again} == whole
 
 
 def test_words_of_a_failure_hold_no_data(session):
     frame = session.sql("SELECT cast(col1 AS INT) AS a FROM VALUES ('hemlock-secret')")
     with pytest.raises(RuntimeError, match="details are withheld") as raised:
-        SparkTable(frame).leaf_counts(Key.columns("a"), None, SALT)
+        SparkTable(frame).rows_per_key(Key.columns("a"))
     assert raised.value.__cause__ is None
     assert raised.value.__context__ is None
 
@@ -338,7 +285,7 @@ def test_speculative_execution_is_refused(session):
         with pytest.raises(ValueError, match=r"spark.speculation \(true\) must be false.*Hint"):
             SparkTable(frame)
         with pytest.raises(ValueError, match=r"spark\.speculation"):
-            table.leaf_counts(Key.columns("id"), None, SALT)
+            table.rows_per_key(Key.columns("id"))
     finally:
         session.sparkContext._conf.set("spark.speculation", "false")
 
@@ -359,8 +306,6 @@ def test_what_is_no_frame_is_refused(session):
         SparkTable(session.readStream.format("rate").load())
     with pytest.raises(ValueError, match="different names"):
         SparkTable(session.range(2).selectExpr("id", "id"))
-    with pytest.raises(ValueError, match="subtrees"):
-        SparkTable(session.range(2), 0)
 
 
 def test_zones_without_a_name_are_refused(session):
@@ -376,7 +321,7 @@ def test_zones_without_a_name_are_refused(session):
 def test_people_with_a_collation_are_refused(session):
     frame = session.sql("SELECT collate('Ann', 'UTF8_LCASE') AS user, 1 AS a")
     with pytest.raises(ValueError, match=r"byte by byte.*Hint"):
-        SparkTable(frame).leaf_counts(Key.columns("a"), Unit("user", rows=1), SALT)
+        records(SparkTable(frame), ["a"])
 
 
 def test_other_types_are_nobodys_key(session):
@@ -385,12 +330,12 @@ def test_other_types_are_nobodys_key(session):
 
 
 def test_nothing_is_cached(session, visits):
-    SparkTable(as_spark(session, visits)).leaf_counts(CITY, UNITS[0], SALT)
+    SparkTable(as_spark(session, visits)).rows_per_key(Key.columns(*CITY))
     assert session.sparkContext._jsc.sc().getPersistentRDDs().size() == 0
 
 
 def test_logs_hold_none_of_the_rows(session):
     """Runs last in this module: the JVM wrote down failures of all tests before."""
     labels = pl.DataFrame({"a": ["hemlock-label"] * 5, "user": [1] * 5})
-    SparkTable(as_spark(session, labels)).leaf_counts(Key.columns("a"), Unit("user", rows=2), SALT)
+    assert len(records(SparkTable(as_spark(session, labels)), ["a"])) == 1
     assert "hemlock-label" not in LOG.read_text(errors="replace")

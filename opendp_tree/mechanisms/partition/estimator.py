@@ -31,7 +31,6 @@ from opendp_tree.noise import LARGEST_SCALE
 from opendp_tree.releases.release import PrivacyStatement
 from opendp_tree.theorems.interval import Interval, exp, round_down, round_up
 from opendp_tree.theorems.tree_partition import gap_delta, gap_epsilon
-from opendp_tree.trees.distant_counts import DistantCounts
 from opendp_tree.trees.domains import CountSpace, SparseLeafCounts, check_metric, sparse_reader
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.tree import Tree
@@ -154,8 +153,6 @@ def make_partition_estimator(
 
     def function(data: Any) -> Any:
         if isinstance(found, OpenTree):
-            if isinstance(data, DistantCounts) and data.tree == found:
-                return setting.mechanism.distant_release(replace(data, tree=found), setting.statement())
             return setting.mechanism.open_release(read(data), setting.statement())
         return setting.mechanism.public_release(found, read(data), setting.statement())  # type: ignore[arg-type]
 

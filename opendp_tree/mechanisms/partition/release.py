@@ -24,11 +24,9 @@ from opendp_tree.mechanisms.partition.layers import (
     measure,
 )
 from opendp_tree.mechanisms.partition.parameters import GapParameters, shown_levels
-from opendp_tree.mechanisms.partition.subtrees import find_in_parts
 from opendp_tree.mechanisms.partition.walk import Cells, find_cells, find_cells_of_tree
 from opendp_tree.releases.release import PrivacyStatement, TreeRelease
 from opendp_tree.releases.values import NodeValues
-from opendp_tree.trees.distant_counts import DistantCounts
 from opendp_tree.trees.occupied import Occupied
 from opendp_tree.trees.shown_nodes import ShownCells, contracted_parents
 from opendp_tree.trees.sparse_counts import SparseCounts
@@ -67,11 +65,6 @@ class FindThenMeasure:
     def open_release(self, counts: SparseCounts, statement: PrivacyStatement) -> TreeRelease:
         """Nodes with a cell at or below them."""
         return self.release_of(counts, find_cells(counts.occupied, self.parameters), statement)
-
-    def distant_release(self, distant: DistantCounts, statement: PrivacyStatement) -> TreeRelease:
-        """The same of counts that stay where they are: one run, of which the subtrees' part is drawn there."""
-        counts, cells = find_in_parts(distant, self.parameters)
-        return self.release_of(replace(counts, tree=distant.tree), cells, statement)
 
     def release_of(
         self, counts: SparseCounts, cells: Cells, statement: PrivacyStatement, describe: Describe | None = None

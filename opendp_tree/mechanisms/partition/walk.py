@@ -37,22 +37,8 @@ class Cells:
     gaps: Ints
 
 
-@dataclass(frozen=True)
-class Walked:
-    """The cells, and what the topmost tested nodes with people pass up: each is known by its first place."""
-
-    cells: Cells
-    roots: Ints
-    passed: Ints
-
-
 def find_cells(occupied: Occupied, parameters: GapParameters) -> Cells:
     """One run of the mechanism."""
-    return walk_up(occupied, parameters).cells
-
-
-def walk_up(occupied: Occupied, parameters: GapParameters, passed: Ints | None = None) -> Walked:
-    """One run of the mechanism, which may begin where runs on subtrees ended."""
     shape = parameters.shape
     if not hides_empty_nodes(shape):
         raise ValueError("each threshold must exceed its radius where only occupied nodes are tested")
@@ -61,12 +47,11 @@ def walk_up(occupied: Occupied, parameters: GapParameters, passed: Ints | None =
     tested = np.searchsorted(shape.levels, np.arange(deepest + 1), side="right") - 1
     # By what is public, and with room for sums of two levels.
     tested = tested.astype(np.int16) if len(shape.levels) < 2**14 else tested
-    largest = np.zeros_like(occupied.counts) if passed is None else passed
-    walk, firsts, found = _walk_by_blocks(occupied, tested, largest, parameters)
-    roots, handed = walk.up_to_the_root()
+    walk, firsts, found = _walk_by_blocks(occupied, tested, np.zeros_like(occupied.counts), parameters)
+    walk.up_to_the_root()
     found += [(firsts[places], levels, gaps) for places, levels, gaps in walk.found]
     places, levels, gaps = (np.concatenate(parts) for parts in zip(*found, strict=True)) if found else (_NONE,) * 3
-    return Walked(Cells(places, np.array(shape.levels)[levels], gaps), firsts[roots], handed)
+    return Cells(places, np.array(shape.levels)[levels], gaps)
 
 
 def _walk_by_blocks(
@@ -124,14 +109,12 @@ class _Walk:
         self._largest = largest.clip(0, saturate.LIMIT)  # that one of its children passed up
         self.found: list[tuple[Ints, Ints, Ints]] = []
 
-    def up_to_the_root(self) -> tuple[Ints, Ints]:
-        """The groups that have a node on the topmost tested level or below, and what they pass up beyond it."""
+    def up_to_the_root(self) -> None:
+        """Form and test all nodes up to the topmost tested level."""
         self.merge_up_to(0)
-        if self._held.size == 0:
-            return _NONE, _NONE
-        groups = np.append(0, np.flatnonzero(self._meets < 0) + 1)
-        groups = groups[self._base[groups] >= 0]  # nobody tests the others
-        return groups, self._climb(groups, -1)[0]
+        if self._held.size:
+            groups = np.append(0, np.flatnonzero(self._meets < 0) + 1)
+            self._climb(groups[self._base[groups] >= 0], -1)  # nobody tests the others
 
     def merge_up_to(self, level: int) -> None:
         """Form all nodes at which groups meet, from the deepest level up to this one."""
