@@ -1,63 +1,76 @@
-"""What the exact tests of the tree partition share: claims by direction, and families of inputs."""
+"""What the exact tests of the partition with known nodes share: its claims by direction, and families of inputs."""
 
+from fractions import Fraction
 from types import SimpleNamespace
 
-from opendp_tree.theorems.tree_partition import GapShape, gap_addition_ratio, gap_delta, gap_ratio, gap_removal_ratio
+from opendp_tree.theorems.partition import Fringe, addition_ratio, lost_chance, removal_ratio
 from tests.privacy.divergence import hockey_stick
-from tests.privacy.partition_law import far_from, path_law, tree_law
+from tests.privacy.partition_law import (
+    ONE,
+    RIGHT,
+    Layer,
+    Part,
+    depths_of,
+    fringes_of,
+    measured,
+    path_law,
+    released,
+    tree_law,
+    ways_up,
+)
+
+RATIOS = [Fraction(1, 5), Fraction(1, 3), Fraction(1, 2), Fraction(7, 10), Fraction(4, 5), Fraction(9, 10)]
+TREES = [
+    [-1],
+    [-1, 0],
+    [-1, 0, 0],
+    [-1, 0, 1],
+    [-1, 0, 0, 0],
+    [-1, 0, 0, 1],
+    [-1, 0, 1, 1],
+    [-1, 0, 1, 2],
+    [-1, 0, 0, 1, 2],
+    [-1, 0, 1, 2, 2],
+]
+THREE_INNER_LEVELS = [[-1, 0, 1, 2], [-1, 0, 1, 2, 3], [-1, 0, 1, 2, 2], [-1, 0, 1, 1, 2]]
 
 
-def shape_of(mechanism, *, checked=True):
-    """The shape of a mechanism; unchecked for mutants that the checks would refuse."""
-    tested = [(level, numbers) for level, numbers in enumerate(mechanism.levels) if numbers is not None]
-    thresholds, radii, margins = zip(*(numbers for _, numbers in tested), strict=True)
-    every_node = any(radius is None or threshold <= radius for threshold, radius in zip(thresholds, radii, strict=True))
-    if checked:
-        return GapShape(tuple(level for level, _ in tested), thresholds, radii, margins, every_node)
-    return SimpleNamespace(thresholds=thresholds, radii=radii, margins=margins)
+def fringe_of(part, *, checked=True):
+    """The theorem's fringe of a part; scales do not matter to ratios. Unchecked for mutants that it would refuse."""
+    levels = [numbers for numbers in part.levels if numbers is not None]
+    thresholds, radii, margins = zip(*levels, strict=True) if levels else ((), (), ())
+    if not checked:
+        return SimpleNamespace(levels=tuple(levels), radii=radii)
+    return Fringe(thresholds, radii, margins, ONE, ONE, None if part.alpha is None else (ONE, ONE))
 
 
 class Claim:
-    """The one-sided bounds at distance k, and both together."""
+    """The bounds by direction at distance k of the dearest of some parts, beside layers of these products of ratios."""
 
-    def __init__(self, mechanism, k=1, *, checked=True):
-        shape = shape_of(mechanism, checked=checked)
-        self.added = gap_addition_ratio(mechanism.q, mechanism.t, shape) ** k
-        self.removed = gap_removal_ratio(mechanism.q) ** k
-        self.ratio = gap_ratio(mechanism.q, mechanism.t, shape) ** k
-        self.delta = gap_delta(mechanism.q, shape, k=k)
+    def __init__(self, parts, k=1, layers=(ONE, ONE), *, checked=True):
+        fringes = [(fringe_of(part, checked=checked), part) for part in parts]
+        self.added = max(addition_ratio(f, q=p.q, t=p.t, beta=p.beta or ONE) for f, p in fringes) ** k / layers[1] ** k
+        self.removed = max(removal_ratio(f, q=p.q, alpha=p.alpha or ONE) for f, p in fringes) ** k / layers[0] ** k
+        self.delta = max(lost_chance(f, q=p.q, k=k) for f, p in fringes)
 
     def holds(self, fewer, more):
         """Both directions between an input and one with k people more, with nothing lost when they are added."""
-        return (
-            hockey_stick(fewer, more, self.added) == 0
-            and hockey_stick(more, fewer, self.removed) <= self.delta
-            and self.holds_mixed(fewer, more)
-        )
-
-    def holds_mixed(self, here, there):
-        """What a map promises for inputs at distance k, whoever came and went."""
-        return max(hockey_stick(here, there, self.ratio), hockey_stick(there, here, self.ratio)) <= self.delta
+        return hockey_stick(fewer, more, self.added) == 0 and hockey_stick(more, fewer, self.removed) <= self.delta
 
 
-def tree_laws(mechanism, parents, *inputs):
-    far = far_from(mechanism, max(map(sum, inputs)))
-    return [tree_law(mechanism, parents, own, far) for own in inputs]
+def mixed_claim_holds(parts, here, there, gone, come, layers=(ONE, ONE)):
+    """Theorem 3 from one input to the other, both ways."""
+    for p, q, less, more in ((here, there, gone, come), (there, here, come, gone)):
+        removed, added = Claim(parts, less, layers), Claim(parts, more, layers)
+        if hockey_stick(p, q, removed.removed * added.added) > removed.delta:
+            return False
+    return True
 
 
-def path_laws(mechanism, path, *arrivals):
-    """The laws with further people at each step of the path."""
-    far = far_from(mechanism, sum(own + beside for own, beside, _ in path) + max(map(sum, arrivals)))
-    return [
-        path_law(mechanism, [(own + new, beside, top) for (own, beside, top), new in zip(path, more, strict=True)], far)
-        for more in arrivals
-    ]
-
-
-def neighbours(mechanism, path, k=1):
-    """The laws without and with k people at the path's lowest node."""
-    nobody = [0] * len(path)
-    return path_laws(mechanism, path, nobody, [k, *nobody[1:]])
+def laws(parents, inputs, parts, layers=(), rules=RIGHT):
+    """The released laws of several inputs."""
+    exact = [measured(tree_law(parents, own, parts, rules), parts, parents, own, layers, rules) for own in inputs]
+    return released(exact, rules)
 
 
 def plus(own, *nodes):
@@ -67,15 +80,102 @@ def plus(own, *nodes):
     return out
 
 
-def depth_of(parents):
-    depths = []
-    for parent in parents:
-        depths.append(1 + (depths[parent] if parent >= 0 else 0))
-    return max(depths)
+def random_level(rng, largest, endless):
+    if rng.random() < endless:
+        threshold = rng.randint(1, 3)
+        return threshold, None, rng.randrange(threshold)
+    radius = rng.randint(1, largest)
+    threshold = radius + 1 + rng.choice([0, 0, 0, 1, 2])
+    return threshold, radius, min(rng.choice([0, 0, 1, 1, 2, radius]), threshold - 1)
+
+
+def random_levels(rng, depth, largest=3, endless=0):
+    """Equal levels, or levels of their own whose L does not fall towards the root, some of them not tested."""
+    if rng.random() < 0.5:
+        return (random_level(rng, largest, endless),) * depth
+    levels = sorted((random_level(rng, largest, endless) for _ in range(depth)), key=lambda level: level[2] - level[0])
+    return tuple(level if rng.random() > 0.2 else None for level in levels)
+
+
+def random_part(rng, depth, largest=3, endless=0):
+    rest = (None, None) if rng.random() < 0.15 else (rng.choice(RATIOS), rng.choice(RATIOS))
+    return Part(rng.choice(RATIOS), rng.choice(RATIOS), *rest, random_levels(rng, depth, largest, endless))
+
+
+def random_parts(rng, parents, largest=3, endless=0):
+    """A random known set, the root among it, and a part of its own for each fringe, as deep as the fringe is."""
+    known = {0}
+    for node in range(1, len(parents)):
+        if parents[node] in known and rng.random() < 0.4:
+            known.add(node)
+    whose, depths = fringes_of(parents, known), depths_of(parents)
+    reach = {u: max(depths[v] - depths[u] for v in range(len(parents)) if whose[v] == u) for u in known}
+    return {u: random_part(rng, reach[u], largest, endless) for u in known}
+
+
+def random_layers(rng, parents):
+    """Layers by depth whose ratios depend on cells and gaps, and the products of their ratios, which do not."""
+    depths = sorted({rng.randint(0, max(depths_of(parents))) for _ in range(rng.choice([0, 1, 1, 2, 3]))})
+    sides = [[rng.choice(RATIOS) for _ in depths] for _ in range(2)]
+    products = [ONE, ONE]
+    for side, ratios in enumerate(sides):
+        for ratio in ratios:
+            products[side] *= ratio
+
+    def ratios_at(number):
+        def ratios(cells):
+            turned = (number + sum(gap for _, gap in cells)) % len(depths)
+            return sides[0][turned], sides[1][turned]
+
+        return ratios
+
+    return tuple(Layer(depth, ratios_at(number)) for number, depth in enumerate(depths)), tuple(products)
 
 
 def besides(threshold):
-    """Sums and largest values that children beside the path may pass up."""
+    """Sums and largest values that children beside a way up may pass."""
     yield 0, 0
     for top in range(1, threshold):
         yield from ((total, top) for total in (top, top + 1, 2 * top, 2 * threshold + top))
+
+
+def random_path(rng, length, threshold):
+    beside = list(besides(threshold))
+    for _ in range(length):
+        off = rng.choice(beside) if rng.random() < 0.4 else (0, 0)
+        yield (rng.choice([0, 0, 0, 1, rng.randint(0, threshold)]), *off)
+
+
+def path_laws(part, path, top, *arrivals, layers=(), rules=RIGHT):
+    """The released laws of a way up with further people at each step and at the known node.
+
+    `layers` are ratios of the noise on layers in which all these people are in one set.
+    """
+    exact = []
+    for added in arrivals:
+        steps = [(own + new, *off) for (own, *off), new in zip(path, added[:-1], strict=True)]
+        law = measured(path_law(part, steps, top + added[-1], rules), {-1: part}, [], [])
+        beside = tuple(((number, 0), sum(added), *ratios) for number, ratios in enumerate(layers))
+        exact.append({(cells, counted + beside): mass for (cells, counted), mass in law.items()})
+    return released(exact, rules)
+
+
+def series_laws(parents, pairs, parts, *, leaks=False):
+    """Two releases, the second of which knows the nodes that the first showed; leaks: those that somebody is at."""
+    depths, ways = depths_of(parents), ways_up(parents)
+
+    def exact(own, known):
+        here = {node: parts[depths[node]] for node in known}
+        return measured(tree_law(parents, own, here), here, parents, own)
+
+    joint = []
+    for first, second in pairs:
+        law = {}
+        for (cells, counted), mass in exact(first, {0}).items():
+            shown = [node for node, people in enumerate(first) if people] if leaks else [node for node, _ in cells]
+            known = {0, *(above for node in shown for above in ways[node])}
+            for (later, further), chance in exact(second, known).items():
+                again = tuple((("rest", "later", what[1]), *numbers) for what, *numbers in further)
+                law[((cells, later, frozenset(known)), counted + again)] = mass * chance
+        joint.append(law)
+    return released(joint)

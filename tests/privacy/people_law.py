@@ -1,8 +1,8 @@
 """The exact law of a release of people with many rows, written from its definition, in rational numbers.
 
 A person is a tuple with their number of rows at each leaf of a tree. First everybody is put at the leaf of one of their
-rows, and the partition's law (`partition_law.tree_law`) gives cells and gaps; then each layer of the shown nodes adds
-up what people weigh, with integer Laplace noise. Noise beyond all counts has one likelihood ratio, so it is one
+rows, and the partition's law (`tree_partition_law.tree_law`) gives cells and gaps; then each layer of the shown nodes
+adds up what people weigh, with integer Laplace noise. Noise beyond all counts has one likelihood ratio, so it is one
 outcome.
 """
 
@@ -12,7 +12,7 @@ from fractions import Fraction
 from itertools import product
 
 from opendp_tree.theorems.people_layers import node_units, row_units
-from tests.privacy.partition_law import far_from, tree_law
+from tests.privacy.tree_partition_law import far_from, tree_law
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ import pytest
 
 from opendp_tree.theorems.people_layers import layer_l1, layer_l2_squared, node_units, node_units_squared, row_units
 from opendp_tree.theorems.tree_partition import gap_addition_ratio, gap_delta, gap_ratio
-from tests.privacy.partition_claim import shape_of
-from tests.privacy.partition_law import uniform
 from tests.privacy.people_law import RIGHT, Layers, Rules, SmallTree, all_people, excess, release_law
+from tests.privacy.tree_partition_claim import shape_of
+from tests.privacy.tree_partition_law import uniform
 from tests.thoroughness import thinned
 
 FORK, CHAINS = SmallTree([-1, 0, 0]), SmallTree([-1, 0, 0, 1, 2])

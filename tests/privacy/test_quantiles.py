@@ -24,8 +24,8 @@ from opendp_tree.theorems.quantiles import (
 )
 from opendp_tree.trees.segment_tree import SegmentTree
 from tests.privacy.divergence import joint, largest_ratio
-from tests.privacy.partition_claim import Claim, far_from, plus
-from tests.privacy.partition_law import steps, uniform
+from tests.privacy.tree_partition_claim import Claim, far_from, plus
+from tests.privacy.tree_partition_law import steps, uniform
 
 HALF = Fraction(1, 2)
 POWERS = (1, 2, 1)

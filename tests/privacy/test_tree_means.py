@@ -19,7 +19,7 @@ from opendp_tree.rows.value import Value
 from opendp_tree.rows.value_counts import step_of
 from opendp_tree.theorems.tree_means import centred_l1, pair_l1, steps_of, sums_epsilon, tree_means_epsilon
 from tests.privacy.divergence import hockey_stick, joint, largest_ratio
-from tests.privacy.partition_law import far_from, tree_law, uniform
+from tests.privacy.tree_partition_law import far_from, tree_law, uniform
 
 HALF = Fraction(1, 2)
 STEPS = 3

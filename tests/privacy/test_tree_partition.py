@@ -8,7 +8,7 @@ import pytest
 
 from opendp_tree.theorems.partition import stay_ratio
 from tests.privacy.divergence import hockey_stick, largest_ratio
-from tests.privacy.partition_claim import (
+from tests.privacy.tree_partition_claim import (
     Claim,
     besides,
     depth_of,
@@ -18,7 +18,7 @@ from tests.privacy.partition_claim import (
     shape_of,
     tree_laws,
 )
-from tests.privacy.partition_law import Mechanism, far_from, many_leaves, path_law, star_law, tree_law, uniform
+from tests.privacy.tree_partition_law import Mechanism, far_from, many_leaves, path_law, star_law, tree_law, uniform
 from tests.thoroughness import thinned
 
 RATIOS = [(Fraction(1, 2), Fraction(1, 3)), (Fraction(1, 3), Fraction(1, 2)), (Fraction(4, 5), Fraction(3, 4))]

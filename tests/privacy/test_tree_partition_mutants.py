@@ -6,8 +6,8 @@ import pytest
 
 from opendp_tree.theorems.tree_partition import GapShape, gap_delta
 from tests.privacy.divergence import hockey_stick
-from tests.privacy.partition_claim import Claim, neighbours, plus, tree_laws
-from tests.privacy.partition_law import Mechanism, Rules, far_from, star_law, uniform
+from tests.privacy.tree_partition_claim import Claim, neighbours, plus, tree_laws
+from tests.privacy.tree_partition_law import Mechanism, Rules, far_from, star_law, uniform
 
 Q = Fraction(1, 20)
 CHAIN = [-1, 0, 1]

@@ -17,8 +17,8 @@ from opendp_tree.theorems.partition import noise_tail
 from opendp_tree.theorems.tree_partition import GapShape
 from opendp_tree.trees.occupied import Occupied
 from tests.goodness_of_fit import FALSE_ALARM
-from tests.privacy.partition_claim import shape_of
-from tests.privacy.partition_law import FAR, Mechanism, Rules, far_from, noise_law, tree_law
+from tests.privacy.tree_partition_claim import shape_of
+from tests.privacy.tree_partition_law import FAR, Mechanism, Rules, far_from, noise_law, tree_law
 from tests.thoroughness import thinned
 
 Q, T = Fraction(1, 2), Fraction(1, 3)
