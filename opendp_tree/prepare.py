@@ -26,7 +26,7 @@ from opendp_tree.rows.frames import frame_domain, read_source
 from opendp_tree.rows.leaf_counts import make_leaf_counts
 from opendp_tree.rows.leaf_values import LeafValueSpace, make_leaf_values
 from opendp_tree.rows.people import PeopleSpace, make_people_records
-from opendp_tree.rows.tables import Table, snapshot_of
+from opendp_tree.rows.tables import snapshot_of
 from opendp_tree.rows.unit import Unit, protected_unit, unit_words
 from opendp_tree.rows.value import Value, read_values, values_counted
 from opendp_tree.trees.domains import tree_of_leaves
@@ -203,11 +203,6 @@ def count_rows(
     memory: int | str | None = None,
 ) -> Transformation:
     """What a method needs of a frame that is passed by reference: leaf counts or values, or records of people."""
-    if values and isinstance(data, Table):
-        raise ValueError(
-            "value must not be given for a table of an engine, whose rows are only counted there. "
-            "Hint: bring the rows here, by read_source of a query's Arrow table, or leave value out"
-        )
     person = Unit.of(unit)
     metric = symmetric_distance() if person is None else symmetric_id_distance(identifier=person.column)
     if values:

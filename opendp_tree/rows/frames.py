@@ -98,16 +98,18 @@ def _schema_source(columns: Any) -> Any:
 
 @dataclass(frozen=True)
 class FrameColumns:
-    """Describes a domain of frames that have at least these columns."""
+    """Describes a domain of frames, or of an engine's tables, that have at least these columns."""
 
     types: tuple[tuple[str, Any], ...]
     margins: tuple[Any, ...] = ()
+    in_engine: bool = False
 
     def holds(self, value: Any) -> bool:
         """Whether a value is a frame, or a table of another engine, with these columns. Looks at the schema alone."""
         from opendp_tree.rows.groups import schema_of
+        from opendp_tree.rows.tables import Table
 
-        schema = schema_of(value)
+        schema = schema_of(value) if isinstance(value, Table) == self.in_engine else None
         return schema is not None and all(name in schema and schema[name] == dtype for name, dtype in self.types)
 
     def empty(self) -> pl.LazyFrame:
@@ -122,6 +124,7 @@ class FrameColumns:
 
         from opendp_tree._opendp import inferred_domain
 
+        check_rows_are_here("steps of a query", self)
         domain = inferred_domain(self.empty())
         for margin in self.margins:
             domain = with_margin(domain, margin)
@@ -148,7 +151,8 @@ def frame_domain(columns: Any, *, margins: Sequence[Any] = ()) -> Domain:
     Parameters
     ----------
     columns
-        Each column's data type, or a frame of any library, whose schema is taken.
+        Each column's data type, or a frame of any library, whose schema is taken. Of an engine's table: the domain of
+        such tables.
     margins
         What is publicly known of groups of rows, as `dp.polars.Margin`: OpenDP's own queries may need it, `tree_counts`
         never. It is taken on trust, as in OpenDP's Context. By default nothing.
@@ -161,16 +165,28 @@ def frame_domain(columns: Any, *, margins: Sequence[Any] = ()) -> Domain:
 
     """
     from opendp_tree.rows.groups import read_schema
+    from opendp_tree.rows.tables import Table
 
-    types = tuple(read_schema(_schema_source(columns)).items())
+    source = _schema_source(columns)
+    types = tuple(read_schema(source).items())
     known = tuple(margins)
     if not all(type(margin).__name__ == "Margin" for margin in known):
         raise TypeError("margins must be a list of Margin. Hint: dp.polars.Margin(by=['city'], max_length=1000)")
-    described = FrameColumns(types, known)
+    described = FrameColumns(types, known, in_engine=isinstance(source, Table))
+    name = "TableDomain" if described.in_engine else "FrameDomain"
     # OpenDP compares such domains by this text alone; a data type's text names all of its parts.
     text = ", ".join(f"{name!r}: {dtype!r}" for name, dtype in sorted(types, key=lambda column: column[0]))
     facts = "".join(f", {margin!r} by {[str(each) for each in margin.by]}" for margin in known)
-    return extrinsic_domain(f"FrameDomain({{{text}}}{facts})", described.holds, described)
+    return extrinsic_domain(f"{name}({{{text}}}{facts})", described.holds, described)
+
+
+def check_rows_are_here(asked: str, described: Any) -> None:
+    """Refuses what needs the rows themselves where they are an engine's, before anything is spent."""
+    if isinstance(described, FrameColumns) and described.in_engine:
+        raise ValueError(
+            f"{asked} must not be given for a table of an engine, whose rows are only counted there. "
+            "Hint: bring the rows here, by read_source of a query's Arrow table; or make a view in the engine"
+        )
 
 
 def column_kinds(input_domain: Domain) -> dict[str, str]:

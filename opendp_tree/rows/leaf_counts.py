@@ -16,6 +16,7 @@ from opendp.metrics import (
 from opendp.mod import (
     ChangeOneIdDistance,
     Domain,
+    ExtrinsicDomain,
     FrameDistance,
     Metric,
     Transformation,
@@ -26,7 +27,7 @@ from opendp.mod import (
 from opendp_tree._arguments import check_integer
 from opendp_tree._opendp import make_transformation, to_then, total_bound
 from opendp_tree.keys.key import Key
-from opendp_tree.rows.frames import column_kinds
+from opendp_tree.rows.frames import check_rows_are_here, column_kinds
 from opendp_tree.rows.leaf_values import leaf_values_domain
 from opendp_tree.rows.unit import Unit, identifier_of
 from opendp_tree.rows.value import Value, value_unit
@@ -150,6 +151,8 @@ class LeafCounting:
     ) -> LeafCounting:
         """Checks the arguments of `make_leaf_counts`, `make_leaf_values`, or (`records`) `make_people_records`."""
         key, kinds, person = Key.of(by), column_kinds(input_domain), value_unit(unit) if values else Unit.of(unit)
+        if values and isinstance(input_domain, ExtrinsicDomain):
+            check_rows_are_here("value", input_domain.descriptor)
         key.check_kinds(kinds)
         for each in values:
             each.check_kinds(kinds)

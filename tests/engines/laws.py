@@ -9,7 +9,18 @@ import opendp.prelude as dp
 import polars as pl
 import pytest
 
-from opendp_tree import Key, Ledger, Tree, Unit, Value, bound_report, frame_domain, make_leaf_counts, release_tree
+from opendp_tree import (
+    Key,
+    Ledger,
+    Tree,
+    Unit,
+    Value,
+    bound_report,
+    frame_context,
+    frame_domain,
+    make_leaf_counts,
+    release_tree,
+)
 from opendp_tree.mechanisms import make_people_records
 from opendp_tree.mechanisms.people.weights import leaf_units
 from opendp_tree.rows import people as rows_people
@@ -276,6 +287,29 @@ def test_sums_are_refused_before_anything_is_spent(store, given, tmp_path):
         with pytest.raises(ValueError, match=r"value must not be given for a table of an engine.*Hint: .*read_source"):
             release_tree(table, by="k", epsilon=1.0, delta=1e-6, unit=unit, ledger=ledger, **given)
     assert not ledger.entries()
+
+
+QUERIES = {
+    "steps": lambda query: query.filter(pl.col("n") > 0).tree_counts(by="k"),
+    "sums": lambda query: query.tree_counts(by="k", value=Value("n", bounds=(0, 1))),
+    "OpenDP's own": lambda query: query.select(dp.len(signed=True)),
+}
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_what_a_context_cannot_do_with_a_table_is_refused_before_anything_is_spent(store, name, tmp_path):
+    ledger = Ledger.open(tmp_path / "ledger", total={"epsilon": 1, "delta": "1e-6"})
+    context = frame_context(
+        store.table(pl.DataFrame({"k": ["x"] * 900, "n": [1] * 900})),
+        privacy_unit=dp.unit_of(contributions=1),
+        privacy_loss=dp.loss_of(epsilon=1.0, delta=1e-6),
+        split_evenly_over=1,
+        ledger=ledger,
+    )
+    with pytest.raises(ValueError, match=r"must not be given for a table of an engine.*Hint: bring the rows here"):
+        QUERIES[name](context.query()).release()
+    assert not ledger.entries()
+    assert context.query().tree_counts(by="k").release().nodes.size == 2
 
 
 def test_bounds_of_people_in_a_table_are_reported(store, tmp_path):

@@ -208,11 +208,11 @@ def test_small_pairs_hold_in_duckdb(options, every, monkeypatch):
     monkeypatch.setattr(row_counts, "_draws", own_draws(0))
     with duckdb.connect() as connection:
         store = DuckDBStore(connection)
-        count = make(PEOPLE, options)
 
         def as_table(rows):
             return store.table(pl.DataFrame(rows, schema=SCHEMA, orient="row"), name="visits")
 
+        count = make_leaf_counts(frame_domain(as_table([])), PEOPLE, **options)
         for rows, others, distance in PAIRS[::every]:
             one, two = as_paths(count(as_table(rows))), as_paths(count(as_table(others)))
             far = sum(abs(one.get(leaf, 0) - two.get(leaf, 0)) for leaf in one.keys() | two.keys())
