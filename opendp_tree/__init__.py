@@ -32,8 +32,8 @@ from opendp_tree.paper.estimation import (
 )
 from opendp_tree.planning.methods import Auto, Partition, PrunedDescent, TreeNoise
 from opendp_tree.planning.plan import plan
-from opendp_tree.plots.level import plot_level
 from opendp_tree.plots.plan import plot_plan
+from opendp_tree.plots.rows import plot_level
 from opendp_tree.plots.tree import plot_tree
 from opendp_tree.prepare import release_tree
 from opendp_tree.releases.release import TreeRelease

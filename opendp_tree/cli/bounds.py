@@ -84,7 +84,7 @@ def _words(report: BoundReport) -> str:
 
 
 def _draw(report: BoundReport, path: str) -> None:
-    from opendp_tree.plots.bounds import plot_bounds
+    from opendp_tree.plots.bands import plot_bounds
     from opendp_tree.plots.page import write_html
 
     with silenced(), interruptible():

@@ -163,8 +163,8 @@ def _encode(release: TreeRelease, form: str, spreadsheet_safe: bool, quantiles: 
 
 
 def _draw(release: TreeRelease, path: str, quantiles: Sequence[float] | None) -> None:
-    from opendp_tree.plots.curve import plot_quantiles
     from opendp_tree.plots.page import write_html
+    from opendp_tree.plots.rows import plot_quantiles
     from opendp_tree.plots.tree import plot_tree
 
     with silenced(), interruptible():

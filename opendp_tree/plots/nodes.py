@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from opendp_tree._types import Bools, Floats, Ints
+from opendp_tree.releases.words import footer_words
 from opendp_tree.trees.shown_nodes import contracted_parents
 from opendp_tree.trees.tree import Tree
 
@@ -159,6 +160,11 @@ def _fold(nodes: Nodes, max_nodes: int) -> Nodes:
         undrawn=joined(undrawn, np.zeros(under.size, dtype=np.int64)),
         without_area=nodes.without_area,
     )
+
+
+def release_footer(release: TreeRelease) -> list[str]:
+    """What a release cost, and what it counts."""
+    return footer_words(None if release.statement is None else release.statement.to_dict())
 
 
 def _join(path: str, label: str) -> str:

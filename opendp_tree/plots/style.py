@@ -20,6 +20,8 @@ LINES = (BLUE, "#d55e00", "#009e73", "#b0508f", "#c28a00", "#4aa3df", "#6b4c9a",
 """Told apart by people who see fewer colours; lines also differ by dash."""
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "solid", "dash", "dot")
 
+BAND = "rgba(29, 91, 143, 0.18)"
+
 HEAD = 64
 """The height of a title and its subtitle in pixels."""
 HEIGHT = 560

@@ -8,7 +8,7 @@ import numpy as np
 
 from opendp_tree._arguments import check_choice, check_integer, check_type
 from opendp_tree._types import Floats
-from opendp_tree.plots.nodes import Nodes, own_area, read_nodes
+from opendp_tree.plots.nodes import Nodes, own_area, read_nodes, release_footer
 from opendp_tree.plots.style import (
     CLICK,
     INK,
@@ -26,7 +26,7 @@ from opendp_tree.plots.style import (
     wrap,
 )
 from opendp_tree.releases.release import TreeRelease
-from opendp_tree.releases.words import NO_SUMS, footer_words
+from opendp_tree.releases.words import NO_SUMS
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.tree import Tree
 
@@ -106,7 +106,7 @@ def plot_tree(
         trace |= {"pathbar": {"side": "top", "thickness": 24, "textfont": {"size": 12}}}
     else:
         trace |= {"insidetextorientation": "auto", "leaf": {"opacity": 1}}
-    footer = footer_words(None if release.statement is None else release.statement.to_dict())
+    footer = release_footer(release)
     if not release.adds_up:
         footer.append(f"{NO_SUMS} Areas are shrunk to fit.")
     if nodes.without_area:

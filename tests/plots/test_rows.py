@@ -1,3 +1,7 @@
+"""Nodes in rows: counts and means of a level."""
+
+from __future__ import annotations
+
 import html
 from dataclasses import replace
 
@@ -5,10 +9,12 @@ import numpy as np
 import pytest
 
 from opendp_tree import Tree, TreeRelease, plot_level, plot_tree
-from opendp_tree.plots.level import BAR, OTHER
+from opendp_tree.plots import plot_means
+from opendp_tree.plots.rows import BAR, OTHER
 from opendp_tree.trees.number_range import NumberRange
 from tests.pictures import HOSTILE, release
 from tests.plots.test_tree import small
+from tests.releases.test_values import release as with_values
 
 
 def test_bars_are_the_level_from_large_to_small_with_intervals():
@@ -99,3 +105,34 @@ def test_ranges_and_months_are_bars_in_their_order():
         assert plot_level(release, 1, top=2).data[0].x == (30, 20)
         assert plot_tree(release).data[0].sort is False
     assert plot_tree(small()).data[0].sort is True
+
+
+def test_points_are_means_with_their_intervals_the_highest_first():
+    points, line = plot_means(with_values("amount"), 1).data
+    assert list(points.x) == [3.0, 3.0]
+    assert list(points.error_x.array) == list(points.error_x.arrayminus) == [1.0, 1.0]
+    assert list(line.x) == [3.0, 3.0]
+    assert "amount clipped to [0, 5]" in plot_means(with_values("amount"), 1).layout.title.subtitle.text
+
+
+def test_one_of_several_values_is_drawn_by_its_name():
+    made = with_values("amount", "delay")
+    assert plot_means(made, "country").layout.title.text == "Private means of amount by country"
+    assert plot_means(made, "country", value="delay").layout.title.text == "Private means of delay by country"
+
+
+def test_the_mean_of_the_root_has_no_line_for_all():
+    assert len(plot_means(with_values("amount"), 0).data) == 1
+
+
+def test_means_refuse_nonsense():
+    with pytest.raises(ValueError, match="release must have a value"):
+        plot_means(with_values(), 1)
+    with pytest.raises(ValueError, match="value"):
+        plot_means(with_values("amount"), 1, value="delay")
+    with pytest.raises(ValueError, match="level"):
+        plot_means(with_values("amount"), 7)
+    with pytest.raises(ValueError, match="top"):
+        plot_means(with_values("amount"), 1, top=0)
+    with pytest.raises(TypeError, match="TreeRelease"):
+        plot_means("release", 1)

@@ -1,5 +1,8 @@
-"""Pictures of curves: lines are estimates, bands and bars intervals; labels are text."""
+"""Lines are estimates, bands and bars intervals; labels are text."""
 
+from __future__ import annotations
+
+from dataclasses import replace
 from datetime import date
 
 import numpy as np
@@ -7,9 +10,10 @@ import polars as pl
 import pytest
 
 from opendp_tree import Key, release_tree
-from opendp_tree.plots import plot_cdf, plot_quantiles
+from opendp_tree.plots import plot_bounds, plot_cdf, plot_quantiles
 from opendp_tree.plots.style import FOOTER
 from tests.pictures import HOSTILE
+from tests.releases.test_bound_report import REPORT
 
 RNG = np.random.default_rng(4)
 AGES = pl.DataFrame({"age": RNG.uniform(0, 100, 4000), "name": RNG.choice([*HOSTILE, "a", "b"], 4000)})
@@ -83,3 +87,33 @@ def test_anything_else_is_refused():
     other = release_tree(AGES, by=["name"], epsilon=1.0, delta=1e-6)
     with pytest.raises(ValueError, match="cdf needs a release over the bins of a line"):
         plot_cdf(other)
+
+
+def test_bounds_the_line_is_the_estimate_and_the_band_its_intervals():
+    line, band, mark = plot_bounds(REPORT).data
+    assert list(line.x) == REPORT.bounds.tolist()
+    assert list(line.y) == pytest.approx(100 * REPORT.shares)
+    assert list(band.x) == [1, 2, 3, 4, 4, 3, 2, 1]
+    assert list(band.y) == pytest.approx([80, 94, 99, 100, 100, 95, 90, 60])
+    assert band.fill == "toself"
+    assert list(mark.x) == [3, 3]
+
+
+def test_a_useless_report_is_drawn_without_a_recommendation_and_says_why():
+    figure = plot_bounds(replace(REPORT, rows=1.0))
+    assert [trace.name for trace in figure.data] == ["estimate", "95 % interval"]
+    assert figure.layout.title.subtitle.text.startswith("Not useful")
+
+
+def test_bounds_the_footer_says_what_it_cost_and_the_title_is_text():
+    figure = plot_bounds(REPORT, title="<b>rows</b>")
+    assert figure.layout.title.text == "&lt;b&gt;rows&lt;/b&gt;"
+    (footer,) = [note.text for note in figure.layout.annotations if note.name == FOOTER]
+    assert "Privacy: epsilon 0.05" in footer
+
+
+def test_bounds_anything_else_is_refused():
+    with pytest.raises(TypeError, match=r"report \(str\) must be a BoundReport"):
+        plot_bounds("report")
+    with pytest.raises(TypeError, match="title"):
+        plot_bounds(REPORT, title=3)
