@@ -21,7 +21,7 @@ JOBS = [
 
 
 def run(job: list[str], cost: dict[str, float], ledger: Ledger, folder: Path) -> Path | None:
-    """One release: counted before it is made, entered with its statement, written. None if it is refused."""
+    """One release: committed to the ledger with its cost, then written. None if it is refused."""
     try:
         release = release_tree(example_flights(), by=job, **cost, unit=PERSON, ledger=ledger)
     except BudgetError:
@@ -41,9 +41,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         total = {"epsilon": "1.0", "delta": "1e-6"}
-        ledger = Ledger.open(
-            folder / "ledger.jsonl", total=total, unit="one value of 'tailnum'", dataset="flights 2013"
-        )
+        ledger = Ledger.open(folder / "ledger.db", total=total, unit="one value of 'tailnum'", dataset="flights 2013")
         files = [file for job, cost in JOBS if (file := run(job, cost, ledger, folder))]
         print("What readers get, from JSON alone:")
         for file in files:

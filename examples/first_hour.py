@@ -122,7 +122,7 @@ def people(rows: pl.DataFrame) -> None:
 def accounts(rows: pl.DataFrame, folder: Path) -> None:
     """A ledger on disk, kept by single releases and by a Context with OpenDP's own queries."""
     section("A ledger, and a Context beside it")
-    ledger = Ledger.open(folder / "ledger.jsonl", total={"epsilon": "2", "delta": "1e-5"}, unit="one row")
+    ledger = Ledger.open(folder / "ledger.db", total={"epsilon": "2", "delta": "1e-5"}, unit="one row")
     release_tree(rows, by="country", **BUDGET, ledger=ledger)
     context = frame_context(
         rows,

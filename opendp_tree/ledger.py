@@ -1,44 +1,99 @@
-"""A file that records what releases cost together, and refuses more than a stated total.
+"""A SQLite file that records what releases cost together, and refuses more than a stated total.
 
-One JSON object a line. The first line states the total; each release adds a line `reserved`, on the disk before its
-data are touched, and a line `done` with its privacy statement. Every reservation counts, done or not: a crash can make
-the sum too large, never too small. Amounts are decimal texts, added exactly.
+A release and its cost are committed in one transaction, once the release is finished and before anybody sees it. A
+process that dies earlier has shown nothing and costs nothing. Amounts are decimal texts, added exactly.
 """
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from decimal import ROUND_FLOOR
+from datetime import datetime, timezone
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeVar
 
-from opendp_tree._arguments import check_type
-from opendp_tree._files import sync_folder
-from opendp_tree._ledger_file import (
-    FORMAT,
-    Amount,
-    BudgetError,
-    Content,
-    LedgerEntry,
-    LedgerError,
-    amounts_of,
-    decimal_texts,
-    is_unbegun,
-    locked,
-    now,
-    parse,
-    read,
-    show,
-    write_line,
-)
+from opendp_tree._arguments import check_type, float_below
+from opendp_tree._interrupts import stop_if_interrupted
 from opendp_tree._show import Bar, Cell, html_table, one_line, table
 
 __all__ = ["BudgetError", "Ledger", "LedgerEntry", "LedgerError", "spend"]
 
+Amount = int | float | str | Fraction
 Made = TypeVar("Made")
+LOCKED_SECONDS = 60.0
+"""How long a transaction waits for those of other processes, which take milliseconds."""
+_MEASURES = (("epsilon", "delta"), ("rho", "delta"))
+_APPLICATION, _VERSION = 0x6F647472, 1
+_TABLES = (
+    "CREATE TABLE ledger (total TEXT NOT NULL, unit TEXT, dataset TEXT, time TEXT NOT NULL)",
+    "CREATE TABLE entries (number INTEGER PRIMARY KEY, time TEXT NOT NULL, cost TEXT NOT NULL, note TEXT NOT NULL, "
+    "statement TEXT NOT NULL, name TEXT UNIQUE, release TEXT)",
+    f"PRAGMA application_id = {_APPLICATION}",
+    f"PRAGMA user_version = {_VERSION}",
+)
+_PROBLEMS = {
+    "locked": "is locked by another process. Hint: end the program that holds it open, and try again",
+    "not a database": "is no ledger. Hint: name another file, or a new one; text files of early versions are not read",
+    "readonly": "cannot be written. Hint: check who may write the file and its folder",
+    "unable to open": "cannot be opened. Hint: check the name, and who may write there",
+    "full": "has no room on its disk. Hint: free some, and try again; nothing was spent",
+}
+
+
+class LedgerError(ValueError):
+    """A ledger that cannot be used: damaged, locked, or for other data or another unit."""
+
+
+class BudgetError(LedgerError):
+    """A release that would exceed the ledger's total."""
+
+
+@dataclass(frozen=True)
+class LedgerEntry:
+    """One release that a ledger counts.
+
+    Parameters
+    ----------
+    number
+        Its place in the ledger, from 1.
+    time
+        When it was committed, in UTC, as ISO 8601 writes it.
+    cost
+        What it cost: epsilon and delta, or rho and delta.
+    note
+        What whoever asked for it wrote down: files and columns, for the command line.
+    statement
+        The privacy statement of what came out; empty if it has none.
+    name
+        The name under which the release is stored; None if it has none.
+    """
+
+    number: int
+    time: str
+    cost: Mapping[str, Fraction]
+    note: Mapping[str, Any]
+    statement: Mapping[str, Any]
+    name: str | None = None
+
+    @property
+    def about(self) -> str:
+        """What it was for, in a few words."""
+        parts = [f"{name} {_words(value)}" for name, value in self.note.items()]
+        if self.statement.get("mechanism"):
+            parts.append(f"by {_words(self.statement['mechanism'])}")
+        return ", ".join(parts)
+
+    @property
+    def when(self) -> str:
+        """The time as people write it."""
+        return self.time.removesuffix("+00:00").replace("T", " ")
 
 
 @dataclass(frozen=True)
@@ -52,7 +107,7 @@ class Ledger:
     path
         Where its file is.
     total
-        What all releases together may cost: epsilon and delta, or rho, by basic composition.
+        What all releases together may cost: epsilon and delta, or rho and delta, by basic composition.
     unit
         Whose privacy is counted; None: nobody said.
     dataset
@@ -60,12 +115,12 @@ class Ledger:
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
-    ...     ledger = Ledger.open(folder + "/ledger.jsonl", total={"epsilon": "0.3", "delta": "1e-6"})
-    ...     entry = ledger.reserve({"epsilon": "0.1", "delta": 0})
-    ...     # ... the release ...
-    ...     ledger.finish(entry, {"mechanism": "laplace"})
-    ...     ledger.left()
-    {'epsilon': Fraction(1, 5), 'delta': Fraction(1, 1000000)}
+    ...     ledger = Ledger.open(folder + "/ledger.db", total={"epsilon": "0.3", "delta": "1e-6"})
+    ...     ledger.check({"epsilon": "0.1"})  # refuses what cannot be paid, before anything is read
+    ...     release = '{"count": 17}'  # made, and shown to nobody yet
+    ...     entry = ledger.commit({"epsilon": "0.1"}, {"columns": ["city"]}, release=release, name="2024-01")
+    ...     ledger.left(), ledger.stored("2024-01")
+    ({'epsilon': Fraction(1, 5), 'delta': Fraction(1, 1000000)}, '{"count": 17}')
     """
 
     path: Path
@@ -86,7 +141,7 @@ class Ledger:
         if isinstance(ledger, (str, os.PathLike)):
             return cls.open(ledger)
         if ledger is not None:
-            check_type(ledger, Ledger, name="ledger", hint="Ledger.open('ledger.jsonl', total={'epsilon': '1'})")
+            check_type(ledger, Ledger, name="ledger", hint="Ledger.open('ledger.db', total={'epsilon': '1'})")
         return ledger
 
     @classmethod
@@ -103,10 +158,10 @@ class Ledger:
         Parameters
         ----------
         path
-            The file.
+            The file, on a local disk: network disks may not keep locks.
         total
-            What all releases together may cost: `epsilon` and `delta`, or `rho`. By default that of the ledger, which
-            must then be there; if one is given, it must be the ledger's own.
+            What all releases together may cost: `epsilon` and `delta`, or `rho` and `delta`; delta is 0 if left out.
+            By default that of the ledger, which must then exist; if one is given, it must be the ledger's own.
         unit
             Whose privacy is counted, in words: "one row". By default whatever the ledger says; if given, it must be
             its own, if that has one.
@@ -114,65 +169,101 @@ class Ledger:
             The name of the data that are counted. By default whatever the ledger says; if given, it must be its own.
 
         """
-        place = Path(path)
-        for name, given in (("unit", unit), ("dataset", dataset)):
-            if not isinstance(given, (str, type(None))):
-                raise TypeError(f"{name} ({type(given).__name__}) must be a text. Hint: leave it out if there is none")
+        file = Path(path)
+        if "\0" in str(file):
+            raise LedgerError(f"path ({str(file)!r}) must hold no null character. Hint: 'ledger.db'")
+        for name, text in (("unit", unit), ("dataset", dataset)):
+            if not isinstance(text, (str, type(None))):
+                raise TypeError(f"{name} ({type(text).__name__}) must be a text. Hint: leave it out if there is none")
         stated = None if total is None else amounts_of(total, name="total", rounding=ROUND_FLOOR)
-        if stated is None and not (place.is_file() and place.stat().st_size):
+        if stated is None and not (file.is_file() and file.stat().st_size):
             raise LedgerError(
-                f"there is no ledger at {place} yet. Hint: total={{'epsilon': '1', 'delta': '1e-6'}} begins one"
+                f"there is no ledger at {file} yet. Hint: total={{'epsilon': '1', 'delta': '1e-6'}} begins one"
             )
-        with locked(place, create=stated is not None, write=stated is not None) as descriptor:
-            content = read(descriptor)
-            if stated is not None and is_unbegun(content):
-                os.ftruncate(descriptor, 0)
-                line = {**FORMAT, "total": decimal_texts(stated), "unit": unit, "dataset": dataset, "time": now()}
-                write_line(descriptor, Content({}, end=0), line)
-                sync_folder(place.resolve().parent)
-                return cls(place, stated, unit, dataset)
-            found = parse(place, content)
-        ledger = cls(place, found.total, found.header.get("unit"), found.header.get("dataset"))
+        with _transaction(file, begin=stated is not None) as db:
+            if stated is not None and not _is_begun(file, db):
+                for line in _TABLES:
+                    db.execute(line)
+                row = (json.dumps(decimal_texts(stated)), unit, dataset, _now())
+                db.execute("INSERT INTO ledger VALUES (?, ?, ?, ?)", row)
+            ledger = cls._read(file, db)
         if stated is not None and stated != ledger.total:
-            raise LedgerError(f"{place} has another total: {show(ledger.total)}. Hint: leave the total out to use it")
-        for name, given, own in (("unit", unit, ledger.unit), ("dataset", dataset, ledger.dataset)):
-            if given is not None and given != own and not (name == "unit" and own is None):
-                raise LedgerError(f"{place} is for {name} {own!r}, not {given!r}. Hint: keep one ledger for each")
+            raise LedgerError(f"{file} has another total: {show(ledger.total)}. Hint: leave the total out to use it")
+        for name, text, own in (("unit", unit, ledger.unit), ("dataset", dataset, ledger.dataset)):
+            if text is not None and text != own and not (name == "unit" and own is None):
+                raise LedgerError(f"{file} is for {name} {own!r}, not {text!r}. Hint: keep one ledger for each")
         return ledger
 
-    def reserve(self, cost: Mapping[str, Amount], note: Mapping[str, Any] | None = None) -> int:
-        """Count a release before it is made; its number. If it is too much: `BudgetError`, and nothing is written.
+    @classmethod
+    def _read(cls, file: Path, db: sqlite3.Connection) -> Ledger:
+        rows = db.execute("SELECT total, unit, dataset FROM ledger").fetchall()
+        if len(rows) != 1 or not all(isinstance(text, (str, type(None))) for text in rows[0]):
+            raise _damaged(file)
+        return cls(file, _amounts_in(file, rows[0][0], name="total"), *rows[0][1:])
+
+    def commit(
+        self,
+        cost: Mapping[str, Amount],
+        note: Mapping[str, Any] | None = None,
+        *,
+        release: str | None = None,
+        name: str | None = None,
+        statement: Mapping[str, Any] | None = None,
+    ) -> int:
+        """Count a finished release and store it, in one transaction, before anybody sees it; the entry's number.
+
+        If it is too much: `BudgetError`, nothing is written, and the release must be thrown away unseen.
 
         Parameters
         ----------
         cost
-            What the release may cost: `epsilon` and `delta`, or `rho`, as the total has it.
+            What the release costs: `epsilon` and `delta`, or `rho` and `delta`, as the total has it.
         note
             What is worth remembering of it, as JSON can hold it. By default nothing.
+        release
+            The release as text, as its `to_json()` gives it, for `stored`. By default nothing is stored.
+        name
+            A name of its own for the release, such as a period. By default none: the entry's number finds it.
+        statement
+            The release's privacy statement, as `release.statement.to_dict()` gives it. By default none.
 
         """
+        for what, text in (("release", release), ("name", name)):
+            if text is not None:
+                check_type(text, str, name=what, hint="release.to_json(), and a name such as '2024-01'")
         asked = self._asked(cost)
-        with locked(self.path) as descriptor:
-            content = parse(self.path, read(descriptor))
-            self._refuse_more_than_is_left(asked, content.entries)
-            entry = len(content.entries) + 1
-            line = {
-                "entry": entry,
-                "state": "reserved",
-                "cost": decimal_texts(asked),
-                "note": dict(note or {}),
-                "time": now(),
-            }
-            write_line(descriptor, content, line)
-        return entry
+        texts = json.dumps(decimal_texts(asked)), json.dumps(dict(note or {})), json.dumps(dict(statement or {}))
+        with _transaction(self.path, write=True) as db:
+            entries = self._entries(db)
+            if name is not None and any(entry.name == name for entry in entries):
+                raise LedgerError(f"{self.path} has a release {name!r} already. Hint: ledger.stored({name!r})")
+            self._refuse_more_than_is_left(asked, entries)
+            row = (len(entries) + 1, _now(), *texts, name, release)
+            db.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        return len(entries) + 1
+
+    def stored(self, which: str | int) -> str | None:
+        """The text of a release that was committed here; None if there is none.
+
+        Parameters
+        ----------
+        which
+            Its name, or its entry's number.
+
+        """
+        column = "name" if isinstance(which, str) else "number"
+        with _transaction(self.path) as db:
+            self._read(self.path, db)
+            row = db.execute(f"SELECT release FROM entries WHERE {column} = ?", (which,)).fetchone()
+        return None if row is None or row[0] is None else str(row[0])
 
     def check(self, cost: Mapping[str, Amount], *, unit: str | None = None) -> None:
-        """Refuse now what `reserve` would refuse, before anything is read or computed. Nothing is written.
+        """Refuse now what `commit` would refuse, before anything is read or computed. Nothing is written.
 
         Parameters
         ----------
         cost
-            What a release may cost, as in `reserve`.
+            What a release may cost, as in `commit`.
         unit
             Whose privacy it costs, in words. By default nobody says; if given, it must be the ledger's own, if that
             has one.
@@ -183,15 +274,17 @@ class Ledger:
                 f"{self.path} is for unit {self.unit!r}, not {unit!r}. Hint: keep one ledger for each, or protect the "
                 "same unit"
             )
-        asked = self._asked(cost)
-        self._refuse_more_than_is_left(asked, self.entries())
+        self._refuse_more_than_is_left(self._asked(cost), self.entries())
 
     def _asked(self, cost: Mapping[str, Amount]) -> dict[str, Fraction]:
         """A cost in this ledger's terms."""
         asked = amounts_of(cost, name="cost")
         if asked.keys() != self.total.keys():
-            terms = " and ".join(self.total)
-            raise LedgerError(f"{self.path} counts {terms}, not {' and '.join(asked)}. Hint: ask for {terms}")
+            mine, other = " and ".join(self.total), " and ".join(asked)
+            raise LedgerError(
+                f"{self.path} counts {mine}, not {other}. Hint: ask for {mine}, or keep a ledger of {other} for these "
+                "data instead of this one"
+            )
         return asked
 
     def _refuse_more_than_is_left(self, asked: Mapping[str, Fraction], entries: Sequence[LedgerEntry]) -> None:
@@ -203,48 +296,41 @@ class Ledger:
                 f"only {show(left)} are left. Hint: {_what_is_possible(left, over)}"
             )
 
-    def finish(self, entry: int, statement: Mapping[str, Any]) -> None:
-        """Record that a reserved release came out.
-
-        Parameters
-        ----------
-        entry
-            The number that `reserve` gave.
-        statement
-            The release's privacy statement, as `release.statement.to_dict()` gives it.
-
-        """
-        with locked(self.path) as descriptor:
-            content = parse(self.path, read(descriptor))
-            if not 1 <= entry <= len(content.entries) or entry in content.done:
-                raise LedgerError(f"{self.path} has no open entry {entry}")
-            line = {"entry": entry, "state": "done", "statement": dict(statement), "time": now()}
-            write_line(descriptor, content, line)
-
     def left(self) -> dict[str, Fraction]:
         """What further releases may cost."""
-        with locked(self.path, write=False) as descriptor:
-            return self.left_after(parse(self.path, read(descriptor)).entries)
+        return self.left_after(self.entries())
 
     def entries(self) -> list[LedgerEntry]:
         """All releases that are counted, in their order.
 
         >>> from tempfile import TemporaryDirectory
         >>> with TemporaryDirectory() as folder:
-        ...     ledger = Ledger.open(folder + "/ledger.jsonl", total={"rho": 1})
-        ...     ledger.reserve({"rho": "0.25"}, {"columns": ["origin", "dest"]})
-        ...     [(entry.number, entry.cost, entry.about, entry.state) for entry in ledger.entries()]
+        ...     ledger = Ledger.open(folder + "/ledger.db", total={"rho": 1})
+        ...     ledger.commit({"rho": "0.25"}, {"columns": ["origin", "dest"]})
+        ...     [(entry.number, show(entry.cost), entry.about) for entry in ledger.entries()]
         1
-        [(1, {'rho': Fraction(1, 4)}, 'columns origin dest', 'counted, not known to be done')]
+        [(1, 'rho 0.25, delta 0', 'columns origin dest')]
         """
-        with locked(self.path, write=False) as descriptor:
-            return parse(self.path, read(descriptor)).entries
+        with _transaction(self.path) as db:
+            return self._entries(db)
+
+    def _entries(self, db: sqlite3.Connection) -> list[LedgerEntry]:
+        if self._read(self.path, db).total != self.total:
+            raise LedgerError(f"{self.path} has another total than before. Hint: Ledger.open it anew")
+        entries = []
+        rows = db.execute("SELECT number, time, cost, note, statement, name FROM entries ORDER BY number")
+        for place, (number, when, cost, note, statement, name) in enumerate(rows, start=1):
+            amounts = _amounts_in(self.path, cost, name="cost")
+            if number != place or amounts.keys() != self.total.keys():
+                raise _damaged(self.path)
+            entries.append(LedgerEntry(number, _words(when), amounts, _object(note), _object(statement), name))
+        return entries
 
     def describe(self) -> str:
         """What was spent, on what, and what is left: a table and a few lines."""
         entries = self.entries()
-        rows = [[each.number, each.when, show(each.cost), each.about, each.state] for each in entries]
-        shown = [table(["entry", "time (UTC)", "cost", "for", "state"], rows), ""] if rows else []
+        rows = [[each.number, each.when, show(each.cost), each.about] for each in entries]
+        shown = [table(["entry", "time (UTC)", "cost", "for"], rows), ""] if rows else []
         return "\n".join([*map(one_line, self._about()), "", *shown, *self._sums(entries)])
 
     def __repr__(self) -> str:
@@ -262,10 +348,9 @@ class Ledger:
             return html_table([], [], title=title, above=[*about, "It cannot be read now."])
         main = next(iter(self.total))
         rows: list[list[Cell]] = [
-            [each.number, each.when, show(each.cost), Bar(float(each.cost[main])), each.about, each.state]
-            for each in entries
+            [each.number, each.when, show(each.cost), Bar(float(each.cost[main])), each.about] for each in entries
         ]
-        heads = ["entry", "time (UTC)", "cost", "", "for", "state"]
+        heads = ["entry", "time (UTC)", "cost", "", "for"]
         return html_table(heads, rows, title=title, above=about, below=self._sums(entries))
 
     def _about(self) -> list[str]:
@@ -293,6 +378,51 @@ class Ledger:
         }
 
 
+def spend(
+    ledger: Ledger | str | Path | None,
+    cost: Mapping[str, Amount],
+    make: Callable[[], Made],
+    *,
+    note: Mapping[str, Any] | None = None,
+) -> Made:
+    """Make a release, commit it to a ledger together with its cost, and only then give it away.
+
+    What the ledger cannot pay is refused before it is made, and again when it is committed. If making fails or is
+    interrupted, nothing is spent; so `make` must show nobody what it makes.
+
+    Parameters
+    ----------
+    ledger
+        The ledger, or the path of one that is there; None counts nowhere.
+    cost
+        What the release costs, in the ledger's terms.
+    make
+        Makes the release, and everything that may fail before it counts. Its `to_json()` is stored if it has one.
+    note
+        What the release is for. By default nothing is written down.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     ledger = Ledger.open(folder + "/ledger.db", total={"epsilon": 1})
+    ...     spend(ledger, {"epsilon": "0.5"}, lambda: "a release")
+    ...     ledger.left()["epsilon"]
+    'a release'
+    Fraction(1, 2)
+    """
+    book = Ledger.of(ledger)
+    if not callable(make):
+        raise TypeError(f"make ({type(make).__name__}) must be callable: it makes the release")
+    if book is None:
+        return make()
+    book.check(cost)
+    made = make()
+    statement, text = getattr(made, "statement", None), getattr(made, "to_json", None)
+    release = None if text is None else text()
+    stop_if_interrupted()
+    book.commit(cost, note, release=release, statement=None if statement is None else statement.to_dict())
+    return made
+
+
 def _what_is_possible(left: Mapping[str, Fraction], over: Sequence[str]) -> str:
     """What may still be asked for, once a release was refused."""
     first = next(iter(left))
@@ -303,44 +433,137 @@ def _what_is_possible(left: Mapping[str, Fraction], over: Sequence[str]) -> str:
     return f"ask for at most {show(left)}"
 
 
-def spend(
-    ledger: Ledger | str | Path | None,
-    cost: Mapping[str, Amount],
-    make: Callable[[], Made],
-    *,
-    note: Mapping[str, Any] | None = None,
-) -> Made:
-    """Make a release that a ledger counts: before it is made, and once it came out, with its statement.
+@contextmanager
+def _transaction(path: Path, *, write: bool = False, begin: bool = False) -> Iterator[sqlite3.Connection]:
+    """A connection inside a transaction, which is committed at the end, or not at all; others wait for a writer.
 
-    If the ledger refuses, nothing is made. If making fails or is interrupted, the cost stays counted: data may have
-    been touched.
-
-    Parameters
-    ----------
-    ledger
-        The ledger, or the path of one that is there; None counts nowhere.
-    cost
-        What the release may cost, in the ledger's terms.
-    make
-        Makes the release, and everything that must have happened before it counts as done.
-    note
-        What the release is for. By default nothing is written down.
-
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     ledger = Ledger.open(folder + "/ledger.jsonl", total={"epsilon": 1})
-    ...     spend(ledger, {"epsilon": "0.5"}, lambda: "a release")
-    ...     ledger.left()["epsilon"]
-    'a release'
-    Fraction(1, 2)
+    The rollback journal is on the disk before the file changes, and EXTRA waits for the folder, too: a process or a
+    machine that dies leaves the state before or after the transaction. WAL would need shared memory, and a right to
+    write for whoever only reads.
     """
-    ledger = Ledger.of(ledger)
-    if not callable(make):
-        raise TypeError(f"make ({type(make).__name__}) must be callable: it makes the release")
-    if ledger is None:
-        return make()
-    entry = ledger.reserve(cost, note)
-    made = make()
-    statement = getattr(made, "statement", None)
-    ledger.finish(entry, {} if statement is None else statement.to_dict())
-    return made
+    mode = "rwc" if begin else "rw" if write else "ro"
+    try:
+        uri = f"{Path(os.path.realpath(path)).as_uri()}?mode={mode}"
+        with closing(sqlite3.connect(uri, uri=True, timeout=0.2, isolation_level=None)) as db:
+            db.execute("PRAGMA synchronous = EXTRA")
+            _enter(db, "BEGIN IMMEDIATE" if write or begin else "BEGIN")
+            if not begin and not _is_begun(path, db):
+                raise _damaged(path)
+            yield db
+            db.execute("COMMIT")
+    except (sqlite3.Error, OverflowError) as error:
+        problem = next((words for part, words in _PROBLEMS.items() if part in str(error)), None)
+        raise LedgerError(f"{path} {problem}") if problem else _damaged(path, error) from None
+
+
+def _enter(db: sqlite3.Connection, words: str) -> None:
+    """Begin a transaction and take its lock; an interrupt ends the wait for others."""
+    end = time.monotonic() + LOCKED_SECONDS
+    while True:
+        stop_if_interrupted()
+        try:
+            db.execute(words)
+            db.execute("PRAGMA user_version").fetchone()
+            return
+        except sqlite3.OperationalError as error:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            if "locked" not in str(error) or time.monotonic() >= end:
+                raise
+
+
+def _is_begun(path: Path, db: sqlite3.Connection) -> bool:
+    """Whether the file is a ledger; False if it is empty, and an error if it is another database."""
+    marks = [db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")]
+    if marks == [_APPLICATION, _VERSION]:
+        return True
+    if any(marks) or db.execute("SELECT 1 FROM sqlite_master").fetchone():
+        raise LedgerError(f"{path} {_PROBLEMS['not a database']}")
+    return False
+
+
+def _damaged(path: Path, error: Exception | None = None) -> LedgerError:
+    return LedgerError(f"{path} is damaged{f' ({error})' if error else ''}. Hint: restore the ledger from a copy")
+
+
+def _amounts_in(path: Path, text: Any, *, name: str) -> dict[str, Fraction]:
+    try:
+        return amounts_of(_object(text), name=name)
+    except LedgerError:
+        raise _damaged(path) from None
+
+
+def _object(text: Any) -> dict[str, Any]:
+    """The JSON object in a text. What only tells, and counts for nothing, need not be as it was written."""
+    try:
+        found = json.loads(text)
+    except (TypeError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _words(value: Any) -> str:
+    """A value of a note, for people."""
+    return " ".join(map(str, value)) if isinstance(value, list) else "" if value is None else str(value)
+
+
+def amounts_of(given: Mapping[str, Amount], *, name: str, rounding: str = ROUND_CEILING) -> dict[str, Fraction]:
+    """Epsilon and delta, or rho and delta, as decimals of up to 20 digits: exactly, or rounded to the safe side."""
+    expected = f"{name} must be of epsilon and delta, or of rho and delta. Hint: {{'epsilon': '1', 'delta': '1e-6'}}"
+    if not isinstance(given, Mapping):
+        raise LedgerError(expected)
+    amounts = {**given, "delta": given.get("delta", 0)}
+    context = Context(prec=20, rounding=rounding)
+    for measure in _MEASURES:
+        if amounts.keys() == set(measure):
+            exact = {part: _amount(amounts[part], name=f"{name}: {part}") for part in measure}
+            return {
+                part: Fraction(context.divide(Decimal(amount.numerator), Decimal(amount.denominator)))
+                for part, amount in exact.items()
+            }
+    raise LedgerError(expected)
+
+
+def _amount(value: Amount, *, name: str) -> Fraction:
+    # Texts by way of decimals, which hold 1e999999999 in a few bytes until it is refused.
+    try:
+        exact = Decimal(value) if isinstance(value, str) else Fraction(value)
+        fits = not isinstance(value, bool) and (exact == 0 or 1e-300 <= exact <= 1e300)
+    except (TypeError, ValueError, ArithmeticError):
+        fits = False
+    if not fits:
+        raise LedgerError(f"{name} ({value}) must be a finite number, not negative. Hint: '0.1'")
+    return Fraction(exact)
+
+
+def as_written(amounts: Mapping[str, float | Fraction]) -> tuple[dict[str, Fraction], dict[str, float]]:
+    """Amounts as exact as people write them, for a ledger, and the nearest floats below, for mechanisms."""
+    exact = {
+        name: Fraction(repr(each)) if isinstance(each, float) else Fraction(each) for name, each in amounts.items()
+    }
+    return exact, {name: float_below(amount) for name, amount in exact.items()}
+
+
+def short_above(amount: float) -> Fraction:
+    """A loss exactly, or the decimal of a few digits that it is only a rounding error below."""
+    exact = Fraction(amount)
+    few = Fraction(Context(prec=6, rounding=ROUND_CEILING).create_decimal(Decimal(amount)))
+    return few if few - exact <= exact / 10**12 else exact
+
+
+def decimal_texts(amounts: Mapping[str, Fraction]) -> dict[str, str]:
+    """Amounts as decimal texts; what was rounded to 20 digits is written exactly."""
+    return {name: _decimal(amount) for name, amount in amounts.items()}
+
+
+def _decimal(amount: Fraction) -> str:
+    return str(Context(prec=40).divide(Decimal(amount.numerator), Decimal(amount.denominator))).lower()
+
+
+def show(amounts: Mapping[str, Fraction]) -> str:
+    """Amounts in words."""
+    return ", ".join(f"{name} {_decimal(amount)}" for name, amount in amounts.items())
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")

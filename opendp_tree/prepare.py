@@ -12,10 +12,9 @@ from opendp.metrics import symmetric_distance, symmetric_id_distance
 from opendp.mod import Domain, ExtrinsicDomain, Measurement, Metric, Transformation, assert_features
 
 from opendp_tree._interrupts import interrupts_deferred
-from opendp_tree._ledger_file import as_written
 from opendp_tree._show import progress
 from opendp_tree.keys.key import Key
-from opendp_tree.ledger import Ledger, spend
+from opendp_tree.ledger import Ledger, as_written, spend
 from opendp_tree.planning.budget import Budget
 from opendp_tree.planning.means_candidate import means_candidate
 from opendp_tree.planning.methods import Auto, Curve, Method, Partition, PeopleLayers, Quantiles, read_method
@@ -93,9 +92,9 @@ def release_tree(
         shown, of numbers clipped to the bounds, with intervals of their own. Rows without a number are then left out
         of counts, too. Several values share what is spent on sums. By default None: rows are counted alone.
     ledger
-        A `Ledger`, or the path of one that is there, in which the budget is counted before a row is read, or the
-        release refused; the command line keeps the same. A release that fails or is interrupted stays counted. By
-        default None: nobody counts.
+        A `Ledger`, or the path of one that is there; the command line keeps the same. What it cannot pay is refused
+        before a row is read. The finished release and its cost are committed together before this call returns: one
+        that fails or is interrupted costs nothing. By default None: nobody counts.
     memory
         How much memory people's rows may take while they are weighed, or cut to the unit's bounds: bytes, or a text
         such as "2GiB". By default None: an eighth of the machine's memory, and at most 2 GiB. Where there are more
@@ -157,14 +156,13 @@ class Account:
         book, person = Ledger.of(ledger), Unit.of(unit)
         if book is None:
             return cls(None, budget, {})
-        if rho is not None and delta:
-            raise ValueError("ledger counts epsilon and delta, or rho; delta must be 0 with rho. Hint: leave delta out")
-        cost, below = as_written({"rho": rho} if rho is not None else {"epsilon": epsilon or 0.0, "delta": delta})
+        main = {"epsilon": epsilon} if rho is None else {"rho": rho}
+        cost, below = as_written({name: float(amount or 0.0) for name, amount in {**main, "delta": delta}.items()})
         book.check(cost, unit=unit_words(None if person is None else person.column))
         return cls(book, {**budget, **below}, cost)
 
     def spend(self, make: Callable[[], Made], *, note: Mapping[str, Any]) -> Made:
-        """Make the release once the ledger has counted it."""
+        """Make the release, and commit it to the ledger with its cost before it is given away."""
         return spend(self.ledger, self.cost, make, note=note)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -52,6 +53,10 @@ class TreeReleases(Mapping[str, TreeRelease]):
 
     def __len__(self) -> int:
         return len(self.releases)
+
+    def to_json(self) -> str:
+        """A JSON object with the text of each release, as its own `to_json` gives it, by its hierarchy's name."""
+        return json.dumps({name: release.to_json() for name, release in self.releases.items()})
 
     def __repr__(self) -> str:
         """A line for each hierarchy, and what all of them cost."""
@@ -116,7 +121,8 @@ def release_trees(
     value
         What is summed at every node of all hierarchies, as in `release_tree`. By default None: rows are counted alone.
     ledger
-        Where the whole budget is counted, once, as in `release_tree`. By default None: nobody counts.
+        Where all releases and their whole cost are committed at once, as in `release_tree`. By default None: nobody
+        counts.
 
     Examples
     --------

@@ -57,9 +57,8 @@ def bound_report(
     confidence
         The probability, at least, with which all intervals hold at once; 0.95, as people expect.
     ledger
-        A `Ledger`, or the path of one that is there, in which `epsilon` is counted before a row is read, or the report
-        refused; `release_tree` and the command line keep the same. A report that fails or is interrupted stays counted.
-        By default None: nobody counts.
+        A `Ledger`, or the path of one that is there, as in `release_tree`: report and cost are committed together, and
+        a report that fails or is interrupted costs nothing. By default None: nobody counts.
 
     Examples
     --------

@@ -1,8 +1,9 @@
-"""Kill a process at each of its system calls, and look at what is left. A program of its own, because it forks."""
+"""Kill a process at each of its system calls and SQL statements, and look at what is left. A program, as it forks."""
 
 import json
 import os
 import signal
+import sqlite3
 import sys
 from fractions import Fraction
 from pathlib import Path
@@ -11,71 +12,74 @@ from opendp_tree._files import PendingFile
 from opendp_tree.ledger import BudgetError, Ledger
 
 TOTAL, COST = {"epsilon": "60"}, {"epsilon": "1"}
-CALLS = ("open", "write", "fsync", "replace", "close", "lseek", "ftruncate")
+CALLS = ("open", "write", "fsync", "replace", "close", "ftruncate")
 
 
 def release(folder, content):
     """A release as it should be made."""
     ledger = Ledger.open(folder / "ledger", total=TOTAL)
+    ledger.commit(COST, release=content)
     with PendingFile(folder / "out") as output:
-        entry = ledger.reserve(COST, {"content": content})
         output.commit(content.encode())
-    ledger.finish(entry, {"content": content})
 
 
-def reserve_late(folder, content):
-    """Wrong: counted only when it is out."""
+def commit_late(folder, content):
+    """Wrong: committed only when it is out."""
     ledger = Ledger.open(folder / "ledger", total=TOTAL)
     with PendingFile(folder / "out") as output:
         output.commit(content.encode())
-    ledger.finish(ledger.reserve(COST, {"content": content}), {"content": content})
+    ledger.commit(COST, release=content)
 
 
 def write_in_place(folder, content):
     """Wrong: the output grows where readers see it."""
     ledger = Ledger.open(folder / "ledger", total=TOTAL)
-    entry = ledger.reserve(COST, {"content": content})
+    ledger.commit(COST, release=content)
     descriptor = os.open(folder / "out", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.write(descriptor, content.encode())
     os.close(descriptor)
-    ledger.finish(entry, {"content": content})
 
 
 def die_at(step, *, torn):
-    """Let the process kill itself at its step-th call, or in the middle of it if it writes."""
+    """Let the process kill itself before its step-th call or statement, or in the middle of it if it writes."""
     left = step
+
+    def count(call, name, *args):
+        nonlocal left
+        left -= 1
+        if left == 0:
+            if torn and name == "write":
+                call(args[0], bytes(args[1])[: len(args[1]) // 2])
+            os.kill(os.getpid(), signal.SIGKILL)
+        return call(*args)
 
     def wrap(name):
         call = getattr(os, name)
+        setattr(os, name, lambda *args: count(call, name, *args))
 
-        def counted(*args, **keywords):
-            nonlocal left
-            left -= 1
-            if left == 0:
-                if torn and name == "write":
-                    call(args[0], bytes(args[1])[: len(args[1]) // 2])
-                os.kill(os.getpid(), signal.SIGKILL)
-            return call(*args, **keywords)
+    class Connection(sqlite3.Connection):
+        def execute(self, *args):
+            return count(super().execute, "execute", *args)
 
-        return counted
-
+    connect = sqlite3.connect
+    sqlite3.connect = lambda *args, **options: connect(*args, **options, factory=Connection)
     for name in CALLS:
-        setattr(os, name, wrap(name))
+        wrap(name)
 
 
 def look(folder, seen):
-    """What came out, having checked that it is whole and that the ledger knows of it."""
+    """What came out, having checked that it is whole and that the ledger stores it."""
     out = folder / "out"
     content = out.read_text() if out.exists() else None
     assert content is None or content.endswith("!"), "the output is torn"
     seen.add(content)
     ledger = Ledger.open(folder / "ledger", total=TOTAL)
-    left = ledger.left()["epsilon"]
-    records = [json.loads(line) for line in (folder / "ledger").read_text().splitlines()[1:] if line.endswith("}")]
-    known = [record["note"]["content"] for record in records if record.get("state") == "reserved"]
-    assert seen - {None} <= set(known), "a release came out without an entry"
-    assert left == Fraction(60) - len(known) >= 0, "the sum is wrong"
-    return left
+    stored = [ledger.stored(entry.number) for entry in ledger.entries()]
+    assert all(text.endswith("!") for text in stored), "a stored release is torn"
+    assert len(set(stored)) == len(stored), "a release is stored twice"
+    assert seen - {None} <= set(stored), "a release came out without an entry"
+    assert ledger.left()["epsilon"] == Fraction(60) - len(stored) >= 0, "the sum is wrong"
+    return ledger.left()["epsilon"]
 
 
 def main(folder, make):

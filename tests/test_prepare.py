@@ -222,7 +222,7 @@ def refusing(batch):
 UNREAD = VISITS.lazy().map_batches(refusing, schema=VISITS.schema)
 
 
-def test_a_ledger_counts_before_a_row_is_read_and_refuses_what_is_too_much(tmp_path):
+def test_a_ledger_refuses_unread_what_is_too_much_and_stores_what_it_counts(tmp_path):
     ledger = Ledger.open(tmp_path / "ledger", total={"epsilon": "0.3", "delta": "1e-5"}, unit="one row")
     ask = {"by": ["country", "city"], "epsilon": 0.1, "delta": 1e-6}
     for given in (ledger, str(ledger.path), ledger.path):  # 0.1 is a tenth: three times fit 0.3
@@ -230,7 +230,7 @@ def test_a_ledger_counts_before_a_row_is_read_and_refuses_what_is_too_much(tmp_p
         assert release.statement.loss["epsilon"] <= Fraction("0.1")
     entries = ledger.entries()
     assert [entry.cost["epsilon"] for entry in entries] == [Fraction("0.1")] * 3
-    assert {entry.state for entry in entries} == {"done"}
+    assert ledger.stored(3) == release.to_json()
     assert entries[0].about == f"columns country city, by {entries[0].statement['mechanism']}"
     with pytest.raises(BudgetError, match="Hint: the ledger is spent"):
         release_tree(UNREAD, **ask, ledger=ledger)
@@ -242,8 +242,12 @@ def test_what_a_ledger_is_not_for_is_refused_unread_and_costs_nothing(tmp_path):
     ask = {"by": "country", "epsilon": 0.5, "delta": 1e-6, "ledger": ledger}
     for more, kind, words in (
         ({"unit": Unit("user", rows=1)}, LedgerError, r"is for unit 'one row', not \"one value of 'user'\". Hint"),
-        ({"epsilon": None, "delta": 0.0, "rho": 0.1}, LedgerError, "counts epsilon and delta, not rho. Hint"),
-        ({"epsilon": None, "rho": 0.1}, ValueError, "delta must be 0 with rho. Hint"),
+        (
+            {"epsilon": None, "delta": 0.0, "rho": 0.1},
+            LedgerError,
+            "counts epsilon and delta, not rho and delta. Hint: ask for epsilon",
+        ),
+        ({"epsilon": None, "rho": 0.1}, LedgerError, "counts epsilon and delta, not rho and delta. Hint"),
         ({"delta": 1e-5}, BudgetError, "Hint: ask for at most epsilon 1, delta 0.000001"),
         ({"by": "planet"}, ValueError, "planet"),
         ({"delta": 0.0}, ValueError, "delta"),
@@ -256,7 +260,7 @@ def test_what_a_ledger_is_not_for_is_refused_unread_and_costs_nothing(tmp_path):
     assert ledger.entries() == []
 
 
-def test_a_release_that_fails_or_is_interrupted_stays_counted(tmp_path):
+def test_a_release_that_fails_or_is_interrupted_costs_nothing(tmp_path):
     ledger = Ledger.open(tmp_path / "ledger", total={"epsilon": 1, "delta": "1e-5"})
     ask = {"by": "country", "epsilon": 0.25, "delta": 1e-6, "ledger": ledger}
     with pytest.raises(Exception, match="details are withheld"):
@@ -264,8 +268,17 @@ def test_a_release_that_fails_or_is_interrupted_stays_counted(tmp_path):
     interrupted = VISITS.lazy().map_batches(raise_interrupt, schema=VISITS.schema)
     with pytest.raises(KeyboardInterrupt):
         release_tree(interrupted, **ask)
-    assert [entry.state for entry in ledger.entries()] == ["counted, not known to be done"] * 2
-    assert ledger.left()["epsilon"] == Fraction(1, 2)
+    assert ledger.entries() == []
+    assert ledger.left()["epsilon"] == 1
+
+
+def test_a_ledger_of_rho_and_delta_counts_unknown_names(tmp_path):
+    ledger = Ledger.open(tmp_path / "ledger", total={"rho": "0.2", "delta": "2e-6"}, unit="one row")
+    for _ in range(2):
+        release = release_tree(VISITS, by="country", rho=0.1, delta=1e-6, ledger=ledger)
+        assert release.statement.loss["rho"] <= Fraction("0.1")
+        assert release.statement.loss["delta"] <= 1e-6
+    assert ledger.left() == {"rho": 0, "delta": 0}
 
 
 def raise_interrupt(batch):

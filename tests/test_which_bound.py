@@ -59,6 +59,7 @@ WRONG = [
     ({"most": 0}, ValueError, "most (0) must be from 2"),
     ({"confidence": 2}, ValueError, "confidence (2) must be above 0 and below 1"),
     ({"data": 3}, TypeError, "the data (int) must be a frame, a list of rows, or a path"),
+    ({"data": [1, 2]}, TypeError, "a list of rows must come with the data types of its columns"),
 ]
 
 
@@ -87,14 +88,15 @@ def test_a_ledger_counts_reports_beside_releases_and_refuses_what_is_too_much(tm
     unit = Unit("user", rows=5)
     release_tree(VISITS.with_columns(kind=1), by="kind", unit=unit, epsilon=0.3, delta=1e-6, ledger=ledger)
     entries = ledger.entries()
-    assert [entry.state for entry in entries] == ["done"] * 3
+    assert [ledger.stored(entry.number) is None for entry in entries] == [False] * 3
+    assert ledger.stored(2) == report.to_json()
     assert ledger.left()["epsilon"] == 0
     with pytest.raises(BudgetError, match="Hint: the ledger is spent"):
         bound_report(UNREAD, most=50, epsilon=0.1, ledger=ledger)
     assert ledger.entries() == entries
 
 
-def test_a_report_is_counted_before_a_row_is_read_and_stays_counted(tmp_path):
+def test_a_report_that_fails_costs_nothing(tmp_path):
     ledger = Ledger.open(tmp_path / "ledger", total={"epsilon": 1, "delta": 0}, unit=PERSON)
     seen = []
 
@@ -105,8 +107,8 @@ def test_a_report_is_counted_before_a_row_is_read_and_stays_counted(tmp_path):
     with pytest.raises(OpenDPException, match="details are withheld"):
         bound_report(VISITS.lazy().map_batches(look, schema=VISITS.schema), most=50, epsilon=0.25, ledger=ledger)
     assert seen
-    assert set(seen) == {Fraction(3, 4)}
-    assert [entry.state for entry in ledger.entries()] == ["counted, not known to be done"]
+    assert set(seen) == {Fraction(1)}
+    assert ledger.entries() == []
 
 
 @pytest.mark.parametrize(

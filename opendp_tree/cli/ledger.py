@@ -1,4 +1,4 @@
-"""`opendp-tree ledger`: what was spent, on what, and what is left. Nothing is written."""
+"""`opendp-tree ledger`: what was spent, on what, what is left, and the releases that are stored. Nothing is written."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import argparse
 import json
 from pathlib import Path
 
-from opendp_tree._ledger_file import decimal_texts
 from opendp_tree.cli.terminal import CommandError, Exit
-from opendp_tree.ledger import Ledger
+from opendp_tree.ledger import Ledger, decimal_texts
 
 __all__ = ["run_ledger"]
 
@@ -18,6 +17,14 @@ def run_ledger(options: argparse.Namespace) -> Exit:
     if not Path(options.file).is_file():
         raise CommandError(Exit.FAILURE, f"there is no file {options.file}. Hint: check the name")
     ledger = Ledger.open(options.file)
+    if options.release is not None:
+        text = ledger.stored(options.release)
+        if text is None:
+            raise CommandError(
+                Exit.FAILURE, f"{options.file} stores no release {options.release}. Hint: opendp-tree ledger lists them"
+            )
+        print(text)
+        return Exit.OK
     print(json.dumps(_record(ledger), indent=1) if options.json else ledger.describe())
     return Exit.OK
 

@@ -207,6 +207,7 @@ def _add_ledger_options(parser: argparse.ArgumentParser) -> None:
 def _add_ledger(parser: argparse.ArgumentParser) -> None:
     parser.description = "What a ledger counts: each release, their sum, and what is left. Nothing is written."
     parser.add_argument("file", metavar="LEDGER", help="the file that releases were counted in")
+    parser.add_argument("--release", type=count, metavar="ENTRY", help="print this entry's release, as JSON")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 

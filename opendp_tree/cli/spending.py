@@ -1,4 +1,4 @@
-"""The one road on which the command line spends: files are made sure of, the ledger counts, then data are released."""
+"""The one way in which the command line spends: files are checked, data released, committed to the ledger, written."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
 from fractions import Fraction
 from importlib.util import find_spec
@@ -18,7 +17,7 @@ from opendp.mod import Measurement
 from opendp_tree._files import PendingFile
 from opendp_tree._interrupts import interruptible
 from opendp_tree.cli.parser import OUTPUTS
-from opendp_tree.cli.terminal import CommandError, Exit, Progress, print_bytes, silenced
+from opendp_tree.cli.terminal import CommandError, Exit, Progress, print_bytes, silenced, termination_deferred
 from opendp_tree.ledger import Ledger, spend
 from opendp_tree.rows.unit import unit_words
 
@@ -41,44 +40,56 @@ class Job:
 
 
 def run_job(options: argparse.Namespace, job: Job, progress: Progress) -> Any:
-    """Count a job in the ledger, release it and write it; what was released."""
-    with ExitStack() as files:
-        output = None if options.output in (None, "-") else files.enter_context(PendingFile(options.output))
-        if options.plot is not None:
-            files.enter_context(PendingFile(options.plot))
-        ledger = None
-        if options.ledger is not None:
-            progress.step("checking the file")
-            _check_readable(options.file, job.frame)
-            ledger = _open_ledger(options)
-        return spend(ledger, job.cost, lambda: _write(options, job, progress, output), note=job.note)
+    """Make a release, commit it to the ledger with its cost, and only then write it; what was released."""
+    with termination_deferred():
+        for name in (options.output, options.plot):
+            if name not in (None, "-"):
+                with PendingFile(name):  # it can be written, or this fails before a row is read
+                    pass
+    ledger = None if options.ledger is None else _open_ledger(options)
+    content: list[bytes] = []
 
+    def make() -> Any:
+        progress.step("counting")
+        try:
+            with silenced():
+                made = job.measurement(job.frame)
+                with interruptible():
+                    content.append(job.encode(made))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a panic of Polars is no Exception
+            # Only the kind of error: its message may hold data.
+            raise CommandError(
+                Exit.FAILURE,
+                f"the {job.what} failed ({_kind(error)}); nothing was spent. Hint: can {options.file} be read in full?",
+            ) from None
+        return made
 
-def _write(options: argparse.Namespace, job: Job, progress: Progress, output: PendingFile | None) -> Any:
-    progress.step("counting")
+    made = spend(ledger, job.cost, make, note=job.note)
+    progress.write("writing ...")  # an interrupt waits: what is paid is written
     try:
-        with silenced():
-            made = job.measurement(job.frame)
-            with interruptible():
-                content = job.encode(made)
-        if output is None:
-            progress.end()
-            print_bytes(content)
-        else:
-            progress.step("writing")
-            output.commit(content)
+        _write(options, content[0], progress)
     except (BrokenPipeError, KeyboardInterrupt):
         raise
-    except BaseException as error:  # a panic of Polars is no Exception
-        spent = "" if options.ledger is None else f", but its cost stays counted in {options.ledger}"
-        place = "the output" if output is None else options.output
-        # Only the kind of error: its message may hold data.
+    except OSError as error:
+        place = "the output" if options.output in (None, "-") else options.output
+        hint = "free some room, and try again"
+        if ledger is not None:
+            hint = f"it is stored: opendp-tree ledger {options.ledger} lists it, and with --release ENTRY prints it"
         raise CommandError(
-            Exit.FAILURE,
-            f"the {job.what} failed ({_kind(error)}){spent}. Hint: can {options.file} be read and {place} be written "
-            "in full?",
+            Exit.FAILURE, f"the {job.what} could not be written to {place} ({_kind(error)}). Hint: {hint}"
         ) from None
     return made
+
+
+def _write(options: argparse.Namespace, content: bytes, progress: Progress) -> None:
+    if options.output in (None, "-"):
+        progress.end()
+        print_bytes(content)
+        return
+    with termination_deferred(), PendingFile(options.output) as output:
+        output.commit(content)
 
 
 def check_outputs(options: argparse.Namespace, *, reads: tuple[str | None, ...]) -> None:
@@ -117,19 +128,6 @@ def output_format(options: argparse.Namespace, *, printed: str | None) -> str | 
 def first_sentence(error: Exception) -> str:
     """An error without its hint: hints of Python calls do not help here."""
     return str(error).splitlines()[0].split(" Hint:")[0].rstrip(".") + "."
-
-
-def _check_readable(name: str, frame: pl.LazyFrame) -> None:
-    """Read the file once before budget is spent on it."""
-    from opendp_tree.rows.files import FRAME_ERRORS, read_all
-
-    try:
-        with silenced(), interruptible():
-            read_all(frame)
-    except FRAME_ERRORS:
-        raise CommandError(
-            Exit.FAILURE, f"{name} is damaged, or not quoted as CSV must be; nothing was spent. Hint: mend it"
-        ) from None
 
 
 def _open_ledger(options: argparse.Namespace) -> Ledger:

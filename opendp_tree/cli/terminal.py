@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from enum import IntEnum
@@ -20,6 +22,7 @@ __all__ = [
     "open_streams",
     "print_bytes",
     "silenced",
+    "termination_deferred",
 ]
 
 
@@ -89,6 +92,22 @@ def drop_output() -> None:
     """Forget what standard output did not take: Python would try again at its end, and wait or complain."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@contextmanager
+def termination_deferred() -> Iterator[None]:
+    """SIGTERM waits while a file is written beside its target. Elsewhere it ends the process at once, with code 143."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    noted: list[int] = []
+    previous = signal.signal(signal.SIGTERM, lambda number, _: noted.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL if previous is None else previous)
+        if noted:
+            signal.raise_signal(signal.SIGTERM)
 
 
 @contextmanager

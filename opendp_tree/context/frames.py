@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 from opendp.mod import FrameDistance, Measure, Measurement, Metric, assert_features
 
 from opendp_tree._interrupts import interrupts_deferred
-from opendp_tree._ledger_file import as_written, short_above
 from opendp_tree._opendp import total_bound
 from opendp_tree._show import html_table, table
 from opendp_tree.context.queries import FrameQuery, amounts_of_loss
-from opendp_tree.ledger import Ledger, spend
+from opendp_tree.ledger import Ledger, as_written, short_above, spend
 from opendp_tree.rows.frames import frame_domain, read_source
 from opendp_tree.rows.steps import FrameSteps
 from opendp_tree.rows.unit import identifier_of, unit_words
@@ -56,7 +55,7 @@ class FrameContext:
 
     @interrupts_deferred
     def __call__(self, measurement: Measurement) -> Any:
-        """Release what a measurement of the frame gives, on this budget, counted in the ledger first if any."""
+        """Release what a measurement of the frame gives, on this budget, once a ledger, if any, has committed it."""
         if measurement.output_measure != self.context.accountant.output_measure:
             return self.context(measurement)  # which refuses it
         cost = _payable(self.context, measurement)
@@ -162,8 +161,9 @@ def frame_context(
         What is publicly known of groups of rows, as `dp.polars.Margin`, for OpenDP's own queries; taken on trust. By
         default nothing.
     ledger
-        A `Ledger`, or the path of one that is there, in which each query is counted before the data are read: its
-        share of a split, else its own loss. By default None: the Context alone counts.
+        A `Ledger`, or the path of one that is there, to which each query is committed before its answer is given: its
+        share of a split, else its own loss. What it cannot pay is refused unread. By default None: the Context alone
+        counts.
 
     Examples
     --------
@@ -212,8 +212,6 @@ def _within(ledger: Ledger, unit: tuple[Metric, Any], loss: tuple[Measure, Any])
     """A loss as it is written, which a ledger counts exactly; refused if the ledger has less left, or counts others."""
     (metric, distance), (measure, _) = unit, loss
     declared = amounts_of_loss(*loss)
-    if set(declared) == {"rho", "delta"}:
-        raise ValueError("privacy_loss of rho and delta must not be given with a ledger. Hint: dp.loss_of(rho=0.1)")
     if not all(math.isfinite(amount) for amount in declared.values()):
         raise ValueError("privacy_loss must be finite with a ledger. Hint: dp.loss_of(epsilon=1.0, delta=1e-6)")
     cost, below = as_written(declared)

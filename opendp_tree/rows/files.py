@@ -16,7 +16,6 @@ __all__ = [
     "FORMATS",
     "FRAME_ERRORS",
     "file_format",
-    "read_all",
     "read_paths",
     "scan_file",
     "scan_files",
@@ -85,11 +84,6 @@ def _scan_known(name: str) -> pl.LazyFrame:
     if frame is None:  # not within `except`: what Polars says may hold data
         raise ValueError(f"{name!r} cannot be read as {form}. Hint: is it empty, damaged, or of another format?")
     return frame
-
-
-def read_all(frame: pl.LazyFrame) -> None:
-    """Read all rows and keep none: raises if the file is damaged."""
-    frame.select(pl.all().hash().max()).collect(engine="streaming")
 
 
 def with_times(frame: pl.LazyFrame, column: str, *, hours: bool) -> pl.LazyFrame:

@@ -48,7 +48,7 @@ def test_every_format_out(tmp_path, source, ending):
 
 
 def test_the_ledger_counts_reports_beside_releases_and_refuses_more(tmp_path, source, capsys):
-    book = str(tmp_path / "ledger.jsonl")
+    book = str(tmp_path / "ledger.db")
     assert main(["bounds", source, *ASKED, "--ledger", book, "--total-epsilon", "1.2", "--total-delta", "1e-6"]) == 0
     release = ["--by", "person", "--unit", "person", "--rows-per-unit", "3", "--epsilon", "0.5", "--delta", "1e-7"]
     assert main(["release", source, *release, "-o", str(tmp_path / "out.csv"), "--ledger", book]) == 0
@@ -56,15 +56,15 @@ def test_the_ledger_counts_reports_beside_releases_and_refuses_more(tmp_path, so
     assert main(["bounds", source, *ASKED, "--ledger", book, "-o", str(out)]) == 3
     assert not out.exists()
     assert "only epsilon 0.2" in capsys.readouterr().err
-    lines = [json.loads(line) for line in (tmp_path / "ledger.jsonl").read_text().splitlines()]
-    assert lines[1]["note"] == {"file": "rows.parquet", "bounds": 3}
-    assert lines[2]["statement"]["mechanism"] == "bound_report"
-    assert lines[2]["statement"]["loss"]["epsilon"] <= 0.5
+    first = Ledger.open(book).entries()[0]
+    assert first.note == {"file": "rows.parquet", "bounds": 3}
+    assert first.statement["mechanism"] == "bound_report"
+    assert first.statement["loss"]["epsilon"] <= 0.5
     assert float(Ledger.open(book).left()["epsilon"]) == pytest.approx(0.2)
 
 
 def test_a_useless_report_is_done_and_paid_for(tmp_path, source, capsys):
-    book = str(tmp_path / "ledger.jsonl")
+    book = str(tmp_path / "ledger.db")
     asked = ["--unit", "person", "--most", "1000", "--epsilon", "0.01"]
     assert main(["bounds", source, *asked, "--ledger", book, "--total-epsilon", "1"]) == 0
     assert "Not useful" in capsys.readouterr().out
@@ -107,9 +107,9 @@ def test_a_damaged_file_spends_nothing(tmp_path, source):
     content = bytearray((tmp_path / "rows.parquet").read_bytes())
     content[4:200] = bytes(196)
     damaged.write_bytes(content)
-    book = tmp_path / "ledger.jsonl"
+    book = tmp_path / "ledger.db"
     done = spawn("bounds", damaged, *ASKED, "--ledger", book, "--total-epsilon", "1")
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1
     assert "Traceback" not in done.stderr
-    assert not book.exists()
+    assert Ledger.open(book).entries() == []

@@ -4,7 +4,10 @@ import signal
 import subprocess
 import sys
 
+import pytest
+
 import opendp_tree
+from opendp_tree import Ledger
 from opendp_tree.cli import main, plan
 from tests.cli.helpers import BUDGET, ENVIRONMENT, ROOT, ROWS, spawn, write_rows
 
@@ -36,21 +39,30 @@ def test_unforeseen_errors_keep_their_messages_to_themselves(monkeypatch, capsys
     assert capsys.readouterr().err == "opendp-tree: an unforeseen error (RuntimeError). Hint: please report it\n"
 
 
-def test_an_interrupt_leaves_nothing_behind(tmp_path):
-    source = write_rows(tmp_path, "csv", ROWS)
+STOPS = {signal.SIGINT: (130, "opendp-tree: interrupted\n"), signal.SIGTERM: (-signal.SIGTERM, "")}
+
+
+@pytest.mark.parametrize("stop", STOPS)
+@pytest.mark.parametrize("step", ["_encode", "PendingFile.commit"])
+def test_an_interrupt_or_a_termination_leaves_no_part_and_costs_nothing_before_the_commit(tmp_path, stop, step):
+    source, book = write_rows(tmp_path, "csv", ROWS), tmp_path / "ledger"
+    wait = "lambda *args, plain={0}: (print('now', flush=True), sys.stdin.readline(), plain(*args))[2]"
     slow = (
-        "import sys, time, opendp_tree.cli.release as release\n"
+        "import sys, opendp_tree.cli.release as release, opendp_tree.cli.spending as spending\n"
         "from opendp_tree.cli import main\n"
-        "release._encode = lambda *_: (print('now', flush=True), time.sleep(60))\n"
+        "from opendp_tree._files import PendingFile\n"
+        f"{'release.' * (step == '_encode')}{step} = {wait.format('release.' * (step == '_encode') + step)}\n"
         "sys.exit(main(sys.argv[1:]))\n"
     )
-    words = ["release", source, "--by", "region", *BUDGET, "-o", str(tmp_path / "out.csv")]
-    process = subprocess.Popen(
-        [sys.executable, "-c", slow, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
-    )
+    words = ["release", source, "--by", "region", *BUDGET, "-o", str(tmp_path / "out.csv"), "--ledger", str(book)]
+    words += ["--total-epsilon", "2", "--total-delta", "1e-5"]
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    process = subprocess.Popen([sys.executable, "-c", slow, *words], text=True, env=ENVIRONMENT, **pipes)
     assert process.stdout.readline() == "now\n"
-    assert (tmp_path / f".out.csv.{process.pid}-0.part").exists()
-    process.send_signal(signal.SIGINT)
-    assert process.communicate(timeout=60) == ("", "opendp-tree: interrupted\n")
-    assert process.returncode == 130
-    assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
+    process.send_signal(stop)
+    code, errors = STOPS[stop]
+    assert process.communicate("go on\n", timeout=60) == ("", errors)
+    assert process.returncode == code
+    paid = step != "_encode"  # then it is written, too
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ledger", *["out.csv"] * paid, "rows.csv"]
+    assert len(Ledger.open(book).entries()) == paid

@@ -43,7 +43,7 @@ def test_a_frame_context_prints_what_is_spent_and_left():
     assert "left" in open_ended._repr_html_()
 
 
-def test_each_query_is_counted_in_the_ledger_before_it_is_released(tmp_path):
+def test_each_query_is_committed_to_the_ledger_with_its_cost(tmp_path):
     ledger = Ledger.open(tmp_path / "ledger", total={"epsilon": 1, "delta": "1e-6"}, unit="one row")
     context = frame_context(VISITS, privacy_unit=ROW, privacy_loss=PAIR, split_by_weights=[1, 3], ledger=ledger)
     assert ledger.entries() == []
@@ -84,11 +84,20 @@ def test_what_a_ledger_is_not_for_is_refused_before_a_context_is_made(tmp_path):
         (PERSON, PAIR, "is for unit 'one row'"),
         (dp.unit_of(contributions=2), PAIR, "is for unit 'one row', not '2 rows'"),
         (ROW, dp.loss_of(rho=0.1), "counts epsilon and delta, not rho"),
-        (ROW, dp.loss_of(rho=0.1, delta=1e-7), "privacy_loss of rho and delta"),
+        (ROW, dp.loss_of(rho=0.1, delta=1e-7), "counts epsilon and delta, not rho and delta. Hint: ask for epsilon"),
         (ROW, (dp.max_divergence(), float("inf")), "must be finite with a ledger"),
     ):
         with pytest.raises(ValueError, match=words):
             frame_context(VISITS, privacy_unit=unit, privacy_loss=loss, ledger=ledger)
+
+
+def test_a_ledger_of_rho_and_delta_counts_queries_of_unknown_names(tmp_path):
+    ledger = Ledger.open(tmp_path / "ledger", total={"rho": "0.5", "delta": "1e-6"}, unit="one row")
+    loss = dp.loss_of(rho=0.5, delta=1e-6)
+    context = frame_context(VISITS, privacy_unit=ROW, privacy_loss=loss, split_evenly_over=2, ledger=ledger)
+    for _ in range(2):
+        context.query().tree_counts(by="country").release()
+    assert all(0 <= left < 1e-9 for left in ledger.left().values())
 
 
 def test_an_odometer_prints_what_is_spent():

@@ -39,11 +39,10 @@ def by_command(folder):
 def by_library(folder, release):
     """A release by a program that keeps a ledger."""
     enable_features("contrib")
-    entry = Ledger.open(folder / "ledger", total=TOTAL).reserve(COST)
-    found = release()
+    found = release().to_json()
+    Ledger.open(folder / "ledger", total=TOTAL).commit(COST, release=found)
     with deferred_interrupts(), PendingFile(folder / "out") as output:
-        output.commit(found.to_json().encode())
-    Ledger.open(folder / "ledger").finish(entry, {})
+        output.commit(found.encode())
     return 0
 
 
@@ -101,29 +100,28 @@ class Record:
     output: int | None = None
     counts: Counter = field(default_factory=Counter)
 
-    def look(self, *, parts_may_stay, written_later=False):
-        """Check that all is whole, that nothing is forgotten, and that what came out was counted."""
+    def look(self, *, parts_may_stay):
+        """Check that all is whole, that nothing is forgotten, and that each entry has its release, and none is free."""
         out, book = self.folder / "out", self.folder / "ledger"
         output = out.stat().st_mtime_ns if out.exists() else None  # two releases may hold the same
         if output is not None:
             assert json.loads(out.read_bytes())["format"] == "opendp-tree release", "the output is torn"
-        entries = []
-        if book.exists() and book.read_bytes():
-            lines = book.read_bytes().split(b"\n")[:-1]  # behind the last end is nothing, or a torn line
-            entries = [record for record in map(json.loads, lines) if record.get("state") != "torn"]
-            if lines:
-                costs = [Fraction(record["cost"]["epsilon"]) for record in entries if record.get("state") == "reserved"]
-                left = Ledger.open(book).left()["epsilon"]
-                assert left == Fraction(TOTAL["epsilon"]) - sum(costs), "the sum is wrong"
-                assert all(0.0999 < cost <= Fraction(COST["epsilon"]) for cost in costs), "a cost is wrong"
+        entries = Ledger.open(book).entries() if book.exists() and book.stat().st_size else []
+        if entries:
+            left = Ledger.open(book).left()["epsilon"]
+            assert left == Fraction(TOTAL["epsilon"]) - sum(entry.cost["epsilon"] for entry in entries), "a wrong sum"
+            assert all(0.0999 < entry.cost["epsilon"] <= Fraction(COST["epsilon"]) for entry in entries), "a wrong cost"
         assert entries[: len(self.entries)] == self.entries, "an entry is lost"
-        new = [record["state"] for record in entries[max(1, len(self.entries)) :]]
-        assert new in ([], ["reserved"], ["reserved", "done"]), "entries are wrong"
+        new = entries[len(self.entries) :]
+        assert len(new) <= 1, "one release is counted twice"
+        for entry in new:
+            stored = json.loads(Ledger.open(book).stored(entry.number))
+            assert stored["format"] == "opendp-tree release", "an entry has no release"
         if output != self.output:
-            assert "reserved" in new, "a release came out without an entry"
+            assert new, "a release came out without an entry"
+            assert json.loads(out.read_bytes()) == stored, "another release came out than is stored"
             self.counts["came out"] += 1
-        assert written_later or "done" not in new or output != self.output, "an entry is done and nothing came out"
-        self.counts["entries kept"] += len(new) > 0
+        self.counts["entries, each with its release"] += len(new)
         for part in self.folder.glob(".*.part"):
             assert parts_may_stay, "a part is left behind"
             part.unlink()
@@ -191,7 +189,7 @@ def run_moments(folder, *, harm, cases, seed):
         size = measure(here, way)
         record = Record(here)
         # Two were made by `measure`.
-        record.entries = [json.loads(line) for line in (here / "ledger").read_text().splitlines()]
+        record.entries = Ledger.open(here / "ledger").entries()
         record.output = (here / "out").stat().st_mtime_ns
         for case in range(place, cases, len(WAYS)):
             mode = modes[case // len(WAYS) % len(modes)]
@@ -201,7 +199,7 @@ def run_moments(folder, *, harm, cases, seed):
                 outcome = check_end(end, harm, way, mode)
                 if harm == "interrupt" and mode in ("line", "system call") and moment < 0.9:
                     assert outcome != "done before", f"an interrupt was lost {end.errors}"
-                record.look(parts_may_stay=harm == "kill", written_later="with a ledger" in way)
+                record.look(parts_may_stay=harm == "kill")
             except AssertionError as error:
                 raise AssertionError(f"{harm} of {way} at {mode} {moment} of {size}: {error}") from None
             totals[outcome] += 1

@@ -224,7 +224,7 @@ def sensible(name, random):
         "cost": ({"epsilon": "0.1"}, {"epsilon": 0.1, "delta": 0}),
         "paths": ([("a", "x"), ("b",)],),
         "parents": ([-1, 0, 0], np.array([-1, 0, 1])),
-        "path": ("ledger.jsonl", Path("file")),
+        "path": ("ledger.db", Path("file")),
     }
     return pick(pools[name]) if name in pools else None
 

@@ -72,10 +72,10 @@ MISTAKES = {
     "A spent budget": (
         "A ledger and a Context count every release; what is over is refused, and costs nothing.",
         [
-            'release_tree(visits, by="country", epsilon=1.0, delta=1e-6, ledger="spent.jsonl")',
+            'release_tree(visits, by="country", epsilon=1.0, delta=1e-6, ledger="spent.db")',
             'context(dp.loss_of(epsilon=1.0, delta=1e-6)).query(epsilon=2.0, delta=1e-7).tree_counts(by="country").release()',
-            "release visits.csv --by country --epsilon 1 --delta 1e-6 -o out.csv --ledger spent.jsonl",
-            "release visits.csv --by country --epsilon 1 --delta 1e-6 -o out.csv --ledger new.jsonl",
+            "release visits.csv --by country --epsilon 1 --delta 1e-6 -o out.csv --ledger spent.db",
+            "release visits.csv --by country --epsilon 1 --delta 1e-6 -o out.csv --ledger new.db",
         ],
     ),
     "Both budgets, or none": (
@@ -150,14 +150,14 @@ def page():
         os.chdir(folder)
         try:
             VISITS.write_csv("visits.csv")
-            book = opendp_tree.Ledger.open("spent.jsonl", total={"epsilon": "1", "delta": "1e-6"})
-            book.reserve({"epsilon": "1", "delta": "1e-6"})
+            book = opendp_tree.Ledger.open("spent.db", total={"epsilon": "1", "delta": "1e-6"})
+            book.commit({"epsilon": "1", "delta": "1e-6"})
             for title, (why, calls) in MISTAKES.items():
                 shown = "\n\n".join(map(told, calls))
                 parts.append(f"\n## {title}\n\n{why}\n\n```text\n{shown}\n```\n")
             assert len(book.entries()) == 1, "a mistake was paid for"
             left = {each.name for each in Path(folder).iterdir()}
-            assert left == {"visits.csv", "spent.jsonl"}, left
+            assert left == {"visits.csv", "spent.db"}, left
         finally:
             os.chdir(before)
     return "".join(parts)

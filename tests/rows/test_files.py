@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from opendp_tree.releases.writing import frame_bytes, spreadsheet_safe
-from opendp_tree.rows.files import file_format, read_all, scan_file, scan_files, with_times
+from opendp_tree.rows.files import file_format, scan_file, scan_files, with_times
 
 FRAME = pl.DataFrame({"a": ["x", None, "ä"], "b": ["1", "2", ""]})
 
@@ -24,7 +24,7 @@ def test_frames_go_to_files_and_back(tmp_path, form):
     path.write_bytes(frame_bytes(FRAME, file_format=form))
     assert file_format(path) == form
     assert scan_file(path, file_format=form).collect().equals(FRAME)
-    read_all(scan_file(path, file_format=form))
+    scan_file(path, file_format=form).collect()
 
 
 @pytest.mark.parametrize("form", ["parquet", "csv"])
@@ -158,7 +158,7 @@ def test_reading_all_finds_damage(tmp_path, form, content):
     path = tmp_path / "damaged"
     path.write_bytes(content)
     with pytest.raises(pl.exceptions.PolarsError):
-        read_all(scan_file(path, file_format=form).select("a"))
+        scan_file(path, file_format=form).select("a").collect()
 
 
 def test_parquet_keeps_types():
