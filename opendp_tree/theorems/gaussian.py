@@ -73,11 +73,7 @@ def gaussian_rho(d_in: int | Fraction, *, scales: Sequence[Fraction]) -> Fractio
 
 
 def normal_multiplier(confidence: float) -> float:
-    """For normal noise, exactly: the error is normal.
-
-    >>> round(normal_multiplier(0.95), 4)
-    1.96
-    """
+    """For normal noise, exactly: the error is normal."""
     return -_NORMAL.inv_cdf((1 - confidence) / 2)
 
 
@@ -87,9 +83,6 @@ def gaussian_multiplier(confidence: float, *, least_scale: float, measured: int)
 
     The smaller of two sound bounds: sub-Gaussian, and smoothing by normal noise of scale tau, which costs little
     where the noise is wide. It tends to the normal multiplier as the scale grows.
-
-    >>> [round(gaussian_multiplier(0.95, least_scale=s, measured=1000), 3) for s in (1.0, 10.0, 1000.0)]
-    [2.716, 2.117, 1.963]
     """
     eta = 1 - confidence
     best = math.sqrt(2 * math.log(2 / eta))

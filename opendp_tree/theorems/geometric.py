@@ -27,12 +27,7 @@ class Digit:
     """What one step of the digit is worth."""
 
     def cdf(self, at: int) -> Interval:
-        """The probability of a digit of at most `at`.
-
-        >>> half = Digit(rate=Fraction(1), size=1, unit=1).cdf(0)
-        >>> half.lo <= 1 <= half.hi
-        True
-        """
+        """The probability of a digit of at most `at`."""
         ratio = exp(-self.rate)
         if self.size is None:
             return 1 - ratio ** (at + 1)

@@ -43,12 +43,7 @@ def digits(count: int) -> Iterator[None]:
 
 
 class Interval:
-    """A closed interval of decimals that is known to contain a real number.
-
-    >>> third = Interval.of(1) / Interval.of(3)
-    >>> third.lo < Fraction(1, 3) < third.hi
-    True
-    """
+    """A closed interval of decimals that is known to contain a real number."""
 
     __slots__ = ("hi", "lo")
 
@@ -125,20 +120,12 @@ Real = TypeVar("Real", Fraction, Interval)
 
 
 def exp(value: int | float | Fraction) -> Interval:
-    """An interval around e to the power of an exactly given number.
-
-    >>> round_up(exp(1))
-    2.7182818284590455
-    """
+    """An interval around e to the power of an exactly given number."""
     return Interval.of(value).exp()
 
 
 def larger(a: Real, b: Real) -> Real:
-    """The larger of two numbers; for intervals, what encloses it.
-
-    >>> larger(Fraction(1, 2), Fraction(1, 3))
-    Fraction(1, 2)
-    """
+    """The larger of two numbers; for intervals, what encloses it."""
     if isinstance(a, Interval) and isinstance(b, Interval):
         return Interval(max(a.lo, b.lo), max(a.hi, b.hi))
     return a if a >= b else b
@@ -157,11 +144,7 @@ def geometric_sum(ratio: Real, terms: int) -> Real:
 
 
 def round_up(value: int | Fraction | Interval) -> float:
-    """The smallest float that is not below the value; for an interval, not below its upper end.
-
-    >>> round_up(Fraction(1, 10)) == 0.1, round_up(Fraction(1, 3)) > Fraction(1, 3)
-    (True, True)
-    """
+    """The smallest float that is not below the value; for an interval, not below its upper end."""
     exact: Fraction | Decimal | int = value.hi if isinstance(value, Interval) else value
     try:
         nearest = float(exact)
@@ -171,11 +154,7 @@ def round_up(value: int | Fraction | Interval) -> float:
 
 
 def sqrt_up(value: Fraction) -> float:
-    """The smallest float that is not below the square root.
-
-    >>> sqrt_up(Fraction(4)), Fraction(sqrt_up(Fraction(2))) ** 2 > 2
-    (2.0, True)
-    """
+    """The smallest float that is not below the square root."""
     top, bottom = value.as_integer_ratio()
     shift = max(0, 256 - top.bit_length() + bottom.bit_length())
     shift += shift % 2
@@ -187,20 +166,12 @@ def sqrt_up(value: Fraction) -> float:
 
 
 def round_down(value: int | Fraction | Interval) -> float:
-    """The largest float that is not above the value; for an interval, not above its lower end.
-
-    >>> round_down(Fraction(1, 3)) < Fraction(1, 3), round_down(Fraction(1, 2))
-    (True, 0.5)
-    """
+    """The largest float that is not above the value; for an interval, not above its lower end."""
     return 0.0 - round_up(0 - value)
 
 
 def sqrt_down(value: Fraction) -> float:
-    """The largest float that is not above the square root.
-
-    >>> sqrt_down(Fraction(4)), Fraction(sqrt_down(Fraction(2))) ** 2 < 2
-    (2.0, True)
-    """
+    """The largest float that is not above the square root."""
     upper = sqrt_up(value)
     return upper if Fraction(upper) ** 2 <= value else math.nextafter(upper, 0.0)
 
@@ -212,28 +183,14 @@ _CLOSE = 2.0**-40
 def bisect(
     holds: Callable[[Number], bool], low: Number, high: Number, *, middle: Callable[[Number, Number], Number]
 ) -> Number:
-    """The smallest number above `low` at which a condition holds that all larger ones keep.
-
-    Examples
-    --------
-    >>> round(bisect(lambda number: number**2 >= 2, 1.0, 2.0, middle=between), 9)
-    1.414213562
-
-    """
+    """The smallest number above `low` at which a condition holds that all larger ones keep."""
     while low < (at := middle(low, high)) < high:
         low, high = (low, at) if holds(at) else (at, high)
     return high
 
 
 def least_whole(holds: Callable[[int], bool], *, most: int | None = None) -> int:
-    """The smallest positive whole number at which a condition holds that all larger ones keep.
-
-    Examples
-    --------
-    >>> least_whole(lambda radius: radius >= 37), least_whole(lambda radius: radius >= 37, most=20)
-    (37, 21)
-
-    """
+    """The smallest positive whole number at which a condition holds that all larger ones keep."""
     low, high = 0, 1
     while (most is None or high <= most) and not holds(high):
         low, high = high, 2 * high

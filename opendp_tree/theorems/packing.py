@@ -24,10 +24,6 @@ def information_limits(
 
     Pure: y tanh(y / 2) with y = steps * epsilon. With delta: y, and what group privacy makes of delta. zCDP:
     steps**2 * rho.
-
-    >>> nats, lost = information_limits(2, epsilon=Fraction(1), delta=Fraction(1, 100))
-    >>> float(nats.hi), round(float(lost.hi), 4)
-    (2.0, 0.0372)
     """
     if rho is not None:
         return Interval.of(steps**2 * rho), _NONE
@@ -47,9 +43,6 @@ def two_point_risk(
     """A lower bound on the mean squared error, in units of the distance squared, of telling two counts apart.
 
     The counts lie this many steps of the budget apart, and the error is that of the worse one.
-
-    >>> float(two_point_risk(1, epsilon=Fraction(1))) <= math.e / (1 + math.e) ** 2
-    True
     """
     nats, lost = information_limits(steps, epsilon=epsilon, delta=delta, rho=rho)
     if lost.hi >= 1 or nats.hi > _HUGE:
@@ -61,12 +54,7 @@ def two_point_risk(
 
 
 def entropy_needed(*, levels: int, branching: int, nats: Interval, lost: Interval) -> Fraction:
-    """A lower bound, in nats, on how uncertain the child that a heap lies under must stay at each level on average.
-
-    >>> none = Interval.of(0)
-    >>> float(entropy_needed(levels=10, branching=2, nats=none, lost=none)) <= math.log(2)
-    True
-    """
+    """A lower bound, in nats, on how uncertain the child that a heap lies under must stay at each level on average."""
     if levels == 0 or lost.hi >= 1:
         return Fraction(0)
     kept = 1 - lost
@@ -75,11 +63,7 @@ def entropy_needed(*, levels: int, branching: int, nats: Interval, lost: Interva
 
 
 def level_entropy(eta: Fraction, *, branching: int) -> Interval:
-    """The entropy of one child among `branching` that is right with chance 1 - eta, all others being equally likely.
-
-    >>> round(float(level_entropy(Fraction(1, 2), branching=2).hi), 6)
-    0.693147
-    """
+    """The entropy of one child among `branching` that is right with chance 1 - eta, all others being equally likely."""
     if eta == 0:
         return _NONE
     wrong, right = Interval.of(eta), Interval.of(1 - eta)
@@ -87,20 +71,12 @@ def level_entropy(eta: Fraction, *, branching: int) -> Interval:
 
 
 def level_risk(eta: Fraction, *, branching: int) -> Fraction:
-    """The mean squared error per child of that law's own mean: the least that leaves this entropy.
-
-    >>> level_risk(Fraction(1, 2), branching=2)
-    Fraction(1, 4)
-    """
+    """The mean squared error per child of that law's own mean: the least that leaves this entropy."""
     return (1 - (1 - eta) ** 2 - eta**2 / (branching - 1)) / branching
 
 
 def risk_needed(entropy: Fraction, *, branching: int) -> Fraction:
-    """A lower bound on the mean squared error per child, in units of the heap squared, that leaves this entropy.
-
-    >>> float(risk_needed(Fraction(1, 2), branching=2)) < 0.16
-    True
-    """
+    """A lower bound on the mean squared error per child, in units of the heap squared, that leaves this entropy."""
     if entropy <= 0:
         return Fraction(0)
     on_curve = level_risk(least_failure(entropy, branching=branching), branching=branching)
@@ -114,12 +90,7 @@ def risk_needed(entropy: Fraction, *, branching: int) -> Fraction:
 
 
 def least_failure(entropy: Fraction, *, branching: int = 2) -> Fraction:
-    """A chance of failure, at most 1/branching, whose `level_entropy` is surely not above this, and nearly equal.
-
-    >>> eta = least_failure(Fraction(1, 2))
-    >>> level_entropy(eta, branching=2).hi <= 0.5, round(float(eta), 4)
-    (True, 0.1997)
-    """
+    """A chance of failure, at most 1/branching, whose `level_entropy` is surely not above this, and nearly equal."""
     goal = float(entropy)
 
     def exceeds(eta: float) -> bool:
@@ -148,9 +119,6 @@ def packing_rmse(
 
     For trees that contain a complete one with `levels` levels below the root. Any number of `steps` gives a bound; some
     are better than others.
-
-    >>> packing_rmse(10, levels=32, epsilon=Fraction(1)) > 3.2
-    True
     """
     nats, lost = information_limits(steps, epsilon=epsilon, delta=delta, rho=rho)
     entropy = entropy_needed(levels=levels, branching=branching, nats=nats, lost=lost)
@@ -168,12 +136,7 @@ def accuracy_is_impossible(
     delta: Fraction = Fraction(0),
     rho: Fraction | None = None,
 ) -> bool:
-    """Whether no mechanism can tell, at every node with chance 1 - eta, a heap of this many steps from nobody.
-
-    >>> one = Fraction(1)
-    >>> [accuracy_is_impossible(steps, levels=32, eta=one / 10, epsilon=one) for steps in (11, 12)]
-    [True, False]
-    """
+    """Whether no mechanism can tell, at every node with chance 1 - eta, a heap of this many steps from nobody."""
     if 2 * eta >= 1:
         return False
     nats, lost = information_limits(steps, epsilon=epsilon, delta=delta, rho=rho)
@@ -187,11 +150,7 @@ def accuracy_is_impossible(
 
 
 def packing_threshold(steps: int, *, alpha: Fraction, d_in: int = 1) -> Fraction:
-    """The threshold tau that (alpha, eta)-accuracy needs at least, where a heap of this many steps cannot be told.
-
-    >>> packing_threshold(10, alpha=Fraction(1, 10))
-    Fraction(50, 1)
-    """
+    """The threshold tau that (alpha, eta)-accuracy needs at least, where a heap of this many steps cannot be told."""
     return steps * d_in / (alpha * max(Fraction(2), 1 / (1 - alpha)))
 
 
@@ -199,22 +158,14 @@ def packing_threshold(steps: int, *, alpha: Fraction, d_in: int = 1) -> Fraction
 
 
 def balanced_gamma_squared(*, branching: int, depth: int) -> Fraction:
-    """gamma_2 squared of a complete tree, exactly.
-
-    >>> balanced_gamma_squared(branching=2, depth=10)
-    Fraction(4, 1)
-    """
+    """gamma_2 squared of a complete tree, exactly."""
     return Fraction(depth * (branching - 1) + 2, branching + 1)
 
 
 def unbiased_rmse(
     gamma_squared: Fraction, *, epsilon: Fraction | None = None, rho: Fraction | None = None, d_in: int = 1
 ) -> float:
-    """A lower bound on the worst node's RMSE of every unbiased mechanism within a pure or zCDP budget, rounded down.
-
-    >>> round(unbiased_rmse(Fraction(1), rho=Fraction(1, 200)), 3)  # one count; Gaussian noise has 10
-    9.975
-    """
+    """A lower bound on the worst node's RMSE of every unbiased mechanism within a pure or zCDP budget, rounded down."""
     if rho is None and epsilon is None:
         raise ValueError("epsilon or rho must be given")
     if (rho or 0) > 10 * _HUGE or (epsilon or 0) > 10 * _HUGE:

@@ -98,11 +98,7 @@ class Classifier:
 
 
 def classification_epsilon(*, scale: Fraction, query_scale: Fraction, count_scale: Fraction, cutoff: int) -> Fraction:
-    """The epsilon of a sparse vector over the levels, and of noisy counts at each level where it stops.
-
-    >>> classification_epsilon(scale=Fraction(8), query_scale=Fraction(8), count_scale=Fraction(4), cutoff=2)
-    Fraction(1, 1)
-    """
+    """The epsilon of a sparse vector over the levels, and of noisy counts at each level where it stops."""
     stops = sparse_vector_epsilon(
         1, scale=scale, query_scale=query_scale, cutoff=cutoff, monotonic=True, refreshed=True
     )
@@ -110,11 +106,7 @@ def classification_epsilon(*, scale: Fraction, query_scale: Fraction, count_scal
 
 
 def classification_delta(q: Real, *, radius: int, cutoff: int) -> Real:
-    """The delta: at each stop, the mass of noise that only one of two neighbours can show.
-
-    >>> classification_delta(Fraction(1, 2), radius=1, cutoff=2)
-    Fraction(1, 2)
-    """
+    """The delta: at each stop, the mass of noise that only one of two neighbours can show."""
     return truncated_laplace_delta(q, radius=radius, d_in=1) * cutoff
 
 
@@ -123,10 +115,6 @@ def classification_cutoff(wanted: Round) -> int:
 
     Nodes above weigh at least (1 - alpha) * threshold; more than half of the threshold, if the sparse vector is not off
     by more than that. So the cutoff does not grow beyond what half would give, as alpha goes to 1.
-
-    >>> tenth = Fraction(1, 10)
-    >>> classification_cutoff(Round(Fraction(250), tenth, tenth, Fraction(100), tenth, tenth))
-    2
     """
     if wanted.mass < wanted.threshold:
         return 0
@@ -134,12 +122,7 @@ def classification_cutoff(wanted: Round) -> int:
 
 
 def classifier(wanted: Round, *, depth: int) -> Classifier:
-    """The noise that a round asks for, in a tree with `depth` levels. It never costs more than the round grants.
-
-    >>> run = classifier(Round(*map(Fraction, (900, 0.1, 0.25, 800, 0.5, 1e-6))), depth=4)
-    >>> run.cutoff, run.scale, run.count_scale, run.radius, run.margin
-    (1, 8.0, 4.0, 47, 62)
-    """
+    """The noise that a round asks for, in a tree with `depth` levels. It never costs more than the round grants."""
     cutoff = classification_cutoff(wanted)
     threshold = math.ceil(wanted.threshold)
     if cutoff == 0:
@@ -155,9 +138,6 @@ def least_radius(scale: Fraction, delta: Fraction) -> int:
     """The smallest radius at which truncated Laplace noise loses at most `delta` at distance 1, in closed form.
 
     P(noise = radius) <= delta is q**-radius >= ((1 - q)/delta + 2q)/(1 + q).
-
-    >>> least_radius(Fraction(2), Fraction(1, 10**9))
-    39
     """
     q = exp(-1 / scale)
     needed = ((1 - q) / Interval.of(delta) + 2 * q) / (1 + q)
@@ -168,9 +148,6 @@ def least_half_margin(scale: Fraction, eta: Fraction, *, draws: int) -> int:
     """The smallest h such that all of `draws` Laplace draws are within h, except with probability eta.
 
     P(abs(z) > h) is 2 * q**(h + 1)/(1 + q).
-
-    >>> least_half_margin(Fraction(8), Fraction(1, 10), draws=5)
-    31
     """
     tail = Interval.of(2 * draws / eta) / (1 + exp(-1 / scale))
     return max(0, _ceil(tail.ln() * Interval.of(scale)) - 1)
@@ -181,11 +158,7 @@ def _ceil(value: Interval) -> int:
 
 
 def classification_threshold(wanted: Round, *, depth: int) -> float:
-    """The threshold from which on the paper guarantees accuracy, rounded up. It suffices; it is not needed.
-
-    >>> round(classification_threshold(Round(*map(Fraction, (900, 0.1, 0.25, 800, 0.5, 1e-6))), depth=4))
-    1740
-    """
+    """The threshold from which on the paper guarantees accuracy, rounded up. It suffices; it is not needed."""
     levels = Interval.of(2 * depth / wanted.eta).ln() * 48
     counts = log_of_counts(wanted.epsilon, wanted.delta) * 6
     largest = max(Fraction(levels.hi), Fraction(counts.hi))
@@ -248,11 +221,7 @@ def _spread(step: Round) -> Fraction:
 
 
 def reduction_loss(classifiers: Iterable[Classifier]) -> tuple[Fraction, Interval]:
-    """What a ladder's classifications reveal together: the sums, by basic composition.
-
-    >>> reduction_loss([Classifier(800, 1, 8.0, 4.0, 47, 62)])[0], reduction_loss([])[0]
-    (Fraction(1, 2), Fraction(0, 1))
-    """
+    """What a ladder's classifications reveal together: the sums, by basic composition."""
     epsilon, delta = Fraction(0), Interval.of(0)
     for run in classifiers:
         more_epsilon, more_delta = run.loss()
@@ -268,39 +237,22 @@ MOST_ROUNDS = 10_000
 
 
 def ladder_slack(alpha: Fraction) -> Fraction:
-    """The slack of each round: the paper's beta.
-
-    >>> ladder_slack(Fraction(1, 2))
-    Fraction(1, 17)
-    """
+    """The slack of each round: the paper's beta."""
     return alpha / (6 + 5 * alpha)
 
 
 def ladder_ratio(alpha: Fraction) -> Fraction:
-    """By how much each round's mass exceeds that of the round below: r = (1 + alpha)(1 - beta)/(1 + beta).
-
-    >>> ladder_ratio(Fraction(1, 2))
-    Fraction(4, 3)
-    """
+    """By how much each round's mass exceeds that of the round below: r = (1 + alpha)(1 - beta)/(1 + beta)."""
     return 1 + 2 * alpha / 3
 
 
 def ladder_normaliser(alpha: Fraction) -> Fraction:
-    """C, the sum over all i >= 1 of i * r**(1 - i).
-
-    >>> ladder_normaliser(Fraction(1, 2))
-    Fraction(16, 1)
-    """
+    """C, the sum over all i >= 1 of i * r**(1 - i)."""
     return ((3 + 2 * alpha) / (2 * alpha)) ** 2
 
 
 def estimation_threshold(*, alpha: Fraction, epsilon: Fraction, delta: Fraction, eta: Fraction, depth: int) -> float:
-    """A tau_min that suffices for the ladder of this budget, rounded up.
-
-    >>> half = Fraction(1, 2)
-    >>> round(estimation_threshold(alpha=half, epsilon=Fraction(1), delta=Fraction(1e-6), eta=half, depth=32))
-    432884
-    """
+    """A tau_min that suffices for the ladder of this budget, rounded up."""
     beta = ladder_slack(alpha)
     levels = Interval.of(4 * depth / eta).ln() * 48
     counts = log_of_counts(epsilon, delta) * 6
@@ -322,12 +274,6 @@ def geometric_ladder(
     """The ladder from alpha * tau_min up to the first rung of at least `mass`, which spends epsilon and delta in all.
 
     It ends early where the noise would exceed `largest_scale`.
-
-    >>> quarter = Fraction(1, 4)
-    >>> ladder = geometric_ladder(alpha=2 * quarter, tau_min=Fraction(900), epsilon=Fraction(1), delta=quarter,
-    ...     eta=quarter, mass=Fraction(1000), largest_scale=Fraction(2**50))
-    >>> [int(mass) for mass in ladder.masses], sum(step.epsilon for step in ladder.rounds)
-    ([450, 600, 800, 1066], Fraction(1, 1))
     """
     beta, ratio = ladder_slack(alpha), ladder_ratio(alpha)
     masses, weights = [alpha * tau_min], list[Fraction]()

@@ -35,14 +35,7 @@ class SegmentTree:
 
     @classmethod
     def of(cls, segments: int, *, scale: float, branching: int, root_weight: Fraction) -> SegmentTree:
-        """The tree of least depth below which no node has more than `branching` children, evenly filled.
-
-        Examples
-        --------
-        >>> SegmentTree.of(20, scale=1.0, branching=16, root_weight=Fraction(1, 2))
-        SegmentTree(sizes=(1, 4, 20), scales=(5.0, 2.5, 2.5))
-
-        """
+        """The tree of least depth below which no node has more than `branching` children, evenly filled."""
         levels = 1
         while branching**levels < segments:
             levels += 1
@@ -180,14 +173,7 @@ class _Family:
 
 
 def tail_reach(variances: Floats, *, largest_step: float, chance: float) -> Floats:
-    """What a weighted sum of integer Laplace noises exceeds, on one side, with at most this chance.
-
-    Examples
-    --------
-    >>> tail_reach(np.array([2.0]), largest_step=1.0, chance=0.025).round(2)
-    array([5.85])
-
-    """
+    """What a weighted sum of integer Laplace noises exceeds, on one side, with at most this chance."""
     with np.errstate(under="ignore"):
         moments = -np.log1p(-(_TILTS**2)) / (2 * largest_step)
         bounds = (largest_step * -math.log(chance) + np.asarray(variances)[..., None] * moments) / _TILTS
@@ -196,14 +182,7 @@ def tail_reach(variances: Floats, *, largest_step: float, chance: float) -> Floa
 
 
 def rising(values: Floats) -> Floats:
-    """The nearest numbers, in squares, that never fall: runs that do are pooled until none is left.
-
-    Examples
-    --------
-    >>> rising(np.array([0.0, 3.0, 1.0, 4.0, 2.0, 3.0]))
-    array([0., 2., 2., 3., 3., 3.])
-
-    """
+    """The nearest numbers, in squares, that never fall: runs that do are pooled until none is left."""
     sums, counts = values.astype(np.float64), np.ones(values.size)
     while True:
         means = sums / counts

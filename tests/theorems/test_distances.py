@@ -1,3 +1,7 @@
+"""Group privacy."""
+
+from __future__ import annotations
+
 import math
 from fractions import Fraction
 

@@ -1,3 +1,7 @@
+"""The discrete Gaussian law."""
+
+from __future__ import annotations
+
 import math
 from decimal import Decimal, localcontext
 from fractions import Fraction
