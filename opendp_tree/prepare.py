@@ -253,18 +253,16 @@ def make_release(
 def method_for(key: Key, method: Method | str, values: tuple[Value, ...] = (), *, unit: Unit | None = None) -> Method:
     """The method, for the levels that the key shows. Refused where a method would count the others all the same."""
     chosen, person = read_method(method), Unit.of(unit)
-    last = key.inner[-1] if key.kind == "nested" else key
-    is_line = key.kind == "nested" and last.kind == "number"
-    if is_line and isinstance(chosen, Quantiles):
+    line = key.line_below
+    if line is not None and isinstance(chosen, Quantiles):
         raise ValueError(
             f"method ({chosen.name}) must not be given where the number is below groups: there is a curve for each. "
             "Hint: method=Curve(), and release.quantiles([0.5])"
         )
     weighed = person is not None and weighs_people(person, chosen)
-    if is_line and not values and not weighed and (chosen == Auto() or isinstance(chosen, Curve)):
-        assert last.tree is not None
+    if line is not None and not values and not weighed and (chosen == Auto() or isinstance(chosen, Curve)):
         curve = chosen if isinstance(chosen, Curve) else Curve()
-        chosen = replace(curve, groups=key.depth - last.depth, ranges=last.tree.ranges)
+        chosen = replace(curve, groups=line[0], ranges=line[1])
     shown = key.shown_levels
     if len(shown) == key.hierarchy.depth:
         return chosen

@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import NoReturn
 
 from opendp_tree.cli.terminal import CommandError, Exit
-from opendp_tree.keys.key_levels import PARTS
+from opendp_tree.keys.calendar import PARTS
 from opendp_tree.planning.budget import EPSILONS
 from opendp_tree.planning.methods import METHODS
 from opendp_tree.planning.tree_facts import DEEPEST

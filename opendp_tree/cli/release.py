@@ -141,10 +141,10 @@ def _check_writable(source: Source, form: str) -> None:
     """Whether the labels' types have a place in the output's format."""
     from opendp_tree.releases.writing import unwritable
 
-    if source.key.kind not in ("columns", "nested") or form == "json":  # the others' labels are texts and numbers
+    if form == "json" or not source.key.label_columns:  # the others' labels are texts and numbers
         return
     with silenced():
-        found = unwritable(source.frame.select(source.key.columns_used).collect_schema(), file_format=form)
+        found = unwritable(source.frame.select(source.key.label_columns).collect_schema(), file_format=form)
     if found:
         raise CommandError(
             Exit.USAGE, f"{', '.join(found)} cannot be written as {form}; nothing was spent. Hint: -o OUT.parquet"

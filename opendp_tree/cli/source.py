@@ -103,34 +103,31 @@ def _typed(frame: pl.LazyFrame, key: Key) -> pl.LazyFrame:
     """Texts of a CSV file as what the key reads; what is no such value is null."""
     from opendp_tree.rows.files import with_numbers, with_times
 
-    for part in key.inner if key.kind == "nested" else ():
-        frame = _typed(frame, part)
-    column, ranges = key.columns_used[0], None if key.tree is None else key.tree.ranges
-    if key.kind == "calendar":
-        return with_times(frame, column, hours="hour" in key.parts)
-    if ranges is None:
-        return frame
-    if ranges.has_dates:
-        return with_times(frame, column, hours=ranges.exact_edges[1] != 1)
-    return with_numbers(frame, [column])
+    for column, owner in zip(key.columns_used, key.column_owners, strict=True):
+        if owner.text_form == "number":
+            frame = with_numbers(frame, [column])
+        elif owner.text_form is not None:
+            frame = with_times(frame, column, hours=owner.text_form == "time")
+    return frame
 
 
 def _read_tree(options: argparse.Namespace, key: Key, frame: pl.LazyFrame) -> Tree:
     """The public tree that a file lists, one leaf a row."""
     from opendp_tree.rows.files import FRAME_ERRORS, read_paths
 
-    if key.kind not in ("columns", "path"):
+    separator = getattr(options, "path", None) and (options.separator or "/")
+    if not (key.counts_by_value or separator) or (separator and options.by):
         raise CommandError(Exit.USAGE, "--tree goes with --by or --path. Hint: leave it out")
     listed = scan_columns(options.tree, None, key.columns_used)
     try:
         with silenced():
-            paths = read_paths(listed, key.columns_used, like=frame, separator=key.separator, depth=key.depth)
+            paths = read_paths(listed, key.columns_used, like=frame, separator=separator or "", depth=key.depth)
     except FRAME_ERRORS:
         raise CommandError(Exit.FAILURE, f"{options.tree} cannot be read. Hint: is it damaged?") from None
     if not paths:
         raise CommandError(Exit.FAILURE, f"{options.tree} lists no nodes. Hint: one leaf a row")
     try:
-        return Tree.from_paths(paths, names=key.columns_used if key.kind == "columns" else None)
+        return Tree.from_paths(paths, names=key.names if key.counts_by_value else None)
     except (TypeError, ValueError):
         raise CommandError(Exit.FAILURE, f"{options.tree} lists no tree. Hint: one leaf a row, each once") from None
 

@@ -15,9 +15,7 @@ from typing import Any
 import polars as pl
 
 from opendp_tree.engines.sql import LONGEST_TEXT
-from opendp_tree.keys.key import Key
-from opendp_tree.keys.key_columns import key_names
-from opendp_tree.keys.key_levels import KeyLevels
+from opendp_tree.keys.key import Key, key_names
 from opendp_tree.rows.groups import PEOPLE, UNIT, guarded
 
 __all__ = ["SparkTable"]
@@ -139,7 +137,7 @@ class SparkTable:
         return found.with_columns(local)
 
 
-def _key_column(column: Any, kind: Any, key: KeyLevels) -> Any:
+def _key_column(column: Any, kind: Any, key: Key) -> Any:
     """A column as rows are grouped by it."""
     from pyspark.sql import functions as f
 
@@ -147,9 +145,9 @@ def _key_column(column: Any, kind: Any, key: KeyLevels) -> Any:
     if name in ("string", "char", "varchar"):
         # Byte by byte, whatever the collation; what is no text cannot be brought to Python, and counts as null.
         return _shortened(f.try_validate_utf8(f.collate(column, "UTF8_BINARY")))
-    if key.kind == "calendar" and name.startswith("timestamp"):
+    if key.time_step is not None and name.startswith("timestamp"):
         days = f.unix_date(column.cast("date")).cast("bigint")
-        return days * f.lit(24) + f.hour(column) if "hour" in key.parts else days
+        return days * f.lit(24) + f.hour(column) if key.time_step == "hour" else days
     return column
 
 

@@ -10,9 +10,7 @@ from typing import Any, ClassVar
 
 import polars as pl
 
-from opendp_tree.keys.key import Key
-from opendp_tree.keys.key_columns import key_names
-from opendp_tree.keys.key_levels import KeyLevels
+from opendp_tree.keys.key import Key, key_names
 from opendp_tree.rows.groups import PEOPLE, UNIT
 
 __all__ = ["OTHER", "Column", "SqlTable", "day_number", "quoted", "read_names", "shortened", "tick_number"]
@@ -106,11 +104,11 @@ class SqlTable(ABC):
         )
         return self._read(f"SELECT {shown}, {PEOPLE} FROM ({groups}) counted", {name: sources[name][1] for name in by})
 
-    def _coarse(self, column: Column, key: KeyLevels) -> Column:
+    def _coarse(self, column: Column, key: Key) -> Column:
         """A key's column: times under a calendar are cut to days or hours, as in Polars frames."""
-        if key.kind != "calendar" or not isinstance(column.dtype, pl.Datetime):
+        if key.time_step is None or not isinstance(column.dtype, pl.Datetime):
             return column
-        step = _MICROSECONDS["hour" if "hour" in key.parts else "day"]
+        step = _MICROSECONDS[key.time_step]
         ticks = f"({column.value})"
         # Towards minus infinity, without a sum that could overflow.
         floor = f"({ticks} {self.divided} {step}) - CASE WHEN {ticks} % {step} < 0 THEN 1 ELSE 0 END"

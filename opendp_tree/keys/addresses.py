@@ -1,16 +1,165 @@
-"""Network and web addresses as texts to numbers and labels, a whole column at a time."""
+"""Keys of bits: integers, and network addresses as texts or integers, of one version or of both."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
 
+from opendp_tree._arguments import check_column
 from opendp_tree._types import Bools, Ints, Words
+from opendp_tree.keys.key import KEY, Key, Labels, Options
+from opendp_tree.trees.bits import BitKeys
+from opendp_tree.trees.label_keys import prefix_texts
+from opendp_tree.trees.open_tree import OpenTree
+from opendp_tree.trees.tree import Tree
+
+_WIDTHS, _STRIDES = {4: 32, 6: 128}, {4: 8, 6: 16}
+_SLICE = 1 << 18
 
 _BYTE = "(?:[0-9]|[1-9][0-9]|1[0-9][0-9]|2[0-4][0-9]|25[0-5])"
 IPV4 = rf"^{_BYTE}\.{_BYTE}\.{_BYTE}\.{_BYTE}$"
 _IPV6 = r"^[0-9A-Fa-f:.]{2,45}$"
 _GROUPS = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class BitKey(Key):
+    """Integers; each level adds `stride` bits of prefix."""
+
+    kind = "bits"
+    takes: ClassVar[tuple[str, ...]] = ("integer",)
+    has_room = True
+
+    width: int
+    stride: int
+
+    def __post_init__(self) -> None:
+        check_column(self.columns_used[0])
+        super().__post_init__()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The column and the bits of the level's prefixes."""
+        bits = (min(level * self.stride, self.width) for level in range(1, self.depth))
+        return tuple(f"{self.columns_used[0]}_{count}" for count in bits)
+
+    def open_tree(self) -> OpenTree:
+        """All integers of this width."""
+        return OpenTree.bits(self.width, self.stride, outside=not self.drops_nulls)
+
+    def label_kinds(self, kinds: Mapping[str, str]) -> tuple[str, ...]:
+        """Integers: the bits of each level."""
+        return ("integer",) * (self.depth - 1)
+
+    def label_kinds_below(self, kinds: Mapping[str, str]) -> tuple[str, ...]:
+        """Texts: the prefixes."""
+        return ("text",) * (self.depth - 1)
+
+    def words(self, groups: pl.DataFrame) -> tuple[Words, Words, Bools]:
+        """The integers, or the addresses."""
+        values = groups[f"{KEY}_0"]
+        if values.dtype.is_integer():
+            return _integer_words(values, self.width)
+        texts = values.cast(pl.String)
+        if self.width == 128:
+            return read_ipv6(texts)
+        low, valid = read_ipv4(texts)
+        return np.zeros_like(low), low, valid
+
+    def labels(self, groups: pl.DataFrame) -> Labels:
+        """The key's bits, `stride` at a time from the first, as integers."""
+        high, low, valid = self.words(groups)
+        columns = []
+        for start in range(0, self.width, self.stride):
+            stop = min(start + self.stride, self.width)
+            chunk = _bits(high, low, self.width - stop, stop - start).astype(np.int64)
+            columns.append(pl.select(pl.when(pl.Series(valid)).then(pl.Series(chunk))).to_series())
+        # What is no key has one label, null, and no more.
+        return Labels(tuple(columns), np.where(valid, self.depth - 1, 1))
+
+    def labels_below(self, groups: pl.DataFrame) -> Labels:
+        """The prefixes of each level as texts; null for what is no key."""
+        high, low, valid = self.words(groups)
+        keys, tree = BitKeys.of_integers(high, low, self.width), self.open_tree()
+        columns = []
+        for level in range(1, self.depth):
+            bits = tree.bits_at(np.full(high.size, level))
+            texts = prefix_texts(keys.first(bits), bits, tree)
+            columns.append(pl.select(pl.when(pl.Series(valid)).then(texts)).to_series())
+        return Labels(tuple(columns), np.where(valid, self.depth - 1, 1))
+
+    def _read_tree(self, tree: Tree) -> None:
+        if min(self.stride, self.width) > 63:
+            raise ValueError(f"stride ({self.stride}) must be at most 63 for a public tree, whose labels are int64")
+        super()._read_tree(tree)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddressKey(BitKey):
+    """Addresses of one version."""
+
+    kind = "ip"
+    takes = ("text", "integer")
+
+    def open_tree(self) -> OpenTree:
+        """All addresses."""
+        version: Any = "ipv4" if self.width == 32 else "ipv6"
+        return OpenTree.bits(self.width, self.stride, shown_as=version, outside=not self.drops_nulls)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BothAddressKey(Key):
+    """Addresses of both versions: the version, then the prefixes."""
+
+    kind = "addresses"
+    takes = ("text",)
+    ends_early = True
+
+    inner: tuple[AddressKey, AddressKey]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The column's version, then the column and the level's number."""
+        column = self.columns_used[0]
+        return (f"{column}_version", *(f"{column}_{level}" for level in range(1, self.depth - 1)))
+
+    def label_kinds(self, kinds: Mapping[str, str]) -> tuple[str, ...]:
+        """Texts."""
+        return ("text",) * (self.depth - 1)
+
+    def labels(self, groups: pl.DataFrame) -> Labels:
+        """The version of each address, then its prefixes; null for what is no address."""
+        texts = groups[f"{KEY}_0"].cast(pl.String)
+        nothing = pl.Series([None], dtype=pl.String).new_from_index(0, texts.len())
+        columns, lengths = [nothing] * (self.depth - 1), np.ones(texts.len(), dtype=np.int64)
+        has_colon = texts.str.contains(":", literal=True).fill_null(False).to_numpy()
+        for part, version, likely in zip(self.inner, ("IPv4", "IPv6"), (~has_colon, has_colon), strict=True):
+            prefixes = part.labels_below(texts.filter(pl.Series(likely)).alias(f"{KEY}_0").to_frame())
+            valid = prefixes.columns[0].is_not_null()
+            rows = np.flatnonzero(likely)[valid.to_numpy()]
+            kept = (column.filter(valid) for column in prefixes.columns)
+            for level, own in enumerate((pl.Series([version]).new_from_index(0, rows.size), *kept)):
+                columns[level] = columns[level].clone().scatter(rows, own)
+            lengths[rows] = part.depth
+        return Labels(tuple(columns), lengths)
+
+
+def address_key(column: str, version: Any, stride: int | None, options: Options) -> Key:
+    """The key of addresses of version 4, 6 or both."""
+    if not isinstance(version, (int, str)):
+        raise TypeError(f"version ({type(version).__name__}) must be 4, 6 or 'both'. Hint: version=6")
+    if version == "both":
+        each = [address_key(column, one, stride, {}) for one in _WIDTHS]
+        depth = max(key.depth for key in each) + 1
+        return BothAddressKey(columns_used=(column,), depth=depth, inner=tuple(each), **options)  # type: ignore[arg-type]
+    if version not in _WIDTHS:
+        raise ValueError(f"version ({version!r}) must be 4, 6 or 'both'. Hint: version=6")
+    split = OpenTree.bits(_WIDTHS[int(version)], _STRIDES[int(version)] if stride is None else stride)
+    return AddressKey(columns_used=(column,), depth=split.depth, width=split.width, stride=split.stride, **options)
 
 
 def read_ipv4(texts: pl.Series) -> tuple[Words, Bools]:
@@ -64,33 +213,33 @@ def _groups(side: pl.Series) -> tuple[Words, Ints, Bools]:
     return values.to_numpy().astype(np.uint64), counts, ~bad
 
 
-def split_urls(texts: pl.Series, count: int) -> tuple[list[pl.Series], Ints]:
-    """Texts as columns of labels, and how many labels each has; a null text is one label, null."""
-    text = pl.col("text")
-    frame = texts.alias("text").to_frame().lazy()
-    bare = text.str.replace(r"^(?:[A-Za-z][A-Za-z0-9+.\-]*:)?//", "").str.replace(r"(?s)[?#].*$", "")
-    frame = frame.with_columns(text=bare)
-    frame = frame.select(
-        host=text.str.extract(r"(?s)^([^/]*)")
-        .str.replace(r"(?s)^.*@", "")
-        .str.replace(r"(?s)^(\[[^\]]*\]|.*?):[0-9]*$", "${1}")
-        .str.to_lowercase()
-        .str.strip_suffix("."),
-        path=text.str.replace(r"(?s)^[^/]*", "").str.strip_prefix("/").str.strip_suffix("/"),
-    )
-    host, path = pl.col("host"), pl.col("path")
-    single = host.str.contains(IPV4) | host.str.starts_with("[")
-    none = pl.lit([], dtype=pl.List(pl.String))
-    # No more labels than are wanted: one text of a million must not take so much memory.
-    names = pl.when(single).then(pl.concat_list(host)).otherwise(host.str.split(".").list.tail(count).list.reverse())
-    steps = path.str.split("/").list.head(count).list.eval(pl.concat_str(pl.lit("/"), pl.element()))
-    frame = frame.select(
-        labels=pl.concat_list(
-            pl.when((host == "") & (path != "")).then(none).otherwise(names),
-            pl.when(path != "").then(steps).otherwise(none),
-        )
-    )
-    labels = frame.collect()["labels"]
-    lengths = np.minimum(labels.list.len().fill_null(1).to_numpy().astype(np.int64), count)
-    deepest = int(lengths.max(initial=1))
-    return [labels.list.get(level, null_on_oob=True) for level in range(deepest)], lengths
+def _integer_words(given: pl.Series, width: int) -> tuple[Words, Words, Bools]:
+    size = given.len()
+    high, low, valid = np.zeros(size, np.uint64), np.empty(size, np.uint64), np.empty(size, np.bool_)
+    number, is_wide = pl.col("number"), given.dtype in (pl.Int128, pl.UInt128)
+    inside = (number >= 0).fill_null(False)
+    known = pl.when(inside).then(number).otherwise(0).cast(given.dtype)
+    base = pl.lit(2**64, dtype=given.dtype if is_wide else pl.UInt128)
+    words = {"low": known % base, "high": known // base} if is_wide else {"low": known}
+    for start in range(0, size, _SLICE):  # there may be very many
+        part, frame = slice(start, start + _SLICE), given.slice(start, _SLICE).alias("number").to_frame()
+        found = frame.select(inside.alias("inside"), **{name: word.cast(pl.UInt64) for name, word in words.items()})
+        low[part], valid[part] = found["low"].to_numpy(), found["inside"].to_numpy()
+        if is_wide:
+            high[part] = found["high"].to_numpy()
+    if width < 128:
+        valid &= high < np.uint64(1 << max(width - 64, 0))
+    if width < 64:
+        valid &= low < np.uint64(1 << width)
+    return high, low, valid
+
+
+def _bits(high: Words, low: Words, shift: int, count: int) -> Words:
+    """`count` bits that have `shift` bits below them."""
+    if shift >= 64:
+        moved = high >> np.uint64(shift - 64)
+    elif shift == 0:
+        moved = low
+    else:
+        moved = (low >> np.uint64(shift)) | (high << np.uint64(64 - shift))
+    return moved & np.uint64((1 << count) - 1)

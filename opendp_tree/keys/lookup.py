@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from opendp_tree._types import Ints
-from opendp_tree.keys.key_columns import Labels
-from opendp_tree.keys.key_levels import label_kind
+from opendp_tree.trees.labels import OUTSIDE, Path, tagged_label
 from opendp_tree.trees.tree import Tree
 
 
@@ -52,40 +53,105 @@ class Lookup:
         assert tree.labels is not None
         self.tree = tree
         self.outside = outside
-        self.leaf_numbers: Ints = np.full(tree.node_count, -1, dtype=np.int64)
-        self.leaf_numbers[tree.leaves] = np.arange(tree.leaf_count)
-        self.levels = tuple(
-            _level(tree, nodes, kind) for nodes, kind in zip(tree.levels[1:], kinds, strict=False) if nodes.size
-        )
+        self.kinds = kinds
 
-    def leaves(self, keys: Labels) -> Ints:
+    @property
+    def levels(self) -> tuple[Level, ...]:
+        """The levels that keys of these kinds descend."""
+        found = (
+            _level(self.tree, level, kind) for level, kind in enumerate(self.kinds[: self.tree.depth - 1], start=1)
+        )
+        return tuple(found)
+
+    def leaves(self, columns: Sequence[pl.Series], lengths: Ints) -> Ints:
         """The place of each key's leaf: of the one that its labels lead to, or lead through; else `outside`."""
-        nodes: Ints = np.full(keys.lengths.size, self.tree.root)
-        leaves: Ints = self.leaf_numbers[nodes]
-        for level, (edges, column) in enumerate(zip(self.levels, keys.columns, strict=False)):
-            nodes = np.where(keys.lengths > level, edges.descend(nodes, column), -1)
+        leaf_numbers: Ints = np.full(self.tree.node_count, -1, dtype=np.int64)
+        leaf_numbers[self.tree.leaves] = np.arange(self.tree.leaf_count)
+        nodes: Ints = np.full(lengths.size, self.tree.root)
+        leaves: Ints = leaf_numbers[nodes]
+        for level, (edges, column) in enumerate(zip(self.levels, columns, strict=False)):
+            nodes = np.where(lengths > level, edges.descend(nodes, column), -1)
             reached = nodes >= 0
-            leaves[reached] = self.leaf_numbers[nodes[reached]]
+            leaves[reached] = leaf_numbers[nodes[reached]]
         leaves[leaves < 0] = self.outside
         return leaves
 
 
-def _level(tree: Tree, nodes: Ints, kind: str) -> Level:
-    own = tree.labels or ()
-    held = [node for node in nodes.tolist() if own[node] is None or label_kind(own[node]) == kind]
-    number: dict[Any, int] = {}
-    codes = [0 if own[node] is None else number.setdefault(own[node], len(number) + 1) for node in held]
+def kinds_at(tree: Tree, level: int, *, without: int = -1) -> list[str]:
+    """What the labels of a level are, null and one node's aside."""
+    memo: dict[Any, Any] = tree.memo
+    if ("kinds", level, without) not in memo:
+        labels = tree.labels or ()
+        types = {type(labels[node]) for node in tree.levels[level].tolist() if node != without}
+        memo["kinds", level, without] = sorted(map(_kind, types - {type(None)}))
+    found: list[str] = memo["kinds", level, without]
+    return found
+
+
+def find_leaf(tree: Tree, path: Path) -> int:
+    """The place among the leaves of the one at a path; -1 if there is none."""
+    node, labels = tree.root, tree.labels or ()
+    for label in path:
+        below = np.flatnonzero(tree.parents == node).tolist()
+        node = next((child for child in below if tagged_label(labels[child]) == tagged_label(label)), -1)
+        if node < 0:
+            return -1
+    index = int(np.searchsorted(tree.leaves, node))
+    return index if index < tree.leaf_count and tree.leaves[index] == node else -1
+
+
+def with_outside(tree: Tree) -> Tree:
+    """The tree with a leaf "(outside)" below its root, last among the leaves, unless it has one."""
+    if find_leaf(tree, (OUTSIDE,)) >= 0:
+        return tree
+    if "outside" not in tree.memo:
+        labels = (*(tree.labels or ()), OUTSIDE)
+        tree.memo["outside"] = Tree(np.append(tree.parents, tree.root), labels, tree.names, ordered=tree.ordered)
+    found: Tree = tree.memo["outside"]
+    return found.renamed(tree.names, ordered=tree.ordered)
+
+
+def label_kind(label: Any) -> str:
+    """What a label of a tree is, in the words that keys use."""
+    return _kind(type(label))
+
+
+def _kind(kind: type) -> str:
+    # Of other types, such as instants, no column is found to hold any: Python's have fewer digits than Polars'.
+    return _KINDS.get(kind, f"Python's {kind.__name__}")
+
+
+def _level(tree: Tree, level: int, kind: str) -> Level:
+    """The edges to the nodes of a level whose labels are null or of one kind; kept with the tree."""
+    memo: dict[Any, Any] = tree.memo
+    if ("edges", level, kind) not in memo:
+        memo["edges", level, kind] = _read_level(tree, level, kind)
+    found: Level = memo["edges", level, kind]
+    return found
+
+
+def _read_level(tree: Tree, level: int, kind: str) -> Level:
+    nodes, own = tree.levels[level], tree.labels or ()
+    held = [own[node] for node in nodes.tolist()]
+    types = {each for each in map(type, held) if _kind(each) != kind and each is not type(None)}
+    if types:  # labels of several types are told apart one by one
+        kept = np.array([type(label) not in types for label in held])
+        nodes, held = nodes[kept], [label for label in held if type(label) not in types]
     dtype = _TYPES.get(kind, pl.Null)
-    if dtype == pl.Int64 and any(not -(2**63) <= label < 2**63 for label in number):
+    if dtype == pl.Int64 and any(not -(2**63) <= label < 2**63 for label in held if label is not None):
         dtype = pl.Int128
-        number = {label: code for label, code in number.items() if -(2**127) <= label < 2**127}
-    labels = pl.DataFrame(
-        {"label": list(number), "number": list(number.values())}, {"label": dtype, "number": pl.Int64}
-    )
-    ids = np.array(held, dtype=np.int64)
-    edges = tree.parents[ids] * (labels.height + 1) + np.array(codes, dtype=np.int64)
+        kept = np.array([label is None or -(2**127) <= label < 2**127 for label in held])
+        nodes, held = nodes[kept], [label for label in held if label is None or -(2**127) <= label < 2**127]
+    column = pl.Series("label", held, dtype=dtype)
+    distinct = column.drop_nulls().unique()
+    labels = pl.DataFrame({"label": distinct, "number": np.arange(1, distinct.len() + 1)})
+    if not distinct.len():  # null alone: there need be no type that holds labels and the column's values
+        return Level(labels, np.sort(tree.parents[nodes]), nodes[np.argsort(tree.parents[nodes])])
+    joined = column.to_frame().join(labels, on="label", how="left", maintain_order="left")
+    edges = tree.parents[nodes] * (labels.height + 1) + joined["number"].fill_null(0).to_numpy()
     order = np.argsort(edges)
-    return Level(labels, edges[order], ids[order])
+    return Level(labels, edges[order], nodes[order])
 
 
+_KINDS: dict[type, str] = {str: "text", int: "integer", bool: "truth", date: "date"}
 _TYPES: dict[str, Any] = {"text": pl.String, "integer": pl.Int64, "truth": pl.Boolean, "date": pl.Date}

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from opendp_tree.keys.key import Key
-from opendp_tree.keys.key_columns import KEY, read_words
+from opendp_tree.keys.key import KEY, Key
 from opendp_tree.rows.groups import PEOPLE, group_rows, guarded
 from opendp_tree.rows.parts import same_when_read_again
 from opendp_tree.saturate import range_sums
@@ -32,7 +31,7 @@ def count_keys(frame: pl.LazyFrame, key: Key) -> SparseCounts:
 
 def bit_counts(groups: pl.DataFrame, key: Key, column: str) -> SparseCounts:
     """The sums of a column of groups of rows, by key of bits; without that column, each is one row."""
-    tree, (high, low, valid) = key.open_tree(), read_words(groups, key)
+    tree, (high, low, valid) = key.open_tree(), key.words(groups)
     people = groups[column].to_numpy() if column in groups.columns else None
     if valid.all():
         return SparseCounts.of_words(tree, high, low, people)
@@ -58,7 +57,7 @@ def _as_number(frame: pl.LazyFrame, key: Key) -> pl.Expr:
 
 
 def _numbers(texts: pl.Series, *, key: Key) -> pl.Series:
-    high, low, valid = read_words(texts.alias(f"{KEY}_0").to_frame(), key)
+    high, low, valid = key.words(texts.alias(f"{KEY}_0").to_frame())
     words: dict[str, Any] = {"high": high, "low": low, "valid": valid}
     number = pl.col("high").cast(pl.UInt128) * pl.lit(2**64, pl.UInt128) + pl.col("low")
     return pl.DataFrame(words).select(pl.when("valid").then(number).alias(texts.name)).to_series()

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date, timedelta
-from functools import partial
 from typing import Any, Literal, TypeVar
 
 import numpy as np
 import polars as pl
 
-from opendp_tree.keys.key import Key
-from opendp_tree.keys.key_columns import FIRST_DAY, LAST_DAY, key_names
-from opendp_tree.keys.key_levels import KeyLevels
-from opendp_tree.keys.number_places import places_of
+from opendp_tree.keys.key import Key, key_names
 from opendp_tree.rows.tables import Table
-from opendp_tree.trees.number_range import NumberRange
 
 Result = TypeVar("Result")
 UNIT, LEAF, PEOPLE = "unit", "leaf", "people"
 _READ_AGAIN = "_opendp_tree_may_read_again"
-_TICKS_A_SECOND = {"ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 def kind_of(dtype: pl.DataType | type[pl.DataType]) -> str:
@@ -152,12 +146,12 @@ def unit_leaves(frame: pl.LazyFrame, key: Key, unit: str, leaves: pl.DataFrame) 
 
 def coarse_groups(groups: pl.DataFrame, key: Key) -> pl.DataFrame:
     """Groups that another engine made, as `group_rows` has them; some may then have the same key."""
-    return guarded(lambda: groups.with_columns(_coarse_columns(key, key_names(key), groups.schema)))
+    return guarded(lambda: groups.with_columns(key.expressions(key_names(key), groups.schema)))
 
 
 def selected_keys(frame: pl.LazyFrame, key: Key) -> list[pl.Expr]:
     """The columns of a key as rows are grouped by them: key_0, key_1, ..."""
-    return _coarse_columns(key, key.columns_used, guarded(frame.collect_schema))
+    return key.expressions(key.columns_used, guarded(frame.collect_schema))
 
 
 def collect_groups(frame: pl.LazyFrame, columns: int) -> pl.DataFrame:
@@ -193,41 +187,3 @@ def frozen_argument(value: Any, *, frames: bool = False) -> Any:
         return tuple(frozen_argument(each) for each in value)
     kind = type(value).__name__
     raise TypeError(f"a step's argument ({kind}) must be an expression, a plain value, or a list of them")
-
-
-def _coarse_columns(key: Key, columns: Sequence[str], schema: Mapping[str, Any]) -> list[pl.Expr]:
-    """The columns that a key reads, as rows are grouped by them."""
-    return [
-        _coarse(column, owner, schema[column]).alias(name)
-        for column, owner, name in zip(columns, key.column_owners, key_names(key), strict=True)
-    ]
-
-
-def _coarse(name: str, key: KeyLevels, dtype: pl.DataType) -> pl.Expr:
-    """A column as rows are grouped by it: days or hours, places among ranges. There may be millions of values."""
-    column = pl.col(name)
-    if key.kind == "calendar" and isinstance(dtype, pl.Datetime):
-        step = (3_600 if "hour" in key.parts else 86_400) * _TICKS_A_SECOND[dtype.time_unit]
-        return _local_ticks(column, dtype) // step
-    if key.kind != "number" or key.tree is None or key.tree.ranges is None:
-        return column
-    if isinstance(dtype, pl.Datetime) and dtype.time_zone is not None:
-        column = _local_ticks(column, dtype).cast(pl.Datetime(dtype.time_unit))
-    return column.map_batches(partial(_places, ranges=key.tree.ranges), return_dtype=pl.Int64, is_elementwise=True)
-
-
-def _places(values: pl.Series, *, ranges: NumberRange) -> pl.Series:
-    return pl.Series(values.name, places_of(values, ranges))
-
-
-def _local_ticks(column: pl.Expr, dtype: pl.Datetime) -> pl.Expr:
-    """What a clock in the column's own zone shows, as the integers that stand for times."""
-    ticks, second = column.to_physical(), _TICKS_A_SECOND[dtype.time_unit]
-    if dtype.time_zone is None:
-        return ticks
-    # With a time zone, Polars panics at instants that its calendar cannot hold, and at the ends of the 64-bit range:
-    # null instead. They are clipped as well, because zones are applied to what is under a null.
-    first = max((FIRST_DAY - 2) * 86_400 * second, -(2**63) + 10 * 86_400 * second)
-    last = min((LAST_DAY + 2) * 86_400 * second, 2**63 - 1 - 10 * 86_400 * second)
-    local = ticks.clip(first, last).cast(dtype).dt.replace_time_zone(None).to_physical()
-    return pl.when(ticks.is_between(first, last)).then(local)

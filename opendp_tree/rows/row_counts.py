@@ -10,8 +10,7 @@ import numpy as np
 import polars as pl
 
 from opendp_tree._types import Bools, Ints, Words
-from opendp_tree.keys.key import Key
-from opendp_tree.keys.key_columns import key_names, numbered_leaves, read_labels, read_words
+from opendp_tree.keys.key import Key, key_names
 from opendp_tree.keys.lookup import Lookup
 from opendp_tree.noise import uniform_words
 from opendp_tree.rows.bit_keys import bit_counts, count_keys
@@ -67,8 +66,7 @@ class RowCounter:
         memory: int | str | None = None,
     ) -> RowCounter:
         """The counter for frames whose columns hold these kinds, of which some are used."""
-        lookup = None if key.tree is None else Lookup(key.tree, key.label_kinds(kinds), key.outside_leaf)
-        return cls(key, used, unit, lookup, read_memory(memory))
+        return cls(key, used, unit, key.lookup(kinds), read_memory(memory))
 
     def count(self, data: Any) -> Ints | SparseCounts:
         """The leaf counts of a frame or table."""
@@ -100,7 +98,7 @@ class RowCounter:
             order = np.argsort(leaves)
             ends = np.searchsorted(leaves[order], np.arange(self.lookup.tree.leaf_count + 1))
             return range_sums(people[order], ends[:-1], ends[1:])
-        labels = read_labels(groups, self.key)
+        labels = self.key.labels(groups)
         return labels.sparse(self.key.open_tree(), people, self._valid(labels.with_null()))
 
     def _groups(self, data: Any) -> pl.DataFrame:
@@ -159,11 +157,11 @@ class RowCounter:
         chosen = keys[first[kept]]
         tree, numbers = self.key.open_tree(), np.arange(1, chosen.height + 1)
         if tree.kind == "bits":
-            high, low, valid = read_words(chosen, self.key)
+            high, low, valid = self.key.words(chosen)
             outside = int(numbers[~valid].sum())  # of what is no key, all at one leaf, if there is one
             sparse = SparseCounts.of_words(tree, high[valid], low[valid], numbers[valid], outside=outside)
         else:
-            labels = read_labels(chosen, self.key)
+            labels = self.key.labels(chosen)
             sparse = labels.sparse(tree, numbers, np.ones(chosen.height, dtype=np.bool_))
         # Each leaf was given its own number as its count: where that number came to stand is its place.
         places = np.empty(chosen.height, dtype=np.int64)
@@ -184,23 +182,18 @@ class RowCounter:
 
     def _public_leaves(self, groups: pl.DataFrame, lookup: Lookup) -> Ints:
         """The place among the leaves of each group; -1 for groups that do not count."""
-        if self.key.kind == "number":
-            return numbered_leaves(groups, self.key)
-        labels = read_labels(groups, self.key)
-        leaves = lookup.leaves(labels)
-        leaves[~self._valid(labels.with_null())] = -1
-        return leaves
+        return self.key.leaves(groups, lookup)
 
     def _open_leaves(self, groups: pl.DataFrame) -> Ints:
         """A number for each group, equal for groups of one leaf; -1 for groups that do not count."""
         if self.key.open_tree().kind == "bits":
-            high, low, valid = read_words(groups, self.key)
+            high, low, valid = self.key.words(groups)
             # What is no key is all at one leaf, if there is one.
             words = {"high": np.where(valid, high, 0), "low": np.where(valid, low, 0), "is_key": valid}
             columns = [pl.Series(name, array) for name, array in words.items()]
             valid = valid | self.key.open_tree().outside
         else:
-            labels = read_labels(groups, self.key)
+            labels = self.key.labels(groups)
             columns = [column.alias(f"label_{level}") for level, column in enumerate(labels.columns)]
             columns.append(pl.Series("length", labels.lengths))
             valid = self._valid(labels.with_null())

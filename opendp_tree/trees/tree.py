@@ -69,6 +69,7 @@ class Tree:
         put(self, "ranges", ranges)
         is_leaf = np.bincount(parents[parents >= 0], minlength=parents.size) == 0
         put(self, "leaves", _frozen(np.flatnonzero(is_leaf)))
+        put(self, "memo", {})
 
     parents: Ints
     """For each node its parent's id; -1 for the root."""
@@ -85,6 +86,8 @@ class Tree:
     ranges: NumberRange | None
     """What the leaves of a tree of numbers, dates or times are: `ranges.edges[i]` and `[i + 1]` are the ends of
     `leaves[i]`. None for other trees."""
+    memo: dict[Any, Any]
+    """What other modules derive from the tree, kept with it: names and order play no part in it."""
     leaves: Ints
     """The ids of the leaves, ascending: the order of every vector of leaf counts."""
 
@@ -156,6 +159,18 @@ class Tree:
                 "Hint: an OpenTree holds only the keys that occur"
             )
         return cls((np.arange(nodes, dtype=np.int64) - 1) // branching, None)
+
+    def renamed(self, names: tuple[str, ...], *, ordered: bool) -> Tree:
+        """The same tree with other names of levels, sharing all that was computed of it."""
+        if (names, ordered) == (self.names, self.ordered):
+            return self
+        key = ("renamed", names, ordered)
+        if key not in self.memo:
+            copy = object.__new__(Tree)
+            copy.__dict__.update(self.__dict__, names=check_names(names, count=self.depth - 1), ordered=ordered)
+            self.memo[key] = copy
+        found: Tree = self.memo[key]
+        return found
 
     @property
     def node_count(self) -> int:

@@ -3,7 +3,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from opendp_tree.keys.addresses import read_ipv4, read_ipv6, split_urls
+from opendp_tree.keys.addresses import read_ipv4, read_ipv6
+from opendp_tree.keys.paths import split_urls
 from tests.frame_truth import address, url_path
 from tests.thoroughness import examples
 

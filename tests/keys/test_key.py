@@ -1,9 +1,13 @@
 from dataclasses import replace
 from datetime import date
 
+import opendp.prelude as dp
+import polars as pl
 import pytest
 
-from opendp_tree import Key, OpenTree, Tree
+from opendp_tree import Key, OpenTree, Tree, release_tree
+
+dp.enable_features("contrib")
 
 
 def test_open_trees_of_keys():
@@ -60,7 +64,7 @@ def test_what_is_counted_is_all_rows_unless_some_are_to_be_dropped():
 
 
 def test_a_public_tree_has_a_leaf_outside_unless_rows_are_to_be_dropped():
-    assert Key.columns("a", tree=TREE, outside="drop").hierarchy is TREE
+    assert Key.columns("a", tree=TREE, outside="drop").hierarchy == TREE
     assert Key.columns("a", tree=TREE).hierarchy == Key.columns("a", tree=TREE, outside="leaf").hierarchy
     asked = Key.columns("a", tree=TREE, outside="leaf")
     assert asked.hierarchy.paths() == [("ghent",), ("liege",), ("(outside)",)]
@@ -70,6 +74,27 @@ def test_a_public_tree_has_a_leaf_outside_unless_rows_are_to_be_dropped():
     assert Key.columns("a", tree=spare, outside="leaf").hierarchy == spare
     assert Key.columns("a", tree=spare, outside="drop").outside_leaf == -1
     assert replace(asked, show=[1]).hierarchy == asked.hierarchy
+
+
+@pytest.mark.parametrize("outside", ["leaf", "drop"])
+def test_levels_of_a_public_tree_are_called_by_the_key_unless_it_names_them(outside):
+    assert Key.columns("city", tree=TREE, outside=outside).hierarchy.names == ("city",)
+    assert Key.path("url", depth=4, tree=TREE, outside=outside).hierarchy.names == ("url_1",)
+    named = Tree.from_paths([("ghent",)], names=["town"])
+    assert Key.columns("city", tree=named, outside=outside).hierarchy.names == ("town",)
+    assert TREE.names == ("label_1",)
+    key = Key.columns("city", tree=TREE, outside=outside, show=["city"])
+    assert key.shown_levels == (0, 1)
+    release = release_tree(pl.DataFrame({"city": ["ghent"]}), by=key, epsilon=1.0)
+    assert "city" in release.to_frame().columns
+
+
+def test_what_was_computed_of_a_tree_serves_all_its_keys():
+    tree = Tree.from_paths([("ghent", 1), ("liege", 2)])
+    keys = [Key.columns("a", "b", tree=tree) for _ in range(2)]
+    assert keys[0].tree is keys[1].tree
+    lookups = [key.lookup({"a": "text", "b": "integer"}) for key in keys]
+    assert all(one is other for one, other in zip(lookups[0].levels, lookups[1].levels, strict=True))
 
 
 def test_a_key_knows_its_shown_levels():
@@ -133,8 +158,6 @@ def test_a_key_knows_its_shown_levels():
         (lambda: Key.columns("a", show=[2]), ValueError, r"show \(2\) must be one of the levels"),
         (lambda: Key.columns("a", show="a"), TypeError, r"show \('a'\) must be a list of levels. Hint: \['a'\]"),
         (lambda: Key.ip("a", show=[]), TypeError, r"show \(\[\]\) must be a list of levels"),
-        (lambda: Key("tree", ("a",), 2), ValueError, r"kind \('tree'\) must be one of"),
-        (lambda: Key("columns", ["a"], 2), TypeError, "columns_used must be a tuple of names. Hint"),
         (lambda: Key.columns("a", outside="leaf"), ValueError, "each row has a place in this open tree"),
         (lambda: Key.bits("a", width=8, outside=("a",)), ValueError, "needs a public tree. Hint: 'leaf' or 'drop'"),
         (

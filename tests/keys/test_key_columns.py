@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opendp_tree import Key
-from opendp_tree.keys.key_columns import Labels, read_labels, read_words
+from opendp_tree.keys.key import Labels
 from opendp_tree.rows.groups import group_rows
 
 
@@ -18,7 +18,7 @@ def grouped(values, dtype, key):
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), unique=True), st.integers(1, 128))
 def test_integers_are_words_where_they_fit(values, width):
     groups = grouped(values, pl.Int64, Key.bits("k", width=width))
-    high, low, valid = read_words(groups, Key.bits("k", width=width))
+    high, low, valid = Key.bits("k", width=width).words(groups)
     for value, *words, fits in zip(groups["key_0"], high.tolist(), low.tolist(), valid, strict=True):
         assert fits == (0 <= value < 2**width)
         if fits:
@@ -29,7 +29,7 @@ def test_integers_are_words_where_they_fit(values, width):
 def test_labels_of_bits_spell_the_number(values, stride):
     key = Key.bits("k", width=128, stride=stride)
     groups = grouped(values, pl.UInt128, key)
-    labels = read_labels(groups, key)
+    labels = key.labels(groups)
     assert (labels.lengths == key.depth - 1).all()
     for place, value in enumerate(groups["key_0"].to_list()):
         digits = [column[place] for column in labels.columns]
@@ -44,7 +44,7 @@ def test_labels_of_bits_spell_the_number(values, stride):
 def test_addresses_are_the_words_of_their_numbers(version, texts):
     key = Key.ip("k", version=version)
     groups = grouped([*texts, "no address", None], pl.String, key)
-    high, low, valid = read_words(groups, key)
+    high, low, valid = key.words(groups)
     for text, upper, lower, fits in zip(groups["key_0"], high.tolist(), low.tolist(), valid, strict=True):
         assert fits == (text in texts)
         assert not fits or upper << 64 | lower == int(ip_address(text))
@@ -53,7 +53,7 @@ def test_addresses_are_the_words_of_their_numbers(version, texts):
 def test_paths_end_where_their_labels_do():
     key = Key.path("k", depth=3)
     groups = grouped(["a/b/c", "a", ""], pl.String, key)
-    labels = read_labels(groups, key)
+    labels = key.labels(groups)
     ends = dict(zip(groups["key_0"], labels.lengths.tolist(), strict=True))
     assert ends["a/b/c"] == 2
     assert ends["a"] == 1
@@ -62,7 +62,7 @@ def test_paths_end_where_their_labels_do():
 def test_days_outside_the_calendar_have_one_label_null():
     key = Key.calendar("k")
     groups = grouped([0, 2**31 - 1, None], pl.Int32, key).with_columns(pl.col("key_0").cast(pl.Date))
-    labels = read_labels(groups, key)
+    labels = key.labels(groups)
     found = {
         tuple(column[place] for column in labels.columns[: labels.lengths[place]]) for place in range(groups.height)
     }
@@ -78,4 +78,4 @@ def test_null_is_a_label_before_the_end_alone():
 def test_categories_and_enumerations_are_their_texts():
     for dtype in (pl.Categorical, pl.Enum(["b", "a"])):
         key = Key.columns("k")
-        assert sorted(read_labels(grouped(["a", "b"], dtype, key), key).columns[0].to_list()) == ["a", "b"]
+        assert sorted(key.labels(grouped(["a", "b"], dtype, key)).columns[0].to_list()) == ["a", "b"]

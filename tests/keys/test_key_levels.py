@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from opendp_tree import Key, Tree, frame_domain, make_leaf_counts
-from opendp_tree.keys.key_levels import label_kind
+from opendp_tree.keys.lookup import label_kind
 
 FRAME = pl.DataFrame(
     {

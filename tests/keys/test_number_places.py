@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opendp_tree.keys.number_places import NOWHERE, places_of
+from opendp_tree.keys.number import NOWHERE, places_of
 from opendp_tree.trees.number_range import NumberRange
 
 SPANS = st.tuples(st.integers(-(2**80), 2**80), st.integers(1, 2**80), st.integers(1, 30)).map(

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opendp_tree import Key, Tree, Unit, frame_domain, make_leaf_counts
-from opendp_tree.keys.number_places import NOWHERE
+from opendp_tree.keys.number import NOWHERE
 from opendp_tree.rows import row_counts
 from opendp_tree.rows.row_counts import RowCounter
 from opendp_tree.theorems.distances import leaf_counts_l1, per_person

@@ -165,7 +165,7 @@ def test_keys_of_one_column_count_as_a_plain_group_by(kind):
 @pytest.mark.hypothesis
 def test_public_trees_count_the_leaf_that_a_key_leads_to_or_through(kind):
     dtype, values, key = SINGLE[kind]
-    if key.stride > 63:
+    if getattr(key, "stride", 1) > 63:
         return
 
     @examples(15)
