@@ -15,7 +15,8 @@ from typing import Any
 import polars as pl
 
 from opendp_tree.engines.sql import LONGEST_TEXT
-from opendp_tree.keys.key import Key, key_names
+from opendp_tree.keys.key import Key
+from opendp_tree.keys.kind import KeyKind, key_names
 from opendp_tree.rows.groups import PEOPLE, UNIT, guarded
 
 __all__ = ["SparkTable"]
@@ -137,7 +138,7 @@ class SparkTable:
         return found.with_columns(local)
 
 
-def _key_column(column: Any, kind: Any, key: Key) -> Any:
+def _key_column(column: Any, kind: Any, key: KeyKind) -> Any:
     """A column as rows are grouped by it."""
     from pyspark.sql import functions as f
 

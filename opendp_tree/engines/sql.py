@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 
 import polars as pl
 
-from opendp_tree.keys.key import Key, key_names
+from opendp_tree.keys.key import Key
+from opendp_tree.keys.kind import KeyKind, key_names
 from opendp_tree.rows.groups import PEOPLE, UNIT
 
 __all__ = ["OTHER", "Column", "SqlTable", "day_number", "quoted", "read_names", "shortened", "tick_number"]
@@ -104,7 +105,7 @@ class SqlTable(ABC):
         )
         return self._read(f"SELECT {shown}, {PEOPLE} FROM ({groups}) counted", {name: sources[name][1] for name in by})
 
-    def _coarse(self, column: Column, key: Key) -> Column:
+    def _coarse(self, column: Column, key: KeyKind) -> Column:
         """A key's column: times under a calendar are cut to days or hours, as in Polars frames."""
         if key.time_step is None or not isinstance(column.dtype, pl.Datetime):
             return column

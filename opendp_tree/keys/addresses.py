@@ -11,7 +11,8 @@ import polars as pl
 
 from opendp_tree._arguments import check_column
 from opendp_tree._types import Bools, Ints, Words
-from opendp_tree.keys.key import KEY, Key, Labels, Options
+from opendp_tree.keys.key import Key, Options
+from opendp_tree.keys.kind import KEY, Labels
 from opendp_tree.trees.bits import BitKeys
 from opendp_tree.trees.label_keys import prefix_texts
 from opendp_tree.trees.open_tree import OpenTree

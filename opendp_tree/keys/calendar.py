@@ -11,7 +11,8 @@ import numpy as np
 import polars as pl
 
 from opendp_tree._arguments import check_choice, check_column
-from opendp_tree.keys.key import KEY, Key, Labels
+from opendp_tree.keys.key import Key
+from opendp_tree.keys.kind import KEY, Labels
 
 PARTS = ("year", "quarter", "month", "week", "weekday", "day", "hour")
 TEXT_PARTS = ("quarter", "week", "weekday")

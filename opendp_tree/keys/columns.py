@@ -9,7 +9,8 @@ import numpy as np
 import polars as pl
 
 from opendp_tree._arguments import check_column
-from opendp_tree.keys.key import Key, Labels, key_names
+from opendp_tree.keys.key import Key
+from opendp_tree.keys.kind import Labels, key_names
 
 
 @dataclass(frozen=True, kw_only=True)

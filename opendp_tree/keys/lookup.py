@@ -12,7 +12,7 @@ import polars as pl
 
 from opendp_tree._types import Ints
 from opendp_tree.trees.labels import OUTSIDE, Path, tagged_label
-from opendp_tree.trees.tree import Tree
+from opendp_tree.trees.tree import Tree, renamed
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def with_outside(tree: Tree) -> Tree:
         labels = (*(tree.labels or ()), OUTSIDE)
         tree.memo["outside"] = Tree(np.append(tree.parents, tree.root), labels, tree.names, ordered=tree.ordered)
     found: Tree = tree.memo["outside"]
-    return found.renamed(tree.names, ordered=tree.ordered)
+    return renamed(found, tree.names, ordered=tree.ordered)
 
 
 def label_kind(label: Any) -> str:

@@ -9,7 +9,8 @@ from itertools import chain
 import numpy as np
 import polars as pl
 
-from opendp_tree.keys.key import KEY, Key, Labels, Options, key_names
+from opendp_tree.keys.key import Key, Options
+from opendp_tree.keys.kind import KEY, KeyKind, Labels, key_names
 from opendp_tree.trees.number_range import NumberRange
 
 
@@ -53,7 +54,7 @@ class NestedKey(Key):
         return tuple(f"{key.columns_used[0]}_{name}" for key in self.inner for name in key.names)
 
     @property
-    def column_owners(self) -> tuple[Key, ...]:
+    def column_owners(self) -> tuple[KeyKind, ...]:
         """The keys that are nested."""
         return tuple(key for key in self.inner for _ in key.columns_used)
 

@@ -14,7 +14,8 @@ import polars as pl
 from opendp_tree._arguments import check_choice, check_column
 from opendp_tree._types import Floats, Ints
 from opendp_tree.keys.calendar import local_ticks
-from opendp_tree.keys.key import KEY, Key, Labels
+from opendp_tree.keys.key import Key
+from opendp_tree.keys.kind import KEY, Labels
 from opendp_tree.keys.lookup import Lookup
 from opendp_tree.trees.labels import OUTSIDE
 from opendp_tree.trees.number_range import NumberRange

@@ -11,7 +11,8 @@ import polars as pl
 from opendp_tree._arguments import check_column
 from opendp_tree._types import Ints
 from opendp_tree.keys.addresses import IPV4
-from opendp_tree.keys.key import KEY, Key, Labels
+from opendp_tree.keys.key import Key
+from opendp_tree.keys.kind import KEY, Labels
 from opendp_tree.trees.label_keys import split_paths
 from opendp_tree.trees.open_tree import OpenTree
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from opendp_tree.keys.key import KEY, Key
+from opendp_tree.keys.key import Key
+from opendp_tree.keys.kind import KEY
 from opendp_tree.rows.groups import PEOPLE, group_rows, guarded
 from opendp_tree.rows.parts import same_when_read_again
 from opendp_tree.saturate import range_sums

@@ -9,7 +9,8 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 import polars as pl
 
-from opendp_tree.keys.key import Key, key_names
+from opendp_tree.keys.key import Key
+from opendp_tree.keys.kind import key_names
 from opendp_tree.rows.tables import Table
 
 Result = TypeVar("Result")

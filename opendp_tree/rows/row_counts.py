@@ -10,7 +10,8 @@ import numpy as np
 import polars as pl
 
 from opendp_tree._types import Bools, Ints, Words
-from opendp_tree.keys.key import Key, key_names
+from opendp_tree.keys.key import Key
+from opendp_tree.keys.kind import key_names
 from opendp_tree.keys.lookup import Lookup
 from opendp_tree.noise import uniform_words
 from opendp_tree.rows.bit_keys import bit_counts, count_keys

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from opendp_tree._types import Ints
-from opendp_tree.keys.key import key_names
+from opendp_tree.keys.kind import key_names
 from opendp_tree.noise import uniform_words
 from opendp_tree.rows.bounding import shuffled
 from opendp_tree.rows.groups import PEOPLE, UNIT, collect_groups, guarded, read_frame, selected_keys

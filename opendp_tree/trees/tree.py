@@ -160,18 +160,6 @@ class Tree:
             )
         return cls((np.arange(nodes, dtype=np.int64) - 1) // branching, None)
 
-    def renamed(self, names: tuple[str, ...], *, ordered: bool) -> Tree:
-        """The same tree with other names of levels, sharing all that was computed of it."""
-        if (names, ordered) == (self.names, self.ordered):
-            return self
-        key = ("renamed", names, ordered)
-        if key not in self.memo:
-            copy = object.__new__(Tree)
-            copy.__dict__.update(self.__dict__, names=check_names(names, count=self.depth - 1), ordered=ordered)
-            self.memo[key] = copy
-        found: Tree = self.memo[key]
-        return found
-
     @property
     def node_count(self) -> int:
         """The number of nodes."""
@@ -431,6 +419,19 @@ class Tree:
 def check_tree(tree: object) -> Tree:
     """A public tree."""
     return check_type(tree, Tree, name="tree", hint="Tree.from_parents or Tree.from_paths")
+
+
+def renamed(tree: Tree, names: tuple[str, ...], *, ordered: bool) -> Tree:
+    """The same tree with other names of levels, sharing all that was computed of it."""
+    if (names, ordered) == (tree.names, tree.ordered):
+        return tree
+    key = ("renamed", names, ordered)
+    if key not in tree.memo:
+        copy = object.__new__(Tree)
+        copy.__dict__.update(tree.__dict__, names=check_names(names, count=tree.depth - 1), ordered=ordered)
+        tree.memo[key] = copy
+    found: Tree = tree.memo[key]
+    return found
 
 
 def _frozen(array: Ints) -> Ints:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opendp_tree import Key
-from opendp_tree.keys.key import Labels
+from opendp_tree.keys.kind import Labels
 from opendp_tree.rows.groups import group_rows
 
 
