@@ -25,7 +25,7 @@ from opendp_tree.rows.frames import frame_domain, read_source
 from opendp_tree.rows.leaf_counts import make_leaf_counts
 from opendp_tree.rows.leaf_values import LeafValueSpace, make_leaf_values
 from opendp_tree.rows.people import PeopleSpace, make_people_records
-from opendp_tree.rows.tables import snapshot_of
+from opendp_tree.rows.tables import measured
 from opendp_tree.rows.unit import Unit, protected_unit, unit_words
 from opendp_tree.rows.value import Value, read_values, values_counted
 from opendp_tree.trees.domains import tree_of_leaves
@@ -127,8 +127,7 @@ def release_tree(
     asked: dict[str, Any] = {"unit": unit, "method": method, "values": values, "memory": memory}
     measurement = make_frame_release(frame, key, account.budget, **asked, alpha=alpha, confidence=confidence)
     columns = [*key.columns_used, *(each.column for each in values)]
-    with snapshot_of(frame):
-        release: TreeRelease = account.spend(lambda: measurement(frame), note={"columns": columns})
+    release: TreeRelease = account.spend(lambda: measured(measurement, frame), note={"columns": columns})
     return release
 
 

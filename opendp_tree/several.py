@@ -23,7 +23,7 @@ from opendp_tree.prepare import Account, make_frame_release
 from opendp_tree.releases.release import PrivacyStatement, TreeRelease
 from opendp_tree.releases.words import cost_words
 from opendp_tree.rows.frames import read_source
-from opendp_tree.rows.tables import snapshot_of
+from opendp_tree.rows.tables import measured
 from opendp_tree.rows.unit import Unit
 from opendp_tree.rows.value import Value, read_values
 
@@ -146,12 +146,11 @@ def release_trees(
     composed = make_composition(list(parts.values()))
     columns = list(dict.fromkeys(column for key in keys.values() for column in key.columns_used))
     columns += [each.column for each in values]
-    with snapshot_of(frame):
-        return account.spend(lambda: _released(composed, parts, frame), note={"columns": columns})
+    return account.spend(lambda: _released(composed, parts, frame), note={"columns": columns})
 
 
 def _released(composed: Measurement, parts: Mapping[str, Measurement], frame: Any) -> TreeReleases:
-    releases: dict[str, TreeRelease] = dict(zip(parts, composed(frame), strict=True))
+    releases: dict[str, TreeRelease] = dict(zip(parts, measured(composed, frame), strict=True))
     first = next(iter(releases.values())).statement
     assert first is not None
     loss = composed.map(1)  # type: ignore[no-untyped-call]

@@ -16,7 +16,7 @@ from opendp_tree.planning.budget import report_scale
 from opendp_tree.prepare import Account
 from opendp_tree.releases.bound_report import BoundReport
 from opendp_tree.rows.frames import frame_domain, read_source
-from opendp_tree.rows.tables import snapshot_of
+from opendp_tree.rows.tables import measured
 from opendp_tree.rows.unit import Unit
 
 __all__ = ["bound_report"]
@@ -85,6 +85,6 @@ def bound_report(
         most=most,
         confidence=confidence,
     )
-    with snapshot_of(frame):
-        found: BoundReport = account.spend(lambda: measurement(frame), note={"columns": [unit], "bounds": most})
+    note = {"columns": [unit], "bounds": most}
+    found: BoundReport = account.spend(lambda: measured(measurement, frame), note=note)
     return found

@@ -2,7 +2,7 @@ import duckdb
 import polars as pl
 import pytest
 
-from opendp_tree import Unit
+from opendp_tree import Unit, release_tree
 from opendp_tree.engines import DuckDBTable
 from tests.engines.laws import *  # noqa: F403 - the laws of every engine
 from tests.engines.laws import counts_of, expected_records, records
@@ -89,3 +89,21 @@ def test_all_questions_are_answered_from_one_snapshot(store):
                 assert counts_of(table, ["k"]) == found
             assert counts_of(table, ["k"]) == found
     assert counts_of(table, ["k"]) == {(1,): 4}
+
+
+def test_a_release_of_several_parts_is_read_from_one_snapshot(store, monkeypatch):
+    """Rows that arrive after the first question are in none of the answers."""
+    table = store.table(pl.DataFrame({"k": ["x"] * 900, "user": range(900)}))
+    other, seen = store.connection.cursor(), []
+    read = DuckDBTable._read
+
+    def arriving(self, query, columns):
+        found = read(self, query, columns)
+        other.execute(f"INSERT INTO {table.table} SELECT 'x', 5000 + range FROM range(900)")
+        seen.append(found["people"].sum())
+        return found
+
+    monkeypatch.setattr(DuckDBTable, "_read", arriving)
+    release_tree(table, by="k", epsilon=1.0, delta=1e-6, unit=Unit("user", rows=1), memory=20_000)
+    assert len(seen) > 2
+    assert seen[0] == sum(seen[1:]) == 900
