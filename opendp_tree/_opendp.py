@@ -136,15 +136,12 @@ def empty_lazyframe(domain: Domain) -> Any:
     return _lazyframe_from_domain(domain)
 
 
-def lazy_query(frame: Any, space: tuple[Domain, Metric], *, like: Any = None) -> Any:
-    """A lazy frame with the further methods of OpenDP's queries, with another's budget. Nothing is released from it."""
+def lazy_query(frame: Any, space: tuple[Domain, Metric]) -> Any:
+    """A lazy frame with the further methods of OpenDP's queries. Nothing is released from it."""
     from opendp.context import Query
     from opendp.extras.polars import LazyFrameQuery
 
-    budget: Any = {"output_measure": max_divergence()}
-    if like is not None:
-        budget = {"output_measure": like._output_measure, "d_in": like._d_in, "d_out": like._d_out}
-    return LazyFrameQuery(frame, Query(chain=space, **budget))  # type: ignore[no-untyped-call]
+    return LazyFrameQuery(frame, Query(chain=space, output_measure=max_divergence()))  # type: ignore[no-untyped-call]
 
 
 def total_bound(bounds: Any) -> int | None:

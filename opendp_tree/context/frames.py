@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -131,7 +130,6 @@ def frame_context(
     privacy_loss: tuple[Measure, Any],
     split_evenly_over: int | None = None,
     split_by_weights: list[float] | None = None,
-    margins: Sequence[Any] = (),
     ledger: Ledger | str | Path | None = None,
 ) -> FrameContext:
     """OpenDP's `Context.compositor` for a frame in memory, which is never copied.
@@ -140,9 +138,8 @@ def frame_context(
     for a reference. Polars steps are judged on an empty frame of the same schema and then taken on the data, with the
     answers that OpenDP's own Context gives; all values are taken to be nullable.
 
-    OpenDP's own queries run on the same budget: `context.query().select(dp.len()).release().collect()`. OpenDP makes
-    them and proves their maps; what they do row by row must be on the list that `tree_counts` has for its steps. These
-    do copy a frame that is in memory.
+    OpenDP's own queries, such as `select(dp.len())`, need OpenDP's own domain: `dp.Context.compositor(data=lazyframe)`,
+    in which `tree_counts` works as well.
 
     Parameters
     ----------
@@ -157,9 +154,6 @@ def frame_context(
     split_by_weights
         A weight for each query's share. By default None; with neither split, each query says what it costs, and the
         Context is a privacy filter.
-    margins
-        What is publicly known of groups of rows, as `dp.polars.Margin`, for OpenDP's own queries; taken on trust. By
-        default nothing.
     ledger
         A `Ledger`, or the path of one that is there, to which each query is committed before its answer is given: its
         share of a split, else its own loss. What it cannot pay is refused unread. By default None: the Context alone
@@ -199,7 +193,7 @@ def frame_context(
     data = read_source(data)
     context = Context.compositor(
         data=data,
-        domain=frame_domain(data, margins=margins),
+        domain=frame_domain(data),
         privacy_unit=privacy_unit,
         privacy_loss=privacy_loss,
         split_evenly_over=split_evenly_over,

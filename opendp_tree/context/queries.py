@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from opendp.measures import approximate, max_divergence, zero_concentrated_divergence
-from opendp.mod import Measure, Measurement, OpenDPException, Transformation, assert_features
+from opendp.mod import Measure, Transformation, assert_features
 
 from opendp_tree._interrupts import interrupts_deferred
 from opendp_tree.keys.key import Key
 from opendp_tree.planning.methods import Curve, Method
 from opendp_tree.planning.people_candidate import weighs_people
 from opendp_tree.prepare import counted_of, make_release, method_for
-from opendp_tree.rows.steps import CALLS, STEPS, FrameSteps, stable_leaf_counts
+from opendp_tree.rows.steps import STEPS, FrameSteps, stable_leaf_counts
 from opendp_tree.rows.unit import Unit, identifier_of
 from opendp_tree.rows.value import Value, read_values, values_counted
 from opendp_tree.trees.domains import tree_of_leaves
@@ -212,8 +212,7 @@ def _counted_words(
 class FrameQuery:
     """A query of a frame that is passed by reference.
 
-    Stable Polars steps, and then `tree_counts` or `leaf_counts`, or any query of OpenDP's own, such as
-    `select(dp.len())` or `group_by("city").agg(dp.len())`, and `release()`.
+    Row-wise Polars steps, and then `tree_counts` or `leaf_counts`.
     """
 
     def __init__(self, query: Any, steps: FrameSteps) -> None:
@@ -221,9 +220,8 @@ class FrameQuery:
         self.steps = steps
 
     def __getattr__(self, name: str) -> Any:
-        if name not in (*STEPS, *CALLS):
-            known = ", ".join(sorted((*STEPS, *CALLS)))
-            raise AttributeError(f"{name!r} must be tree_counts, leaf_counts, release, or one of {known}")
+        if name not in STEPS:
+            raise AttributeError(f"{name!r} must be tree_counts, leaf_counts, or one of {', '.join(STEPS)}")
 
         def step(*args: Any, **kwargs: Any) -> FrameQuery:
             return FrameQuery(self.query, self.steps.then(name)(*args, **kwargs))
@@ -253,33 +251,3 @@ class FrameQuery:
 
         """
         return leaf_counts(self, by=by, unit=unit)
-
-    def resolve(self) -> Measurement:
-        """The measurement that OpenDP makes of a query of its own, within this query's share of the budget."""
-        share_of(self.query)
-        try:
-            return self.steps.private_query(self.query._chain[0], self.query)
-        except OpenDPException as error:
-            if "'max_length'" not in str(error):
-                raise
-        raise ValueError(
-            "the query must know how many rows there are at most, a public fact, for OpenDP to bound its sums. "
-            "Hint: frame_context(..., margins=[dp.polars.Margin(max_length=1_000_000)])"
-        )
-
-    def release(self) -> Any:
-        """What OpenDP releases of a query of its own: a frame, by `collect()`, once."""
-        return self.query._context(self.resolve())
-
-    def summarize(self, alpha: float | None = None) -> Any:
-        """The noise of each column that a query of OpenDP's own would release.
-
-        Parameters
-        ----------
-        alpha
-            One minus the confidence of the accuracy that is told. By default None: none is told.
-
-        """
-        share_of(self.query)
-        made, _ = self.steps.opendp_query(self.query._chain[0], self.query)
-        return made.summarize(alpha)

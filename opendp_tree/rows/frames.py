@@ -6,7 +6,7 @@ Of these domains one is OpenDP's own; members of the other are passed by referen
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -101,7 +101,6 @@ class FrameColumns:
     """Describes a domain of frames, or of an engine's tables, that have at least these columns."""
 
     types: tuple[tuple[str, Any], ...]
-    margins: tuple[Any, ...] = ()
     in_engine: bool = False
 
     def holds(self, value: Any) -> bool:
@@ -120,15 +119,10 @@ class FrameColumns:
 
     def opendp_domain(self) -> LazyFrameDomain:
         """OpenDP's own domain of such frames, in which every value may be null."""
-        from opendp.domains import with_margin
-
         from opendp_tree._opendp import inferred_domain
 
         check_rows_are_here("steps of a query", self)
-        domain = inferred_domain(self.empty())
-        for margin in self.margins:
-            domain = with_margin(domain, margin)
-        return domain
+        return inferred_domain(self.empty())
 
     def read(self, data: Any) -> pl.LazyFrame:
         """The frame, lazy, once it is sure to be a member."""
@@ -142,7 +136,7 @@ class FrameColumns:
         return narrowed(data, [name for name, _ in self.types])
 
 
-def frame_domain(columns: Any, *, margins: Sequence[Any] = ()) -> Domain:
+def frame_domain(columns: Any) -> Domain:
     """The domain of Polars frames, lazy or not, that have at least these columns; OpenDP passes them by reference.
 
     Through OpenDP's own `lazyframe_domain` a frame in memory is copied at every crossing. Here it is not, but OpenDP's
@@ -153,9 +147,6 @@ def frame_domain(columns: Any, *, margins: Sequence[Any] = ()) -> Domain:
     columns
         Each column's data type, or a frame of any library, whose schema is taken. Of an engine's table: the domain of
         such tables.
-    margins
-        What is publicly known of groups of rows, as `dp.polars.Margin`: OpenDP's own queries may need it, `tree_counts`
-        never. It is taken on trust, as in OpenDP's Context. By default nothing.
 
     Examples
     --------
@@ -169,15 +160,11 @@ def frame_domain(columns: Any, *, margins: Sequence[Any] = ()) -> Domain:
 
     source = _schema_source(columns)
     types = tuple(read_schema(source).items())
-    known = tuple(margins)
-    if not all(type(margin).__name__ == "Margin" for margin in known):
-        raise TypeError("margins must be a list of Margin. Hint: dp.polars.Margin(by=['city'], max_length=1000)")
-    described = FrameColumns(types, known, in_engine=isinstance(source, Table))
+    described = FrameColumns(types, in_engine=isinstance(source, Table))
     name = "TableDomain" if described.in_engine else "FrameDomain"
     # OpenDP compares such domains by this text alone; a data type's text names all of its parts.
     text = ", ".join(f"{name!r}: {dtype!r}" for name, dtype in sorted(types, key=lambda column: column[0]))
-    facts = "".join(f", {margin!r} by {[str(each) for each in margin.by]}" for margin in known)
-    return extrinsic_domain(f"{name}({{{text}}}{facts})", described.holds, described)
+    return extrinsic_domain(f"{name}({{{text}}})", described.holds, described)
 
 
 def check_rows_are_here(asked: str, described: Any) -> None:

@@ -174,10 +174,8 @@ def guarded(work: Callable[[], Result]) -> Result:
     raise RuntimeError("reading the frame failed; the details are withheld because they may hold data")
 
 
-def frozen_argument(value: Any, *, frames: bool = False) -> Any:
-    """An argument of a step as something that nobody can change: expressions, plain values, collections, frames."""
-    if frames and isinstance(value, (pl.DataFrame, pl.LazyFrame)):
-        return value.clone().lazy()
+def frozen_argument(value: Any) -> Any:
+    """An argument of a step as something that nobody can change: expressions, plain values, collections."""
     if value is None or isinstance(value, (str, int, float, timedelta, date, pl.Expr, pl.DataType)):
         return value
     if isinstance(value, type) and issubclass(value, pl.DataType):

@@ -55,33 +55,6 @@ def _steps_of(node: Node) -> tuple[PlanStep, ...]:
     return tuple(reversed(steps))
 
 
-def aggregate_of(plan: pl.LazyFrame) -> tuple[tuple[PlanStep, ...], list[Node], list[Node]]:
-    """The row-wise steps of a query that ends in OpenDP's private expressions, its keys, and those expressions."""
-    node = _written(plan)
-    while (kind := next(iter(node))) != "DataFrameScan":
-        inner = node[kind]
-        if kind == "GroupBy":
-            return _steps_of(inner["input"]), inner["keys"], inner["aggs"]
-        if kind == "Select" and is_private(inner["expr"]):
-            return _steps_of(inner["input"]), [], inner["expr"]
-        if kind == "Join":  # with public keys
-            sides = [inner["input_left"], inner["input_right"]]
-            node = next((side for side in sides if is_private(side)), sides[0])
-        else:
-            node = inner["dsl"] if kind == "IR" else inner["input"]
-    raise ValueError(
-        "a query must end in one of OpenDP's private expressions. Hint: select(dp.len()), "
-        "group_by('city').agg(dp.len()), or tree_counts(by=['region', 'city'])"
-    )
-
-
-def is_private(node: Node) -> bool:
-    """Whether one of OpenDP's private expressions is in an expression, or in a plan."""
-    if isinstance(node, dict):
-        return "FfiPlugin" in node or any(map(is_private, node.values()))
-    return isinstance(node, list) and any(map(is_private, node))
-
-
 def read_expression(node: Node) -> pl.Expr:
     """An expression from plain data, for its data type alone: floats may differ in their last bit, or be zero."""
     return pl.Expr.deserialize(StringIO(json.dumps(_with_finite_floats(node))), format="json")

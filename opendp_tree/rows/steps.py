@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
-from opendp.mod import Domain, FrameDistance, LazyFrameDomain, Measurement, Metric, SymmetricIdDistance, Transformation
+from opendp.mod import Domain, FrameDistance, LazyFrameDomain, Metric, SymmetricIdDistance, Transformation
 from opendp.transformations import make_stable_lazyframe
 
 from opendp_tree._arguments import check_choice
-from opendp_tree._opendp import empty_lazyframe, lazy_query, make_measurement, make_transformation
+from opendp_tree._opendp import empty_lazyframe, lazy_query, make_transformation
 from opendp_tree.noise import uniform_words
 from opendp_tree.rows.allowed import check_steps, shuffles
 from opendp_tree.rows.frames import FrameColumns
@@ -20,17 +19,10 @@ from opendp_tree.rows.groups import frozen_argument, made_up_rows, narrowed, rea
 from opendp_tree.rows.leaf_counts import LeafCounting, make_leaf_counts
 from opendp_tree.rows.leaf_values import make_leaf_values
 from opendp_tree.rows.people import make_people_records
-from opendp_tree.rows.plans import PlanStep, plan_steps
-from opendp_tree.rows.private_queries import check_query, released_by
+from opendp_tree.rows.plans import plan_steps
 
 STEPS = ("filter", "select", "truncate_num_groups", "truncate_per_group", "with_columns")
 """The methods of OpenDP's queries of frames that OpenDP may find stable and that keep rows apart."""
-CALLS = ("agg", "group_by", "with_keys")
-"""The further methods of OpenDP's own queries."""
-_SMALL_DELTA = (
-    "OpenDP's delta for groups with unknown keys is known to be too small (opendp issue 2922). "
-    "Hint: tree_counts(by=...), or with_keys(...)"
-)
 Step = tuple[str, tuple[Any, ...], Mapping[str, Any]]
 """A method of a lazy frame and its arguments."""
 
@@ -137,57 +129,22 @@ class FrameSteps:
 
     def then(self, name: str) -> Callable[..., FrameSteps]:
         """One step more. Its arguments are frozen: what is judged is what is run."""
-        check_choice(name, name="step", choices=(*STEPS, *CALLS))
+        check_choice(name, name="step", choices=STEPS)
 
         def step(*args: Any, **kwargs: Any) -> FrameSteps:
-            frames = name == "with_keys"
-            frozen = {key: frozen_argument(value, frames=frames) for key, value in kwargs.items()}
-            given = tuple(frozen_argument(value, frames=frames) for value in args)
+            frozen = {key: frozen_argument(value) for key, value in kwargs.items()}
+            given = tuple(frozen_argument(value) for value in args)
             return FrameSteps((*self.steps, (name, given, frozen)))
 
         return step
 
     def take(self, frame: pl.LazyFrame, space: tuple[Domain, Metric]) -> pl.LazyFrame:
         """The frame after all steps, as OpenDP's queries take them."""
-        plan: pl.LazyFrame = object.__getattribute__(self._query(frame, space), "polars_plan")
-        return plan
-
-    def _query(self, frame: pl.LazyFrame, space: tuple[Domain, Metric], *, like: Any = None) -> Any:
-        """OpenDP's own query of a frame, after all steps, with the budget of another."""
-        query = lazy_query(frame, space, like=like)
+        query = lazy_query(frame, space)
         for name, args, kwargs in self.steps:
             query = getattr(query, name)(*args, **kwargs)
-        if self.steps and self.steps[-1][0] == "group_by":
-            raise ValueError("group_by must be followed by agg. Hint: group_by('city').agg(dp.len())")
-        return query
-
-    def opendp_query(self, input_domain: Domain, query: Any) -> tuple[Any, tuple[PlanStep, ...]]:
-        """OpenDP's own query on an empty frame, and its row-wise steps, once all that it does row by row is allowed."""
-        described = input_domain.descriptor
-        assert isinstance(described, FrameColumns)
-        empty = described.empty()
-        made = self._query(empty, (described.opendp_domain(), query._chain[1]), like=query)
-        return made, check_query(object.__getattribute__(made, "polars_plan"), empty)
-
-    def private_query(self, input_domain: Domain, query: Any) -> Measurement:
-        """What OpenDP makes of these steps within a query's share, for frames that are passed by reference."""
-        made, steps = self.opendp_query(input_domain, query)
-        measurement = object.__getattribute__(made, "resolve")()
-        described = input_domain.descriptor
-        assert isinstance(described, FrameColumns)
-        release = released_by(measurement, steps)
-        names = [name for name, _, _ in self.steps]
-        loss = measurement.map(query._d_in)
-        if "group_by" in names and "with_keys" not in names and isinstance(loss, tuple) and loss[1] > 0:
-            warnings.warn(_SMALL_DELTA, UserWarning, stacklevel=3)
-        check_on_made_up_rows(measurement, described.empty())
-        return make_measurement(
-            input_domain,
-            query._chain[1],
-            measurement.output_measure,
-            lambda data: release(described.read(data)),
-            measurement.map,
-        )
+        plan: pl.LazyFrame = object.__getattribute__(query, "polars_plan")
+        return plan
 
     def leaf_counts(self, input_domain: Domain, input_metric: Metric, **options: Any) -> Transformation:
         """Leaf counts after these steps, from frames that are passed by reference."""

@@ -95,7 +95,7 @@ MISTAKES = {
         "One row must not decide whether the others are counted.",
         [
             'context(dp.loss_of(epsilon=1.0, delta=1e-6)).query(epsilon=0.5, delta=1e-7).filter(pl.col("city").cast(pl.Int64) > 3).tree_counts(by="country")',
-            'context(dp.loss_of(epsilon=1.0)).query(epsilon=0.5).select(pl.col("age").sum()).release()',
+            'context(dp.loss_of(epsilon=1.0)).query(epsilon=0.5).select(pl.col("age").sum()).tree_counts(by="age")',
         ],
     ),
     "Options that have no effect": (
