@@ -79,6 +79,36 @@ def test_a_public_tree_is_counted_without_delta():
     assert release.lower[0] <= 1300 <= release.upper[0]  # false alarm at most 1e-9
 
 
+UNITS = {
+    "nobody's": None,
+    "rows": Unit("user", rows=3),
+    "rows by level": Unit("user", rows=[3, 2, 1]),
+    "shares": Unit("user", count="shares"),
+    "people": Unit("user", count="people", nodes=2),
+}
+
+
+@pytest.mark.parametrize("public", [False, True])
+@pytest.mark.parametrize("unit", UNITS)
+def test_estimates_are_whole_and_not_negative_where_that_is_asked_for_and_add_up_where_they_did(unit, public):
+    """With rows "(other)", of which none is negative either."""
+    cities = [("be", "ghent"), ("be", "liege"), ("lu", "lux"), *(("fr", f"city {n}") for n in range(30))]
+    key = Key.columns("country", "city", tree=Tree.from_paths(cities)) if public else ["country", "city"]
+    method, budget = Auto(nonnegative=True, integers=True), {"epsilon": 0.5, "delta": 1e-6}
+    release = release_tree(VISITS, by=key, **budget, unit=UNITS[unit], method=method)
+    rows = release.to_frame().filter("shown")
+    assert (rows["estimate"] == rows["estimate"].round()).all()
+    assert (rows["estimate"] >= 0).all()
+    assert ((rows["lower"] <= rows["estimate"]) & (rows["estimate"] <= rows["upper"])).all()
+    assert release.adds_up == (unit not in ("people", "rows by level"))
+    if release.adds_up:
+        assert rows.filter(level=1)["estimate"].sum() == rows["estimate"][0]
+        first = rows.columns[rows.columns.index("level") + 1]
+        for label, total in rows.filter(level=1, other=False).select(first, "estimate").rows():
+            below = rows.filter((pl.col("level") == 2) & (pl.col(first) == label))
+            assert below.height == 0 or below["estimate"].sum() == total
+
+
 @pytest.mark.parametrize("unit", [None, Unit("user", rows=3)])
 def test_the_root_of_a_public_tree_counts_all_rows_by_default(unit):
     """Nulls and labels that the tree lacks are "(outside)"; dropping them is a choice, which the statement tells."""

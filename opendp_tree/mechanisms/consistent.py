@@ -6,7 +6,7 @@ Proof: docs/proofs/consistent.md.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,9 +21,10 @@ from opendp_tree.theorems.gaussian import gaussian_multiplier, normal_multiplier
 from opendp_tree.theorems.laplace import laplace_multiplier
 from opendp_tree.trees.arrays import InnerLevel, LevelOrder
 from opendp_tree.trees.least_squares import LeastSquares, check_variances
+from opendp_tree.trees.shown_nodes import contracted_parents
 from opendp_tree.trees.tree import Tree, check_tree
 
-__all__ = ["Consistency", "make_consistent", "nonnegative_descent", "then_consistent", "whole_counts"]
+__all__ = ["Consistency", "make_consistent", "nonnegative_descent", "polished", "then_consistent", "whole_counts"]
 
 _UNKNOWN = 1e12  # a child that was not measured takes the change: as if its variance were this many times the others'
 
@@ -35,6 +36,39 @@ def nonnegative_descent(fit: LeastSquares, values: Floats) -> Floats:
         variances = _finite(level, fit.below[level.children])
         values[level.children] = share_out(level, values[level.inner], values[level.children], variances)
     return values
+
+
+def polished(release: TreeRelease, *, nonnegative: bool, integers: bool) -> TreeRelease:
+    """Estimates that are not negative, or whole, and add up where they did: with rows "(other)", which are so, too."""
+    shown = np.ones(release.estimates.size, dtype=np.bool_) if release.shown is None else release.shown
+    values = release.estimates[shown]
+    if release.adds_up and values.size:
+        parents = contracted_parents(release.parents, shown)
+        lacking = np.bincount(parents[parents >= 0], minlength=values.size) > 0
+        if isinstance(release.tree, Tree):
+            hidden = release.parents[~shown]
+            lacking &= (np.bincount(hidden[hidden >= 0], minlength=shown.size) > 0)[shown]
+        inner = np.flatnonzero(lacking)
+        order = Tree.from_parents(np.concatenate((parents, inner))).level_order
+        rest = values - np.bincount(parents[parents >= 0], values[parents >= 0], minlength=values.size)
+        by_place = order.place(np.concatenate((values, rest[inner])))
+        if nonnegative:
+            by_place[0] = max(by_place[0], 0.0)
+            for level in order.inner_levels:
+                wishes = by_place[level.children]
+                by_place[level.children] = share_out(level, by_place[level.inner], wishes, np.ones_like(wishes))
+        placed = whole_counts(order, by_place) if integers else by_place
+        everywhere = np.empty_like(placed)
+        everywhere[order.nodes] = placed
+        values = everywhere[: values.size]
+    else:
+        values = np.maximum(values, 0.0) if nonnegative else values
+        values = np.rint(values) if integers else values
+    estimates = release.estimates.copy()
+    estimates[shown] = values
+    lower, upper = np.minimum(release.lower, estimates), np.maximum(release.upper, estimates)
+    lower = np.maximum(lower, 0.0) if nonnegative else lower
+    return replace(release, estimates=estimates, lower=lower, upper=upper, fit=None)
 
 
 def share_out(level: InnerLevel, totals: Floats, wishes: Floats, variances: Floats) -> Floats:

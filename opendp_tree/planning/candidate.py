@@ -13,6 +13,7 @@ from opendp.mod import Domain, Measurement, Metric
 
 from opendp_tree._opendp import make_function
 from opendp_tree._types import Floats
+from opendp_tree.mechanisms.consistent import polished
 from opendp_tree.planning.budget import Budget, Priced
 from opendp_tree.planning.methods import Auto
 from opendp_tree.planning.tree_facts import TreeFacts
@@ -67,6 +68,10 @@ class Candidate:
     shown_from: float = math.inf
     nonnegative: bool = False
     integers: bool = False
+    polishes: bool = False
+    """Whether estimates can be made so afterwards."""
+    polish: tuple[bool, bool] | None = None
+    """Whether estimates are made non-negative, and whole."""
     curve: Callable[[Floats], Floats] | None = field(default=None, repr=False, compare=False)
     builder: Callable[[Space], Priced] | None = field(default=None, repr=False, compare=False)
     budget: Budget | None = field(default=None, repr=False, compare=False)
@@ -96,11 +101,14 @@ class Candidate:
             What estimates must be.
 
         """
-        for name, asked, kept in (
+        if self.polishes and (auto.nonnegative or auto.integers):
+            kept = self.nonnegative or auto.nonnegative, self.integers or auto.integers
+            return replace(self, nonnegative=kept[0], integers=kept[1], polish=kept)
+        for name, asked, promised in (
             ("nonnegative", auto.nonnegative, self.nonnegative),
             ("integers", auto.integers, self.integers),
         ):
-            if self.feasible and asked and not kept:
+            if self.feasible and asked and not promised:
                 return Candidate.infeasible(self.name, reason=f"it cannot promise {name}", needs=f"{name}=False")
         return self
 
@@ -176,6 +184,8 @@ class Candidate:
         def told(release: TreeRelease) -> TreeRelease:
             """The release with its cost in the terms that were asked for."""
             assert release.statement is not None
+            if self.polish is not None:
+                release = polished(release, nonnegative=self.polish[0], integers=self.polish[1])
             statement = replace(release.statement, measure=measure, d_in=d_in, loss=loss, unit=unit, counted=counted)
             return replace(release, statement=statement)
 

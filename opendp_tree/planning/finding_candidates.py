@@ -85,7 +85,7 @@ def partition_candidate(method: Partition, setting: Setting) -> Candidate:
         },
         shown_from=0.0 if facts.public else shown_from(partial(cell_chance, best.parameters), shape.thresholds[0]),
         nonnegative=True,
-        integers=False,
+        polishes=True,
         curve=partial(_curve, best.parameters, budget.pure_epsilon / budget.d_in * best.measuring, alpha),
         builder=partial(
             _build_partition, setting, delta=delta, measuring=best.measuring, weights=method.weights, levels=levels
@@ -245,6 +245,7 @@ def pruned_candidate(method: PrunedDescent, setting: Setting) -> Candidate:
         shown_from=shown_from(best.shown, max(best.thresholds)),
         nonnegative=True,
         integers=True,
+        polishes=True,
         curve=partial(best.errors, alpha),
         builder=build,
         budget=budget,

@@ -81,6 +81,7 @@ def people_candidate(method: PeopleLayers, unit: Unit, setting: Setting) -> Cand
         },
         shown_from=0.0 if cells is None else shown_from(partial(cell_chance, cells), max(cells.shape.thresholds)),
         nonnegative=not (facts.public and design.adds_up),
+        polishes=True,
         curve=partial(_curve, max(deviations), alpha),
         builder=build,
         budget=budget,

@@ -27,12 +27,14 @@ def release_frame(
     *,
     certain: bool,
     other: bool,
+    counted: str | None = None,
     adds_up: bool = True,
     sums: Mapping[str, tuple[float, float]] | None = None,
 ) -> pl.DataFrame:
     """One row a node, in the order of the nodes."""
     sums = {} if sums is None else sums
     columns = [pl.Series(name, array) for name, array in values.items()]
+    columns.append(pl.repeat(counted, nodes.size, dtype=pl.String, eager=True).alias("counted"))
     *places, path = node_columns(nodes)
     frame = pl.DataFrame([path, pl.Series("level", nodes.levels), *places, *columns])
     first = [*FIRST[:-1], *sums, *FIRST[-1:]]
@@ -43,15 +45,15 @@ def release_frame(
         values = {name: array[shown] for name, array in values.items()}
     if not other:
         return frame
-    frame = frame.with_columns(other=pl.lit(False))
+    frame = frame.with_columns(other=pl.lit(False)).select(pl.exclude("counted"), "counted")
     if not adds_up:
         return frame
-    above, rest = _unexplained(parents, values, public=public, sums=sums)
+    above, rest = _unexplained(parents, values, certain=certain, public=public, sums=sums)
     if not above.size:
         return frame
     separator = "" if isinstance(nodes.tree, Tree) else nodes.tree.separator
     labels = [place.name for place in places]
-    added = _other_rows(frame, labels, above, rest, certain=certain, separator=separator, public=public)
+    added = _other_rows(frame, labels, above, rest, separator=separator, public=public)
     # Parents never fall, so siblings end where their parent would be inserted.
     spots = np.searchsorted(parents, above, side="right") + np.arange(above.size)
     order = np.empty(frame.height + above.size, dtype=np.int64)
@@ -68,9 +70,13 @@ def cell_frame(cells: ShownCells) -> pl.DataFrame:
 
 
 def _unexplained(
-    parents: Ints, values: Mapping[str, Array], *, public: bool, sums: Mapping[str, tuple[float, float]]
+    parents: Ints, values: Mapping[str, Array], *, certain: bool, public: bool, sums: Mapping[str, tuple[float, float]]
 ) -> tuple[Ints, dict[str, Array]]:
-    """The rows whose shown children do not explain all of them, and by how much."""
+    """The rows whose shown children do not explain all of them, and by how much.
+
+    The rest is at least 0 and at most what the node counts, so its interval fails only if the node's own does. Where
+    all intervals always hold, it is what they leave.
+    """
     shown, size = values["shown"], parents.size
     children = np.flatnonzero(shown & (parents >= 0))
     at = parents[children]
@@ -85,12 +91,12 @@ def _unexplained(
     if public:
         lacking &= number < np.bincount(parents[parents >= 0], minlength=size)
     above = np.flatnonzero(lacking)
-    lower, upper = children_of(values["lower"])[above], children_of(values["upper"])[above]
-    left = {
-        "estimate": rest[above],
-        "lower": np.maximum(values["lower"][above] - upper, 0.0),
-        "upper": np.maximum(values["upper"][above] - lower, 0.0),
-    }
+    lower, upper = np.zeros(above.size), values["upper"][above]
+    if certain:
+        lower = np.maximum(values["lower"][above] - children_of(values["upper"])[above], 0.0)
+        upper = np.maximum(values["upper"][above] - children_of(values["lower"])[above], 0.0)
+    estimate = rest[above]
+    left = {"estimate": estimate, "lower": np.minimum(lower, estimate), "upper": np.maximum(upper, estimate)}
     if "cells" in values:
         left["cells"] = (values["cells"] - children_of(values["cells"]).astype(np.int64))[above]
     of_values = {name: values[name] for name in sums}
@@ -104,7 +110,6 @@ def _other_rows(
     above: Ints,
     rest: Mapping[str, Array],
     *,
-    certain: bool,
     separator: str,
     public: bool,
 ) -> pl.DataFrame:
@@ -114,19 +119,13 @@ def _other_rows(
     if not public:  # of an open tree, perhaps not all levels are shown
         levels = frame["level"].unique(maintain_order=True)
         below = pl.col("level").replace(levels[:-1], levels[1:])
-    columns = [
-        pl.Series(name, array, nan_to_null=True)
-        for name, array in rest.items()
-        if certain or name not in ("lower", "upper")
-    ]
+    columns = [pl.Series(name, array, nan_to_null=True) for name, array in rest.items()]
     changed: list[Any] = [
         below.alias("level"),
         pl.lit(True).alias("other"),
         pl.lit(True).alias("shown"),
         _below("path", BETWEEN),
     ]
-    if not certain:
-        changed += [pl.lit(None, dtype=pl.Float64).alias(name) for name in ("lower", "upper")]
     if separator:
         changed.append(_below("prefix", separator))
     elif labels[0] in ("prefix", "node") or (public and "low" in labels):

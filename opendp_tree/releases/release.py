@@ -172,7 +172,8 @@ class TreeRelease:
         `path`, where it is, in one text; `estimate`, `lower`, `upper`; `level` (the root's is 0); the same place in
         columns: labels, `prefix` (and `bits`), or the id `node`; `cells`, if the mechanism has cells; and whether it is
         `shown`. Where a value was asked for, `sum`, `mean` and their intervals (`sum_lower`, `mean_upper`, ...) follow;
-        with several values the name of each stands before them. What is counted is in the statement.
+        with several values the name of each stands before them. Last, `counted` says in every row what estimates and
+        intervals are counts of, as the statement does, so that a file tells it; null where nobody said.
 
         Parameters
         ----------
@@ -180,9 +181,10 @@ class TreeRelease:
             Whether each shown node whose shown children do not explain all of its estimate gets a row "(other)" after
             them, with the difference, so that rows add up to their parent's. By default they do, because a reader
             would else miss what is not shown. The column `other` tells such a row from a label of that name. It may be
-            negative: it is a difference of noisy counts. Its `lower` and `upper` are null unless all intervals hold
-            always. Where a label column holds no texts, and for `prefix`, `bits` and `node`, it has null. There are
-            none where counts do not add up (`adds_up`).
+            negative: it is a difference of noisy counts, unless non-negative estimates were asked for. Its interval
+            reaches from 0 to the upper end of the node above, and so holds whenever that one does; where all intervals
+            always hold, from what they leave at least to what they leave at most. Where a label column holds no texts,
+            and for `prefix`, `bits` and `node`, it has null. There are none where counts do not add up (`adds_up`).
         spreadsheet_safe
             For CSV that people open: whether texts and names of columns that a spreadsheet would run as a formula
             (they begin with =, +, -, @, a tab or the end of a line), or that begin with an apostrophe, get an
@@ -216,7 +218,9 @@ class TreeRelease:
         values = {name: array[order] for name, array in columns.items()}
         sums = column_bounds(self.values)
         certain = self.confidence == 1
-        frame = release_frame(nodes, values, certain=certain, other=other, adds_up=self.adds_up, sums=sums)
+        counted = None if self.statement is None else self.statement.counted
+        told: dict[str, Any] = {"certain": certain, "adds_up": self.adds_up, "counted": counted, "sums": sums}
+        frame = release_frame(nodes, values, other=other, **told)
         return safe(frame) if spreadsheet_safe else frame
 
     def quantiles(self, at: Sequence[float]) -> pl.DataFrame:

@@ -14,7 +14,21 @@ from opendp_tree._types import Ints
 
 if TYPE_CHECKING:
     from opendp_tree.trees.tree import Tree
-RESERVED = ("level", "estimate", "lower", "upper", "cells", "shown", "path", "other", "node", "prefix", "bits", "gap")
+RESERVED = (
+    "level",
+    "estimate",
+    "lower",
+    "upper",
+    "cells",
+    "shown",
+    "path",
+    "other",
+    "counted",
+    "node",
+    "prefix",
+    "bits",
+    "gap",
+)
 """What a release's frame calls its own columns."""
 FIGURES = ("sum", "sum_lower", "sum_upper", "mean", "mean_lower", "mean_upper")
 """What a release's frame has for each value."""

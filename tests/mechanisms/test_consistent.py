@@ -14,7 +14,8 @@ from opendp.mod import OpenDPException
 from scipy import optimize, stats
 
 from opendp_tree import Tree, leaf_domain, make_consistent, noise, then_consistent, then_tree_sum
-from opendp_tree.mechanisms.consistent import nonnegative_descent, share_out, whole_counts
+from opendp_tree.mechanisms.consistent import nonnegative_descent, polished, share_out, whole_counts
+from opendp_tree.releases.release import TreeRelease
 from opendp_tree.trees.least_squares import LeastSquares
 from tests.trees.test_least_squares import matrix, random_tree
 
@@ -346,3 +347,23 @@ def test_released_estimates_cannot_be_changed():
     release = make_consistent(Tree.balanced(branching=2, depth=2), variances=[1.0, 1.0])([3, 1, 2])
     with pytest.raises(ValueError, match="read-only"):
         release.estimates[0] = 5
+
+
+@given(st.lists(st.floats(-50, 500), min_size=7, max_size=7), st.lists(st.booleans(), min_size=6, max_size=6))
+def test_polished_estimates_are_whole_and_not_negative_and_add_up_with_their_rests(numbers, flags):
+    tree = Tree.balanced(branching=2, depth=3)
+    shown = np.array([True, *flags])
+    shown &= shown[np.maximum(tree.parents, 0)]
+    values = np.where(shown, numbers, 0.0)
+    raw = TreeRelease(tree, values, values - 3, values + 3, 0.9, None, shown=shown)
+    found = polished(raw, nonnegative=True, integers=True)
+    rows = found.to_frame().filter("shown")
+    assert (rows["estimate"] >= 0).all()
+    assert (found.estimates == np.rint(found.estimates)).all()
+    assert ((found.lower <= found.estimates) & (found.estimates <= found.upper)).all()
+    for node in np.flatnonzero(shown):
+        below = found.estimates[(tree.parents == node) & shown]
+        all_shown = shown[tree.parents == node].all()
+        assert not below.size or (
+            below.sum() == found.estimates[node] if all_shown else below.sum() <= found.estimates[node]
+        )

@@ -10,7 +10,6 @@ from opendp_tree.planning.methods import PeopleLayers, read_method
 from opendp_tree.planning.people_candidate import (
     people_candidate,
     people_candidates,
-    planned_people,
     weighs_people,
 )
 from opendp_tree.planning.tree_facts import TreeFacts
@@ -89,13 +88,12 @@ def test_a_method_has_its_own_options():
     assert (shown.error_at([0, 1000]) >= 0).all()
 
 
-def test_what_estimates_must_be_is_kept_or_refused():
+def test_estimates_are_made_what_they_must_be():
     facts, budget = TreeFacts.of(PUBLIC), Budget.of(**BUDGETS[0], d_in=1)
     signed = people_candidate(PeopleLayers("laplace"), UNITS[0], Setting(facts, budget, 0.1))
-    assert not signed.wanted(Auto(nonnegative=True)).feasible
-    assert signed.wanted(Auto()).feasible
-    with pytest.raises(ValueError, match=r"method \(auto\) is not possible for this unit: it cannot promise integers"):
-        planned_people(OPEN, UNITS[0], budget, alpha=0.1, method=Auto(integers=True))
+    made = signed.wanted(Auto(nonnegative=True, integers=True))
+    assert (signed.nonnegative, made.nonnegative, made.integers) == (False, True, True)
+    assert signed.wanted(Auto()) == signed
 
 
 def test_rho_for_unknown_nodes_is_refused_with_a_way_out():

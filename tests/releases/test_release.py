@@ -20,6 +20,7 @@ from opendp_tree import (
 )
 from opendp_tree.mechanisms import make_pruned_descent, range_counts
 from opendp_tree.releases import PrivacyStatement
+from opendp_tree.releases.writing import frame_bytes
 from opendp_tree.trees.shown_nodes import ShownNodes
 from tests.thoroughness import examples
 
@@ -43,13 +44,34 @@ def test_frames_of_public_trees():
     labelled = Tree.from_paths([("a", "x"), (2,)])
     three = np.array([3.0, 2.0, 2.0, 1.0])
     frame = TreeRelease(labelled, three, three - 1, three + 1, 0.9, STATEMENT).to_frame()
-    assert frame.columns == ["path", "estimate", "lower", "upper", "level", "label_1", "label_2", "shown", "other"]
-    assert frame.rows()[2] == ("2", 1.0, 0.0, 2.0, 1, "2", None, True, False)
+    assert frame.columns == [
+        "path",
+        "estimate",
+        "lower",
+        "upper",
+        "level",
+        "label_1",
+        "label_2",
+        "shown",
+        "other",
+        "counted",
+    ]
+    assert frame.rows()[2] == ("2", 1.0, 0.0, 2.0, 1, "2", None, True, False, STATEMENT.counted)
     plain = Tree.from_parents([1, -1])
     two = np.array([5.0, 7.0])
     frame = TreeRelease(plain, two, two, two, 1.0, STATEMENT, cells=np.array([1, 1])).to_frame(other=False)
-    assert frame.columns == ["path", "estimate", "lower", "upper", "level", "node", "cells", "shown"]
-    assert frame.rows() == [("", 7.0, 7.0, 7.0, 0, 1, 1, True), ("0", 5.0, 5.0, 5.0, 1, 0, 1, True)]
+    assert frame.columns == ["path", "estimate", "lower", "upper", "level", "node", "cells", "shown", "counted"]
+    assert frame.rows() == [("", 7.0, 7.0, 7.0, 0, 1, 1, True, None), ("0", 5.0, 5.0, 5.0, 1, 0, 1, True, None)]
+
+
+def test_every_written_form_says_what_is_counted():
+    said = replace(STATEMENT, counted="rows, those of each user weighed down to 5 in all")
+    tree, two = Tree.from_paths([("a",)]), np.array([5.0, 5.0])
+    release = TreeRelease(tree, two, two, two, 1.0, said)
+    assert release.to_frame()["counted"].to_list() == [said.counted] * 2
+    for form in ("csv", "ndjson", "parquet"):
+        assert said.counted.encode() in frame_bytes(release.to_frame(), file_format=form)
+    assert release.to_pandas()["counted"].to_list() == release.to_arrow()["counted"].to_pylist() == [said.counted] * 2
 
 
 @pytest.mark.parametrize(
