@@ -183,9 +183,9 @@ class Candidate:
 
         def told(release: TreeRelease) -> TreeRelease:
             """The release with its cost in the terms that were asked for."""
-            assert release.statement is not None
             if self.polish is not None:
                 release = polished(release, nonnegative=self.polish[0], integers=self.polish[1])
+            assert release.statement is not None
             statement = replace(release.statement, measure=measure, d_in=d_in, loss=loss, unit=unit, counted=counted)
             return replace(release, statement=statement)
 
