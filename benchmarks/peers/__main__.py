@@ -81,7 +81,8 @@ def page(found: dict[Peer, list[Run] | str], truth: list[Level], rounds: int, lo
             f"Seconds: the shortest of {rounds} runs (fewer of what takes over {ENOUGH} s) from Parquet to released "
             f"tables; imports and engines before that are the start. RMSE: over all places that have rows and all "
             f"runs, with 0 for places that are not released. Adds up: every count is the sum of those below it; with "
-            f"unknown keys, no less than the sum of those that are shown; the share of counts that fail."
+            f'unknown keys, no less than the sum of those that are shown, or, where there are rows "(other)", the sum '
+            f"with these; the share of counts that fail."
         )
         for public, title in ((True, "Public keys"), (False, "Unknown keys")):
             print(f"\n## {title}\n")

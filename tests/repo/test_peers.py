@@ -88,6 +88,9 @@ def test_counts_that_do_not_add_up_are_told():
     more = {**below, ("b", "y"): 0.5}
     assert astray([above, more], public=False) == 0.5
     assert astray([{("a",): 5.0}, below], public=False) == 0.5  # a child without its parent
+    rest = {**fewer, ("a", "(other)"): above["a",] - 3.0}
+    assert astray([above, rest], public=False) == 0
+    assert astray([above, {**rest, ("a", "(other)"): 0.0}], public=False) == 0.5  # rows "(other)" must add up
 
 
 def test_a_script_hands_over_its_time_and_its_counts(tmp_path):
@@ -123,7 +126,7 @@ def test_levels_are_taken_from_one_frame_of_all_nodes(tmp_path):
         f"print([t.rows() for t in job.by_level(pl.read_parquet({str(tmp_path / 'frame.parquet')!r}))])"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert ast.literal_eval(done.stdout) == [[("a", 5)], [("a", "x", 3)], []]
+    assert ast.literal_eval(done.stdout) == [[("a", 5)], [("a", "x", 3), ("a", "(other)", 2)], []]
 
 
 def test_a_peer_that_is_not_there_is_told_with_its_reason(tmp_path, monkeypatch):

@@ -30,8 +30,6 @@ def save(*levels: object) -> None:
 
 def by_level(frame: object) -> list:
     """The tables of the three levels from one Polars frame of all nodes, as `TreeRelease.to_frame` gives it."""
-    if "other" in frame.columns:
-        frame = frame.filter(other=False)
     count = "estimate" if "estimate" in frame.columns else "count"
     places = frame.columns[frame.columns.index("level") + 1 :]
     return [frame.filter(level=level).select(*places[:level], count) for level in (1, 2, 3)]
