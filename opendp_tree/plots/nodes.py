@@ -52,6 +52,14 @@ class Nodes:
         return max(2, int(np.searchsorted(totals, count, side="right")))
 
 
+def drawn_frame(release: TreeRelease) -> pl.DataFrame:
+    """The frame of a release; the interval of a row "(other)" is as long as the node above, and not drawn."""
+    import polars as pl
+
+    kept = ~pl.col("other") | (release.confidence == 1)
+    return release.to_frame().with_columns(pl.when(kept).then(pl.col("lower", "upper")))
+
+
 def read_nodes(release: TreeRelease, frame: pl.DataFrame, *, max_nodes: int) -> Nodes:
     """The nodes of a release with areas."""
     other = frame["other"].to_numpy()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from opendp_tree._arguments import check_choice, check_integer, check_type
-from opendp_tree.plots.nodes import SEPARATOR, release_footer
+from opendp_tree.plots.nodes import SEPARATOR, drawn_frame, release_footer
 from opendp_tree.plots.style import (
     BAND,
     BLUE,
@@ -63,7 +63,7 @@ def plot_level(release: TreeRelease, level: int | str, *, top: int = 40, title: 
     """
     check_type(release, TreeRelease, name="release", hint="what a mechanism gave")
     go = graph_objects()
-    frame = release.to_frame()
+    frame = drawn_frame(release)
     place = level_place(level, release.tree.names, int(frame["level"].to_numpy().max(initial=0)))
     check_integer(top, name="top", least=1)
     here = frame.filter((frame["level"] == place) & frame["shown"])

@@ -8,7 +8,7 @@ import numpy as np
 
 from opendp_tree._arguments import check_choice, check_integer, check_type
 from opendp_tree._types import Floats
-from opendp_tree.plots.nodes import Nodes, own_area, read_nodes, release_footer
+from opendp_tree.plots.nodes import Nodes, drawn_frame, own_area, read_nodes, release_footer
 from opendp_tree.plots.style import (
     CLICK,
     INK,
@@ -78,7 +78,7 @@ def plot_tree(
     check_choice(kind, name="kind", choices=("icicle", "treemap", "sunburst"))
     check_integer(max_nodes, name="max_nodes", least=2)
     go = graph_objects()
-    frame = release.to_frame()
+    frame = drawn_frame(release)
     nodes = read_nodes(release, frame, max_nodes=max_nodes)
     interval = confidence_text(release.confidence)
     size = own_area(nodes.parents, nodes.size)
