@@ -37,8 +37,9 @@ from opendp_tree.plots.rows import plot_level
 from opendp_tree.plots.tree import plot_tree
 from opendp_tree.prepare import release_tree
 from opendp_tree.releases.release import TreeRelease
-from opendp_tree.rows.frames import frame_domain, read_source
+from opendp_tree.rows.domains import frame_domain
 from opendp_tree.rows.leaf_counts import make_leaf_counts, then_leaf_counts
+from opendp_tree.rows.sources import read_source
 from opendp_tree.rows.unit import Unit
 from opendp_tree.rows.value import Value
 from opendp_tree.several import release_trees

@@ -21,10 +21,11 @@ from opendp_tree.planning.methods import Auto, Curve, Method, Partition, PeopleL
 from opendp_tree.planning.people_candidate import planned_people, weighs_people
 from opendp_tree.planning.ranking import check_alpha, planned_candidate
 from opendp_tree.releases.release import TreeRelease
-from opendp_tree.rows.frames import frame_domain, read_source
+from opendp_tree.rows.domains import frame_domain
 from opendp_tree.rows.leaf_counts import make_leaf_counts
 from opendp_tree.rows.leaf_values import LeafValueSpace, make_leaf_values
 from opendp_tree.rows.people import PeopleSpace, make_people_records
+from opendp_tree.rows.sources import read_source
 from opendp_tree.rows.tables import measured
 from opendp_tree.rows.unit import Unit, protected_unit, unit_words
 from opendp_tree.rows.value import Value, read_values, values_counted

@@ -22,7 +22,7 @@ from opendp_tree.planning.methods import Method
 from opendp_tree.prepare import Account, make_frame_release
 from opendp_tree.releases.release import PrivacyStatement, TreeRelease
 from opendp_tree.releases.words import cost_words
-from opendp_tree.rows.frames import read_source
+from opendp_tree.rows.sources import read_source
 from opendp_tree.rows.tables import measured
 from opendp_tree.rows.unit import Unit
 from opendp_tree.rows.value import Value, read_values

@@ -15,7 +15,8 @@ from opendp_tree.mechanisms.bound_report import make_bound_report
 from opendp_tree.planning.budget import report_scale
 from opendp_tree.prepare import Account
 from opendp_tree.releases.bound_report import BoundReport
-from opendp_tree.rows.frames import frame_domain, read_source
+from opendp_tree.rows.domains import frame_domain
+from opendp_tree.rows.sources import read_source
 from opendp_tree.rows.tables import measured
 from opendp_tree.rows.unit import Unit
 

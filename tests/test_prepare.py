@@ -23,7 +23,7 @@ from opendp_tree import (
 )
 from opendp_tree.ledger import BudgetError, LedgerError
 from opendp_tree.prepare import make_release, method_for
-from opendp_tree.rows.frames import frame_domain
+from opendp_tree.rows.domains import frame_domain
 
 VISITS = pl.DataFrame(
     {

@@ -19,7 +19,7 @@ from opendp_tree.cli.terminal import CommandError, Exit, Progress, silenced
 from opendp_tree.mechanisms.bound_report import make_bound_report
 from opendp_tree.planning.budget import report_scale
 from opendp_tree.releases.bound_report import BoundReport
-from opendp_tree.rows.frames import frame_domain
+from opendp_tree.rows.domains import frame_domain
 
 if TYPE_CHECKING:
     import polars as pl

@@ -78,7 +78,7 @@ def _key_of(kind: str, options: argparse.Namespace) -> Key:
 
 def open_source(options: argparse.Namespace, *, unit: str | None = None, values: tuple[str, ...] = ()) -> Source:
     """The file, with all that can be checked before its rows are read."""
-    from opendp_tree.rows.files import with_numbers
+    from opendp_tree.rows.sources import with_numbers
 
     key = read_key(options)
     columns = (*key.columns_used, *([unit] if unit else []))
@@ -101,7 +101,7 @@ def open_source(options: argparse.Namespace, *, unit: str | None = None, values:
 
 def _typed(frame: pl.LazyFrame, key: Key) -> pl.LazyFrame:
     """Texts of a CSV file as what the key reads; what is no such value is null."""
-    from opendp_tree.rows.files import with_numbers, with_times
+    from opendp_tree.rows.sources import with_numbers, with_times
 
     for column, owner in zip(key.columns_used, key.column_owners, strict=True):
         if owner.text_form == "number":
@@ -113,7 +113,7 @@ def _typed(frame: pl.LazyFrame, key: Key) -> pl.LazyFrame:
 
 def _read_tree(options: argparse.Namespace, key: Key, frame: pl.LazyFrame) -> Tree:
     """The public tree that a file lists, one leaf a row."""
-    from opendp_tree.rows.files import FRAME_ERRORS, read_paths
+    from opendp_tree.rows.sources import FRAME_ERRORS, read_paths
 
     separator = getattr(options, "path", None) and (options.separator or "/")
     if not (key.counts_by_value or separator) or (separator and options.by):
@@ -134,8 +134,8 @@ def _read_tree(options: argparse.Namespace, key: Key, frame: pl.LazyFrame) -> Tr
 
 def scan_columns(name: str, given: str | None, columns: tuple[str, ...]) -> pl.LazyFrame:
     """A file with the columns, or a failure that says what is wrong."""
-    from opendp_tree.rows.files import FORMATS, FRAME_ERRORS, file_format, scan_file
-    from opendp_tree.rows.groups import read_again_like
+    from opendp_tree.rows.grouping import read_again_like
+    from opendp_tree.rows.sources import FORMATS, FRAME_ERRORS, file_format, scan_file
 
     path = Path(name)
     if not path.is_file():

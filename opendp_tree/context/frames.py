@@ -14,7 +14,8 @@ from opendp_tree._opendp import total_bound
 from opendp_tree._show import html_table, table
 from opendp_tree.context.queries import FrameQuery, amounts_of_loss
 from opendp_tree.ledger import Ledger, as_written, short_above, spend
-from opendp_tree.rows.frames import frame_domain, read_source
+from opendp_tree.rows.domains import frame_domain
+from opendp_tree.rows.sources import read_source
 from opendp_tree.rows.steps import FrameSteps
 from opendp_tree.rows.unit import identifier_of, unit_words
 from opendp_tree.theorems.interval import round_up

@@ -25,6 +25,6 @@ def example_flights() -> pl.LazyFrame:
     >>> flights.select("origin").unique().sort("origin").collect()["origin"].to_list()
     ['EWR', 'JFK', 'LGA']
     """
-    from opendp_tree.rows.files import scan_file
+    from opendp_tree.rows.sources import scan_file
 
     return scan_file(FLIGHTS, file_format="parquet")

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from opendp_tree.engines.sql import OTHER, Column, SqlTable, day_number, read_names, shortened, tick_number
-from opendp_tree.rows.foreign import arrow_frame
-from opendp_tree.rows.groups import PEOPLE, guarded
+from opendp_tree.rows.grouping import PEOPLE, guarded
+from opendp_tree.rows.sources import arrow_frame
 
 __all__ = ["DuckDBTable"]
 

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from opendp_tree.engines.sql import OTHER, Column, SqlTable, day_number, shortened, tick_number
-from opendp_tree.rows.groups import PEOPLE, guarded
+from opendp_tree.rows.grouping import PEOPLE, guarded
 
 __all__ = ["PostgresTable"]
 

@@ -17,7 +17,7 @@ import polars as pl
 from opendp_tree.engines.sql import LONGEST_TEXT
 from opendp_tree.keys.key import Key
 from opendp_tree.keys.kind import KeyKind, key_names
-from opendp_tree.rows.groups import PEOPLE, UNIT, guarded
+from opendp_tree.rows.grouping import PEOPLE, UNIT, guarded
 
 __all__ = ["SparkTable"]
 

@@ -12,7 +12,7 @@ import polars as pl
 
 from opendp_tree.keys.key import Key
 from opendp_tree.keys.kind import KeyKind, key_names
-from opendp_tree.rows.groups import PEOPLE, UNIT
+from opendp_tree.rows.grouping import PEOPLE, UNIT
 
 __all__ = ["OTHER", "Column", "SqlTable", "day_number", "quoted", "read_names", "shortened", "tick_number"]
 

@@ -18,7 +18,7 @@ from opendp_tree._opendp import make_measurement, measure_name, to_then
 from opendp_tree._types import Bools, Floats, Ints
 from opendp_tree.releases.bound_report import BoundReport
 from opendp_tree.releases.release import PrivacyStatement
-from opendp_tree.rows.frames import column_kinds
+from opendp_tree.rows.domains import column_kinds
 from opendp_tree.rows.rows_per_unit import check_most, make_rows_per_unit, read_unit
 from opendp_tree.theorems.interval import round_up
 from opendp_tree.theorems.laplace import bin_ends, laplace_epsilon

@@ -27,7 +27,7 @@ from opendp.mod import (
 from opendp_tree._arguments import check_integer
 from opendp_tree._opendp import make_transformation, to_then, total_bound
 from opendp_tree.keys.key import Key
-from opendp_tree.rows.frames import check_rows_are_here, column_kinds
+from opendp_tree.rows.domains import check_rows_are_here, column_kinds
 from opendp_tree.rows.leaf_values import leaf_values_domain
 from opendp_tree.rows.unit import Unit, identifier_of
 from opendp_tree.rows.value import Value, value_unit
@@ -162,9 +162,8 @@ class LeafCounting:
         used = dict.fromkeys((*key.columns_used, *([] if person is None else [person.column])))
         used |= dict.fromkeys(each.column for each in values)
 
+        from opendp_tree.rows.counting import RowCounter, ValueCounter
         from opendp_tree.rows.people import people_domain
-        from opendp_tree.rows.row_counts import RowCounter
-        from opendp_tree.rows.value_counts import ValueCounter
 
         counter = RowCounter.of(key, kinds, {name: kinds[name] for name in used}, person, memory)
 

@@ -13,7 +13,7 @@ from opendp_tree._arguments import check_integer
 from opendp_tree._opendp import make_transformation, to_then
 from opendp_tree._types import Ints
 from opendp_tree.keys.key import Key
-from opendp_tree.rows.frames import column_kinds
+from opendp_tree.rows.domains import column_kinds
 from opendp_tree.theorems.laplace import bin_ends, rows_per_unit_l1
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def read_unit(metric: Metric, kinds: dict[str, str]) -> tuple[str, bool]:
 
 def histogram(data: Any, unit: str, kinds: dict[str, str], ends: Ints) -> Ints:
     """How many people are in each bin; those without an identifier are nobody."""
-    from opendp_tree.rows.groups import PEOPLE, check_columns, guarded, read_frame
+    from opendp_tree.rows.grouping import PEOPLE, check_columns, guarded, read_frame
     from opendp_tree.rows.tables import Table
 
     if isinstance(data, Table):
@@ -103,7 +103,7 @@ def histogram(data: Any, unit: str, kinds: dict[str, str], ends: Ints) -> Ints:
 
 def _rows(people: pl.LazyFrame, unit: str) -> Ints:
     """The number of rows of each person, in any order."""
-    from opendp_tree.rows.groups import PEOPLE, UNIT
+    from opendp_tree.rows.grouping import PEOPLE, UNIT
 
     counted = people.rename({unit: UNIT}).group_by(UNIT).len(PEOPLE).collect(engine="streaming")
     found: Ints = counted.filter(counted[UNIT].is_not_null())[PEOPLE].to_numpy().astype(np.int64)

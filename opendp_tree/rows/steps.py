@@ -13,13 +13,13 @@ from opendp.transformations import make_stable_lazyframe
 from opendp_tree._arguments import check_choice
 from opendp_tree._opendp import empty_lazyframe, lazy_query, make_transformation
 from opendp_tree.noise import uniform_words
-from opendp_tree.rows.allowed import check_steps, shuffles
-from opendp_tree.rows.frames import FrameColumns
-from opendp_tree.rows.groups import frozen_argument, made_up_rows, narrowed, read_again_like
+from opendp_tree.rows.domains import FrameColumns
+from opendp_tree.rows.grouping import frozen_argument, made_up_rows, narrowed, read_again_like
 from opendp_tree.rows.leaf_counts import LeafCounting, make_leaf_counts
 from opendp_tree.rows.leaf_values import make_leaf_values
 from opendp_tree.rows.people import make_people_records
 from opendp_tree.rows.plans import plan_steps
+from opendp_tree.rows.row_wise import check_steps, shuffles
 
 STEPS = ("filter", "select", "truncate_num_groups", "truncate_per_group", "with_columns")
 """The methods of OpenDP's queries of frames that OpenDP may find stable and that keep rows apart."""

@@ -11,8 +11,8 @@ import pytest
 
 from opendp_tree import Key, Unit
 from opendp_tree.engines.spark import SparkTable
-from opendp_tree.rows.groups import kinds_of
-from opendp_tree.rows.row_counts import RowCounter
+from opendp_tree.rows.counting import RowCounter
+from opendp_tree.rows.dtypes import kinds_of
 from opendp_tree.rows.tables import Table
 from tests.engines.laws import KEYS, counts_of, expected_records, records
 from tests.engines.laws import test_keys_of_every_kind_are_counted_as_polars_does as every_kind

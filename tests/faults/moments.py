@@ -17,7 +17,7 @@ from opendp_tree._files import PendingFile
 from opendp_tree._interrupts import deferred_interrupts
 from opendp_tree.cli import main
 from opendp_tree.planning import make_tree_counts
-from opendp_tree.rows.frames import frame_domain
+from opendp_tree.rows.domains import frame_domain
 from tests.faults.processes import INTERRUPTED, at_call, at_line, run
 
 COST, TOTAL = {"epsilon": "0.1", "delta": "1e-9"}, {"epsilon": "1000", "delta": "0.9"}

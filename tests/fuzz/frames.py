@@ -16,7 +16,7 @@ import opendp.prelude as dp
 import polars as pl
 
 from opendp_tree import Key, Tree, Unit, frame_domain, make_leaf_counts
-from opendp_tree.rows import row_counts
+from opendp_tree.rows import counting
 from tests.fuzz import Violation, case_random, reported
 
 INTEGERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.Int128, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64, pl.UInt128)
@@ -269,11 +269,11 @@ def plain(column):
 @contextmanager
 def coupled(seed):
     """Draws that depend on a person's own records, the leaf and a seed, whatever else a frame holds."""
-    old, row_counts._draws = row_counts._draws, own_draws(seed)
+    old, counting._draws = counting._draws, own_draws(seed)
     try:
         yield
     finally:
-        row_counts._draws = old
+        counting._draws = old
 
 
 def own_draws(seed):

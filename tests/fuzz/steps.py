@@ -8,9 +8,9 @@ import opendp.prelude as dp
 import polars as pl
 from opendp.transformations import make_stable_lazyframe
 
-from opendp_tree.rows.allowed import check_steps
-from opendp_tree.rows.groups import made_up_rows, narrowed
+from opendp_tree.rows.grouping import made_up_rows, narrowed
 from opendp_tree.rows.plans import plan_steps
+from opendp_tree.rows.row_wise import check_steps
 from tests.fuzz.edge_values import DTYPES, edge_frame
 
 EMPTY = pl.LazyFrame(schema=DTYPES)

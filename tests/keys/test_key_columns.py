@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from opendp_tree import Key
 from opendp_tree.keys.kind import Labels
-from opendp_tree.rows.groups import group_rows
+from opendp_tree.rows.grouping import group_rows
 
 
 def grouped(values, dtype, key):

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from opendp_tree import Key, Tree, Unit, frame_domain, make_leaf_counts
 from opendp_tree.keys.number import NOWHERE
-from opendp_tree.rows import row_counts
-from opendp_tree.rows.row_counts import RowCounter
+from opendp_tree.rows import counting
+from opendp_tree.rows.counting import RowCounter
 from opendp_tree.theorems.distances import leaf_counts_l1, per_person
 from tests.engines.stores import DuckDBStore
 from tests.frame_truth import as_paths, path_of
@@ -134,7 +134,7 @@ def test_people_added_removed_or_exchanged_move_counts_no_further_than_the_map(k
     @examples(15)
     @given(ROWS, st.sets(st.sampled_from([1, 2, 3, None]), max_size=2), ROWS, st.randoms(), st.integers(0, 99))
     def check(rows, people, more, random, seed):
-        monkeypatch.setattr(row_counts, "_draws", own_draws(seed))
+        monkeypatch.setattr(counting, "_draws", own_draws(seed))
         fewer = without(rows, people)
         assert not broken(count, [(random.sample(rows, len(rows)), fewer, len({row[0] for row in rows} & people))])
         exchanged = [*fewer, *((9, *row[1:]) for row in more)]
@@ -196,7 +196,7 @@ TWO_ROWS = {"by": "a", "unit": Unit("id", rows=2)}
 @pytest.mark.parametrize("seed", thinned(range(3), 3))
 def test_small_pairs_hold(options, memory, seed, monkeypatch):
     """In one part, and in several: frames of different sizes are then taken in different numbers of parts."""
-    monkeypatch.setattr(row_counts, "_draws", own_draws(seed))
+    monkeypatch.setattr(counting, "_draws", own_draws(seed))
     assert not broken(make(PEOPLE, {**options, "memory": memory}), PAIRS)
 
 
@@ -205,7 +205,7 @@ def test_small_pairs_hold(options, memory, seed, monkeypatch):
 def test_small_pairs_hold_in_duckdb(options, every, monkeypatch):
     """The same pairs as tables of DuckDB."""
     duckdb = pytest.importorskip("duckdb")
-    monkeypatch.setattr(row_counts, "_draws", own_draws(0))
+    monkeypatch.setattr(counting, "_draws", own_draws(0))
     with duckdb.connect() as connection:
         store = DuckDBStore(connection)
 
@@ -225,20 +225,20 @@ def test_mutant_parts_of_rows_instead_of_people_is_rejected(monkeypatch):
     def every_other_row(frame, unit, salt, part, parts):
         return frame.filter(pl.int_range(pl.len()) % parts == part)
 
-    monkeypatch.setattr(row_counts, "_draws", own_draws(0))
-    monkeypatch.setattr(row_counts, "people_part", every_other_row)
+    monkeypatch.setattr(counting, "_draws", own_draws(0))
+    monkeypatch.setattr(counting, "people_part", every_other_row)
     assert broken(make(PEOPLE, {**TWO_ROWS, "memory": 150}), PAIRS)
 
 
 def test_mutant_first_rows_of_the_frame_is_rejected(monkeypatch):
     """The first k rows of each person in the order of the frame: a permutation of the rows changes the counts."""
-    read = row_counts.read_frame
+    read = counting.read_frame
 
     def first_rows(frame, kinds):
         return read(frame, kinds).filter(pl.int_range(pl.len()).over("id") < 2)
 
-    monkeypatch.setattr(row_counts, "_draws", own_draws(0))
-    monkeypatch.setattr(row_counts, "read_frame", first_rows)
+    monkeypatch.setattr(counting, "_draws", own_draws(0))
+    monkeypatch.setattr(counting, "read_frame", first_rows)
     assert broken(make(PEOPLE, TWO_ROWS), PAIRS)
 
 
@@ -248,33 +248,33 @@ def test_mutant_draws_by_the_place_of_a_leaf_among_all_is_rejected(monkeypatch):
     def by_rank(records, part, places):
         return np.array([2, 1, 3], dtype=np.uint64)[part.leaves[places]] << np.uint64(60)
 
-    monkeypatch.setattr(row_counts, "_draws", by_rank)
+    monkeypatch.setattr(counting, "_draws", by_rank)
     assert broken(make(PEOPLE, {"by": "a", "unit": Unit("id", leaves=1)}), PAIRS)
 
 
 @pytest.mark.parametrize("forgotten", ["rows_per_leaf", "leaves", "rows"])
 def test_mutants_that_forget_a_bound_are_rejected(forgotten, monkeypatch):
-    truncate = row_counts.truncate
+    truncate = counting.truncate
     many = {"rows_per_leaf": 99, "leaves": 99, "rows": 99}[forgotten]
     options = TWO_ROWS if forgotten == "rows" else {"by": "a", "unit": Unit("id", leaves=1)}
 
     def forgetful(rows, starts, unit, draw):
         return truncate(rows, starts, replace(unit, **{forgotten: many}), draw)
 
-    monkeypatch.setattr(row_counts, "_draws", own_draws(0))
-    monkeypatch.setattr(row_counts, "truncate", forgetful)
+    monkeypatch.setattr(counting, "_draws", own_draws(0))
+    monkeypatch.setattr(counting, "truncate", forgetful)
     assert broken(make(PEOPLE, options), PAIRS)
 
 
 def test_mutant_that_takes_each_row_without_identifier_for_a_person_is_rejected(monkeypatch):
-    read = row_counts.read_frame
+    read = counting.read_frame
 
     def own_numbers(frame, kinds):
         number = pl.int_range(pl.len(), dtype=pl.Int64) + 1000
         return read(frame, kinds).with_columns(pl.col("id").fill_null(number))
 
-    monkeypatch.setattr(row_counts, "_draws", own_draws(0))
-    monkeypatch.setattr(row_counts, "read_frame", own_numbers)
+    monkeypatch.setattr(counting, "_draws", own_draws(0))
+    monkeypatch.setattr(counting, "read_frame", own_numbers)
     assert broken(make(PEOPLE, TWO_ROWS), PAIRS)
 
 

@@ -15,8 +15,8 @@ from opendp_tree import noise
 from opendp_tree.mechanisms.means import layers as means_layers
 from opendp_tree.mechanisms.means.layers import NodeSums, SumScales, measure_centred, measure_pairs
 from opendp_tree.mechanisms.partition.layers import ShownTree, cut_by_level, make_layers
+from opendp_tree.rows.counting import step_of
 from opendp_tree.rows.value import Value
-from opendp_tree.rows.value_counts import step_of
 from opendp_tree.theorems.tree_means import centred_l1, pair_l1, steps_of, sums_epsilon, tree_means_epsilon
 from tests.privacy.divergence import hockey_stick, joint, largest_ratio
 from tests.privacy.tree_partition_law import far_from, tree_law, uniform
@@ -246,8 +246,7 @@ def test_mutant_many_rows_of_a_person_declared_as_one_is_rejected():
 
 def test_mutant_nulls_dropped_after_finding_counts_other_rows_than_it_sums():
     from opendp_tree import Key
-    from opendp_tree.rows.row_counts import RowCounter
-    from opendp_tree.rows.value_counts import ValueCounter
+    from opendp_tree.rows.counting import RowCounter, ValueCounter
 
     frame = pl.DataFrame({"city": ["a", "a", "b", "b"], "x": [1.0, None, float("nan"), 2.0]})
     key, kinds = Key.of("city"), {"city": "text", "x": "float"}

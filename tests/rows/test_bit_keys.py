@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opendp_tree import Key, OpenTree, frame_domain, make_leaf_counts, read_source
-from opendp_tree.rows.bit_keys import count_keys
+from opendp_tree.rows.counting import count_keys
 from tests.thoroughness import examples
 
 TEXTS = ["10.0.0.1", "10.0.0.2", "192.168.7.1", "no address", "", "::1", "fe80::1", "2001:db8::8:800", None]

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opendp_tree.rows.bounding import truncate
+from opendp_tree.rows.people import truncate
 from opendp_tree.rows.unit import Unit
 
 BOUND = st.none() | st.integers(1, 6)

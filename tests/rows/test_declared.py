@@ -8,7 +8,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from opendp_tree.rows.declared import as_declared, read_declared, value_column
+from opendp_tree.rows.sources import as_declared, read_declared, value_column
 
 DTYPES = [
     *(pl.String(), pl.Categorical(), pl.Enum(["x", "7"]), pl.Boolean(), pl.Float32(), pl.Float64()),

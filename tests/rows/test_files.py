@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from opendp_tree.releases.writing import frame_bytes, spreadsheet_safe
-from opendp_tree.rows.files import file_format, scan_file, scan_files, with_times
+from opendp_tree.rows.sources import file_format, scan_file, scan_files, with_times
 
 FRAME = pl.DataFrame({"a": ["x", None, "ä"], "b": ["1", "2", ""]})
 

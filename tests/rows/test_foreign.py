@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from opendp_tree import Key, release_tree
-from opendp_tree.rows.foreign import is_one_shot, read_foreign, read_rows, unwrapped
+from opendp_tree.rows.sources import is_one_shot, read_foreign, read_rows, unwrapped
 
 NONE = pl.Schema()
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from opendp_tree import frame_context, frame_domain, make_leaf_counts, read_source, release_tree
-from opendp_tree.rows.frames import column_kinds
+from opendp_tree.rows.domains import column_kinds
 from tests.frame_truth import as_paths
 
 ROWS = [

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opendp_tree import Key, Tree, Unit, read_source
-from opendp_tree.rows import parts, row_counts
-from opendp_tree.rows.groups import kinds_of, narrowed
-from opendp_tree.rows.row_counts import RowCounter
+from opendp_tree.rows import counting, people
+from opendp_tree.rows.counting import RowCounter
+from opendp_tree.rows.dtypes import kinds_of
+from opendp_tree.rows.grouping import narrowed
 from tests.frame_truth import as_paths
 from tests.fuzz.frames import coupled
 from tests.thoroughness import examples
@@ -56,7 +57,7 @@ def counted(key, unit, rows, memory):
 def one_by_one(data, unit, number):
     frame = data.lazy()
     salt = bytes(range(16))
-    return [parts.people_part(frame, unit, salt, part, number).collect() for part in range(number)]
+    return [people.people_part(frame, unit, salt, part, number).collect() for part in range(number)]
 
 
 @pytest.mark.parametrize("dtype", EDGES, ids=str)
@@ -84,9 +85,9 @@ def test_a_persons_part_is_the_same_in_memory_from_files_and_among_others(tmp_pa
     scans = pl.scan_parquet(tmp_path / "users.parquet"), pl.scan_csv(tmp_path / "users.csv"), frame[::-7].lazy()
     for scan in scans:
         for engine in ("streaming", "in-memory"):
-            for place, people in enumerate(whole):
-                part = parts.people_part(scan, "user", bytes(range(16)), place, 3).collect(engine=engine)
-                assert set(part["user"]) <= people
+            for place, persons in enumerate(whole):
+                part = people.people_part(scan, "user", bytes(range(16)), place, 3).collect(engine=engine)
+                assert set(part["user"]) <= persons
 
 
 @pytest.mark.parametrize("name", KEYS)
@@ -102,11 +103,11 @@ def test_the_number_of_parts_changes_nothing(name, rows, most, seed):
 
 def test_little_memory_makes_many_parts(monkeypatch):
     seen = []
-    read = row_counts.unit_leaves
-    monkeypatch.setattr(row_counts, "unit_leaves", lambda *given: seen.append(read(*given)) or seen[-1])
+    read = counting.unit_leaves
+    monkeypatch.setattr(counting, "unit_leaves", lambda *given: seen.append(read(*given)) or seen[-1])
     rows = [(person, "x", 0) for person in range(1000)]
     assert counted(Key.columns("a"), Unit("user", rows=1), rows, 12_000) == {("x",): 1000}
-    assert len(seen) == parts.parts_for(1000, 0, 12_000) > 5
+    assert len(seen) == people.parts_for(1000, 0, 12_000) > 5
     assert sum(part.height for part in seen) == 1000
     # Binomial: above 240 of 1000 at a chance of 1/8 or less is below 1e-20.
     assert max(part.height for part in seen) < 240
@@ -114,27 +115,27 @@ def test_little_memory_makes_many_parts(monkeypatch):
 
 def test_identifiers_without_a_hash_are_taken_together():
     frame = pl.LazyFrame({"user": [1.0, -0.0, 0.0]})
-    assert parts.frame_parts(frame, "user", 3, 1) == 1
-    assert parts.people_part(frame, "user", bytes(16), 0, 1).collect().height == 3
+    assert people.frame_parts(frame, "user", 3, 1) == 1
+    assert people.people_part(frame, "user", bytes(16), 0, 1).collect().height == 3
 
 
 @pytest.mark.parametrize(("given_memory", "meant"), [(7, 7), ("7", 7), ("2KiB", 2048), ("1.5 GB", 1_500_000_000)])
 def test_memory_is_read(given_memory, meant):
-    assert parts.read_memory(given_memory) == meant
+    assert people.read_memory(given_memory) == meant
 
 
 def test_memory_by_default_is_an_eighth_of_the_machines_and_at_most_two_gib(monkeypatch):
     for machine, meant in ((8 * 2**30, 2**30), (2**40, 2 * 2**30)):
-        monkeypatch.setattr(parts, "_machine_memory", lambda machine=machine: machine)
-        assert parts.read_memory(None) == meant
+        monkeypatch.setattr(people, "_machine_memory", lambda machine=machine: machine)
+        assert people.read_memory(None) == meant
 
 
 @pytest.mark.parametrize("wrong", [0, -1, "", "GiB", "2gib", "1e9", "0", "9" * 15 + "TiB", "٣"])
 def test_what_is_no_memory_is_refused(wrong):
     with pytest.raises(ValueError, match="memory"):
-        parts.read_memory(wrong)
+        people.read_memory(wrong)
     with pytest.raises(TypeError, match="memory"):
-        parts.read_memory(1.5)
+        people.read_memory(1.5)
 
 
 DRAWING = {
@@ -147,7 +148,7 @@ DRAWING = {
 @pytest.mark.parametrize("name", DRAWING)
 def test_a_plan_that_draws_is_read_once(name):
     frame = pl.LazyFrame({"user": range(200), "a": range(200)})
-    drawn = parts.same_when_read_again(DRAWING[name](frame))
+    drawn = people.same_when_read_again(DRAWING[name](frame))
     assert drawn.collect().equals(drawn.collect())
     assert "DF [" in drawn.explain(optimized=False).splitlines()[0]
 
@@ -160,11 +161,11 @@ def test_frames_in_memory_and_own_scans_are_read_again_and_any_other_plan_is_run
     own.append(read_source(tmp_path / "k.csv", schema={"a": int}))
     for source in own:
         frame = narrowed(source, ["a"])
-        assert parts.same_when_read_again(frame) is frame
-        assert parts.same_when_read_again(frame.filter(True)) is not frame  # whatever a caller adds
+        assert people.same_when_read_again(frame) is frame
+        assert people.same_when_read_again(frame.filter(True)) is not frame  # whatever a caller adds
     for other in (pl.scan_parquet(tmp_path / "k.parquet"), rows.lazy(), own[1].filter(pl.col("user") > 1)):
         frame = narrowed(other, ["a"])
-        assert "DF [" in parts.same_when_read_again(frame).explain(optimized=False).splitlines()[0]
+        assert "DF [" in people.same_when_read_again(frame).explain(optimized=False).splitlines()[0]
 
 
 NUMBERS = {
@@ -182,11 +183,11 @@ NUMBERS = {
 @pytest.mark.parametrize("bits", [2, 32, 63])
 @pytest.mark.parametrize("name", NUMBERS)
 def test_people_are_told_apart_by_small_numbers_whatever_names_them(name, bits):
-    first, second, third, fourth = parts.person_numbers(NUMBERS[name], bits).tolist()
+    first, second, third, fourth = people.person_numbers(NUMBERS[name], bits).tolist()
     assert first == third
     assert len({first, second, fourth}) == 3
     assert all(0 <= number < 2**bits for number in (first, second, fourth))
-    assert parts.person_numbers(NUMBERS[name].clear(), bits).tolist() == []
+    assert people.person_numbers(NUMBERS[name].clear(), bits).tolist() == []
 
 
 @given(
@@ -195,9 +196,9 @@ def test_people_are_told_apart_by_small_numbers_whatever_names_them(name, bits):
 def test_groups_of_rows_have_the_records_of_their_rows(groups, size):
     given_rows = [(person, leaf) for person, leaf, rows in groups for _ in range(rows)]
     units, leaves = (np.array([row[place] for row in given_rows], dtype=np.int64) for place in (0, 1))
-    whole = parts.people_records(size, pl.Series(units), leaves)
+    whole = people.people_records(size, pl.Series(units), leaves)
     units, leaves, rows = (np.array([row[place] for row in groups], dtype=np.int64) for place in range(3))
-    found = parts.people_records(size, pl.Series(units), leaves, rows)
+    found = people.people_records(size, pl.Series(units), leaves, rows)
     for name in ("starts", "leaves", "rows", "people", "totals"):
         assert getattr(found, name).tolist() == getattr(whole, name).tolist()
     counts = Counter(given_rows)

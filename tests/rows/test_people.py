@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from opendp_tree import Key, OpenTree, Tree, Unit, frame_domain, release_tree
-from opendp_tree.rows import people, row_counts
+from opendp_tree.rows import counting, people
 from opendp_tree.rows.people import PeoplePart, make_people_records, people_domain, then_people_records
 from tests.goodness_of_fit import FALSE_ALARM
 from tests.rows.test_row_counts import KEYS, ROWS, SCHEMA, counter, frame_of
@@ -173,8 +173,8 @@ def test_without_one_person_nothing_changes_for_all_others(name, memory, rows):
 
 def test_one_part_is_in_memory_at_a_time(monkeypatch):
     """Little memory: many parts, each read once for all sums, and none much larger than the others."""
-    read, sizes = row_counts.unit_leaves, []
-    monkeypatch.setattr(row_counts, "unit_leaves", lambda *given: sizes.append(0) or read(*given))
+    read, sizes = counting.unit_leaves, []
+    monkeypatch.setattr(counting, "unit_leaves", lambda *given: sizes.append(0) or read(*given))
     rows = [(person, label, 0) for person in range(1000) for label in ("x", "y")]
     records = counter(KEYS["columns"], SHARES, 20_000).people(frame_of(rows))
     assert sizes == []  # nothing but keys is read before a measurement asks
@@ -202,13 +202,13 @@ def test_pieces_are_the_same_people_a_few_at_a_time(persons, most):
 
 def test_an_interrupt_ends_the_reading_of_parts(monkeypatch):
     """Between two parts, where nothing is drawn that would ask."""
-    read, seen = row_counts.unit_leaves, []
+    read, seen = counting.unit_leaves, []
 
     def interrupted(*given):
         seen.append(os.kill(os.getpid(), signal.SIGINT))
         return read(*given)
 
-    monkeypatch.setattr(row_counts, "unit_leaves", interrupted)
+    monkeypatch.setattr(counting, "unit_leaves", interrupted)
     tree = Tree.from_paths([("x",), ("y",)])
     frame = frame_of([(person, "xy"[person % 2], 0) for person in range(100)])
     unit = Unit("user", count="people", nodes=1)
@@ -225,7 +225,7 @@ def test_one_part_is_read_once():
 
 def test_a_mutant_that_knows_leaves_by_a_part_is_rejected(monkeypatch):
     """Places among a part's own keys: sums over parts mix leaves."""
-    real = row_counts.people_records
+    real = counting.people_records
 
     def mutant(size, units, leaves, rows=None):
         return real(size, units, np.unique(leaves, return_inverse=True)[1].reshape(-1), rows)
@@ -233,7 +233,7 @@ def test_a_mutant_that_knows_leaves_by_a_part_is_rejected(monkeypatch):
     rows = [(person, "xyz"[person % 3], 0) for person in range(60)]
     whole = sums(Key.columns("a"), rows)[0]
     assert sums(Key.columns("a"), rows, 100)[0] == whole
-    monkeypatch.setattr(row_counts, "people_records", mutant)
+    monkeypatch.setattr(counting, "people_records", mutant)
     assert sums(Key.columns("a"), rows, 100)[0] != whole
 
 
@@ -255,13 +255,13 @@ def test_mutant_rows_of_nobody_as_people_of_their_own_are_rejected(monkeypatch):
 
     records = make_people_records(frame_domain(SCHEMA), PEOPLE, by="a", unit=SHARES)
     assert moved(records) <= records.map(1)
-    real = row_counts.read_frame
+    real = counting.read_frame
 
     def mutant(frame, kinds):
         numbered = real(frame, kinds).with_row_index("row")
         return numbered.with_columns(pl.col("user").fill_null(pl.col("row").cast(pl.Int64) + 100))
 
-    monkeypatch.setattr(row_counts, "read_frame", mutant)
+    monkeypatch.setattr(counting, "read_frame", mutant)
     assert moved(records) > records.map(1)
 
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opendp_tree import Key, Tree, Unit
-from opendp_tree.rows.groups import kinds_of
-from opendp_tree.rows.row_counts import RowCounter
+from opendp_tree.rows.counting import RowCounter
+from opendp_tree.rows.dtypes import kinds_of
 from tests.frame_truth import as_paths
 
 SCHEMA = {"user": pl.Int64, "a": pl.String, "b": pl.Int64}

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from opendp_tree import Key, Tree, Unit, frame_domain, make_leaf_counts, read_source
-from opendp_tree.rows.groups import kinds_of
+from opendp_tree.rows.dtypes import kinds_of
 from opendp_tree.rows.people import make_people_records
 from opendp_tree.rows.rows_per_unit import make_rows_per_unit
 from opendp_tree.rows.steps import FrameSteps, stable_leaf_counts

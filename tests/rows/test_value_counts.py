@@ -11,7 +11,7 @@ import pytest
 
 from opendp_tree import Key, Tree, Unit, Value, frame_domain
 from opendp_tree.mechanisms import make_leaf_values
-from opendp_tree.rows import value_counts
+from opendp_tree.rows import counting
 from opendp_tree.theorems.tree_means import STEPS, steps_of
 
 dp.enable_features("contrib")
@@ -105,7 +105,7 @@ def test_what_is_kept_of_others_does_not_depend_on_a_new_person(monkeypatch):
     frame = frame_of(80).with_columns(user=pl.col("user") % 6).sort("user")
     newcomer = frame_of(30).with_columns(user=pl.lit(99, dtype=pl.Int64))
     words = RNG.integers(0, 2**63, 400).astype(np.uint64)
-    monkeypatch.setattr(value_counts, "uniform_words", lambda size: words[:size])
+    monkeypatch.setattr(counting, "uniform_words", lambda size: words[:size])
     for rows in (1, 2, 5):
         made = make_leaf_values(
             frame_domain(frame),
@@ -161,5 +161,5 @@ def test_a_step_is_the_same_alone_and_among_many():
     """Halves of steps, where the last bit decides; a quotient in the place of the product differs for hundreds."""
     value = Value("x", bounds=(0, 49))
     numbers = pl.DataFrame({"x": (np.arange(1500) * 691 + 0.5) * 49 / STEPS})
-    among = numbers.select(value_counts.step_of(value))["x"].to_list()
-    assert [numbers[place : place + 1].select(value_counts.step_of(value)).item() for place in range(1500)] == among
+    among = numbers.select(counting.step_of(value))["x"].to_list()
+    assert [numbers[place : place + 1].select(counting.step_of(value)).item() for place in range(1500)] == among

@@ -2,7 +2,7 @@
 
 OpenDP judges whether steps are stable. This list stands on top of that judgement, because OpenDP admits some
 expressions that look at other rows or that fail on some values. Each entry is proved by a generated test,
-`tests/rows/test_allowed.py`, over all data types and edge values.
+`tests/rows/test_row_wise.py`, over all data types and edge values.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 import polars as pl
 
+from opendp_tree.rows.dtypes import INTEGERS, in_calendar, is_total_cast, step_kind
 from opendp_tree.rows.plans import Node, PlanStep, read_expression
 
 _MOST_NESTED = 60
@@ -20,18 +21,6 @@ MOST_JOINED = 32
 """So many times may all steps together join a literal to a text."""
 LONGEST_LITERAL = 1000
 """So many bytes may a text have that is written in a step; a row's text becomes longer by 32 such at most."""
-_INTEGERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
-_KINDS: dict[Any, str] = {
-    **dict.fromkeys(_INTEGERS, "integer"),
-    **dict.fromkeys((pl.Float32, pl.Float64), "float"),
-    pl.Boolean: "boolean",
-    pl.String: "string",
-    pl.Date: "date",
-    pl.Time: "time",
-    pl.Datetime: "datetime",
-    pl.Enum: "enum",
-    pl.Categorical: "categorical",
-}
 NUMBERS = ("integer", "float")
 EQUALITY = ("Eq", "NotEq", "EqValidity", "NotEqValidity")
 ORDER = ("Lt", "LtEq", "Gt", "GtEq")
@@ -39,24 +28,12 @@ ARITHMETIC = ("Plus", "Minus", "Multiply")
 WHOLE_DIVISION = ("FloorDivide", "Modulus")
 BITS = ("And", "Or", "Xor")
 NAN_TESTS = ("IsFinite", "IsInfinite", "IsNan", "IsNotNan")
-CASTS = {
-    "integer": ("integer", "float", "boolean", "string", "date", "time", "datetime"),
-    "float": ("integer", "float", "boolean", "string"),
-    "boolean": ("integer", "float", "boolean", "string"),
-    "string": ("integer", "float", "string", "enum"),
-    "date": ("integer", "float", "date", "datetime"),
-    "time": ("integer", "float", "string", "time"),
-    "datetime": ("integer", "float", "date", "time", "datetime"),
-    "enum": ("string",),
-    "categorical": ("string",),
-}
-"""From what kind to what kinds a cast that is not strict gives a value or null, for every value."""
 DATE_PARTS = ("Millennium", "Century", "Year", "IsoYear", "Quarter", "Month", "Week", "WeekDay", "Day", "OrdinalDay")
 TIME_PARTS = ("Hour", "Minute", "Second", "Millisecond", "Microsecond", "Nanosecond")
 PARTS = {"date": DATE_PARTS, "time": TIME_PARTS, "datetime": DATE_PARTS + TIME_PARTS}
 FORMAT = re.compile(r"(?:[^%]|%[YmdHMSyjbBFTD])+")
 """Formats of dates and times that never make Polars raise."""
-_SCALARS = ("Boolean", "String", "Null", *(str(each) for each in (*_INTEGERS, pl.Float32, pl.Float64)))
+_SCALARS = ("Boolean", "String", "Null", *(str(each) for each in (*INTEGERS, pl.Float32, pl.Float64)))
 _HINTS = {
     "plus": f"texts are joined to a literal of at most {LONGEST_LITERAL} bytes, not to each other",
     "literal": f"a number, a truth value, or a text of at most {LONGEST_LITERAL} bytes",
@@ -70,11 +47,6 @@ _HINTS = {
     "over": 'truncate_per_group(k) with keep="sample": an unordered metric knows no first rows',
     "categorical": "cast(pl.String, strict=False) first: codes of categories depend on the order of rows",
 }
-
-
-def kind_of_type(dtype: Any) -> str:
-    """What values of a data type are, as far as this list tells them apart; "other" for what is not on it."""
-    return _KINDS.get(dtype.base_type(), "other")
 
 
 def check_steps(steps: Sequence[PlanStep], frame: pl.LazyFrame) -> None:
@@ -132,7 +104,7 @@ def check_expression(node: Node, frame: pl.LazyFrame, depth: int = 0) -> None:
             check_expression(operand, frame, depth + 1)
     dtypes = [_dtype(operand, frame, name) for operand in operands]
     if not _allowed(node, dtypes, frame):
-        kinds = [kind_of_type(dtype) for dtype in dtypes]
+        kinds = [step_kind(dtype) for dtype in dtypes]
         hint = _HINTS.get("categorical" if "categorical" in kinds and name != "to_physical" else name, _hint(node))
         types = f" of {', '.join(map(str, dtypes))}" if dtypes else ""
         raise ValueError(f"a step's expression ({name}{types}) must be row-wise and never fail. Hint: {hint}")
@@ -192,7 +164,7 @@ def _allowed(node: Node, dtypes: list[pl.DataType], frame: pl.LazyFrame) -> bool
     if not isinstance(node, dict):
         return False
     kind, inner = next(iter(node.items()))
-    kinds = [kind_of_type(dtype) for dtype in dtypes]
+    kinds = [step_kind(dtype) for dtype in dtypes]
     if kind in ("Column", "Alias"):
         return True
     if kind == "Literal":
@@ -200,8 +172,8 @@ def _allowed(node: Node, dtypes: list[pl.DataType], frame: pl.LazyFrame) -> bool
         known = value is not None and next(iter(value)) in ("Int", "Float", "Str", *_SCALARS)
         return known and _is_short(node)
     if kind == "BinaryExpr":
-        made = kind_of_type(_dtype(node, frame, "expression"))
-        if "string" in kinds and inner["op"] == "Plus" and not (_is_text(inner["left"]) or _is_text(inner["right"])):
+        made = step_kind(_dtype(node, frame, "expression"))
+        if "text" in kinds and inner["op"] == "Plus" and not (_is_text(inner["left"]) or _is_text(inner["right"])):
             return False
         return _binary(inner["op"], dtypes, kinds) and made != "other" and (inner["op"] not in BITS or made == kinds[0])
     if kind == "Cast":
@@ -209,7 +181,7 @@ def _allowed(node: Node, dtypes: list[pl.DataType], frame: pl.LazyFrame) -> bool
         return inner["options"] == "NonStrict" and is_total_cast(dtypes[0], to)
     if kind == "Ternary":
         filled = _filled(node, inner["truthy"], inner["falsy"], frame)
-        return kinds[0] == "boolean" and _same(kinds[1:]) and filled
+        return kinds[0] == "truth" and _same(kinds[1:]) and filled
     if kind == "Function":
         if _function(inner["function"])[0] == "FillNull" and not _filled(
             node, inner["input"][0], inner["input"][1], frame
@@ -226,32 +198,19 @@ def _filled(node: Node, column: Node, value: Node, frame: pl.LazyFrame) -> bool:
 
 def _same(kinds: Sequence[str]) -> bool:
     """Whether values are all numbers, all text, or all truths."""
-    return all(kind in NUMBERS for kind in kinds) or set(kinds) in ({"string"}, {"boolean"})
+    return all(kind in NUMBERS for kind in kinds) or set(kinds) in ({"text"}, {"truth"})
 
 
 def _binary(op: str, dtypes: list[pl.DataType], kinds: list[str]) -> bool:
     if op in (*EQUALITY, *ORDER):
         alike = dtypes[0] == dtypes[1] and kinds[0] in ("date", "time", "datetime")
-        named = set(kinds) == {"enum", "string"} or (kinds == ["enum", "enum"] and dtypes[0] == dtypes[1])
+        named = set(kinds) == {"enum", "text"} or (kinds == ["enum", "enum"] and dtypes[0] == dtypes[1])
         return _same(kinds) or alike or (op in EQUALITY and named)
     if op in ARITHMETIC:
-        return all(kind in NUMBERS for kind in kinds) or (op == "Plus" and kinds == ["string", "string"])
+        return all(kind in NUMBERS for kind in kinds) or (op == "Plus" and kinds == ["text", "text"])
     if op in WHOLE_DIVISION:
         return kinds == ["integer", "integer"]
-    return op in BITS and kinds in (["integer", "integer"], ["boolean", "boolean"])
-
-
-def is_total_cast(given: pl.DataType, to: pl.DataType) -> bool:
-    """Whether a cast that is not strict gives every value of a data type a value of another, or null."""
-    kind = kind_of_type(given)
-    if kind == "datetime" and to == pl.String:  # in coarser units there are instants that no calendar has
-        return _in_calendar(given)
-    return kind_of_type(to) in CASTS.get(kind, ())
-
-
-def _in_calendar(dtype: pl.DataType) -> bool:
-    """Whether all 64-bit numbers of ticks are instants that Polars' calendar knows."""
-    return isinstance(dtype, pl.Datetime) and dtype.time_unit == "ns"
+    return op in BITS and kinds in (["integer", "integer"], ["truth", "truth"])
 
 
 def _call(name: str, options: Node, inputs: list[Node], dtypes: list[pl.DataType], kinds: list[str]) -> bool:
@@ -261,9 +220,9 @@ def _call(name: str, options: Node, inputs: list[Node], dtypes: list[pl.DataType
     if name in NAN_TESTS:
         return first in NUMBERS
     if name == "Not":
-        return first in ("boolean", "integer")
+        return first in ("truth", "integer")
     if name == "ToPhysical":
-        return first in ("integer", "float", "boolean", "string", "date", "time", "datetime")
+        return first in ("integer", "float", "truth", "text", "date", "time", "datetime")
     if name == "Clip":
         return all(kind in NUMBERS for kind in kinds)
     if name == "FillNull":
@@ -276,7 +235,7 @@ def _call(name: str, options: Node, inputs: list[Node], dtypes: list[pl.DataType
     if name == "Strptime":
         return _strptime(options, kinds)
     if name in PARTS.get(first, ()):
-        return first != "datetime" or _in_calendar(dtypes[0])
+        return first != "datetime" or in_calendar(dtypes[0])
     return False
 
 
@@ -285,13 +244,13 @@ def _replace(name: str, options: Node, inputs: list[Node], dtypes: list[pl.DataT
         return False
     if not all(_is_short(each) for each in inputs[1:3]):
         return False
-    old, new = (kind_of_type(dtype.inner) for dtype in dtypes[1:3] if isinstance(dtype, pl.List))
+    old, new = (step_kind(dtype.inner) for dtype in dtypes[1:3] if isinstance(dtype, pl.List))
     if not _same([kinds[0], old]):
         return False
     if name == "Replace":
         return len(inputs) == 3 and (dtypes[0] == pl.Float64 or old == kinds[0]) and _same([kinds[0], new])
     plain = options["return_dtype"] is None and len(inputs) == 4
-    return plain and new in (*NUMBERS, "string", "boolean") and (dtypes[3] == pl.Null or _same([new, kinds[3]]))
+    return plain and new in (*NUMBERS, "text", "truth") and (dtypes[3] == pl.Null or _same([new, kinds[3]]))
 
 
 def _strptime(options: Node, kinds: list[str]) -> bool:
@@ -303,7 +262,7 @@ def _strptime(options: Node, kinds: list[str]) -> bool:
     )
     form = parsing["format"] or ""
     known = FORMAT.fullmatch(form) is not None and ("%H" in form) == ("%M" in form)
-    return kinds[0] == "string" and naive and known and parsing["exact"] and not parsing["strict"]
+    return kinds[0] == "text" and naive and known and parsing["exact"] and not parsing["strict"]
 
 
 def _is_list(node: Node) -> bool:
@@ -365,7 +324,7 @@ def _is_value_rank(node: Node, frame: pl.LazyFrame) -> bool:
         fields = _struct_fields(fields[1])
     if not fields or not all("Column" in field for field in fields):
         return False
-    kinds = {kind_of_type(_dtype(field, frame, "truncate_num_groups")) for field in fields}
+    kinds = {step_kind(_dtype(field, frame, "truncate_num_groups")) for field in fields}
     return not kinds & {"other", "categorical", "float"}
 
 

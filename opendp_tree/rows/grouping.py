@@ -11,31 +11,12 @@ import polars as pl
 
 from opendp_tree.keys.key import Key
 from opendp_tree.keys.kind import key_names
+from opendp_tree.rows.dtypes import kind_of
 from opendp_tree.rows.tables import Table
 
 Result = TypeVar("Result")
 UNIT, LEAF, PEOPLE = "unit", "leaf", "people"
 _READ_AGAIN = "_opendp_tree_may_read_again"
-
-
-def kind_of(dtype: pl.DataType | type[pl.DataType]) -> str:
-    """What a column holds, in the words that keys use."""
-    if dtype in (pl.String, pl.Categorical, pl.Enum):
-        return "text"
-    if dtype.is_integer():
-        return "integer"
-    if dtype.is_float():
-        return "float"
-    simple = (("truth", pl.Boolean), ("date", pl.Date), ("datetime", pl.Datetime), ("decimal", pl.Decimal))
-    for kind, types in simple:
-        if dtype == types:
-            return kind
-    return "time" if dtype in (pl.Time, pl.Duration) else str(dtype)
-
-
-def kinds_of(schema: Mapping[str, Any]) -> dict[str, str]:
-    """What each column holds."""
-    return {name: kind_of(dtype) for name, dtype in schema.items()}
 
 
 def schema_of(value: Any) -> pl.Schema | None:

@@ -11,23 +11,27 @@ import polars as pl
 
 from opendp_tree._types import Bools, Ints, Words
 from opendp_tree.keys.key import Key
-from opendp_tree.keys.kind import key_names
+from opendp_tree.keys.kind import KEY, key_names
 from opendp_tree.keys.lookup import Lookup
 from opendp_tree.noise import uniform_words
-from opendp_tree.rows.bit_keys import bit_counts, count_keys
-from opendp_tree.rows.bounding import truncate
-from opendp_tree.rows.groups import (
+from opendp_tree.rows.grouping import (
     LEAF,
     PEOPLE,
     UNIT,
     check_columns,
     coarse_groups,
+    collect_groups,
     group_rows,
     guarded,
     read_frame,
+    selected_keys,
     unit_leaves,
 )
-from opendp_tree.rows.parts import (
+from opendp_tree.rows.leaf_values import LeafValues
+from opendp_tree.rows.people import (
+    PeoplePart,
+    PeopleRecords,
+    by_unit,
     frame_parts,
     new_salt,
     parts_for,
@@ -35,11 +39,14 @@ from opendp_tree.rows.parts import (
     people_records,
     read_memory,
     same_when_read_again,
+    shuffled,
+    truncate,
 )
-from opendp_tree.rows.people import PeoplePart, PeopleRecords
 from opendp_tree.rows.tables import Table
 from opendp_tree.rows.unit import Unit
+from opendp_tree.rows.value import Value
 from opendp_tree.saturate import range_sums
+from opendp_tree.theorems.tree_means import STEPS
 from opendp_tree.trees.sparse_counts import SparseCounts
 
 
@@ -206,3 +213,111 @@ class RowCounter:
 def _draws(records: PeopleRecords, part: PeoplePart, places: Ints) -> Words:
     """A number for each of some records of a part, independent of all data and of one another."""
     return uniform_words(places.size)
+
+
+_SAMPLE = 1 << 16
+
+
+def count_keys(frame: pl.LazyFrame, key: Key) -> SparseCounts:
+    """How many rows each key of bits has. Whether rows are sorted or grouped shows in time and memory alone."""
+    frame = same_when_read_again(frame)
+    numbers = frame.select(_as_number(frame, key))
+    sample = _read(numbers.head(_SAMPLE))
+    repeat = 2 * sample.n_unique() < sample.height
+    rows = group_rows(frame, key) if repeat else _read(numbers).select(pl.first().sort().alias(f"{KEY}_0"))
+    return bit_counts(rows, key, PEOPLE)
+
+
+def bit_counts(groups: pl.DataFrame, key: Key, column: str) -> SparseCounts:
+    """The sums of a column of groups of rows, by key of bits; without that column, each is one row."""
+    tree, (high, low, valid) = key.open_tree(), key.words(groups)
+    people = groups[column].to_numpy() if column in groups.columns else None
+    if valid.all():
+        return SparseCounts.of_words(tree, high, low, people)
+    outside = 0
+    if tree.outside:
+        others = np.ones(int((~valid).sum()), dtype=np.int64) if people is None else people[~valid]
+        outside = int(range_sums(others, np.array([0]), np.array([others.size]))[0])
+    kept = None if people is None else people[valid]
+    return SparseCounts.of_words(tree, high[valid], low[valid], kept, outside=outside)
+
+
+def _read(frame: pl.LazyFrame) -> pl.DataFrame:
+    return guarded(lambda: frame.collect(engine="streaming"))
+
+
+def _as_number(frame: pl.LazyFrame, key: Key) -> pl.Expr:
+    """The column of a key of bits as integers: texts that are no address become null."""
+    name = key.columns_used[0]
+    column = pl.col(name)
+    if guarded(frame.collect_schema)[name].is_integer():
+        return column
+    return column.map_batches(partial(_numbers, key=key), return_dtype=pl.UInt128, is_elementwise=True)
+
+
+def _numbers(texts: pl.Series, *, key: Key) -> pl.Series:
+    high, low, valid = key.words(texts.alias(f"{KEY}_0").to_frame())
+    words: dict[str, Any] = {"high": high, "low": low, "valid": valid}
+    number = pl.col("high").cast(pl.UInt128) * pl.lit(2**64, pl.UInt128) + pl.col("low")
+    return pl.DataFrame(words).select(pl.when("valid").then(number).alias(texts.name)).to_series()
+
+
+@dataclass(frozen=True)
+class ValueCounter:
+    """How the rows of a frame become counts and sums of steps by leaf."""
+
+    rows: RowCounter
+    values: tuple[Value, ...]
+
+    def count(self, data: Any) -> LeafValues:
+        """The counts and sums of a frame. Rows without a number are left out before anything else is done."""
+        frame = read_frame(data, self.rows.kinds)
+        groups = self._grouped(frame) if self.rows.unit is None else self._bounded(frame)
+        counts = self.rows.by_leaf(groups, PEOPLE)
+        sums = tuple(_plain(self.rows.by_leaf(groups, name)) for name in self._names)
+        return LeafValues(counts, sums)
+
+    @property
+    def _names(self) -> list[str]:
+        return [f"steps_{place}" for place in range(len(self.values))]
+
+    def _selected(self, frame: pl.LazyFrame) -> pl.LazyFrame:
+        """Keys, and the step of each value, of the rows that have all of them."""
+        columns = selected_keys(frame, self.rows.key)
+        if self.rows.unit is not None:
+            columns.append(pl.col(self.rows.unit.column).alias(UNIT))
+        steps = [step_of(each).alias(name) for each, name in zip(self.values, self._names, strict=True)]
+        return frame.select(*columns, *steps).drop_nulls([*self._names, *([] if self.rows.unit is None else [UNIT])])
+
+    def _grouped(self, frame: pl.LazyFrame) -> pl.DataFrame:
+        names = key_names(self.rows.key)
+        grouped = self._selected(frame).group_by(names).agg(pl.len().cast(pl.Int64).alias(PEOPLE), *self._totals())
+        return guarded(lambda: collect_groups(grouped, len(names)))
+
+    def _totals(self) -> list[pl.Expr]:
+        return [pl.col(name).sum() for name in self._names]
+
+    def _bounded(self, frame: pl.LazyFrame) -> pl.DataFrame:
+        """Groups of the rows that are kept: of each person so many, in a uniformly random order of that person's."""
+        unit = self.rows.unit
+        assert unit is not None
+        assert unit.rows is not None
+        rows = self.rows.counted_rows(guarded(self._selected(frame).collect))
+        order, starts = by_unit(rows[UNIT])
+        sizes = np.diff(np.append(starts, order.size))
+        order = order[shuffled(sizes, lambda: uniform_words(order.size))]
+        kept = order[np.arange(order.size) - np.repeat(starts, sizes) < unit.rows]
+        names = key_names(self.rows.key)
+        return rows[kept].group_by(names).agg(pl.len().cast(pl.Int64).alias(PEOPLE), *self._totals())
+
+
+def step_of(value: Value) -> pl.Expr:
+    """The step of each row's number, 0 to 2**20, whatever it is; null where there is none, or NaN."""
+    number = pl.col(value.column).cast(pl.Float64, strict=False).fill_nan(None).clip(value.low, value.high)
+    # Times a number: where Polars divides, the last bit depends on how many rows it divides at once.
+    part = (number - value.low) * (STEPS / (value.high - value.low))
+    return (part + 0.5).floor().clip(0, STEPS).cast(pl.Int64, strict=False)
+
+
+def _plain(sums: Ints | SparseCounts) -> Ints:
+    return sums.occupied.counts if isinstance(sums, SparseCounts) else sums

@@ -7,10 +7,10 @@ import opendp.prelude as dp
 import polars as pl
 import pytest
 
-from opendp_tree.rows import allowed
-from opendp_tree.rows.allowed import check_steps, is_truncation
-from opendp_tree.rows.groups import narrowed
+from opendp_tree.rows import dtypes, row_wise
+from opendp_tree.rows.grouping import narrowed
 from opendp_tree.rows.plans import plan_steps
+from opendp_tree.rows.row_wise import check_steps, is_truncation
 from tests.fuzz import steps as fuzz
 from tests.fuzz.edge_values import DTYPES, edge_frame
 
@@ -104,7 +104,7 @@ def check_growth(expressions):
     texts = frame.with_columns(each.alias(str(place)) for place, each in enumerate(expressions))
     texts = texts.select(pl.col(pl.String, pl.Categorical, pl.Enum).cast(pl.String).str.len_bytes().max())
     assert texts.width > 20
-    assert max(length or 0 for length in texts.row(0)) <= longest + allowed.LONGEST_LITERAL
+    assert max(length or 0 for length in texts.row(0)) <= longest + row_wise.LONGEST_LITERAL
 
 
 def test_no_admitted_expression_makes_texts_longer_than_by_a_literal(admitted):
@@ -116,7 +116,7 @@ def test_none_of_all_admitted_expressions_makes_texts_longer_than_by_a_literal(a
     check_growth(all_admitted)
 
 
-LONG = "x" * (allowed.LONGEST_LITERAL + 1)
+LONG = "x" * (row_wise.LONGEST_LITERAL + 1)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_texts_are_joined_to_short_literals_alone(expression):
 
 def test_texts_are_joined_so_often_and_no_more():
     """In one expression or by many steps: what one row has decides nothing."""
-    steps = [("with_columns", pl.col("string") + "x")] * allowed.MOST_JOINED
+    steps = [("with_columns", pl.col("string") + "x")] * row_wise.MOST_JOINED
     plan = pl.LazyFrame(schema=DTYPES)
     for _, expression in steps:
         plan = plan.with_columns(expression)
@@ -176,14 +176,14 @@ def test_opendp_runs_all_that_is_written(all_admitted):
 def test_each_entry_of_the_list_is_admitted_for_something(admitted):
     """An entry that nothing reaches is proved by nothing."""
     text = " ".join(each.meta.serialize(format="json") for each in admitted)
-    operators = (*allowed.EQUALITY, *allowed.ORDER, *allowed.ARITHMETIC, *allowed.WHOLE_DIVISION, *allowed.BITS)
-    parts = (*allowed.DATE_PARTS, *allowed.TIME_PARTS, *allowed.NAN_TESTS, "IsNull", "IsNotNull", "Not")
+    operators = (*row_wise.EQUALITY, *row_wise.ORDER, *row_wise.ARITHMETIC, *row_wise.WHOLE_DIVISION, *row_wise.BITS)
+    parts = (*row_wise.DATE_PARTS, *row_wise.TIME_PARTS, *row_wise.NAN_TESTS, "IsNull", "IsNotNull", "Not")
     calls = ("ToPhysical", "Clip", "FillNull", "Cut", "Replace", "ReplaceStrict", "Strptime", "Ternary")
     for entry in (*operators, *parts, *calls):
         assert f'"{entry}"' in text, entry
     schema = pl.LazyFrame(schema=DTYPES).with_columns(each.alias(str(n)) for n, each in enumerate(admitted))
-    kinds = {allowed.kind_of_type(dtype) for dtype in schema.collect_schema().dtypes()}
-    assert kinds == {*allowed.CASTS}
+    kinds = {dtypes.step_kind(dtype) for dtype in schema.collect_schema().dtypes()}
+    assert kinds == {*dtypes.CASTS}
 
 
 @pytest.mark.parametrize(
