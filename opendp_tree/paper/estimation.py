@@ -52,7 +52,9 @@ def make_multiplicative_estimator(
 
     Accuracy: for each node of count w, with probability at least 1 - `eta`, the estimate is between w and
     (1 + alpha) * w, or w is at most alpha * `tau_min` and the estimate is the largest integer up to that. Without
-    `tau_min` it is the paper's, which is large: see `multiplicative_threshold`. A smaller one may be given; where the
+    `tau_min` it is the paper's, which is large: see `multiplicative_threshold`. So all counts up to alpha * `tau_min`,
+    often millions, are estimated as one number: an `AccuracyWarning` says which, where Laplace noise on every node
+    would err by less, and the statement has it as `one_number_up_to`. A smaller one may be given; where the
     noise then does not allow the promise, an `AccuracyWarning` says so.
 
     The ladder of rounds starts above the root's count. That count is released first, for half of epsilon and delta;
@@ -121,7 +123,10 @@ def make_multiplicative_estimator(
     order = tree.level_order
     masses, places = ladder.masses, range(len(classifiers) + 1)
     found = Rungs.of(ladder, classifiers, accurate=masses[-1] >= exact.mass)
-    parameters = {"alpha": float(alpha), "tau_min": round_up(tau), "eta": float(eta), "rounds": len(classifiers)}
+    one_number = math.floor(exact.alpha * tau)
+    _warn_of_one_number(one_number, math.sqrt(2) * tree.depth / float(exact.epsilon))
+    parameters: dict[str, int | float | str | None] = {"alpha": float(alpha), "tau_min": round_up(tau)}
+    parameters |= {"eta": float(eta), "rounds": len(classifiers), "one_number_up_to": one_number}
 
     def function(data: Any) -> TreeRelease:
         weights = tree.sum(space.read_people(data))[order.nodes]
@@ -173,6 +178,18 @@ def multiplicative_threshold(
     """
     exact = _Request.of(alpha=alpha, epsilon=epsilon, delta=delta, eta=eta, mass_bound=mass_bound)
     return float(exact.tau_min(check_integer(depth, name="depth", least=1)))
+
+
+def _warn_of_one_number(one_number: int, noise_deviation: float) -> None:
+    """Public facts say that small counts cannot be told apart, where plain noise would tell them."""
+    if one_number > noise_deviation:
+        warnings.warn(
+            f"counts up to {one_number:,} are all estimated as {one_number:,} (privacy holds). Hint: plan(tree, "
+            f"epsilon=..., delta=...).best, which errs by no more than about {noise_deviation:.3g}, the deviation of "
+            "Laplace noise on every node",
+            AccuracyWarning,
+            stacklevel=3,
+        )
 
 
 def _check_tau_min(tau_min: float) -> Fraction:

@@ -397,6 +397,8 @@ class TreeRelease:
         error = error_words(self.confidence, reach, hidden, counted=counted)
         first, *by = tree_words(self.tree, shown, mechanism)
         more = value_words(self.values, shown=mask) if self.adds_up else [NO_SUMS]
+        if (one_number := (cost or {"parameters": {}})["parameters"].get("one_number_up_to")) is not None:
+            error.append(f"Counts up to {one_number:,} are all estimated as that number.")
         if self.curve is not None or self.curves is not None:
             error.append("Quantiles and shares are of the rows on the line: what lies outside of it is not among them.")
         return "\n".join([first, *([counted] if counted else []), *more, *by, cost_words(cost), *error])

@@ -320,3 +320,19 @@ def test_where_nothing_is_promised_intervals_are_endless():
     assert (release.lower == 0).all()
     assert np.isinf(release.upper).all()
     assert np.isinf(ot.TreeRelease.from_json(release.to_json()).upper).all()
+
+
+@pytest.mark.parametrize("mass_bound", [None, 10_000])
+@pytest.mark.parametrize("alpha", [0.1, 0.5])
+def test_it_warns_when_made_below_which_count_everything_is_one_number(alpha, mass_bound):
+    tree = Tree.balanced(branching=3, depth=3)
+    options = {"alpha": alpha, "eta": 0.05, "epsilon": 1.0, "delta": 1e-6, "mass_bound": mass_bound}
+    with pytest.warns(
+        AccuracyWarning, match=r"counts up to [\d,]+ are all estimated as .* Hint: plan\(tree, epsilon"
+    ) as told:
+        made = ot.make_multiplicative_estimator(leaf_domain(tree), dp.l1_distance(T="i64"), **options)
+    release = made(np.array([500] * 6 + [376, 0, 0]))
+    one = release.statement.parameters["one_number_up_to"]
+    assert (release.estimates == one).all()
+    assert f"counts up to {one:,} are" in str(told[0].message)
+    assert f"Counts up to {one:,} are all estimated as that number." in release.describe()
