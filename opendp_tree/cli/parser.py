@@ -12,6 +12,8 @@ from typing import NoReturn
 
 from opendp_tree.cli.terminal import CommandError, Exit
 from opendp_tree.keys.calendar import PARTS
+from opendp_tree.keys.key import Key
+from opendp_tree.keys.text import read_key
 from opendp_tree.planning.budget import EPSILONS
 from opendp_tree.planning.methods import METHODS
 from opendp_tree.planning.tree_facts import DEEPEST
@@ -90,6 +92,14 @@ def names(text: str) -> tuple[str, ...]:
     if not all(found) or len(set(found)) < len(found):
         raise argparse.ArgumentTypeError(f"{text} must be different names with commas between them")
     return found
+
+
+def hierarchy(text: str) -> Key:
+    """A key in its own words."""
+    try:
+        return read_key(text)
+    except (TypeError, ValueError) as error:  # about arguments: no data has been read
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def calendar_levels(text: str) -> tuple[str, ...]:
@@ -242,9 +252,9 @@ def _add_hierarchy(parser: argparse.ArgumentParser, *, depth: str) -> None:
     group = parser.add_argument_group("hierarchy")
     group.add_argument(
         "--by",
-        type=names,
+        type=hierarchy,
         metavar="A,B,C",
-        help="one column a level, from the coarsest; above one of the next, if given",
+        help="columns from the coarsest, then other keys: 'country, ip(address, version=6)'",
     )
     kinds = group.add_mutually_exclusive_group()
     kinds.add_argument("--path", metavar="COLUMN", help="a column of paths, such as a/b/c")

@@ -14,6 +14,7 @@ from opendp_tree._show import table
 from opendp_tree.cli.source import Source, open_source
 from opendp_tree.cli.spending import Job, check_outputs, first_sentence, output_format, run_job
 from opendp_tree.cli.terminal import CommandError, Exit, Progress, silenced
+from opendp_tree.keys.key import Key
 from opendp_tree.planning.methods import METHODS, Auto, Curve, Line, Method, Quantiles
 from opendp_tree.prepare import count_rows, counted_of, make_release, method_for
 from opendp_tree.releases.release import TreeRelease
@@ -122,11 +123,16 @@ def _check_arguments(options: argparse.Namespace) -> str:
     return form
 
 
+def _has_line(key: Key | None) -> bool:
+    """Whether a key is a number, or ends in one."""
+    return key is not None and (key.line_below or key.tree) is not None
+
+
 def _check_quantiles(options: argparse.Namespace, form: str) -> None:
     """That quantiles are asked for where there are some."""
     if options.quantiles is None and options.method == Quantiles.name:
         raise CommandError(Exit.USAGE, "--method chosen_quantiles needs to know which. Hint: --quantiles 0.5")
-    if options.quantiles is not None and options.number is None:
+    if options.quantiles is not None and options.number is None and not _has_line(options.by):
         raise CommandError(Exit.USAGE, "--quantiles needs a number. Hint: --number COLUMN")
     if options.quantiles is not None and form == "json" and options.method != Quantiles.name:
         raise CommandError(Exit.USAGE, "--quantiles has no JSON: a curve's has them all. Hint: -o OUT.csv")

@@ -47,9 +47,10 @@ def read_key(options: argparse.Namespace) -> Key:
             raise CommandError(Exit.USAGE, f"--{name.replace('_', '-')} goes with --{owners[0]}. Hint: leave it out")
     try:
         if kind is None:
-            return Key.columns(*options.by)
+            by: Key = options.by
+            return by
         own = _key_of(kind, options)
-        return own if options.by is None else Key.nested(Key.columns(*options.by), own)
+        return own if options.by is None else Key.nested(options.by, own)
     except (TypeError, ValueError) as error:  # about arguments: no data has been read
         raise CommandError(Exit.USAGE, f"{error}. Hint: opendp-tree {options.command} --help") from None
 
@@ -92,7 +93,9 @@ def open_source(options: argparse.Namespace, *, unit: str | None = None, values:
         raise CommandError(Exit.USAGE, "--tree lists public nodes. Hint: --nodes public")
     try:
         tree = key.tree if options.tree is None else _read_tree(options, key, frame)
-        of_number = options.number is not None  # which has read the option itself
+        of_number = key.tree is not None  # which has said where such rows go
+        if options.outside is not None and of_number and options.number is None:
+            raise ValueError("--outside is not for a number in --by. Hint: number(..., outside=drop)")
         key = replace(key, tree=tree, outside=key.outside if of_number else options.outside)
     except ValueError as error:  # about arguments: no data has been read
         raise CommandError(Exit.USAGE, f"{error}. Hint: opendp-tree {options.command} --help") from None

@@ -19,6 +19,8 @@ def options(file, *words):
     ("words", "key"),
     [
         (["--by", "region,city"], Key.columns("region", "city")),
+        (["--by", "region, ip(address6, version=6)"], Key.nested(Key.columns("region"), Key.ip("address6", version=6))),
+        (["--by", "number(person, low=0, high=10, bins=2)"], Key.number("person", low=0, high=10, bins=2)),
         (["--path", "url"], Key.path("url", depth=4)),
         (["--path", "url", "--separator", ".", "--depth", "3"], Key.path("url", separator=".", depth=3)),
         (["--ip", "address"], Key.ip("address")),
@@ -129,3 +131,10 @@ def test_files_that_cannot_be_counted_are_refused_without_a_word_of_what_they_ho
         open_source(options(path, "--by", "region"))
     assert error.value.code == code
     assert "secret" not in str(error.value)
+
+
+def test_a_number_in_its_own_words_says_where_rows_outside_go(tmp_path):
+    file, by = write_rows(tmp_path, "csv"), "number(person, low=0, high=10, bins=2, outside=ends)"
+    assert open_source(options(file, "--by", by)).key.outside == "ends"
+    with pytest.raises(CommandError, match="--outside is not for a number in --by. Hint: number"):
+        open_source(options(file, "--by", by, "--outside", "drop"))
