@@ -136,5 +136,5 @@ def test_files_that_cannot_be_counted_are_refused_without_a_word_of_what_they_ho
 def test_a_number_in_its_own_words_says_where_rows_outside_go(tmp_path):
     file, by = write_rows(tmp_path, "csv"), "number(person, low=0, high=10, bins=2, outside=ends)"
     assert open_source(options(file, "--by", by)).key.outside == "ends"
-    with pytest.raises(CommandError, match="--outside is not for a number in --by. Hint: number"):
+    with pytest.raises(CommandError, match=r"--outside is not for a number in --by\. Hint"):
         open_source(options(file, "--by", by, "--outside", "drop"))
