@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from opendp_tree._arguments import is_text
-from opendp_tree._types import Ints, Words
+from opendp_tree._types import Bools, Ints, Words
 from opendp_tree.trees.bits import BitKeys
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.sparse_counts import SparseCounts
@@ -95,7 +95,11 @@ def split_paths(texts: pl.Series, separator: str, count: int) -> tuple[list[pl.S
 def sort_labels(columns: Sequence[pl.Series]) -> tuple[Ints, Ints]:
     """The depth-first order of rows of labels, and in that order how many labels each row shares with the next."""
     # Distinct labels are sorted as they are, and rows by their numbers: far fewer comparisons of texts.
-    numbers = [_numbered(column) for column in columns]
+    return order_rows([_numbered(column) for column in columns])
+
+
+def order_rows(numbers: Sequence[Ints]) -> tuple[Ints, Ints]:
+    """The same for rows of natural numbers."""
     sizes = [int(column.max(initial=0)) + 1 for column in numbers]
     if sum(map(math.log2, sizes)) < 62:  # one integer holds a whole row
         joined = numbers[0]
@@ -104,8 +108,8 @@ def sort_labels(columns: Sequence[pl.Series]) -> tuple[Ints, Ints]:
         order = np.argsort(joined)
     else:
         order = np.lexsort(numbers[::-1])
-    meets = np.full(max(order.size - 1, 0), len(columns))
-    for level in reversed(range(len(columns))):
+    meets = np.full(max(order.size - 1, 0), len(numbers))
+    for level in reversed(range(len(numbers))):
         column = numbers[level][order]
         meets[column[1:] != column[:-1]] = level
     return order, meets
@@ -117,6 +121,23 @@ def _numbered(column: pl.Series) -> Ints:
     places = pl.DataFrame({"label": labels, "place": np.arange(1, labels.len() + 1)})
     joined = pl.DataFrame({"label": column}).join(places, on="label", how="left", maintain_order="left")
     return joined["place"].fill_null(0).to_numpy().astype(np.int64, copy=False)
+
+
+def place_labels(column: Any, rows: Ints, public: list[Any], present: Bools) -> tuple[Ints, Any]:
+    """A column of public labels and then of rows' labels: numbers (0 where no label is present), and the labels."""
+    if isinstance(column, pl.Series):
+        try:
+            first = pl.Series(public, dtype=column.dtype, strict=True)
+        except (TypeError, pl.exceptions.PolarsError):
+            raise ValueError(
+                f"known labels must be of the type of their column ({column.dtype}). Hint: cast the labels"
+            ) from None
+        labels = pl.concat([first, column.gather(rows)])
+        return np.where(present, _numbered(labels) + 1, 0), labels
+    every = public + [column[row] for row in rows.tolist()]
+    tags = [(type(label).__name__, 0 if label is None else label) for label in every]
+    number = {tag: place for place, tag in enumerate(sorted(set(tags)), start=1)}
+    return np.where(present, [number[tag] for tag in tags], 0), every
 
 
 def labels_at(column: Any, rows: Ints) -> pl.Series:

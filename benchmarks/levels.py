@@ -1,0 +1,139 @@
+"""Errors by level against a release of every level alone: python -m benchmarks.levels --releases 20.
+
+Plain RMSE of all non-empty nodes, those that are not shown counted as 0, over that of Laplace noise with a threshold on
+every level (epsilon and delta shared out evenly, its law summed exactly). Standard errors in brackets.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable
+
+import numpy as np
+import opendp.prelude as dp
+import polars as pl
+
+from opendp_tree import OpenTree, Tree, leaf_domain, make_partition_estimator
+from opendp_tree.mechanisms.tree_estimator import make_tree_estimator
+
+SIZES = ((50, 20, 10), (20, 15, 10, 8), (200, 50), (6, 6, 6, 6, 6, 6))
+WEIGHTS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
+    "log-normal": lambda rng, n: rng.lognormal(0, 1.8, n),
+    "pareto": lambda rng, n: rng.pareto(1.1, n) + 0.1,
+    "zipf": lambda rng, n: rng.permutation(1 / np.arange(1, n + 1)),
+    "mild": lambda rng, n: rng.lognormal(0, 0.7, n),
+    "dense": lambda rng, n: np.ones(n),
+}
+ROWS = {"dense": 10**7}
+
+
+def leaf_counts(sizes: tuple[int, ...], kind: str, seed: int = 1) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    weights = WEIGHTS[kind](rng, math.prod(sizes))
+    return rng.multinomial(ROWS.get(kind, 10**6), weights / weights.sum()).reshape(sizes)
+
+
+def level_counts(counts: np.ndarray) -> list[np.ndarray]:
+    return [counts.sum(axis=tuple(range(level, counts.ndim))).ravel() for level in range(counts.ndim + 1)]
+
+
+def per_level(counts: np.ndarray, epsilon: float, delta: float, *, public: bool = False) -> np.ndarray:
+    """The RMSE of each level when it is released alone with its share; the root is the sum of the first level."""
+    levels = counts.ndim
+    scale, q = levels / epsilon, math.exp(-epsilon / levels)
+    threshold = -math.inf if public else 1 + math.ceil(-scale * math.log(delta / levels * (1 + q)))
+    reach = int(40 * scale) + 1
+    noise = np.arange(-reach, reach + 1)
+    chance = (1 - q) / (1 + q) * q ** np.abs(noise)
+    most = 0 if public else threshold + reach
+    rmse, root = [], 0.0
+    for level, truth in enumerate(level_counts(counts)[1:]):
+        real = truth[truth > 0] if not public else truth
+        distinct, inverse = np.unique(np.minimum(real, most), return_inverse=True)
+        seen = distinct[:, None] + noise
+        kept = np.where(seen >= threshold, seen, 0)
+        square = ((kept - distinct[:, None]) ** 2 * chance).sum(axis=1)[inverse]
+        rmse.append(math.sqrt(square.mean()))
+        if level == 0:
+            bias = ((kept - distinct[:, None]) * chance).sum(axis=1)[inverse]
+            root = math.sqrt((square - bias**2).sum() + bias.sum() ** 2)
+    return np.array([root, *rmse])
+
+
+def squared_errors(
+    release: object, tree: OpenTree | Tree, truth: list[np.ndarray], sizes: tuple[int, ...]
+) -> np.ndarray:
+    """By level the mean squared error."""
+    if isinstance(tree, Tree):
+        estimates = release.estimates  # type: ignore[attr-defined]
+        return np.array([((estimates[tree.levels[level]] - truth[level]) ** 2).mean() for level in range(tree.depth)])
+    frame = release.to_frame(other=False)  # type: ignore[attr-defined]
+    out = []
+    for level, counts in enumerate(truth):
+        here = frame.filter(pl.col("level") == level)
+        at = np.zeros(here.height, dtype=np.int64)
+        for number, size in enumerate(sizes[:level]):
+            at = at * size + here[tree.names[number]].to_numpy().astype(np.int64)
+        estimates = np.zeros(counts.size)
+        estimates[at] = here["estimate"].to_numpy()
+        out.append(((estimates - counts)[counts > 0] ** 2).mean())
+    return np.array(out)
+
+
+def ratios(
+    make: Callable[..., dp.Measurement],
+    counts: np.ndarray,
+    releases: int,
+    epsilon: float,
+    delta: float,
+    *,
+    public: bool = False,
+) -> tuple[np.ndarray, np.ndarray]:
+    """By level the ratio of RMSEs, and its standard error."""
+    sizes, truth = counts.shape, level_counts(counts)
+    if public:
+        index = [np.arange(math.prod(sizes)) // math.prod(sizes[level:]) for level in range(1, counts.ndim + 1)]
+        parents, start = [np.array([-1])], 0
+        for level, size in enumerate(sizes):
+            above = np.repeat(np.arange(math.prod(sizes[:level])), size)
+            parents.append(above + start)
+            start += math.prod(sizes[:level])
+        del index
+        tree: OpenTree | Tree = Tree.from_parents(np.concatenate(parents))
+        data: object = counts.ravel().astype(np.int64)
+    else:
+        tree = OpenTree.columns(counts.ndim)
+        at, people = np.indices(sizes).reshape(counts.ndim, -1), counts.ravel()
+        data = tree.count(pl.DataFrame({name: np.repeat(at[i], people) for i, name in enumerate(tree.names)}))
+    mechanism = make(leaf_domain(tree), dp.l1_distance(T="i64"), epsilon=epsilon, delta=0.0 if public else delta)
+    squares = np.array([squared_errors(mechanism(data), tree, truth, sizes) for _ in range(releases)])
+    base = per_level(counts, epsilon, delta, public=public)
+    mean = squares.mean(axis=0)
+    error = squares.std(axis=0) / math.sqrt(releases) / (2 * np.sqrt(mean))
+    return np.sqrt(mean) / base, error / base
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--releases", type=int, default=10)
+    parser.add_argument("--epsilon", type=float, default=1.0)
+    parser.add_argument("--delta", type=float, default=1e-6)
+    parser.add_argument("--public", action="store_true")
+    parser.add_argument("--old", action="store_true", help="beside the partition estimator")
+    options = parser.parse_args()
+    dp.enable_features("contrib")
+    for sizes in SIZES:
+        for kind in WEIGHTS:
+            counts = leaf_counts(sizes, kind)
+            makers = {"new": make_tree_estimator} | ({"old": make_partition_estimator} if options.old else {})
+            for name, make in makers.items():
+                found, error = ratios(
+                    make, counts, options.releases, options.epsilon, options.delta, public=options.public
+                )
+                words = " / ".join(f"{a:.2f} ({b:.2f})" for a, b in zip(found, error, strict=True))
+                print(f"{' x '.join(map(str, sizes)):22s} {kind:11s} {name}: {words}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

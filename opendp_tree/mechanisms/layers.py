@@ -1,0 +1,280 @@
+"""What is measured once cells are known: layers, each of which cuts the shown tree into disjoint sets of people.
+
+Some shown nodes are *marked*. A layer is a set of marked nodes that meets every way from the root down to a marked node
+without marked nodes below it exactly once. Its sets are the people of each of its nodes, and, for each marked node
+above them, its rest: the people who are in none of the marked nodes directly below it. Every person is in exactly one
+set, so a layer with noise of slopes alpha and beta costs one person less alpha and one person more beta, and every
+marked node at or above a layer is a union of its sets.
+
+Everything but `measure` looks at what was found and at public numbers alone. Proof: docs/proofs/partition.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+
+from opendp_tree import noise, saturate
+from opendp_tree._types import Bools, Floats, Ints
+from opendp_tree.mechanisms.find import NAMED, mean, three_digits, variance
+
+LEAST_VARIANCE = 1e-6
+"""A smaller variance, at a very large epsilon, is taken as this."""
+RATIO = 14.0
+"""Between the steps of a ladder."""
+LIGHT = 0.7
+"""The share of the root and of the two lowest steps, which serve intervals more than estimates, against the others."""
+_ROUNDS = 8
+_LARGE = 100.0
+"""Shares of levels are balanced for nodes of so many people or more."""
+
+
+@dataclass(frozen=True)
+class ShownTree:
+    """The nodes that are shown, level by level."""
+
+    levels: Ints
+    parents: Ints
+    """For each node its parent's place; -1 for the root."""
+    depth: int
+    is_cell: Bools
+    known: Bools
+    gaps: Ints
+    """A cell's gap, a known node's noisy rest; 0 for other nodes."""
+
+    @cached_property
+    def edges(self) -> Ints:
+        """Where each level begins, and the number of nodes."""
+        return np.searchsorted(self.levels, np.arange(self.depth + 1))
+
+    def at(self, level: int) -> slice:
+        """The nodes of a level."""
+        return slice(int(self.edges[level]), int(self.edges[level + 1]))
+
+    def sum_children(self, values: Floats, level: int) -> Floats:
+        """For each node of a level, the sum of the values of its shown children."""
+        here = self.at(level)
+        size = here.stop - here.start
+        if level + 1 == self.depth:
+            return np.zeros(size)
+        below = self.at(level + 1)
+        return np.bincount(self.parents[below] - here.start, values[below], minlength=size).astype(np.float64)
+
+    def totals(self, values: Floats) -> Floats:
+        """For each node, the sum of the values at and below it."""
+        total: Floats = values.astype(np.float64)
+        for level in reversed(range(self.depth - 1)):
+            total[self.at(level)] += self.sum_children(total, level)
+        return total
+
+    @cached_property
+    def child_counts(self) -> Ints:
+        """For each node the number of its shown children."""
+        return np.bincount(self.parents[1:], minlength=self.levels.size)
+
+
+@dataclass(frozen=True)
+class NoisySums:
+    """Noisy counts of disjoint sets of people: of whole nodes, and of rests of nodes."""
+
+    nodes: Ints
+    rests: Ints
+    sums: Ints
+    """Of the nodes, and then of the rests."""
+    right_scale: float
+    left_scale: float
+
+    @property
+    def mean(self) -> float:
+        """Of the noise."""
+        return mean(self.right_scale) - mean(self.left_scale)
+
+    @property
+    def variance(self) -> float:
+        """Of the noise."""
+        return max(variance(self.right_scale) + variance(self.left_scale), LEAST_VARIANCE)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Which nodes a layer counts whole, of which it counts the rest, and the scales of its noise."""
+
+    nodes: Ints
+    rests: Ints
+    right_scale: float
+    left_scale: float
+
+    @property
+    def variance(self) -> float:
+        """Of the noise of one set."""
+        return max(variance(self.right_scale) + variance(self.left_scale), LEAST_VARIANCE)
+
+
+@dataclass(frozen=True)
+class Layers:
+    """The layers of one release; `above` is the nearest marked node strictly above each node, -1 for the root."""
+
+    marked: Bools
+    above: Ints
+    layers: tuple[Layer, ...]
+
+    def spent(self) -> tuple[Fraction, Fraction]:
+        """What the layers cost one person less and one person more, exactly."""
+        right = sum((1 / Fraction(layer.right_scale) for layer in self.layers), Fraction(0))
+        return right, sum((1 / Fraction(layer.left_scale) for layer in self.layers), Fraction(0))
+
+
+def cut_by_level(shown: ShownTree, cut_levels: list[int]) -> tuple[Bools, list[Bools]]:
+    """Marks on all nodes down to the last of some levels, and a cut for each of these levels."""
+    marked = shown.levels <= cut_levels[-1]
+    ends = marked & (shown.child_counts == 0)
+    return marked, [(shown.levels == level) | (ends & (shown.levels < level)) for level in cut_levels]
+
+
+def cut_by_cells(shown: ShownTree, cells: Floats) -> tuple[Bools, list[Bools]]:
+    """Marks on the root and on every child of a node with several; a cut for the root and each step of a ladder."""
+    marked = np.ones(shown.levels.size, dtype=np.bool_)
+    marked[1:] = shown.child_counts[shown.parents[1:]] > 1
+    above = nearest_marked(shown, marked)
+    ends = marked.copy()
+    ends[above[marked & (above >= 0)]] = False
+    root = np.zeros_like(marked)
+    root[:1] = True
+    cuts = [root]
+    for most in ladder_of(float(cells[0]), RATIO):
+        if most < cells[0]:
+            stop = marked & ((cells <= most) | ends)
+            cuts.append(stop & ((above < 0) | (cells[above] > most)))
+    return marked, cuts
+
+
+def ladder_of(most: float, ratio: float) -> list[int]:
+    """1 and the powers of a ratio below a number of cells, rounded: the steps of a ladder, smallest last."""
+    count = max(1, math.ceil(math.log(max(most, 2)) / math.log(ratio)))
+    return [round(ratio**step) for step in reversed(range(count))]
+
+
+def nearest_marked(shown: ShownTree, marked: Bools) -> Ints:
+    """For each node the nearest marked node strictly above it; -1 if there is none."""
+    above = np.full(shown.levels.size, -1, dtype=np.int64)
+    for level in range(1, shown.depth):
+        here = shown.at(level)
+        parents = shown.parents[here]
+        above[here] = np.where(marked[parents], parents, above[parents])
+    return above
+
+
+def make_layers(
+    shown: ShownTree, marked: Bools, cuts: list[Bools], shares: Floats, alphas: Fraction, betas: Fraction
+) -> Layers:
+    """Layers of the given cuts, which together cost at most alphas and betas, exactly."""
+    layers = []
+    for cut, part in zip(cuts, (shares / shares.sum() * (1 - 2.0**-40)).tolist(), strict=True):
+        scales = (three_digits(1 / (Fraction(part) * slope)) for slope in (alphas, betas))
+        layers.append(Layer(np.flatnonzero(cut), np.flatnonzero(_strictly_above(shown, marked, cut)), *scales))
+    made = Layers(marked, nearest_marked(shown, marked), tuple(layers))
+    spent = made.spent()
+    if spent[0] > alphas or spent[1] > betas:
+        raise AssertionError("layers must not cost more than was set aside for them")
+    return made
+
+
+def _strictly_above(shown: ShownTree, marked: Bools, cut: Bools) -> Bools:
+    """The marked nodes that have a node of the cut below them."""
+    holds = cut.copy()
+    for level in reversed(range(1, shown.depth)):
+        here = shown.at(level)
+        holds[shown.parents[here][holds[here]]] = True
+    return holds & marked & ~cut
+
+
+def measure(layers: Layers, high: Ints, low: Ints) -> tuple[NoisySums, ...]:
+    """The layers' counts with noise, from the people of all marked nodes in halves (`saturate.split`)."""
+    inner_high, inner_low = high.copy(), low.copy()
+    below = np.flatnonzero(layers.marked & (layers.above >= 0))
+    np.subtract.at(inner_high, layers.above[below], high[below])
+    np.subtract.at(inner_low, layers.above[below], low[below])
+    found = []
+    for layer in layers.layers:
+        whole = saturate.join(high[layer.nodes], low[layer.nodes])
+        rest = saturate.join(inner_high[layer.rests], inner_low[layer.rests])
+        drawn = noise.skewed_geometric(layer.right_scale, layer.left_scale, whole.size + rest.size)
+        sums = saturate.add(np.concatenate((whole, rest)), drawn)
+        found.append(NoisySums(layer.nodes, layer.rests, sums, layer.right_scale, layer.left_scale))
+    return tuple(found)
+
+
+def final_variances(shown: ShownTree, rest: Floats, precision: Floats) -> Floats:
+    """Variances after least squares, from those of each node's rest and the precision of its whole count."""
+    below, mine = rest.copy(), rest.copy()
+    for level in reversed(range(shown.depth)):
+        here = shown.at(level)
+        below[here] += shown.sum_children(mine, level)
+        mine[here] = 1 / (1 / below[here] + precision[here])
+    for level in range(1, shown.depth):
+        here = shown.at(level)
+        above = shown.parents[here]
+        mine[here] -= (mine[here] / below[above]) ** 2 * (below[above] - mine[above])
+    return mine
+
+
+def choose_layers(
+    shown: ShownTree,
+    rest_variance: Floats,
+    alphas: Fraction,
+    betas: Fraction,
+    *,
+    aim: float = 1.0,
+    weights: tuple[float | None, ...] | None = None,
+) -> Layers:
+    """The layers of a release: by level for trees of few levels, else by the number of cells.
+
+    `rest_variance` is what is known of each node's rest (of the whole, at leaves) without layers; `aim` the variance
+    that a level of average weight should have.
+    """
+    if shown.depth > NAMED:
+        marked, cuts = cut_by_cells(shown, shown.totals((shown.is_cell | shown.known).astype(np.float64)))
+        shares = np.ones(len(cuts))
+        shares[:1] = shares[-2:] = LIGHT
+        return make_layers(shown, marked, cuts, shares, alphas, betas)
+    weighted = weights is not None and weights[0] is not None
+    levels = list(range(0 if weighted or shown.depth <= 2 else 1, max(shown.depth - 1, 1)))
+    marked, cuts = cut_by_level(shown, levels)
+    weight = np.array([1.0 if weights is None or weights[level] is None else weights[level] for level in levels])
+    shares = level_shares(shown, rest_variance, levels, weight, float(alphas), float(betas), aim)
+    return make_layers(shown, marked, cuts, shares, alphas, betas)
+
+
+def level_shares(
+    shown: ShownTree, rest_variance: Floats, levels: list[int], weight: Floats, alphas: float, betas: float, aim: float
+) -> Floats:
+    """Shares of the levels, balanced so that the largest weighted error of a level is small."""
+    large = shown.totals(np.maximum(shown.gaps, 0).astype(np.float64)) >= _LARGE
+    groups = [np.flatnonzero((shown.levels == level) & large) for level in levels]
+    groups = [
+        group if group.size else np.arange(shown.at(level).start, shown.at(level).stop)
+        for group, level in zip(groups, levels, strict=True)
+    ]
+    shares: Floats = weight / weight.sum()
+    best, least = shares, math.inf
+    if len(levels) < 2:
+        return shares
+    for _ in range(_ROUNDS):
+        precisions = np.zeros(shown.depth)
+        for level, share in zip(levels, shares.tolist(), strict=True):
+            noisy = variance(1 / (share * alphas)) + variance(1 / (share * betas))
+            precisions[level] = 1 / max(noisy, LEAST_VARIANCE)
+        deeper = precisions[::-1].cumsum()[::-1] - precisions  # of rests: layers of all deeper levels count them
+        rest = 1 / (1 / rest_variance + np.where(shown.levels < shown.depth - 1, deeper[shown.levels], 0.0))
+        variances = final_variances(shown, rest, precisions[shown.levels])
+        error = np.array([math.sqrt(float(variances[group].mean()) / aim) if group.size else 0.0 for group in groups])
+        error = error * weight
+        if error.max() < least:
+            best, least = shares, float(error.max())
+        shares = np.maximum(shares * error, 1e-4 * shares.max())
+        shares = shares / shares.sum()
+    return best
