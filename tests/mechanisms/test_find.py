@@ -1,0 +1,247 @@
+"""The walk against the law of the mechanism: every run, exactly; parameters against the theorem's functions."""
+
+import math
+from collections import Counter, defaultdict
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from opendp_tree import OpenTree, noise
+from opendp_tree.mechanisms.find import (
+    PartitionParameters,
+    choose_parameters,
+    closed_parameters,
+    find_cells,
+    three_digits,
+)
+from opendp_tree.theorems.interval import round_up
+from opendp_tree.theorems.partition import Fringe, estimator_loss, noise_tail
+from opendp_tree.trees.known_nodes import KnownNodes
+from tests.goodness_of_fit import FALSE_ALARM
+from tests.privacy.partition_law import FAR, Part, closed_people, noise_law, tree_law
+
+Q, T = Fraction(1, 2), Fraction(1, 3)
+SCALE, TOKEN_SCALE = 1 / math.log(2), 1 / math.log(3)  # at which the ratios are Q and T, to the last bit of a float
+U43, U32 = (4, 3, 1), (3, 2, 1)
+# Where people are, what is tested below the root, which nodes are known, and which of these are closed.
+CASES = {
+    "one person": ({("a", "b"): 1}, (U43,) * 2, [], []),
+    "chain": ({("a", "b", "c"): 3}, (U43,) * 3, [], []),
+    "chain of a crowd": ({("a", "b"): 6}, (U43,) * 2, [], []),
+    "branches": ({("a", "x"): 1, ("a", "y"): 2, ("b",): 1}, (U32,) * 2, [], []),
+    "people at an inner node": ({("a",): 2, ("a", "x"): 3}, ((4, 2, 1),) * 2, [], []),
+    "people at the root": ({(): 2, ("a",): 3}, (U43,), [], []),
+    "star of heavy leaves": ({(c,): 3 for c in "ab"}, (U32,), [], []),
+    "star below a node": ({("s", c): 3 for c in "ab"}, ((4, 2, 0),) * 2, [], []),
+    "caterpillar": ({("a", "b", "c"): 2, ("a", "b"): 1, ("a",): 1}, ((4, 2, 1),) * 3, [], []),
+    "thresholds by level": ({("a", "b", "c"): 3, ("d",): 1}, ((5, 3, 1), (4, 2, 1), (3, 1, 0)), [], []),
+    "radii by level": ({("a", "b", "c"): 2}, ((4, 2, 1), (4, 3, 1), (4, 2, 2)), [], []),
+    "nobody": ({}, (U43,) * 2, [], []),
+    "known leaf": ({("a", "x"): 3, ("a", "y"): 2}, (U32,) * 2, [("a", "x")], []),
+    "known and nobody there": ({("a", "x"): 3}, (U32,) * 2, [("b", "y"), ("c",)], []),
+    "known state": ({("a", "x"): 2, ("b", "y"): 3, ("a",): 1}, (U32,) * 2, [("a",)], []),
+    "known chain": ({("a", "b", "c"): 2, ("a", "d", "e"): 2}, (U32,) * 3, [("a", "b", "c")], []),
+    "closed root": ({("a",): 2, ("b", "y"): 3}, (U32,) * 2, [("a",)], [()]),
+    "closed state": ({("a", "x"): 2, ("a", "y"): 2, ("b", "z"): 2}, (U32,) * 2, [("a", "x")], [("a",)]),
+}
+
+
+class Tape:
+    """Noise that goes through all its values: `runs` repeats a run until every choice has been taken."""
+
+    def __init__(self, monkeypatch, people):
+        self.people = max(people, 1)
+        for name in ("geometric", "truncated_geometric", "first_reach", "truncated_geometric_from"):
+            monkeypatch.setattr(noise, name, getattr(self, name))
+        monkeypatch.setattr(noise, "skewed_geometric", lambda right, left, size: np.zeros(size, dtype=np.int64))
+
+    def runs(self, run):
+        """{result: probability}, exactly."""
+        law, self.choices = defaultdict(Fraction), []
+        while True:
+            self.place, self.mass = 0, Fraction(1)
+            law[run()] += self.mass
+            while self.choices and self.choices[-1][0] == self.choices[-1][1] - 1:
+                self.choices.pop()
+            if not self.choices:
+                return law
+            self.choices[-1][0] += 1
+
+    def _draws(self, laws):
+        drawn = []
+        for outcomes in laws:
+            if self.place == len(self.choices):
+                self.choices.append([0, len(outcomes)])
+            value, mass = outcomes[self.choices[self.place][0]]
+            self.place, self.mass = self.place + 1, self.mass * mass
+            drawn.append(value)
+        return np.array(drawn, dtype=np.int64)
+
+    def geometric(self, scale, size):
+        """A token: beyond all people it makes no difference how large it is."""
+        assert scale == TOKEN_SCALE
+        law = [(self.people if z == FAR else z, mass) for z, mass in noise_law(T, None, self.people)]
+        return self._draws([law] * size)
+
+    def truncated_geometric(self, scale, radius, size):
+        assert scale == SCALE
+        return self._draws([noise_law(Q, radius, None)] * size)
+
+    def first_reach(self, scale, radius, least, *, limit):
+        assert scale == SCALE
+        laws = []
+        for need in least.tolist():
+            success = noise_tail(Q, radius=radius, least=need)
+            waits = [(wait, success * (1 - success) ** (wait - 1)) for wait in range(1, limit + 1)]
+            laws.append([*waits, (limit + 1, (1 - success) ** limit)])
+        return self._draws(laws)
+
+    def truncated_geometric_from(self, scale, radius, least):
+        assert scale == SCALE
+        laws = []
+        for need in least.tolist():
+            kept = [(z, mass) for z, mass in noise_law(Q, radius, None) if z >= need]
+            laws.append([(z, mass / sum(mass for _, mass in kept)) for z, mass in kept])
+        return self._draws(laws)
+
+
+def parameters_of(levels):
+    one = Fraction(1)
+    fringes = [
+        Fringe(*zip(*levels[known:], strict=True), Fraction(SCALE), Fraction(TOKEN_SCALE), (one, one))
+        for known in range(len(levels))
+    ]
+    return PartitionParameters((*fringes, Fringe((), (), (), one, one, (one, one))), one, one)
+
+
+def run_of(paths, levels, names, closed):
+    """A run: cells as paths with their gaps, and the rests of known nodes."""
+    tree = OpenTree.columns(len(levels))
+    counts = tree.count([path for path, people in paths.items() for _ in range(people)])
+    known = KnownNodes.of(tree, names, closed=closed)
+    placed, is_known, is_closed = known.among(counts)
+    keys = placed.keys
+    rows = [
+        tuple(column[row] for column in keys.columns[:level])
+        for row, level in zip(keys.rows.tolist(), placed.occupied.levels.tolist(), strict=True)
+    ]
+    assert {rows[place] for place in np.flatnonzero(is_known)} == set(known.paths)
+    parameters = parameters_of(levels)
+
+    def run():
+        found = find_cells(placed.occupied, is_known, is_closed, parameters)
+        triples = zip(found.places.tolist(), found.levels.tolist(), found.gaps.tolist(), strict=True)
+        rests = zip(np.flatnonzero(is_known).tolist(), found.rests.tolist(), strict=True)
+        return (
+            frozenset((rows[place][:level], gap) for place, level, gap in triples),
+            frozenset((rows[place], rest) for place, rest in rests),
+        )
+
+    return run
+
+
+def exact_law(paths, levels, names, closed):
+    every = [()] + [path[:length] for path in (*paths, *names, *closed) for length in range(1, len(path) + 1)]
+    prefixes = sorted(set(every), key=lambda prefix: (len(prefix), prefix))
+    number = {prefix: node for node, prefix in enumerate(prefixes)}
+    parents = [-1 if not prefix else number[prefix[:-1]] for prefix in prefixes]
+    known = {number[path[:length]] for path in (*names, *closed, ()) for length in range(len(path) + 1)}
+    shut = {number[path] for path in closed}
+    own = closed_people(parents, [paths.get(prefix, 0) for prefix in prefixes], known, shut)
+    parts = {
+        node: Part(Q, T, Q, Q, () if node in shut else tuple(levels[len(prefixes[node]) :])) for node in sorted(known)
+    }
+    kept = {node for node in range(len(prefixes)) if node in known or own[node] or _open(node, parents, known, shut)}
+    law = defaultdict(Fraction)
+    for (cells, rests), mass in tree_law(*_restricted(parents, own, parts, kept)).items():
+        back = sorted(kept)
+        found = frozenset((prefixes[back[node]], gap) for node, gap in cells)
+        law[(found, frozenset((prefixes[back[node]], rest) for node, rest in rests))] += mass
+    return law
+
+
+def _open(node, parents, known, shut):
+    """Whether an unknown node is below an open known one."""
+    while node not in known:
+        node = parents[node]
+    return node not in shut
+
+
+def _restricted(parents, own, parts, kept):
+    """The tree without the unknown nodes below closed ones, where nobody is."""
+    place = {node: at for at, node in enumerate(sorted(kept))}
+    up = [-1 if parents[node] < 0 else place[parents[node]] for node in sorted(kept)]
+    return up, [own[node] for node in sorted(kept)], {place[node]: part for node, part in parts.items()}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_run_has_the_chance_of_the_mechanism(name, monkeypatch):
+    paths, levels, names, closed = CASES[name]
+    tape = Tape(monkeypatch, sum(paths.values()))
+    found = {outcome: mass for outcome, mass in tape.runs(run_of(paths, levels, names, closed)).items() if mass}
+    assert found == {outcome: mass for outcome, mass in exact_law(paths, levels, names, closed).items() if mass}
+
+
+@pytest.mark.parametrize("name", ["branches", "caterpillar", "known state"])
+def test_samples_have_the_law_of_the_mechanism(name):
+    """With real noise, without that of rests; false alarms once in 10**9 runs."""
+    paths, levels, names, closed = CASES[name]
+    law = exact_law(paths, levels, names, closed)
+    cells = Counter()
+    for (found, _), mass in law.items():
+        cells[found] += mass
+    run, size = run_of(paths, levels, names, closed), 3000
+    drawn = Counter(run()[0] for _ in range(size))
+    assert set(drawn) <= set(cells)
+    often = [outcome for outcome, mass in cells.items() if mass * size >= 10]
+    expected = [float(cells[outcome]) * size for outcome in often]
+    observed = [drawn[outcome] for outcome in often]
+    expected.append(size - sum(expected))
+    observed.append(size - sum(observed))
+    statistic = sum((o - e) ** 2 / e for o, e in zip(observed, expected, strict=True) if e > 0.5)
+    assert stats.chi2.sf(statistic, len(often)) > FALSE_ALARM
+
+
+def test_bits_and_labels_have_the_same_known_places():
+    """The same tree as bits: places, levels, meets and counts agree."""
+    tree, bits = OpenTree.columns(3), OpenTree.bits(3)
+    keys = [0, 0, 3, 5, 5, 5]
+    paths = [(0b010, 3), (0b100, 1), (0b110, 2)]
+    one, first, _ = KnownNodes.of(bits, paths).among(bits.count(keys))
+    labels = [tuple(key >> shift & 1 for shift in (2, 1, 0)) for key in keys]
+    names = [tuple(prefix >> shift & 1 for shift in (2, 1, 0)[:length]) for prefix, length in paths]
+    two, second, _ = KnownNodes.of(tree, names).among(tree.count(labels))
+    assert first.tolist() == second.tolist()
+    for name in ("levels", "meets", "counts"):
+        assert getattr(one.occupied, name).tolist() == getattr(two.occupied, name).tolist()
+
+
+@pytest.mark.parametrize("depth", [2, 3, 4, 5, 7, 9, 10, 33, 129])
+@pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 10.0, 100.0])
+@pytest.mark.parametrize("d_in", [1, 3])
+def test_parameters_keep_to_the_budget_and_use_it(depth, epsilon, d_in):
+    for measuring in (None, 0.2, 0.8):
+        chosen = choose_parameters(depth, Fraction(epsilon), Fraction(1e-6), d_in=d_in, measuring=measuring)
+        spent, lost = estimator_loss(chosen.fringes, alphas=chosen.alphas, betas=chosen.betas, k=d_in)
+        assert epsilon * (1 - 1e-9) < round_up(spent) <= epsilon
+        assert round_up(lost) <= 1e-6
+        assert [len(fringe.levels) for fringe in chosen.fringes] == list(range(depth))[::-1]
+
+
+def test_closed_parameters_lose_no_delta():
+    for depth in (1, 2, 4):
+        chosen = closed_parameters(depth, Fraction(1), d_in=2)
+        spent, lost = estimator_loss(chosen.fringes, alphas=chosen.alphas, betas=chosen.betas, k=2)
+        assert 1 - 1e-9 < round_up(spent) <= 1
+        assert lost.hi == 0
+
+
+@pytest.mark.parametrize(
+    "value", [Fraction(1, 3), Fraction(1), Fraction(24301, 10000), Fraction(10) ** 14, Fraction(999, 1)]
+)
+def test_three_digits_round_up_by_at_most_a_hundredth(value):
+    found = three_digits(value)
+    assert value <= Fraction(found) <= value * Fraction(1011, 1000)
+    assert len(f"{found:.15g}".replace(".", "").lstrip("0").rstrip("0")) <= 3
