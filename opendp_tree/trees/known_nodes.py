@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import polars as pl
 
 from opendp_tree._types import Bools, Ints
 from opendp_tree.trees.bits import BitKeys, words_of
@@ -159,7 +158,7 @@ def _join_labels(known: KnownNodes, counts: SparseCounts) -> tuple[SparseCounts,
     lengths = np.concatenate(([len(path) for path in known.paths], counts.occupied.levels))
     numbers, labels = [], []
     for level in range(count):
-        data = columns[level] if level < len(columns) else pl.Series([None] * len(columns[0]), dtype=pl.String)
+        data = columns[level] if level < len(columns) else None  # no key is so deep
         number, joined = place_labels(data, counts.keys.rows, own[level], lengths > level)
         numbers.append(number)
         labels.append(joined)

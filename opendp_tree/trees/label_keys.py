@@ -125,6 +125,9 @@ def _numbered(column: pl.Series) -> Ints:
 
 def place_labels(column: Any, rows: Ints, public: list[Any], present: Bools) -> tuple[Ints, Any]:
     """A column of public labels and then of rows' labels: numbers (0 where no label is present), and the labels."""
+    if column is None:
+        column = pl.Series([None], dtype=pl.String)
+        rows = np.zeros_like(rows)
     if isinstance(column, pl.Series):
         try:
             first = pl.Series(public, dtype=column.dtype, strict=True)

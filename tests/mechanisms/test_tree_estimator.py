@@ -164,3 +164,12 @@ def test_mistakes_are_named():
             leaf_domain(Tree.balanced(branching=2, depth=2)), L1, epsilon=1.0, delta=0.0, known=KnownNodes.of(TREE, [])
         )
     assert math.isinf(made(levels=[2])(TREE.count([])).hidden)
+
+
+def test_known_paths_may_be_deeper_than_all_keys():
+    tree = OpenTree.paths("/", depth=5)
+    names = KnownNodes.of(tree, [("usr", "lib", "x", "y"), ("home",)])
+    release = make_tree_estimator(leaf_domain(tree), L1, epsilon=1.0, delta=1e-6, known=names)(
+        tree.count(["usr/lib"] * 300 + ["etc"] * 200)
+    )
+    assert set(release.to_frame(other=False)["path"]) >= {"", "usr / lib / x / y", "home", "etc"}
