@@ -443,10 +443,7 @@ def _transaction(path: Path, *, write: bool = False, begin: bool = False) -> Ite
     """
     mode = "rwc" if begin else "rw" if write else "ro"
     try:
-        uri = f"{Path(os.path.realpath(path)).as_uri()}?mode={mode}"
-        with closing(sqlite3.connect(uri, uri=True, timeout=0.2, isolation_level=None)) as db:
-            db.execute("PRAGMA synchronous = EXTRA")
-            _enter(db, "BEGIN IMMEDIATE" if write or begin else "BEGIN")
+        with closing(_connected(path, mode)) as db:
             if not begin and not _is_begun(path, db):
                 raise _damaged(path)
             yield db
@@ -454,6 +451,24 @@ def _transaction(path: Path, *, write: bool = False, begin: bool = False) -> Ite
     except (sqlite3.Error, OverflowError) as error:
         problem = next((words for part, words in _PROBLEMS.items() if part in str(error)), None)
         raise LedgerError(f"{path} {problem}") if problem else _damaged(path, error) from None
+
+
+def _connected(path: Path, mode: str) -> sqlite3.Connection:
+    """A connection that has begun its transaction."""
+    uri = f"{Path(os.path.realpath(path)).as_uri()}?mode={mode}"
+    db = sqlite3.connect(uri, uri=True, timeout=0.2, isolation_level=None)
+    try:
+        db.execute("PRAGMA synchronous = EXTRA")
+        _enter(db, "BEGIN" if mode == "ro" else "BEGIN IMMEDIATE")
+        return db
+    except sqlite3.OperationalError as error:
+        db.close()
+        if mode == "ro" and "readonly" in str(error):  # a writer died in its commit, which must be rolled back first
+            return _connected(path, "rw")
+        raise
+    except BaseException:
+        db.close()
+        raise
 
 
 def _enter(db: sqlite3.Connection, words: str) -> None:

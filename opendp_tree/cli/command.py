@@ -10,6 +10,7 @@ from importlib import import_module
 
 from opendp.mod import enable_features
 
+from opendp_tree._show import one_line
 from opendp_tree.cli.parser import build_parser
 from opendp_tree.cli.terminal import CommandError, Exit, drop_output, flush_output, open_streams
 from opendp_tree.ledger import BudgetError, LedgerError
@@ -61,5 +62,5 @@ def _run(arguments: Sequence[str] | None) -> int:
 def _fail(code: Exit, message: str) -> int:
     with suppress(OSError):  # the exit code says it, too
         clear = "\r\033[K" if sys.stderr.isatty() else ""
-        print(f"{clear}opendp-tree: {' '.join(message.splitlines())}", file=sys.stderr)
+        print(f"{clear}opendp-tree: {one_line(message)}", file=sys.stderr)
     return int(code)

@@ -6,7 +6,7 @@ import argparse
 import re
 from contextlib import suppress
 from datetime import date, datetime, timedelta
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from fractions import Fraction
 from typing import NoReturn
 
@@ -14,7 +14,7 @@ from opendp_tree.cli.terminal import CommandError, Exit
 from opendp_tree.keys.calendar import PARTS
 from opendp_tree.keys.key import Key
 from opendp_tree.keys.text import read_key
-from opendp_tree.planning.budget import EPSILONS
+from opendp_tree.planning.budget import EPSILONS, RHOS
 from opendp_tree.planning.methods import METHODS
 from opendp_tree.planning.tree_facts import DEEPEST
 from opendp_tree.releases.curve import check_quantiles
@@ -24,7 +24,6 @@ __all__ = ["build_parser"]
 
 INPUTS = ("parquet", "csv")
 OUTPUTS = (*INPUTS, "ndjson", "json")
-SMALLEST, LARGEST = EPSILONS
 
 
 class Parser(argparse.ArgumentParser):
@@ -35,14 +34,19 @@ class Parser(argparse.ArgumentParser):
         raise CommandError(Exit.USAGE, f"{message}. Hint: {self.prog} --help")
 
 
-def positive(text: str) -> Fraction:
+def positive(text: str, limits: tuple[float, float] = EPSILONS) -> Fraction:
     """A positive number, exactly as written."""
     amount = _decimal(text)
     if amount <= 0:
         raise argparse.ArgumentTypeError(f"{text} must be a positive number")
-    if not SMALLEST <= amount <= LARGEST:
-        raise argparse.ArgumentTypeError(f"{text} must be from {SMALLEST:g} to {LARGEST:g}")
+    if not limits[0] <= amount <= limits[1]:
+        raise argparse.ArgumentTypeError(f"{text} must be from {limits[0]:g} to {limits[1]:g}")
     return Fraction(amount)
+
+
+def concentrated(text: str) -> Fraction:
+    """A rho, exactly as written."""
+    return positive(text, RHOS)
 
 
 def share(text: str) -> Fraction:
@@ -56,8 +60,10 @@ def share(text: str) -> Fraction:
 def shares(text: str) -> tuple[float, ...]:
     """Numbers from 0 to 1 with commas."""
     try:
-        return tuple(float(share) for share in check_quantiles([float(part) for part in text.split(",")]))
-    except ValueError:
+        return tuple(
+            float(share) for share in check_quantiles([float(_decimal(part.strip())) for part in text.split(",")])
+        )
+    except (ValueError, argparse.ArgumentTypeError):
         raise argparse.ArgumentTypeError(f"{text} must be numbers from 0 to 1 with commas") from None
 
 
@@ -126,13 +132,10 @@ def width(text: str) -> int | Decimal | timedelta | date:
 
 
 def _decimal(text: str) -> Decimal:
-    try:
-        amount = Decimal(text)
-    except InvalidOperation:
-        amount = Decimal("nan")
-    if not amount.is_finite():
+    # Python would also read 1_0, other scripts' digits, and spaces.
+    if not re.fullmatch(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,9})?", text):
         raise argparse.ArgumentTypeError(f"{text} must be a number")
-    return amount
+    return Decimal(text)
 
 
 def build_parser(version: str) -> Parser:
@@ -209,7 +212,9 @@ def _add_counts(group: argparse._ActionsContainer) -> None:
 def _add_ledger_options(parser: argparse.ArgumentParser) -> None:
     book = parser.add_argument_group("ledger")
     book.add_argument("--ledger", metavar="LEDGER", help="count this release there, or refuse it")
-    book.add_argument("--total-epsilon", type=positive, metavar="E", help="begin the ledger with this total")
+    total = book.add_mutually_exclusive_group()
+    total.add_argument("--total-epsilon", type=positive, metavar="E", help="begin the ledger with this total")
+    total.add_argument("--total-rho", type=concentrated, metavar="R", help="or with this one, for --rho")
     book.add_argument("--total-delta", type=share, metavar="D", help="and this one (0)")
     book.add_argument("--dataset", metavar="NAME", help="the data set that the ledger is for")
 
@@ -286,7 +291,9 @@ def _add_hierarchy(parser: argparse.ArgumentParser, *, depth: str) -> None:
 
 def _add_budget(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("budget")
-    group.add_argument("--epsilon", type=positive, required=True, metavar="E", help="the privacy loss")
+    loss = group.add_mutually_exclusive_group(required=True)
+    loss.add_argument("--epsilon", type=positive, metavar="E", help="the privacy loss")
+    loss.add_argument("--rho", type=concentrated, metavar="R", help="the loss in zero-concentrated privacy, instead")
     group.add_argument("--delta", type=share, default=Fraction(0), metavar="D", help="the chance of more (0)")
     group.add_argument(
         "--alpha", type=share, default=Fraction("0.1"), metavar="A", help="relative error forgiven (0.1)"

@@ -6,8 +6,7 @@ import argparse
 import json
 import math
 
-from opendp_tree._arguments import float_below
-from opendp_tree.cli.source import KEY_KINDS, open_source
+from opendp_tree.cli.source import KEY_KINDS, budget_of, open_source
 from opendp_tree.cli.terminal import CommandError, Exit
 from opendp_tree.planning.plan import Plan, plan
 from opendp_tree.rows.unit import Unit
@@ -42,8 +41,7 @@ def _plan(options: argparse.Namespace) -> Plan:
         subject = open_source(options).key.hierarchy
     return plan(
         subject,
-        epsilon=float_below(options.epsilon),
-        delta=float_below(options.delta),
+        **budget_of(options),
         alpha=float(options.alpha),
         unit=_unit(options),
         nodes=nodes,

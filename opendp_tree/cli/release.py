@@ -8,10 +8,9 @@ from pathlib import Path
 
 from opendp.mod import Measurement
 
-from opendp_tree._arguments import float_below
 from opendp_tree._interrupts import interruptible, interrupts_deferred
 from opendp_tree._show import table
-from opendp_tree.cli.source import Source, open_source
+from opendp_tree.cli.source import Source, budget_of, cost_of, open_source
 from opendp_tree.cli.spending import Job, check_outputs, first_sentence, output_format, run_job
 from opendp_tree.cli.terminal import CommandError, Exit, Progress, silenced
 from opendp_tree.keys.key import Key
@@ -39,7 +38,7 @@ def run_release(options: argparse.Namespace) -> Exit:
         source.frame,
         build_measurement(options, source),
         lambda release: _encode(release, form, options.spreadsheet_safe, options.quantiles),
-        {"epsilon": options.epsilon, "delta": options.delta},
+        cost_of(options),
         {"file": Path(options.file).name, "columns": columns, "output": Path(options.output).name},
     )
     release: TreeRelease = run_job(options, job, progress)
@@ -63,9 +62,9 @@ def build_measurement(options: argparse.Namespace, source: Source) -> Measuremen
             1,
             counted=counted_of(source.key, unit, method, values),
             person=unit,
-            budget={"epsilon": float_below(options.epsilon), "delta": float_below(options.delta)},
+            budget=budget_of(options),
             alpha=float(options.alpha),
-            method=method if options.quantiles is None else method_for(source.key, method, values, unit=unit),
+            method=method_for(source.key, method, values, unit=unit),
             confidence=float(options.confidence),
         )
     except ValueError as error:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from opendp_tree._arguments import float_below
 from opendp_tree.cli.terminal import CommandError, Exit, silenced
 from opendp_tree.keys.key import Key
 from opendp_tree.trees.tree import Tree
@@ -14,7 +16,7 @@ from opendp_tree.trees.tree import Tree
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Source", "open_source", "read_key", "scan_columns"]
+__all__ = ["Source", "budget_of", "cost_of", "open_source", "read_key", "scan_columns"]
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,17 @@ _BELONGS = {
     "levels": ("calendar",),
     **dict.fromkeys(("low", "high", "bins", "width", "branching"), ("number",)),
 }
+
+
+def budget_of(options: argparse.Namespace) -> dict[str, Any]:
+    """The budget as mechanisms take it: the nearest floats below."""
+    return {name: float_below(amount) for name, amount in cost_of(options).items()}
+
+
+def cost_of(options: argparse.Namespace) -> dict[str, Fraction]:
+    """The budget exactly as written."""
+    main = {"epsilon": options.epsilon} if options.rho is None else {"rho": options.rho}
+    return {**main, "delta": options.delta}
 
 
 def read_key(options: argparse.Namespace) -> Key:

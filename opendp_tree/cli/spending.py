@@ -94,10 +94,12 @@ def _write(options: argparse.Namespace, content: bytes, progress: Progress) -> N
 
 def check_outputs(options: argparse.Namespace, *, reads: tuple[str | None, ...]) -> None:
     """What the parser cannot check of ledger, output and picture; `reads` are the files that must stay as they are."""
-    if options.ledger is None and (options.total_epsilon or options.total_delta is not None or options.dataset):
+    if options.ledger is None and (
+        options.total_epsilon or options.total_rho or options.total_delta is not None or options.dataset
+    ):
         raise CommandError(Exit.USAGE, "a total or a data set is for a ledger. Hint: --ledger LEDGER")
-    if options.total_delta is not None and options.total_epsilon is None:
-        raise CommandError(Exit.USAGE, "--total-delta goes with --total-epsilon. Hint: state both")
+    if options.total_delta is not None and not (options.total_epsilon or options.total_rho):
+        raise CommandError(Exit.USAGE, "--total-delta goes with --total-epsilon or --total-rho. Hint: state both")
     writes, others = (
         [os.path.realpath(name) for name in names if name not in (None, "-")]
         for names in ((options.output, options.plot, options.ledger), reads)
@@ -132,8 +134,11 @@ def first_sentence(error: Exception) -> str:
 
 def _open_ledger(options: argparse.Namespace) -> Ledger:
     total = None
-    if options.total_epsilon is not None:
-        total = {"epsilon": options.total_epsilon, "delta": options.total_delta or Fraction(0)}
+    begun = {"epsilon": options.total_epsilon, "rho": options.total_rho}
+    if any(begun.values()):
+        total = {name: amount for name, amount in begun.items() if amount} | {
+            "delta": options.total_delta or Fraction(0)
+        }
     elif not Path(options.ledger).exists():
         raise CommandError(
             Exit.FAILURE, f"there is no ledger at {options.ledger} yet. Hint: --total-epsilon begins one"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from opendp_tree._show import one_line
 from opendp_tree._types import Floats, Ints
 from opendp_tree.releases.release import PrivacyStatement
 
@@ -95,14 +96,13 @@ class BoundReport:
                 f"Recommended: {found}. It keeps {low} to {high} of about {self.rows:,.0f} rows, probably {middle}."
             )
         loss = ", ".join(f"{name} {value:.10g}" for name, value in self.statement.loss.items())
-        return "\n".join(
-            [
-                *told,
-                f"Shares are of at most {self.most} rows of each: what somebody has beyond is not seen.",
-                f"All intervals hold together with probability at least {self.confidence:.10g}.",
-                f"Privacy: {loss} for all rows of {self.statement.unit}.",
-            ]
-        )
+        lines = [
+            *told,
+            f"Shares are of at most {self.most} rows of each: what somebody has beyond is not seen.",
+            f"All intervals hold together with probability at least {self.confidence:.10g}.",
+            f"Privacy: {loss} for all rows of {self.statement.unit}.",
+        ]
+        return "\n".join(map(one_line, lines))
 
     def __repr__(self) -> str:
         return f"BoundReport(most={self.most}, recommended={self.recommended}, useful={self.useful})"

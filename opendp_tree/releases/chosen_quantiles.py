@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from opendp_tree._show import one_line
 from opendp_tree._types import Array, Ints
 from opendp_tree.releases import format as form
 from opendp_tree.releases.curve import check_quantiles, values_at
@@ -100,16 +101,15 @@ class ChosenQuantiles:
             f"a bin that is off by at most {missed} people."
             for (share, low, high, missed), place in zip(rows, self.bins.tolist(), strict=True)
         ]
-        return "\n".join(
-            [
-                f"Quantiles of a line of {self.edges.size - 1} bins, chosen by the exponential mechanism.",
-                *found,
-                f"Each holds with probability at least {self.confidence:.10g}.",
-                "What lies outside of the line is not among those whose quantiles these are.",
-                *filter(None, [counted_words(cost)]),
-                cost_words(cost),
-            ]
-        )
+        lines = [
+            f"Quantiles of a line of {self.edges.size - 1} bins, chosen by the exponential mechanism.",
+            *found,
+            f"Each holds with probability at least {self.confidence:.10g}.",
+            "What lies outside of the line is not among those whose quantiles these are.",
+            *filter(None, [counted_words(cost)]),
+            cost_words(cost),
+        ]
+        return "\n".join(map(one_line, lines))
 
     def __repr__(self) -> str:
         return f"ChosenQuantiles({', '.join(f'{float(share):g}' for share in self.shares)})"

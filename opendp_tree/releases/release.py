@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from opendp_tree._show import one_line
 from opendp_tree._types import Bools, Floats, Ints
 from opendp_tree.releases import format as form
 from opendp_tree.releases.curve import MeasuredCurve
@@ -274,7 +275,10 @@ class TreeRelease:
         if self.curve is not None:
             return frame_of(self.curve)
         if self.curves is None:
-            raise ValueError(f"{name} needs a release over the bins of a line. Hint: by=Key.number('age', ...)")
+            raise ValueError(
+                f"{name} needs a release over the bins of a line. Hint: by=Key.number('age', ...), or, with a unit, "
+                "method=Curve() and Key.nested(..., Key.number(...)); another release costs its own budget"
+            )
         order = np.arange(self.estimates.size) if self.nodes is not None else self.tree.level_order.nodes  # type: ignore[union-attr]
         rows = np.empty_like(order)
         rows[order] = np.arange(order.size)
@@ -401,4 +405,5 @@ class TreeRelease:
             error.append(f"Counts up to {one_number:,} are all estimated as that number.")
         if self.curve is not None or self.curves is not None:
             error.append("Quantiles and shares are of the rows on the line: what lies outside of it is not among them.")
-        return "\n".join([first, *([counted] if counted else []), *more, *by, cost_words(cost), *error])
+        lines = [first, *([counted] if counted else []), *more, *by, cost_words(cost), *error]
+        return "\n".join(map(one_line, lines))

@@ -22,7 +22,8 @@ __all__ = ["STATEMENT", "frame_bytes", "label_texts", "spreadsheet_safe", "unwri
 
 STATEMENT = "opendp_tree.statement"
 """The name of the metadata of a Parquet file that hold the privacy statement."""
-_MARK = "^([=+\\-@\\t\\r\\n'＝＋－＠])", "'${1}"
+# Spreadsheets skip spaces and what nobody sees before a formula.
+_MARK = r"^([\s\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\u{2800}]*[=+\-@＝＋－＠]|[\t\r\n'])", "'${1}"
 _TICKS = {"ms": 10**3, "us": 10**6, "ns": 10**9}
 _FIRST_DAY, _LAST_DAY = ((date(year, 1, 1) - date(1970, 1, 1)).days for year in (2, 9999))
 

@@ -32,7 +32,7 @@ def test_every_method_is_asked_for_by_its_name(name):
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        ("plan --depth 3", "--epsilon"),
+        ("plan --depth 3", "--epsilon --rho is required"),
         ("plan --depth 3 --epsilon 0", "0 must be a positive number"),
         ("plan --depth 3 --epsilon -1", "-1 must be a positive number"),
         ("plan --depth 3 --epsilon nan", "nan must be a number"),
@@ -41,6 +41,14 @@ def test_every_method_is_asked_for_by_its_name(name):
         ("plan --depth 3 --epsilon 1e-300", "1e-300 must be from 1e-09 to 1000"),
         ("plan --depth 1048577 --epsilon 1", "1048577 must be at most 1048576"),
         ("plan --depth 3 --epsilon one", "one must be a number"),
+        ("plan --depth 3 --epsilon 1_0", "1_0 must be a number"),
+        ("plan --depth 3 --epsilon １", "must be a number"),
+        ("plan --depth 3 --epsilon 0x1", "0x1 must be a number"),
+        ("plan --depth 3 --epsilon 1 --delta 1_0e-9", "must be a number"),
+        ("plan --depth 3 --rho 1_0", "1_0 must be a number"),
+        ("plan --depth 3 --rho 1 --epsilon 1", "not allowed with"),
+        ("release f --number a --epsilon 1 -o x.csv --quantiles 0_1,1", "must be numbers from 0 to 1"),
+        ("release f --by a --rho 1 -o x.csv --total-rho 1 --total-epsilon 1", "not allowed with"),
         ("plan --depth 3 --epsilon 1 --delta 1", "1 must be at least 0 and below 1"),
         ("plan --depth 3 --epsilon 1 --delta -0.1", "must be at least 0 and below 1"),
         ("plan --depth 0 --epsilon 1", "0 must be a whole number, 1 or more"),

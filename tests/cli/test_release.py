@@ -10,7 +10,7 @@ import time
 import polars as pl
 import pytest
 
-from opendp_tree import Ledger, TreeRelease
+from opendp_tree import Key, Ledger, TreeRelease, Value, release_tree
 from opendp_tree.cli import main
 from opendp_tree.releases.chosen_quantiles import ChosenQuantiles
 from tests.cli.helpers import BUDGET, ENVIRONMENT, ROWS, command, spawn, write_rows
@@ -616,3 +616,53 @@ def test_quantiles_that_cannot_be_are_refused(tmp_path, capsys, words, complaint
     given = shlex.split(words.format(out=tmp_path / "out"))
     assert main(["release", str(tmp_path / "ages.parquet"), "--epsilon", "1", *given]) != 0
     assert complaint in capsys.readouterr().err
+
+
+def test_rho_is_spent_from_a_ledger_of_rho_and_delta(tmp_path, capsys):
+    source, out, book = write_rows(tmp_path), tmp_path / "out.json", tmp_path / "ledger"
+    words = ["release", source, "--by", "region", "--rho", "0.1", "--delta", "1e-7", "-o", str(out)]
+    words += ["--ledger", str(book)]
+    assert main([*words, "--total-rho", "0.2", "--total-delta", "1e-6"]) == 0
+    assert main(words) == 0
+    assert main(words) == 3
+    assert "rho" in TreeRelease.from_json(out.read_text()).statement.loss
+    assert Ledger.open(book).left()["rho"] == 0
+    epsilon = ["--epsilon" if word == "--rho" else word for word in words]
+    assert main(epsilon) == 1
+    assert "counts rho and delta, not epsilon and delta. Hint: ask for rho" in capsys.readouterr().err
+    assert main(["plan", source, "--by", "region", "--rho", "0.1", "--delta", "1e-7"]) == 0
+
+
+def test_a_number_below_columns_gives_curves_as_in_the_library(tmp_path):
+    frame = pl.DataFrame({"kind": ["a"] * 3000 + ["b"] * 2000, "age": [20, 40] * 2500})
+    source, out = write_rows(tmp_path, frame=frame), tmp_path / "out.json"
+    words = ["release", source, "--by", "kind", "--number", "age", "--low", "0", "--high", "64", "--bins", "8", *BUDGET]
+    assert main([*words, "-o", str(out)]) == 0
+    release = TreeRelease.from_json(out.read_text())
+    same = release_tree(
+        frame,
+        by=Key.nested(Key.columns("kind"), Key.number("age", low=0, high=64, bins=8)),
+        epsilon=1.0,
+        delta=1e-6,
+    )
+    assert release.statement.mechanism == same.statement.mechanism
+    assert release.quantiles([0.5])["kind"].to_list() == same.quantiles([0.5])["kind"].to_list()
+
+
+HOSTILE = "a\x1b[2J\nb\u202ec"
+
+
+def test_names_of_columns_write_no_codes_and_no_lines_to_a_terminal(tmp_path, capsys):
+    frame = pl.DataFrame({HOSTILE: ["x"] * 3000, "n": [1.0] * 3000, "p": [*range(3000)]})
+    source, out = write_rows(tmp_path, frame=frame), tmp_path / "out.json"
+    assert main(["release", source, "--by", HOSTILE, *BUDGET, "-o", str(out)]) == 0
+    release = TreeRelease.from_json(out.read_text())
+    summed = release_tree(frame, by=HOSTILE, epsilon=1.0, delta=1e-6, value=Value("n", bounds=(0, 1)))
+    assert main(["release", source, "--by", f"{HOSTILE}2", *BUDGET, "-o", str(out)]) == 2
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    shown = [told, *(text for each in (release, summed) for text in (each.describe(), repr(each)))]
+    for text in shown:
+        assert "\x1b" not in text
+        assert "\u202e" not in text
+        assert not any(line.startswith("b") for line in text.splitlines())

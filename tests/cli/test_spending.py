@@ -15,7 +15,13 @@ QUIET = Progress(quiet=True)
 
 def options(folder, **given):
     plain = {"output": str(folder / "out.csv"), "output_format": None, "plot": None, "ledger": None, "unit": None}
-    more = {"total_epsilon": None, "total_delta": None, "dataset": None, "file": str(folder / "in.csv")}
+    more = {
+        "total_epsilon": None,
+        "total_rho": None,
+        "total_delta": None,
+        "dataset": None,
+        "file": str(folder / "in.csv"),
+    }
     return argparse.Namespace(**{**plain, **more, **given})
 
 
@@ -73,7 +79,7 @@ def test_a_failure_is_one_line_without_data_and_costs_nothing(tmp_path, with_led
     ("given", "words"),
     [
         ({"dataset": "flights"}, "a total or a data set is for a ledger"),
-        ({"ledger": "book", "total_delta": Fraction(0)}, "--total-delta goes with --total-epsilon"),
+        ({"ledger": "book", "total_delta": Fraction(0)}, "--total-delta goes with --total-epsilon or --total-rho"),
         ({"output": "in.csv", "file": "in.csv"}, "a file is named twice"),
         ({"plot": "same", "output": "same"}, "a file is named twice"),
     ],

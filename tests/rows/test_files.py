@@ -127,7 +127,22 @@ def test_texts_that_are_no_times_are_null_and_change_no_other(hours):
     assert read(["", "2024-02-30", "0000-00-00", "x"]) == [None] * 4
 
 
-MORE = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "＝1", "'=1"]
+MORE = [
+    "=1+1",
+    "+1",
+    "-1",
+    "@SUM(A1)",
+    "\t=1",
+    "\r=1",
+    "\n=1",
+    "＝1",
+    "'=1",
+    " =1+1",
+    "\ufeff=1",
+    "\u200b+1",
+    "\xa0 @a",
+    "\u3164=1",
+]
 
 
 def test_no_cell_of_a_safe_frame_begins_a_formula():

@@ -1,0 +1,133 @@
+"""Whatever is wrong is told before a row is read, and leaves the ledger as it was."""
+
+import opendp.prelude as dp
+import pandas as pd
+import polars as pl
+import pytest
+
+from opendp_tree import Key, Ledger, Tree, Unit, Value, bound_report, frame_context, release_tree, release_trees
+from opendp_tree.cli import main
+from tests.cli.helpers import write_rows
+
+dp.enable_features("contrib")
+ROWS = pl.DataFrame({"user": [*range(500)] * 2, "city": ["a", "b"] * 500, "age": [20, 40] * 500, "cost": [1.5] * 1000})
+AGES = Key.nested(Key.columns("city"), Key.number("age", low=0, high=64, bins=8))
+
+
+def touched(batch):
+    raise AssertionError("a row was read")
+
+
+UNREAD = ROWS.lazy().map_batches(touched, schema=ROWS.schema)
+PERSON = Unit("user", rows=2)
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    return Ledger.open(tmp_path / "ledger", total={"epsilon": 5, "delta": "1e-5"})
+
+
+def tree(data=UNREAD, **given):
+    return lambda ledger: release_tree(data, **{"by": "city", "epsilon": 1.0, "delta": 1e-6, **given}, ledger=ledger)
+
+
+def trees(**given):
+    plain = {"by": {"a": "city", "b": "age"}, "epsilon": 1.0, "delta": 1e-6}
+    return lambda ledger: release_trees(UNREAD, **{**plain, **given}, ledger=ledger)
+
+
+def report(data=UNREAD, **given):
+    return lambda ledger: bound_report(data, **{"most": 5, **given}, ledger=ledger)
+
+
+def query(ask, **given):
+    plain = {"privacy_unit": dp.unit_of(contributions=1), "privacy_loss": dp.loss_of(epsilon=1.0, delta=1e-6)}
+    return lambda ledger: ask(
+        frame_context(UNREAD, **{**plain, "split_evenly_over": 1, **given}, ledger=ledger).query()
+    )
+
+
+LIBRARY = {
+    "no such column": tree(by="town"),
+    "no hierarchy": tree(by=[]),
+    "a column twice": tree(by=["city", "city"]),
+    "no budget": tree(epsilon=None),
+    "two budgets": tree(rho=1.0),
+    "a negative budget": tree(epsilon=-1.0),
+    "a budget that is text": tree(epsilon="1"),
+    "a delta of 2": tree(delta=2.0),
+    "no delta for unknown names": tree(delta=0.0),
+    "a confidence of 2": tree(confidence=2),
+    "an alpha of 2": tree(alpha=2),
+    "an unknown method": tree(method="magic"),
+    "a method for public trees": tree(method="tree_laplace"),
+    "a unit without its column": tree(unit=Unit("nobody", rows=2)),
+    "a unit that is text": tree(unit="user"),
+    "a value without its column": tree(value=Value("money", bounds=(0, 1))),
+    "a value that is text": tree(value=Value("city", bounds=(0, 1))),
+    "quantiles below columns": tree(by=AGES, method="chosen_quantiles"),
+    "labels that the column cannot have": tree(by=Key.columns("age", tree=Tree.from_paths([("x",), ("y",)]))),
+    "rows without a schema": tree([1, 2]),
+    "no rows at all": tree(3),
+    "weights of others": trees(weights={"a": 1}),
+    "no names of hierarchies": trees(by=["city"]),
+    "one wrong hierarchy": trees(by={"a": "city", "b": "town"}),
+    "a report without its column": report(unit="nobody"),
+    "a report of one row": report(most=1),
+    "a report of pandas objects": report(pd.DataFrame({"user": [object(), 3]})),
+    "a report of a number": report(3),
+    "a query of no column": query(lambda asked: asked.tree_counts(by="town").release()),
+    "a query of people where rows are protected": query(
+        lambda asked: asked.tree_counts(by="city", unit=PERSON).release()
+    ),
+    "a query with rho": query(lambda asked: asked.tree_counts(by="city").release(), privacy_loss=dp.loss_of(rho=1.0)),
+}
+
+
+@pytest.mark.parametrize("mistake", LIBRARY)
+def test_a_mistake_in_python_is_told_unread_and_unpaid(ledger, mistake):
+    before = ledger.path.read_bytes()
+    with pytest.raises((TypeError, ValueError, dp.OpenDPException)) as told:
+        LIBRARY[mistake](ledger)
+    assert "withheld" not in str(told.value)  # which would be said of an error of a row
+    assert ledger.path.read_bytes() == before
+
+
+COMMANDS = [
+    ("--by town --epsilon 1 --delta 1e-6", 2),
+    ("--epsilon 1 --delta 1e-6", 2),
+    ("--by city", 2),
+    ("--by city --epsilon 1_0 --delta 1e-6", 2),
+    ("--by city --epsilon 1 --rho 1 --delta 1e-6", 2),
+    ("--by city --epsilon 1", 4),
+    ("--by city --epsilon 1 --delta 1e-6 --confidence 0", 2),
+    ("--by city --epsilon 1 --delta 1e-6 --unit user", 2),
+    ("--by city --epsilon 1 --delta 1e-6 --unit nobody --rows-per-unit 2", 2),
+    ("--by city --epsilon 1 --delta 1e-6 --value cost", 2),
+    ("--by city --epsilon 1 --delta 1e-6 --quantiles 0.5", 2),
+    ("--by city --number age --low 0 --high 64 --bins 8 --epsilon 1 --delta 1e-6 --quantiles 2", 2),
+    ("--by city --number age --low 64 --high 0 --bins 8 --epsilon 1 --delta 1e-6", 2),
+    ("--by city --epsilon 1 --delta 1e-6 --output-format json --spreadsheet-safe", 2),
+    ("--by city --rho 1 --delta 1e-6", 1),
+    ("--by city --epsilon 1 --delta 1e-6 --total-epsilon 7", 1),
+    ("--by city --epsilon 6 --delta 1e-6", 3),
+]
+
+
+@pytest.mark.parametrize(("words", "code"), COMMANDS)
+def test_a_mistake_on_the_command_line_is_one_line_and_unpaid(ledger, tmp_path, capsys, words, code):
+    before = ledger.path.read_bytes()
+    given = ["release", write_rows(tmp_path, frame=ROWS), *words.split(), "--ledger", str(ledger.path)]
+    assert main([*given, "-o", str(tmp_path / "out.csv")]) == code
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert "Hint: " in told
+    assert ledger.path.read_bytes() == before
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_a_hint_for_quantiles_leads_to_quantiles():
+    ask = {"by": AGES, "epsilon": 1.0, "delta": 1e-6, "unit": PERSON}
+    with pytest.raises(ValueError, match=r"Hint: .* with a unit, method=Curve\(\)"):
+        release_tree(ROWS, **ask).quantiles([0.5])
+    assert release_tree(ROWS, **ask, method="curve").quantiles([0.5]).height > 0
