@@ -171,7 +171,7 @@ def test_labels_that_would_be_formulas_are_marked_if_asked(tmp_path):
         (["--spreadsheet-safe"], "'=region", ["'=1+1", "north"]),
     ):
         out = tmp_path / "out.csv"
-        assert main(["release", source, "--by", "=region", *BUDGET, *words, "-o", str(out)]) == 0
+        assert main(["release", source, "--by", "'=region'", *BUDGET, *words, "-o", str(out)]) == 0
         assert read(out).filter(pl.col("shown") & (pl.col("level") == 1) & ~pl.col("other"))[name].to_list() == labels
 
 
