@@ -15,10 +15,10 @@ from benchmarks.cascade import gaussian_deviation
 from benchmarks.timing import print_table
 from opendp_tree import Tree, leaf_domain, make_multiplicative_estimator, make_tree_gaussian, make_tree_laplace
 from opendp_tree.bounds import error_lower_bound
+from opendp_tree.budget import Budget
 from opendp_tree.error_measures import l2_error, linf_error, mrmse_alpha
 from opendp_tree.paper import multiplicative_threshold
 from opendp_tree.planning import noise_errors
-from opendp_tree.planning.budget import Budget
 from opendp_tree.planning.candidate import Setting
 from opendp_tree.planning.methods import MultiplicativeEstimator, TreeNoise
 from opendp_tree.planning.public_candidates import noise_candidate, paper_candidate

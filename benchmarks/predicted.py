@@ -31,11 +31,11 @@ from opendp_tree import (
     make_tree_laplace,
     noise,
 )
+from opendp_tree.budget import Budget
 from opendp_tree.mechanisms import make_pruned_descent
 from opendp_tree.mechanisms.pruned_descent import Pruning, worst_pruned_rmse
 from opendp_tree.mechanisms.tree_noise import laplace_variance
 from opendp_tree.paper import multiplicative_threshold
-from opendp_tree.planning.budget import Budget
 from opendp_tree.planning.candidate import Setting as Asked
 from opendp_tree.planning.ranking import candidate_for
 from opendp_tree.planning.tree_facts import TreeFacts

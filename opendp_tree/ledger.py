@@ -19,7 +19,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeVar
 
-from opendp_tree._arguments import check_type, float_below
+from opendp_tree._arguments import check_type
 from opendp_tree._interrupts import stop_if_interrupted
 from opendp_tree._show import Bar, Cell, html_table, one_line, table
 
@@ -549,21 +549,6 @@ def _amount(value: Amount, *, name: str) -> Fraction:
     if not fits:
         raise LedgerError(f"{name} ({value}) must be a finite number, not negative. Hint: '0.1'")
     return Fraction(exact)
-
-
-def as_written(amounts: Mapping[str, float | Fraction]) -> tuple[dict[str, Fraction], dict[str, float]]:
-    """Amounts as exact as people write them, for a ledger, and the nearest floats below, for mechanisms."""
-    exact = {
-        name: Fraction(repr(each)) if isinstance(each, float) else Fraction(each) for name, each in amounts.items()
-    }
-    return exact, {name: float_below(amount) for name, amount in exact.items()}
-
-
-def short_above(amount: float) -> Fraction:
-    """A loss exactly, or the decimal of a few digits that it is only a rounding error below."""
-    exact = Fraction(amount)
-    few = Fraction(Context(prec=6, rounding=ROUND_CEILING).create_decimal(Decimal(amount)))
-    return few if few - exact <= exact / 10**12 else exact
 
 
 def decimal_texts(amounts: Mapping[str, Fraction]) -> dict[str, str]:

@@ -13,9 +13,9 @@ from opendp.mod import Domain, ExtrinsicDomain, Measurement, Metric, Transformat
 
 from opendp_tree._interrupts import interrupts_deferred
 from opendp_tree._show import progress
+from opendp_tree.budget import Budget
 from opendp_tree.keys.key import Key
-from opendp_tree.ledger import Ledger, as_written, spend
-from opendp_tree.planning.budget import Budget
+from opendp_tree.ledger import Ledger, spend
 from opendp_tree.planning.means_candidate import means_candidate
 from opendp_tree.planning.methods import Auto, Curve, Method, Partition, PeopleLayers, Quantiles, read_method
 from opendp_tree.planning.people_candidate import planned_people, weighs_people
@@ -137,7 +137,7 @@ class Account:
     """What a release may cost, and the ledger that counts it, if there is one."""
 
     ledger: Ledger | None
-    budget: Mapping[str, Any]
+    budget: Budget
     cost: Mapping[str, Fraction]
 
     @classmethod
@@ -151,15 +151,13 @@ class Account:
         rho: float | None,
     ) -> Account:
         """An account of checked arguments; what its ledger cannot pay is refused before anything is read."""
-        Budget.of(epsilon=epsilon, delta=delta, rho=rho, d_in=1)
-        budget = {"epsilon": epsilon, "delta": delta, "rho": rho}
+        budget = Budget.of(epsilon=epsilon, delta=delta, rho=rho)
         book, person = Ledger.of(ledger), Unit.of(unit)
         if book is None:
             return cls(None, budget, {})
-        main = {"epsilon": epsilon} if rho is None else {"rho": rho}
-        cost, below = as_written({name: float(amount or 0.0) for name, amount in {**main, "delta": delta}.items()})
+        cost, below = budget.written()
         book.check(cost, unit=unit_words(None if person is None else person.column))
-        return cls(book, {**budget, **below}, cost)
+        return cls(book, below, cost)
 
     def spend(self, make: Callable[[], Made], *, note: Mapping[str, Any]) -> Made:
         """Make the release, and commit it to the ledger with its cost before it is given away."""
@@ -169,7 +167,7 @@ class Account:
 def make_frame_release(
     frame: Any,
     key: Key,
-    budget: Mapping[str, Any],
+    budget: Budget,
     *,
     unit: Unit | None,
     method: Method | str,
@@ -225,7 +223,7 @@ def make_release(
     d_in: Any,
     *,
     method: Method | str,
-    budget: Mapping[str, Any],
+    budget: Budget,
     alpha: float,
     confidence: float,
     tree: Tree | None = None,
@@ -236,7 +234,7 @@ def make_release(
     space = counts if isinstance(counts, tuple) else (counts.output_domain, counts.output_metric)
     metric = counts[1] if isinstance(counts, tuple) else counts.input_metric
     most = d_in if isinstance(counts, tuple) else counts.map(d_in)  # type: ignore[no-untyped-call]
-    amounts = Budget.of(**{"epsilon": None, "delta": 0.0, "rho": None, **budget}, d_in=most)
+    amounts = budget.at(most)
     held = space[0].descriptor if isinstance(space[0], ExtrinsicDomain) else None
     unit = protected_unit(metric, d_in, None if isinstance(held, PeopleSpace) else most)
     if isinstance(held, PeopleSpace):

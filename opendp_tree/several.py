@@ -12,7 +12,7 @@ from typing import Any
 from opendp.combinators import make_composition
 from opendp.mod import Measurement, assert_features
 
-from opendp_tree._arguments import check_positive, float_below
+from opendp_tree._arguments import check_positive
 from opendp_tree._interrupts import interrupts_deferred
 from opendp_tree._opendp import measure_name
 from opendp_tree._show import Cell, html_table, progress, table
@@ -141,7 +141,7 @@ def release_trees(
     account = Account.of(ledger, unit, epsilon=epsilon, delta=delta, rho=rho)
     frame = read_source(data)
     asked: dict[str, Any] = {"unit": unit, "method": method, "values": values, "alpha": alpha, "confidence": confidence}
-    budgets = {name: _part(account.budget, shares[name], of=len(keys)) for name in keys}
+    budgets = {name: account.budget.part(shares[name], of=len(keys)) for name in keys}
     parts = {name: make_frame_release(frame, key, budgets[name], **asked) for name, key in keys.items()}
     composed = make_composition(list(parts.values()))
     columns = list(dict.fromkeys(column for key in keys.values() for column in key.columns_used))
@@ -184,9 +184,3 @@ def _check_weights(weights: Any, keys: Mapping[str, Key]) -> dict[str, Fraction]
         raise ValueError(f"weights must give one for each of {', '.join(map(repr, keys))}. Hint: leave them out")
     exact = {name: check_positive(weights[name], name=f"weights[{name!r}]") for name in keys}
     return {name: weight / sum(exact.values()) for name, weight in exact.items()}
-
-
-def _part(budget: Mapping[str, Any], share: Fraction, *, of: int) -> dict[str, Any]:
-    """A share of each amount, so little less that the sum of all, which OpenDP rounds up, stays within the budget."""
-    share *= 1 - Fraction(of, 2**50)
-    return {name: None if amount is None else float_below(Fraction(amount) * share) for name, amount in budget.items()}

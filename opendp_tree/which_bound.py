@@ -10,9 +10,9 @@ from opendp.mod import assert_features
 
 from opendp_tree._arguments import check_type
 from opendp_tree._interrupts import interrupts_deferred
+from opendp_tree.budget import report_scale
 from opendp_tree.ledger import Ledger
 from opendp_tree.mechanisms.bound_report import make_bound_report
-from opendp_tree.planning.budget import report_scale
 from opendp_tree.prepare import Account
 from opendp_tree.releases.bound_report import BoundReport
 from opendp_tree.rows.domains import frame_domain
@@ -82,7 +82,7 @@ def bound_report(
     measurement = make_bound_report(
         frame_domain(frame),
         symmetric_id_distance(identifier=unit),
-        report_scale(account.budget["epsilon"]),
+        report_scale(account.budget.pure_epsilon),
         most=most,
         confidence=confidence,
     )

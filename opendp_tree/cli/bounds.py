@@ -13,11 +13,11 @@ from opendp.mod import Measurement
 from opendp_tree._arguments import float_below
 from opendp_tree._interrupts import interruptible, interrupts_deferred
 from opendp_tree._show import table
+from opendp_tree.budget import report_scale
 from opendp_tree.cli.source import scan_columns
 from opendp_tree.cli.spending import Job, check_outputs, first_sentence, output_format, run_job
 from opendp_tree.cli.terminal import CommandError, Exit, Progress, silenced
 from opendp_tree.mechanisms.bound_report import make_bound_report
-from opendp_tree.planning.budget import report_scale
 from opendp_tree.releases.bound_report import BoundReport
 from opendp_tree.rows.domains import frame_domain
 

@@ -10,11 +10,11 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import NoReturn
 
+from opendp_tree.budget import EPSILONS, RHOS
 from opendp_tree.cli.terminal import CommandError, Exit
 from opendp_tree.keys.calendar import PARTS
 from opendp_tree.keys.key import Key
 from opendp_tree.keys.text import read_key
-from opendp_tree.planning.budget import EPSILONS, RHOS
 from opendp_tree.planning.methods import METHODS
 from opendp_tree.planning.tree_facts import DEEPEST
 from opendp_tree.releases.curve import check_quantiles

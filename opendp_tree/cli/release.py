@@ -10,6 +10,7 @@ from opendp.mod import Measurement
 
 from opendp_tree._interrupts import interruptible, interrupts_deferred
 from opendp_tree._show import table
+from opendp_tree.budget import Budget
 from opendp_tree.cli.source import Source, budget_of, cost_of, open_source
 from opendp_tree.cli.spending import Job, check_outputs, first_sentence, output_format, run_job
 from opendp_tree.cli.terminal import CommandError, Exit, Progress, silenced
@@ -62,7 +63,7 @@ def build_measurement(options: argparse.Namespace, source: Source) -> Measuremen
             1,
             counted=counted_of(source.key, unit, method, values),
             person=unit,
-            budget=budget_of(options),
+            budget=Budget.of(**budget_of(options)),
             alpha=float(options.alpha),
             method=method_for(source.key, method, values, unit=unit),
             confidence=float(options.confidence),

@@ -12,8 +12,9 @@ from opendp.mod import FrameDistance, Measure, Measurement, Metric, assert_featu
 from opendp_tree._interrupts import interrupts_deferred
 from opendp_tree._opendp import total_bound
 from opendp_tree._show import html_table, table
-from opendp_tree.context.queries import FrameQuery, amounts_of_loss
-from opendp_tree.ledger import Ledger, as_written, short_above, spend
+from opendp_tree.budget import amounts_of_loss, as_written, short_above
+from opendp_tree.context.queries import FrameQuery
+from opendp_tree.ledger import Ledger, spend
 from opendp_tree.rows.domains import frame_domain
 from opendp_tree.rows.sources import read_source
 from opendp_tree.rows.steps import FrameSteps

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from opendp.measures import approximate, max_divergence, zero_concentrated_divergence
-from opendp.mod import Measure, Transformation, assert_features
+from opendp.mod import Transformation, assert_features
 
 from opendp_tree._interrupts import interrupts_deferred
+from opendp_tree.budget import Budget, amounts_of_loss
 from opendp_tree.keys.key import Key
 from opendp_tree.planning.methods import Curve, Method
 from opendp_tree.planning.people_candidate import weighs_people
@@ -134,8 +134,8 @@ def _is_of_frame(query: Any) -> bool:
     return isinstance(query, (FrameQuery, LazyFrameQuery))
 
 
-def _check_delta(key: Key, share: Mapping[str, Any]) -> None:
-    if key.tree is None and not share.get("delta"):
+def _check_delta(key: Key, share: Budget) -> None:
+    if key.tree is None and share.delta == 0:
         raise ValueError(
             "the query must have a delta above 0 where nodes are unknown: without one, none can be found. Hint: "
             "dp.loss_of(epsilon=1.0, delta=1e-6), or a public tree: Key.columns(..., tree=Tree.from_paths(...))"
@@ -179,21 +179,11 @@ def then(query: Any, chain: Any) -> Query:
     return made
 
 
-def share_of(query: Any) -> dict[str, Any]:
-    """A query's share of the budget, as `make_tree_counts` takes it."""
+def share_of(query: Any) -> Budget:
+    """A query's share of the budget."""
     if query._d_in is None or query._d_out is None:
         raise ValueError("query must have a budget. Hint: context.query(epsilon=..., delta=...)")
-    return amounts_of_loss(query._output_measure, query._d_out)
-
-
-def amounts_of_loss(measure: Measure, loss: Any) -> dict[str, Any]:
-    """A loss by the names of its parts."""
-    for kind, name in ((max_divergence(), "epsilon"), (zero_concentrated_divergence(), "rho")):
-        if measure == kind:
-            return {name: loss}
-        if measure == approximate(kind):
-            return {name: loss[0], "delta": loss[1]}
-    raise ValueError(f"the Context's measure ({measure}) must be of epsilon, of epsilon and delta, or of rho")
+    return Budget.of(**amounts_of_loss(query._output_measure, query._d_out))
 
 
 def _counted_words(

@@ -25,7 +25,6 @@ from opendp_tree.paper.classification import make_tree_classifier
 from opendp_tree.paper.clipping import make_clipped_estimator
 from opendp_tree.paper.estimation import make_multiplicative_estimator
 from opendp_tree.paper.reduction import make_ladder_estimator
-from opendp_tree.planning.budget import Budget
 from opendp_tree.rows.leaf_counts import make_leaf_counts
 from opendp_tree.rows.people import make_people_records
 
@@ -78,7 +77,7 @@ def _share_of_one(query: Any, name: str) -> dict[str, float]:
     """What a query may spend at distance 1, so that group privacy keeps it within its share at its own distance."""
     chain = query._chain
     most = query._d_in if isinstance(chain, tuple) else chain.map(query._d_in)
-    budget = Budget.of(**{"epsilon": None, "delta": 0.0, "rho": None, **share_of(query)}, d_in=most)
+    budget = share_of(query).at(most)
     if budget.one_person is None:
         raise ValueError(f"{name} must have a share of epsilon and delta. Hint: dp.loss_of(epsilon=1.0, delta=1e-6)")
     return dict(zip(("epsilon", "delta"), budget.one_person, strict=True))

@@ -13,8 +13,8 @@ from opendp.mod import Domain, Measurement, Metric
 
 from opendp_tree._opendp import make_function
 from opendp_tree._types import Floats
+from opendp_tree.budget import Budget, Priced
 from opendp_tree.mechanisms.consistent import polished
-from opendp_tree.planning.budget import Budget, Priced
 from opendp_tree.planning.methods import Auto
 from opendp_tree.planning.tree_facts import TreeFacts
 from opendp_tree.releases.release import TreeRelease

@@ -14,6 +14,7 @@ from opendp.mod import Measurement
 
 from opendp_tree._arguments import check_integer
 from opendp_tree._types import Floats
+from opendp_tree.budget import Budget, Priced
 from opendp_tree.mechanisms.partition.estimator import make_partition_estimator
 from opendp_tree.mechanisms.partition.layers import default_measuring
 from opendp_tree.mechanisms.partition.parameters import GapParameters, choose_parameters
@@ -21,7 +22,6 @@ from opendp_tree.mechanisms.partition.prediction import coarse, one_test, totals
 from opendp_tree.mechanisms.pruned_descent import make_pruned_descent, pruned_rmse, shown_chance, worst_pruned_rmse
 from opendp_tree.mechanisms.tree_noise import level_scales
 from opendp_tree.noise import LARGEST_SCALE
-from opendp_tree.planning.budget import Budget, Priced
 from opendp_tree.planning.candidate import Candidate, Setting, Space, shown_from
 from opendp_tree.planning.methods import Partition, PrunedDescent
 from opendp_tree.planning.tree_facts import TreeFacts

@@ -8,7 +8,7 @@ from functools import cache
 
 from opendp_tree._arguments import check_positive
 from opendp_tree._show import progress
-from opendp_tree.planning.budget import EPSILONS, Budget
+from opendp_tree.budget import EPSILONS, Budget
 from opendp_tree.planning.candidate import Setting
 from opendp_tree.planning.plan import Plan, plan_for
 from opendp_tree.planning.ranking import check_alpha

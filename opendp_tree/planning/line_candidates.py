@@ -14,11 +14,11 @@ from opendp.metrics import l1_distance
 from opendp.mod import Measurement
 
 from opendp_tree._arguments import check_integer
+from opendp_tree.budget import Budget, Priced
 from opendp_tree.mechanisms.chosen_quantiles import SCALES as CHOICE_SCALES
 from opendp_tree.mechanisms.chosen_quantiles import Choices, make_chosen_quantiles
 from opendp_tree.mechanisms.curve import BRANCHING, SCALES, MeasuredLine, make_bin_curve, make_segment_curve
 from opendp_tree.mechanisms.grouped_curves import make_grouped_curves
-from opendp_tree.planning.budget import Budget, Priced
 from opendp_tree.planning.candidate import Candidate, Space
 from opendp_tree.planning.methods import Curve, Line, Quantiles
 from opendp_tree.theorems.interval import round_down

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from opendp_tree._arguments import check_integer
+from opendp_tree.budget import Budget, Priced
 from opendp_tree.mechanisms.means.prediction import choose_shares, predict_levels
 from opendp_tree.mechanisms.means.tree_means import make_tree_means
-from opendp_tree.planning.budget import Budget, Priced
 from opendp_tree.planning.candidate import Candidate, Space
 from opendp_tree.planning.methods import Auto, Method, Partition, TreeNoise, read_method
 from opendp_tree.rows.leaf_values import LeafValueSpace

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from fractions import Fraction
 from functools import partial
 
 import numpy as np
 
 from opendp_tree._types import Floats
+from opendp_tree.budget import Budget, Priced
 from opendp_tree.mechanisms.level_noise import normal_excess
-from opendp_tree.mechanisms.people.design import PeopleDesign, Spending, choose_design
+from opendp_tree.mechanisms.people.design import PeopleDesign, choose_design
 from opendp_tree.mechanisms.people.estimator import make_people_estimator
-from opendp_tree.planning.budget import Budget, Priced
 from opendp_tree.planning.candidate import Candidate, Setting, Space, shown_from
 from opendp_tree.planning.finding_candidates import cell_chance
 from opendp_tree.planning.methods import Auto, Method, PeopleLayers, read_method
@@ -91,13 +90,7 @@ def people_candidate(method: PeopleLayers, unit: Unit, setting: Setting) -> Cand
 def _design(
     method: PeopleLayers, unit: Unit, bounds: Sequence[int], budget: Budget, levels: Sequence[int] | None
 ) -> PeopleDesign:
-    spending = Spending(
-        None if budget.epsilon is None else Fraction(budget.epsilon),
-        Fraction(budget.delta),
-        None if budget.rho is None else Fraction(budget.rho),
-        budget.d_in,
-    )
-    return choose_design(unit.count, bounds, spending, levels=levels, noise=method.noise, measuring=method.measuring)
+    return choose_design(unit.count, bounds, budget, levels=levels, noise=method.noise, measuring=method.measuring)
 
 
 def _curve(deviation: float, alpha: float, weights: Floats) -> Floats:

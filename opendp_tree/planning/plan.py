@@ -12,7 +12,7 @@ from opendp_tree._arguments import check_choice
 from opendp_tree._show import Bar, Cell, html_table, progress, table
 from opendp_tree._types import Floats
 from opendp_tree.bounds import error_lower_bound
-from opendp_tree.planning.budget import Budget
+from opendp_tree.budget import Budget
 from opendp_tree.planning.candidate import Candidate, Setting
 from opendp_tree.planning.methods import Auto
 from opendp_tree.planning.people_candidate import people_candidates

@@ -12,6 +12,7 @@ from opendp.mod import Measurement
 
 from opendp_tree._opendp import make_function
 from opendp_tree._types import Floats
+from opendp_tree.budget import Budget, Priced
 from opendp_tree.mechanisms.level_noise import laplace_excess, normal_excess
 from opendp_tree.mechanisms.tree_noise import (
     gaussian_variance,
@@ -23,7 +24,6 @@ from opendp_tree.mechanisms.tree_noise import (
 from opendp_tree.noise import LARGEST_SCALE
 from opendp_tree.paper.clipping import make_clipped_estimator
 from opendp_tree.paper.estimation import make_multiplicative_estimator, multiplicative_threshold
-from opendp_tree.planning.budget import Budget, Priced
 from opendp_tree.planning.candidate import Candidate, Setting, Space
 from opendp_tree.planning.methods import MultiplicativeEstimator, TreeNoise
 from opendp_tree.planning.tree_facts import Weights

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from opendp_tree._arguments import check_scale, shortened
-from opendp_tree.planning.budget import Budget
+from opendp_tree.budget import Budget
 from opendp_tree.planning.candidate import Candidate, Setting
 from opendp_tree.planning.finding_candidates import partition_candidate, pruned_candidate
 from opendp_tree.planning.line_candidates import line_candidate

@@ -5,7 +5,7 @@ from __future__ import annotations
 from opendp.mod import Domain, Measurement, Metric, assert_features
 
 from opendp_tree._opendp import to_then
-from opendp_tree.planning.budget import Budget
+from opendp_tree.budget import Budget
 from opendp_tree.planning.methods import Method
 from opendp_tree.planning.ranking import planned_candidate
 from opendp_tree.trees.domains import tree_of_leaves

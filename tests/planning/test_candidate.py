@@ -1,4 +1,3 @@
-import importlib
 import math
 
 import numpy as np
@@ -69,31 +68,6 @@ def test_nodes_are_shown_from_the_weight_that_is_said(name):
     keys = [(f"{place}", "b", "c") for place in range(trials) for _ in range(weight)]
     shown = (made(OPEN.count(keys)).to_frame(other=False)["level"] == 3).sum()
     assert shown >= 0.95 * trials - 4 * math.sqrt(trials * 0.05 * 0.95)
-
-
-MAPS = {
-    "tree_laplace": "measurements.tree_noise.round_up",
-    "tree_gaussian": "measurements.tree_noise.round_up",
-    "pruned_laplace": "measurements.pruned_descent.pruned_laplace_epsilon",
-    "partition_estimator": "measurements.partition.estimator.gap_epsilon",
-}
-
-
-@pytest.mark.parametrize("name", MAPS)
-def test_the_exact_map_is_computed_once_a_release_for_each_scale_that_is_tried(name, monkeypatch):
-    theorem, counted = MAPS[name], []
-    module, function = f"opendp_tree.{theorem}".rsplit(".", 1)
-    exact = getattr(importlib.import_module(module), function)
-
-    def count(*args, **options):
-        counted.append(repr((args, options)))
-        return exact(*args, **options)
-
-    monkeypatch.setattr(f"{module}.{function}", count)
-    candidate = plan(PUBLIC, epsilon=1.0, delta=1e-6).candidate(name)
-    candidate.make(leaf_domain(PUBLIC))(data_of(PUBLIC))
-    assert 1 <= len(counted) <= 2
-    assert len(set(counted)) == len(counted)
 
 
 def test_what_is_not_possible_is_not_made():

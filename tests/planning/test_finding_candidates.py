@@ -3,8 +3,8 @@ import opendp.prelude as dp
 import pytest
 
 from opendp_tree import Auto, OpenTree, Partition, PrunedDescent, Tree, leaf_domain, plan
+from opendp_tree.budget import Budget
 from opendp_tree.mechanisms.partition.layers import default_measuring
-from opendp_tree.planning.budget import Budget
 from opendp_tree.planning.candidate import Setting
 from opendp_tree.planning.finding_candidates import lowest_threshold, partition_candidate, pruned_candidate
 from opendp_tree.planning.ranking import best_candidate

@@ -5,10 +5,10 @@ import polars as pl
 import pytest
 
 from opendp_tree import Key, OpenTree, TreeNoise, plan, release_tree
+from opendp_tree.budget import Budget
 from opendp_tree.mechanisms.chosen_quantiles import Choices
 from opendp_tree.mechanisms.curve import MeasuredLine
 from opendp_tree.planning import Curve, Quantiles, plan_line
-from opendp_tree.planning.budget import Budget
 from opendp_tree.planning.line_candidates import expected_rank_error
 from opendp_tree.planning.ranking import planned_candidate
 

@@ -1,9 +1,9 @@
 import pytest
 
 from opendp_tree import Auto, OpenTree, Partition, Tree, TreeNoise, Value, leaf_domain
+from opendp_tree.budget import Budget
 from opendp_tree.mechanisms import leaf_values_domain
 from opendp_tree.planning import plan_means
-from opendp_tree.planning.budget import Budget
 from opendp_tree.planning.means_candidate import means_candidate
 from opendp_tree.rows.leaf_values import read_space
 

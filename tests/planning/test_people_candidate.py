@@ -3,8 +3,8 @@ import polars as pl
 import pytest
 
 from opendp_tree import Auto, OpenTree, Tree, Unit, plan, release_tree
+from opendp_tree.budget import Budget
 from opendp_tree.mechanisms import people_domain
-from opendp_tree.planning.budget import Budget
 from opendp_tree.planning.candidate import Setting
 from opendp_tree.planning.methods import PeopleLayers, read_method
 from opendp_tree.planning.people_candidate import (

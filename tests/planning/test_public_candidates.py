@@ -12,9 +12,9 @@ from opendp_tree import (
     make_tree_gaussian,
     plan,
 )
+from opendp_tree.budget import Budget
 from opendp_tree.mechanisms.tree_noise import gaussian_variance, laplace_variance
 from opendp_tree.planning import MultiplicativeEstimator
-from opendp_tree.planning.budget import Budget
 from opendp_tree.planning.candidate import Setting
 from opendp_tree.planning.public_candidates import noise_candidate, paper_candidate
 from opendp_tree.planning.tree_facts import TreeFacts

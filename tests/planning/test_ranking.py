@@ -3,7 +3,7 @@ import opendp.prelude as dp
 import pytest
 
 from opendp_tree import Auto, OpenTree, Tree, TreeNoise, leaf_domain, plan
-from opendp_tree.planning.budget import Budget
+from opendp_tree.budget import Budget
 from opendp_tree.planning.candidate import Setting
 from opendp_tree.planning.methods import MECHANISMS
 from opendp_tree.planning.ranking import best_candidate, candidate_for, planned_candidate, ranked

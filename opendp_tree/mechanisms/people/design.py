@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from opendp_tree.budget import Budget
 from opendp_tree.mechanisms.partition.layers import SHARES, default_measuring
 from opendp_tree.mechanisms.partition.parameters import GapParameters, choose_parameters
 from opendp_tree.mechanisms.people.weights import UNITS
@@ -93,20 +94,10 @@ def squared_bounds(design: PeopleDesign) -> tuple[int, ...]:
     return design.most if design.count == "people" else tuple(most**2 for most in design.most)
 
 
-@dataclass(frozen=True)
-class Spending:
-    """A budget for `people` people: epsilon and delta, or rho. An epsilon with rho is not given."""
-
-    epsilon: Fraction | None
-    delta: Fraction
-    rho: Fraction | None
-    people: int
-
-
 def choose_design(
     count: str,
     most: Sequence[int],
-    spending: Spending,
+    budget: Budget,
     *,
     levels: Sequence[int] | None,
     noise: str | None = None,
@@ -116,7 +107,7 @@ def choose_design(
     found, reason = [], "epsilon must be larger"
     for each in ("laplace", "gaussian") if noise is None else (noise,):
         try:
-            found += _designs(count, tuple(most), spending, levels, each, measuring)
+            found += _designs(count, tuple(most), budget, levels, each, measuring)
         except ValueError as error:
             reason = str(error)
     if not found:
@@ -137,24 +128,24 @@ def predicted_error(design: PeopleDesign) -> float:
 def _designs(
     count: str,
     most: tuple[int, ...],
-    spending: Spending,
+    budget: Budget,
     levels: Sequence[int] | None,
     noise: str,
     measuring: float | None,
 ) -> list[PeopleDesign]:
     """The designs with one noise."""
     if levels is None:
-        return [_public(count, most, spending, noise)]
-    if spending.epsilon is None or spending.delta == 0:
+        return [_public(count, most, budget, noise)]
+    if budget.epsilon is None or budget.delta == 0:
         raise ValueError("epsilon and delta must be given: which nodes there are cannot be found without them")
     if count == "shares":
         if noise == "gaussian":
             raise ValueError("noise must be 'laplace' for shares, whose layers are chosen by what was found")
-        return [_open_shares(most, spending, levels, measuring)]
+        return [_open_shares(most, budget, levels, measuring)]
     designs = []
     for share in MEASURING if measuring is None else (measuring,):
         try:
-            designs.append(_open(count, most, spending, levels, noise, Fraction(share)))
+            designs.append(_open(count, most, budget, levels, noise, Fraction(share)))
         except ValueError:
             if measuring is not None:
                 raise
@@ -163,56 +154,46 @@ def _designs(
     return designs
 
 
-def _public(count: str, most: tuple[int, ...], spending: Spending, noise: str) -> PeopleDesign:
+def _public(count: str, most: tuple[int, ...], budget: Budget, noise: str) -> PeopleDesign:
     empty = PeopleDesign(count, most, noise, (), None)
     if noise == "gaussian":
-        if spending.rho is None and spending.delta == 0:
+        if budget.rho is None and budget.delta == 0:
             raise ValueError("delta must be above 0 for Gaussian noise. Hint: delta=1e-6, or noise='laplace'")
-        rho = spending.rho
-        if rho is None:
-            assert spending.epsilon is not None
-            rho = rho_within(spending.epsilon, spending.delta)
-        return _gaussian(empty, rho, spending.people)
-    if spending.epsilon is not None:
-        return _laplace(empty, spending.epsilon, spending.people)
-    assert spending.rho is not None
-    return _laplace(empty, Fraction(round_down(Fraction(math.sqrt(2 * spending.rho)) * _LESS)), spending.people)
+        rho = rho_within(*budget.exact) if budget.rho is None else Fraction(budget.rho)
+        return _gaussian(empty, rho, budget.d_in)
+    if budget.rho is None:
+        return _laplace(empty, budget.exact[0], budget.d_in)
+    return _laplace(empty, Fraction(round_down(Fraction(math.sqrt(2 * budget.rho)) * _LESS)), budget.d_in)
 
 
-def _cells(
-    spending: Spending, levels: Sequence[int], share: Fraction, delta: Fraction
-) -> tuple[GapParameters, Fraction]:
+def _cells(budget: Budget, levels: Sequence[int], share: Fraction, delta: Fraction) -> tuple[GapParameters, Fraction]:
     """How nodes are found with what measuring leaves, and the epsilon of one person that is left then."""
-    assert spending.epsilon is not None
-    cells = choose_parameters(
-        len(levels), round_down(spending.epsilon * (1 - share)), round_down(delta), d_in=spending.people
-    )
+    epsilon = budget.exact[0]
+    cells = choose_parameters(len(levels), round_down(epsilon * (1 - share)), round_down(delta), d_in=budget.d_in)
     cells = replace(cells, shape=replace(cells.shape, levels=tuple(levels)))
     used = gap_epsilon(Fraction(cells.scale), Fraction(cells.token_scale), cells.shape)
-    left = (spending.epsilon / spending.people - Fraction(used.hi)) * _LESS
+    left = (epsilon / budget.d_in - Fraction(used.hi)) * _LESS
     if left <= 0:
         raise ValueError("measuring must leave some of epsilon to the layers. Hint: measuring=0.5")
     return cells, left
 
 
 def _open(
-    count: str, most: tuple[int, ...], spending: Spending, levels: Sequence[int], noise: str, share: Fraction
+    count: str, most: tuple[int, ...], budget: Budget, levels: Sequence[int], noise: str, share: Fraction
 ) -> PeopleDesign:
-    taken = spending.delta * GAUSSIAN_DELTA if noise == "gaussian" else Fraction(0)
-    taken = Fraction(round_down(taken))
-    cells, left = _cells(spending, levels, share, spending.delta - taken)
+    delta = budget.exact[1]
+    taken = Fraction(round_down(delta * GAUSSIAN_DELTA)) if noise == "gaussian" else Fraction(0)
+    cells, left = _cells(budget, levels, share, delta - taken)
     empty = PeopleDesign(count, most, noise, (), cells, layer_delta=taken)
     if noise == "laplace":
-        return _laplace(empty, left * spending.people, spending.people)
-    return _gaussian(empty, rho_within(left * spending.people, taken), spending.people)
+        return _laplace(empty, left * budget.d_in, budget.d_in)
+    return _gaussian(empty, rho_within(left * budget.d_in, taken), budget.d_in)
 
 
-def _open_shares(
-    most: tuple[int, ...], spending: Spending, levels: Sequence[int], measuring: float | None
-) -> PeopleDesign:
+def _open_shares(most: tuple[int, ...], budget: Budget, levels: Sequence[int], measuring: float | None) -> PeopleDesign:
     """Shares add up with the gaps of cells, so layers are those of the partition's estimator, chosen by its rules."""
     share = Fraction(default_measuring(len(levels)) if measuring is None else measuring)
-    cells, left = _cells(spending, levels, share, spending.delta)
+    cells, left = _cells(budget, levels, share, budget.exact[1])
     left = Fraction(round_down(left))
     if left * Fraction(LARGEST_SCALE) < SHARES * UNITS:
         raise ValueError(f"epsilon must leave more to the layers than {float(left):.3g}: such noise cannot be drawn")

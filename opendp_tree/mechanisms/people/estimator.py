@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Any
 
 from opendp.measures import approximate, max_divergence, zero_concentrated_divergence
@@ -20,7 +19,8 @@ from opendp_tree._arguments import (
     read_distance,
 )
 from opendp_tree._opendp import make_measurement, measure_name, to_then
-from opendp_tree.mechanisms.people.design import PeopleDesign, Spending, choose_design
+from opendp_tree.budget import Budget
+from opendp_tree.mechanisms.people.design import PeopleDesign, choose_design
 from opendp_tree.mechanisms.people.release import PeopleRelease
 from opendp_tree.mechanisms.searches import make_unfunded, with_promised_delta
 from opendp_tree.mechanisms.tree_noise import one_or_all
@@ -124,14 +124,14 @@ def make_people_estimator(
     shown = _check_levels(tree, levels)
     most = level_bounds(count, len(shown), rows=rows, nodes=nodes)
     unfunded = rho is None and epsilon is not None and is_zero(epsilon)
-    spending = _spending(tree, 1.0 if unfunded else epsilon, delta, rho, d_in)
+    budget = _budget(tree, 1.0 if unfunded else epsilon, delta, rho, d_in)
     share = None if measuring is None else float(check_probability(measuring, name="measuring"))
     tested = shown if isinstance(tree, OpenTree) else None
-    design = choose_design(count, most, spending, levels=tested, noise=noise, measuring=share)
+    design = choose_design(count, most, budget, levels=tested, noise=noise, measuring=share)
     if unfunded:
         return make_unfunded(input_domain, input_metric, delta=delta)
     approximately = design.cells is not None
-    promised = float(spending.delta)
+    promised = budget.delta
 
     def privacy_map(people: int | float) -> float | tuple[float, float]:
         number = math.ceil(read_distance(people))
@@ -151,16 +151,16 @@ def make_people_estimator(
 then_people_estimator = to_then(make_people_estimator)
 
 
-def _spending(tree: Tree | OpenTree, epsilon: Any, delta: Any, rho: Any, d_in: int) -> Spending:
+def _budget(tree: Tree | OpenTree, epsilon: Any, delta: Any, rho: Any, d_in: int) -> Budget:
     if (epsilon is None) == (rho is None):
         raise ValueError("exactly one of epsilon and rho must be given")
-    lost = Fraction(0) if is_zero(delta) else check_probability(delta, name="delta")
+    lost = 0.0 if is_zero(delta) else float(check_probability(delta, name="delta"))
     if isinstance(tree, OpenTree) and (rho is not None or lost == 0):
         raise ValueError("epsilon and delta must be given where nodes must be found. Hint: epsilon=1.0, delta=1e-6")
-    return Spending(
-        None if epsilon is None else check_positive(epsilon, name="epsilon"),
+    return Budget(
+        None if epsilon is None else float(check_positive(epsilon, name="epsilon")),
         lost,
-        None if rho is None else check_positive(rho, name="rho"),
+        None if rho is None else float(check_positive(rho, name="rho")),
         check_integer(d_in, name="d_in", least=1),
     )
 

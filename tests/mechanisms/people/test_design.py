@@ -4,17 +4,16 @@ from itertools import pairwise
 
 import pytest
 
+from opendp_tree.budget import Budget, zcdp_epsilon
 from opendp_tree.mechanisms.people.design import (
     MEASURING,
     PeopleDesign,
-    Spending,
     best_order,
     choose_design,
     predicted_error,
     rho_within,
     squared_bounds,
 )
-from opendp_tree.planning.budget import zcdp_epsilon
 from opendp_tree.theorems.people_layers import zcdp_epsilon_at
 from tests.thoroughness import thinned
 
@@ -23,9 +22,7 @@ LEVELS = (0, 1, 2, 3)
 
 
 def spending(epsilon=1.0, delta=1e-6, rho=None, people=1):
-    return Spending(
-        None if epsilon is None else Fraction(epsilon), Fraction(delta), None if rho is None else Fraction(rho), people
-    )
+    return Budget(epsilon, delta, rho, people)
 
 
 @pytest.mark.parametrize("people", [1, 3])

@@ -6,7 +6,7 @@ import opendp.prelude as dp
 import pytest
 
 from opendp_tree import Tree, leaf_domain, then_partition_estimator, then_tree_gaussian, then_tree_laplace
-from opendp_tree.planning.budget import Budget, report_scale, zcdp_epsilon, zcdp_rho
+from opendp_tree.budget import Budget, report_scale, zcdp_epsilon, zcdp_rho
 
 TREE = Tree.balanced(branching=2, depth=4)
 SPACE = leaf_domain(TREE), dp.l1_distance(T="i64")

@@ -1,22 +1,23 @@
-"""What may be spent: a privacy budget in the terms of one of OpenDP's measures, and what each noise can make of it."""
+"""The privacy budget: epsilon and delta, or rho and delta, at a distance; exact amounts, and OpenDP's conversions."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from opendp.combinators import make_approximate, make_fix_delta, make_pureDP_to_zCDP, make_zCDP_to_approxDP
 from opendp.measures import approximate, max_divergence, zero_concentrated_divergence
 from opendp.mod import Measure, Measurement, OpenDPException
 
-from opendp_tree._arguments import check_integer, check_positive, check_probability, is_zero
+from opendp_tree._arguments import check_integer, check_positive, check_probability, float_below, is_zero
 from opendp_tree.theorems.interval import exp, geometric_sum, round_up
 
-__all__ = ["Budget", "Priced", "report_scale", "zcdp_epsilon", "zcdp_rho"]
+__all__ = ["Budget"]
 
 Loss: TypeAlias = float | tuple[float, float]
 
@@ -28,13 +29,13 @@ EPSILONS, RHOS, LEAST_DELTA, LARGEST_DISTANCE = (1e-9, 1e3), (1e-15, 1e5), 1e-50
 class Budget:
     """A loss that must not be exceeded at distance `d_in`: epsilon and delta, or rho and delta."""
 
-    epsilon: float | None
-    delta: float
-    rho: float | None
-    d_in: int
+    epsilon: float | None = None
+    delta: float = 0.0
+    rho: float | None = None
+    d_in: int = 1
 
     @classmethod
-    def of(cls, *, epsilon: float | None, delta: float, rho: float | None, d_in: int) -> Budget:
+    def of(cls, *, epsilon: float | None = None, delta: float = 0.0, rho: float | None = None, d_in: int = 1) -> Budget:
         """A budget of checked arguments."""
         if (epsilon is None) == (rho is None):
             raise ValueError("exactly one of epsilon and rho must be given. Hint: epsilon=1.0, or rho=0.1")
@@ -46,6 +47,31 @@ class Budget:
         if check_integer(d_in, name="d_in", least=1) > LARGEST_DISTANCE:
             raise ValueError(f"d_in ({d_in}) must be at most {LARGEST_DISTANCE}")
         return cls(None if epsilon is None else float(epsilon), float(delta), None if rho is None else float(rho), d_in)
+
+    def at(self, d_in: int) -> Budget:
+        """The same loss at another distance."""
+        return Budget.of(epsilon=self.epsilon, delta=self.delta, rho=self.rho, d_in=d_in)
+
+    def part(self, share: Fraction, *, of: int) -> Budget:
+        """One of several shares, so little less that the sum of all, which OpenDP rounds up, stays within the whole."""
+        parts = {name: Fraction(amount) * share * (1 - Fraction(of, 2**50)) for name, amount in self.amounts.items()}
+        return Budget.of(**{name: float_below(amount) for name, amount in parts.items()}, d_in=self.d_in)
+
+    @property
+    def amounts(self) -> dict[str, float]:
+        """The amounts by name: epsilon or rho, and delta."""
+        main = {"epsilon": self.epsilon} if self.rho is None else {"rho": self.rho}
+        return {name: amount or 0.0 for name, amount in main.items()} | {"delta": self.delta}
+
+    def written(self) -> tuple[dict[str, Fraction], Budget]:
+        """The amounts as people write them, for a ledger, and the budget of the nearest floats below, to spend."""
+        exact, below = as_written(self.amounts)
+        return exact, replace(self, **below)  # type: ignore[arg-type]
+
+    @property
+    def exact(self) -> tuple[Fraction, Fraction]:
+        """Epsilon, 0 if there is none, and delta, as the exact numbers that the floats are."""
+        return Fraction(self.epsilon or 0), Fraction(self.delta)
 
     @property
     def pure_epsilon(self) -> float:
@@ -137,28 +163,39 @@ class Priced:
     loss: Loss
 
 
+def amounts_of_loss(measure: Measure, loss: Any) -> dict[str, Any]:
+    """A loss of one of OpenDP's measures by the names of its parts."""
+    for kind, name in ((max_divergence(), "epsilon"), (zero_concentrated_divergence(), "rho")):
+        if measure == kind:
+            return {name: loss}
+        if measure == approximate(kind):
+            return {name: loss[0], "delta": loss[1]}
+    raise ValueError(f"the Context's measure ({measure}) must be of epsilon, of epsilon and delta, or of rho")
+
+
+def as_written(amounts: Mapping[str, float | Fraction]) -> tuple[dict[str, Fraction], dict[str, float]]:
+    """Amounts as exact as people write them, for a ledger, and the nearest floats below, for mechanisms."""
+    exact = {
+        name: Fraction(repr(each)) if isinstance(each, float) else Fraction(each) for name, each in amounts.items()
+    }
+    return exact, {name: float_below(amount) for name, amount in exact.items()}
+
+
+def short_above(amount: float) -> Fraction:
+    """A loss exactly, or the decimal of a few digits that it is only a rounding error below."""
+    exact = Fraction(amount)
+    few = Fraction(Context(prec=6, rounding=ROUND_CEILING).create_decimal(Decimal(amount)))
+    return few if few - exact <= exact / 10**12 else exact
+
+
 def zcdp_epsilon(rho: float, delta: float) -> float:
-    """The epsilon of rho-zCDP at a delta, as OpenDP converts it (Canonne, Kamath and Steinke 2020), in floats.
-
-    Examples
-    --------
-    >>> round(zcdp_epsilon(0.25, 1e-6), 4)
-    3.5423
-
-    """
+    """The epsilon of rho-zCDP at a delta, as OpenDP converts it (Canonne, Kamath and Steinke 2020), in floats."""
     return max(0.0, -_largest(lambda order: -rho * order - _conversion(order, delta)))
 
 
 @lru_cache(maxsize=1024)
 def zcdp_rho(epsilon: float, delta: float) -> float:
-    """The largest rho whose epsilon at this delta is at most that, in floats.
-
-    Examples
-    --------
-    >>> round(zcdp_epsilon(zcdp_rho(1.0, 1e-6), 1e-6), 9)
-    1.0
-
-    """
+    """The largest rho whose epsilon at this delta is at most that, in floats."""
     return max(0.0, _largest(lambda order: (epsilon - _conversion(order, delta)) / order))
 
 
