@@ -447,7 +447,7 @@ def _transaction(path: Path, *, write: bool = False, begin: bool = False) -> Ite
             if not begin and not _is_begun(path, db):
                 raise _damaged(path)
             yield db
-            db.execute("COMMIT")
+            _patiently(db, "COMMIT")
     except (sqlite3.Error, OverflowError) as error:
         problem = next((words for part, words in _PROBLEMS.items() if part in str(error)), None)
         raise LedgerError(f"{path} {problem}") if problem else _damaged(path, error) from None
@@ -458,8 +458,9 @@ def _connected(path: Path, mode: str) -> sqlite3.Connection:
     uri = f"{Path(os.path.realpath(path)).as_uri()}?mode={mode}"
     db = sqlite3.connect(uri, uri=True, timeout=0.2, isolation_level=None)
     try:
-        db.execute("PRAGMA synchronous = EXTRA")
-        _enter(db, "BEGIN" if mode == "ro" else "BEGIN IMMEDIATE")
+        _patiently(db, "PRAGMA synchronous = EXTRA")
+        _patiently(db, "BEGIN" if mode == "ro" else "BEGIN IMMEDIATE")
+        _patiently(db, "PRAGMA user_version")  # takes the lock of whoever only reads
         return db
     except sqlite3.OperationalError as error:
         db.close()
@@ -471,18 +472,15 @@ def _connected(path: Path, mode: str) -> sqlite3.Connection:
         raise
 
 
-def _enter(db: sqlite3.Connection, words: str) -> None:
-    """Begin a transaction and take its lock; an interrupt ends the wait for others."""
+def _patiently(db: sqlite3.Connection, words: str) -> None:
+    """Run a statement that waits for the locks of others, which an interrupt ends."""
     end = time.monotonic() + LOCKED_SECONDS
     while True:
         stop_if_interrupted()
         try:
-            db.execute(words)
-            db.execute("PRAGMA user_version").fetchone()
+            db.execute(words).fetchone()
             return
         except sqlite3.OperationalError as error:
-            if db.in_transaction:
-                db.execute("ROLLBACK")
             if "locked" not in str(error) or time.monotonic() >= end:
                 raise
 
