@@ -21,7 +21,7 @@ BY = ("origin", "carrier", "dest")
 
 def run_demo(options: argparse.Namespace) -> Exit:
     """Plan, release, compare, draw."""
-    from opendp_tree.releases.tables import error_rows, nested_rows, with_truth
+    from opendp_tree.releases.words import error_rows, nested_rows, with_truth
 
     flights = example_flights()
     epsilon, delta = float_below(options.epsilon), float_below(options.delta)

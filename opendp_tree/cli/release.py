@@ -183,7 +183,7 @@ def _summary(release: TreeRelease, quantiles: Sequence[float] | None) -> str:
         found = release.quantiles(quantiles)
         cells = [["" if cell is None else str(cell) for cell in row] for row in found.rows()]
         return f"{table(found.columns, cells)}\n\n{release.describe()}"
-    from opendp_tree.releases.tables import level_rows
+    from opendp_tree.releases.words import level_rows
 
     names = ("all", *(release.tree.names or ()))
     rows = [

@@ -11,9 +11,8 @@ import numpy as np
 
 from opendp_tree._show import one_line
 from opendp_tree._types import Array, Ints
-from opendp_tree.releases import format as form
+from opendp_tree.releases import json as form
 from opendp_tree.releases.curve import check_quantiles, values_at
-from opendp_tree.releases.curve_format import read_edges, write_edges
 from opendp_tree.releases.release import PrivacyStatement
 from opendp_tree.releases.words import cost_words, counted_words
 
@@ -64,7 +63,7 @@ class ChosenQuantiles:
             {
                 "statement": form.write_statement(self.statement.to_dict()),
                 "confidence": float(self.confidence),
-                "edges": write_edges(self.edges),
+                "edges": form.write_edges(self.edges),
                 "quantiles": [float(share) for share in self.shares],
                 "bins": self.bins.tolist(),
                 "missed": self.missed.tolist(),
@@ -80,7 +79,7 @@ class ChosenQuantiles:
         confidence = form.part(parts, "confidence", float)
         if not 0 < confidence < 1:
             raise ValueError('"confidence" must be above 0 and below 1')
-        edges = read_edges(form.part(parts, "edges", dict))
+        edges = form.read_edges(form.part(parts, "edges", dict))
         shares = form.read_array(form.part(parts, "quantiles", list), "quantiles", float)
         if not shares.size or not ((shares >= 0) & (shares <= 1)).all():
             raise ValueError('"quantiles" must hold numbers from 0 to 1, and at least one')

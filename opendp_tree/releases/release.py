@@ -4,25 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import polars as pl
 
 from opendp_tree._show import one_line
 from opendp_tree._types import Bools, Floats, Ints
-from opendp_tree.releases import format as form
 from opendp_tree.releases.curve import MeasuredCurve
-from opendp_tree.releases.curve_format import read_curves, write_curves
-from opendp_tree.releases.tree_format import read_tree, write_tree
-from opendp_tree.releases.values import NodeValues, column_bounds, read_values, value_columns, write_values
-from opendp_tree.releases.words import NO_SUMS, cost_words, counted_words, error_words, tree_words, value_words
+from opendp_tree.releases.frame import release_frame
+from opendp_tree.releases.json import read_release, write_release
+from opendp_tree.releases.values import NodeValues, column_bounds, value_columns
+from opendp_tree.releases.words import (
+    NO_SUMS,
+    cost_words,
+    counted_words,
+    error_words,
+    release_html,
+    release_text,
+    tree_words,
+    value_words,
+)
+from opendp_tree.releases.writing import arrow_table, pandas_frame
+from opendp_tree.releases.writing import spreadsheet_safe as safe
 from opendp_tree.trees.least_squares import LeastSquares
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.shown_nodes import ShownNodes
 from opendp_tree.trees.tree import Tree
-
-if TYPE_CHECKING:
-    import polars as pl
 
 __all__ = ["Fit", "PrivacyStatement", "TreeRelease"]
 
@@ -148,13 +156,9 @@ class TreeRelease:
 
     def __repr__(self) -> str:
         """The largest nodes as a short table, and the release in words."""
-        from opendp_tree.releases.display import release_text
-
         return release_text(self)
 
     def _repr_html_(self) -> str:
-        from opendp_tree.releases.display import release_html
-
         return release_html(self)
 
     @property
@@ -203,9 +207,6 @@ class TreeRelease:
          (2, 'be', 'ghent', 'be / ghent', 70.0),
          (2, 'be', '(other)', 'be / (other)', 20.0)]
         """
-        from opendp_tree.releases.frame import release_frame
-        from opendp_tree.releases.writing import spreadsheet_safe as safe
-
         nodes, order = self.nodes, np.arange(self.estimates.size)
         if isinstance(self.tree, Tree):
             nodes, order = ShownNodes.of_tree(self.tree), self.tree.level_order.nodes
@@ -270,8 +271,6 @@ class TreeRelease:
 
     def _on_lines(self, name: str, frame_of: Callable[[MeasuredCurve], pl.DataFrame]) -> pl.DataFrame:
         """The frame of the line; of groups all frames, each row with its group's labels first."""
-        import polars as pl
-
         if self.curve is not None:
             return frame_of(self.curve)
         if self.curves is None:
@@ -294,8 +293,6 @@ class TreeRelease:
         other
             Whether there are rows "(other)", as in `to_frame`; by default there are.
         """
-        from opendp_tree.releases.writing import arrow_table
-
         return arrow_table(self.to_frame(other=other))
 
     def to_pandas(self, *, other: bool = True) -> Any:
@@ -306,30 +303,11 @@ class TreeRelease:
         other
             Whether there are rows "(other)", as in `to_frame`; by default there are.
         """
-        from opendp_tree.releases.writing import pandas_frame
-
         return pandas_frame(self.to_frame(other=other))
 
     def to_json(self) -> str:
         """The release as a text that `from_json` reads: docs/release_format.md. All but `fit`."""
-        statement = None if self.statement is None else form.write_statement(self.statement.to_dict())
-        arrays = {name: form.write_array(getattr(self, name)) for name in ("estimates", "lower", "upper")}
-        nodes = None if self.nodes is None else form.write_nodes(self.nodes)
-        return form.write_text(
-            {
-                "statement": statement,
-                "confidence": float(self.confidence),
-                "tree": write_tree(self.tree),
-                "nodes": nodes,
-                **arrays,
-                "cells": form.write_array(self.cells),
-                "shown": form.write_array(self.shown),
-                "hidden": None if self.hidden is None else form.write_number(float(self.hidden)),
-                "line": write_curves(self.curve, self.curves),
-                **({} if self.adds_up else {"adds_up": False}),
-                "values": write_values(self.values),
-            }
-        )
+        return write_release(self)
 
     @classmethod
     def from_json(cls, text: str) -> TreeRelease:
@@ -345,35 +323,9 @@ class TreeRelease:
         >>> TreeRelease.from_json(release.to_json()).tree == tree
         True
         """
-        parts = form.read_text(text)
-        tree = read_tree(form.part(parts, "tree", dict))
-        described = form.part(parts, "nodes", *((dict,) if isinstance(tree, OpenTree) else (type(None),)))
-        nodes = form.read_nodes(tree, described) if isinstance(tree, OpenTree) else None
-        size = tree.node_count if isinstance(tree, Tree) else nodes.size if nodes else 0
-        arrays: dict[str, Any] = {}
-        for name, kind in (("estimates", float), ("lower", float), ("upper", float), ("cells", int), ("shown", bool)):
-            optional = (type(None),) if kind is not float else ()
-            values = form.part(parts, name, list, *optional)
-            arrays[name] = None if values is None else form.read_array(values, name, kind, size)
-        confidence = form.part(parts, "confidence", int, float)
-        if not 0 < confidence <= 1:
-            raise ValueError('"confidence" must be above 0 and at most 1')
-        statement = form.part(parts, "statement", dict, type(None))
-        hidden = form.part(parts, "hidden", int, float, str, type(None))
-        # Texts of earlier releases have no lines.
-        curve, curves = read_curves(form.part({"line": None, **parts}, "line", dict, type(None)), tree, size)
-        return cls(
-            tree=tree,
-            confidence=float(confidence),
-            statement=None if statement is None else PrivacyStatement(**form.read_statement(statement)),
-            nodes=nodes,
-            hidden=None if hidden is None else float(form.read_number(hidden, "hidden")),
-            curve=curve,
-            curves=curves,
-            adds_up=form.part({"adds_up": True, **parts}, "adds_up", bool),
-            values=read_values(form.part(parts, "values", list), size) if "values" in parts else (),
-            **arrays,
-        )
+        fields = read_release(text)
+        statement = fields["statement"]
+        return cls(**{**fields, "statement": None if statement is None else PrivacyStatement(**statement)})
 
     def describe(self) -> str:
         """The release in words: what was released, at what cost, and how wrong it can be.

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from opendp_tree._types import Array, Bools, Floats
-from opendp_tree.releases import format as form
 from opendp_tree.trees.labels import FIGURES, figure_names
 
 __all__ = ["NodeValues"]
@@ -87,28 +85,3 @@ def values_of_rest(
         else:
             found[name] = nothing
     return found
-
-
-def write_values(values: Sequence[NodeValues]) -> list[dict[str, Any]]:
-    """Values as JSON has room for them."""
-    return [
-        {
-            **{"name": each.name, "low": each.low, "high": each.high},
-            **{name: form.write_array(getattr(each, name)) for name in FIGURES},
-        }
-        for each in values
-    ]
-
-
-def read_values(written: list[Any], size: int) -> tuple[NodeValues, ...]:
-    """The values that `write_values` wrote, for so many nodes."""
-    found = []
-    for described in written:
-        if not isinstance(described, dict):
-            raise ValueError('"values" must hold objects')
-        low, high = (float(form.part(described, name, int, float)) for name in ("low", "high"))
-        arrays = [form.read_array(form.part(described, name, list), name, float, size) for name in FIGURES]
-        found.append(NodeValues(form.part(described, "name", str), low, high, *arrays))
-    if len({each.name for each in found}) < len(found):
-        raise ValueError('"values" must have different names')
-    return tuple(found)

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import polars as pl
 
+from opendp_tree._show import Bar, html_table, one_line, table
 from opendp_tree._types import Floats
-from opendp_tree.releases.values import NodeValues
+from opendp_tree.releases.values import NodeValues, value_columns
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.tree import Tree
 
+if TYPE_CHECKING:
+    from opendp_tree.releases.release import TreeRelease
+
+_LINES, _ROWS, _WIDE = 12, 20, 48
+ROOT = "(all)"
+"""What stands for the root, whose path is empty."""
 _MECHANISMS = {
     "partition_estimator": "the private tree partition",
     "people_laplace": "one row a person finds nodes, and layers with Laplace noise weigh people",
@@ -110,3 +118,101 @@ def _prefixes(tree: OpenTree) -> str:
 def _number(count: int, noun: str) -> str:
     plural = {"leaf": "leaves"}.get(noun, f"{noun}s")
     return f"{count} {noun if count == 1 else plural}"
+
+
+def release_text(release: TreeRelease) -> str:
+    """A short table and the release's words."""
+    rows, more = _largest(release, _LINES)
+    cells = [[one_line(path, _WIDE), *figures] for path, *figures in rows]
+    shown = table(["path", "estimate", "lower", "upper", *_means(release)], cells)
+    return "\n".join([shown, *([more] if more else []), "", *map(one_line, release.describe().splitlines())])
+
+
+def release_html(release: TreeRelease) -> str:
+    """The same for a notebook, with bars and intervals."""
+    rows, more = _largest(release, _ROWS)
+    first, *words = release.describe().splitlines()
+    cells = [
+        [one_line(path, 2 * _WIDE), estimate, lower, upper, *means, Bar(estimate, lower, upper)]
+        for path, estimate, lower, upper, *means in rows
+    ]
+    below = [*([more] if more else []), *words]
+    return html_table(["path", "estimate", "lower", "upper", *_means(release), ""], cells, title=first, below=below)
+
+
+def _means(release: TreeRelease) -> list[str]:
+    """The columns of sums and means that a short table has room for: all but their ends."""
+    return [name for name in value_columns(release.values) if name.endswith(("sum", "mean"))]
+
+
+def _largest(release: TreeRelease, most: int) -> tuple[list[tuple[Any, ...]], str]:
+    """The shown nodes with the largest estimates, in the order of the frame, and how many others there are."""
+    frame = release.to_frame()
+    shown = frame.filter("shown").select("path", "estimate", "lower", "upper", *_means(release), "level")
+    top = shown.with_row_index("row")
+    if top.height > most:
+        # The root leads, whatever noise says.
+        top = top.sort(pl.col("level") == 0, "estimate", descending=True, nulls_last=True).head(most).sort("row")
+    left = shown.height - top.height
+    rows = [(path if level or path else ROOT, *figures) for path, *figures, level in top.drop("row").rows()]
+    return rows, f"... and {left:,} smaller {'row' if left == 1 else 'rows'}: to_frame() has all." if left else ""
+
+
+def level_rows(frame: pl.DataFrame) -> list[tuple[int, int, float, float]]:
+    """For each level: how many nodes are shown, their largest estimate, and half of their median interval."""
+    return (
+        frame.filter(pl.col("shown") & ~pl.col("other"))
+        .group_by("level")
+        .agg(
+            pl.len(),
+            pl.col("estimate").max(),
+            half=((pl.col("upper") - pl.col("lower")) / 2).median(),
+        )
+        .sort("level")
+        .rows()
+    )
+
+
+def with_truth(frame: pl.DataFrame, rows: pl.LazyFrame, by: Sequence[str]) -> pl.DataFrame:
+    """The shown nodes with `truth`, the number of rows at each, and `error`."""
+    levels = [
+        rows.group_by(by[:level]).agg(pl.len().alias("truth")).with_columns(pl.lit(level, pl.Int64).alias("level"))
+        for level in range(1, len(by) + 1)
+    ]
+    root = rows.select(pl.len().alias("truth"), pl.lit(0, pl.Int64).alias("level"))
+    truth = pl.concat([root, *levels], how="diagonal").collect()
+    shown = frame.filter(pl.col("shown") & ~pl.col("other"))
+    joined = shown.join(truth, on=["level", *by], how="left", nulls_equal=True, maintain_order="left")
+    return joined.with_columns(pl.col("truth").fill_null(0)).with_columns(error=pl.col("estimate") - pl.col("truth"))
+
+
+def nested_rows(frame: pl.DataFrame, by: Sequence[str], *, most: int) -> list[tuple[str, float, float, int, float]]:
+    """The `most` largest children of each node, and of each of those, under one another."""
+    half = (pl.col("upper") - pl.col("lower")) / 2
+    rows = frame.sort("estimate", descending=True).select("level", *by, "estimate", half, "truth", "error").rows()
+    children: dict[tuple[object, ...], list[tuple[object, ...]]] = {}
+    figures: dict[tuple[object, ...], tuple[float, float, int, float]] = {}
+    for level, *labels, estimate, width, truth, error in rows:
+        path = tuple(labels[:level])
+        figures[path] = estimate, width, truth, error
+        if path:
+            children.setdefault(path[:-1], []).append(path)
+    lines = []
+    waiting: list[tuple[object, ...]] = [()]
+    while waiting:
+        path = waiting.pop()
+        if path in figures:
+            lines.append(("  " * len(path) + (str(path[-1]) if path else "all"), *figures[path]))
+        waiting.extend(reversed(children.get(path, [])[:most]))
+    return lines
+
+
+def error_rows(frame: pl.DataFrame) -> list[tuple[int, int, float, float]]:
+    """For each level: the nodes shown, the root of their mean squared error, the largest error."""
+    error = pl.col("error")
+    return (
+        frame.group_by("level")
+        .agg(pl.len(), error.pow(2).mean().sqrt(), error.abs().max().alias("largest"))
+        .sort("level")
+        .rows()
+    )

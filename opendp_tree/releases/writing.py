@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 from polars import selectors
 
-from opendp_tree.releases.format import write_statement
-
-__all__ = ["arrow_table", "frame_bytes", "label_texts", "pandas_frame", "spreadsheet_safe", "unwritable"]
+from opendp_tree.releases.json import write_statement
 
 if TYPE_CHECKING:
     from opendp_tree.releases.release import PrivacyStatement
 
-__all__ = ["STATEMENT", "frame_bytes", "label_texts", "spreadsheet_safe", "unwritable"]
+__all__ = ["STATEMENT", "arrow_table", "frame_bytes", "label_texts", "pandas_frame", "spreadsheet_safe", "unwritable"]
 
 STATEMENT = "opendp_tree.statement"
 """The name of the metadata of a Parquet file that hold the privacy statement."""

@@ -7,7 +7,7 @@ import pytest
 
 from opendp_tree import OpenTree, Tree, TreeRelease, leaf_domain
 from opendp_tree.mechanisms import make_pruned_descent
-from opendp_tree.releases.display import ROOT
+from opendp_tree.releases.words import ROOT
 from tests.pictures import HOSTILE, STATEMENT, release
 
 

@@ -3,7 +3,7 @@ from datetime import date
 import polars as pl
 import pytest
 
-from opendp_tree.releases.labels import read_labels, write_labels
+from opendp_tree.releases.json import read_labels, write_labels
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opendp_tree import OpenTree, Tree, TreeRelease
-from opendp_tree.releases.node_columns import node_columns
+from opendp_tree.releases.frame import node_columns
 from opendp_tree.trees.number_range import NumberRange
 from opendp_tree.trees.shown_nodes import ShownNodes
 from tests.releases.test_frame import release_of

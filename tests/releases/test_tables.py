@@ -1,7 +1,7 @@
 import polars as pl
 import pytest
 
-from opendp_tree.releases.tables import error_rows, nested_rows, with_truth
+from opendp_tree.releases.words import error_rows, nested_rows, with_truth
 
 ROWS = pl.LazyFrame({"a": ["x"] * 5 + [None] * 3 + ["y"], "b": ["1", "1", "2", None, None, "1", "1", "1", "9"]})
 RELEASE = pl.DataFrame(

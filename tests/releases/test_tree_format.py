@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from opendp_tree import OpenTree, Tree, TreeRelease
-from opendp_tree.releases.tree_format import read_tree, write_tree
+from opendp_tree.releases.json import read_tree, write_tree
 from opendp_tree.trees.number_range import NumberRange
 
 

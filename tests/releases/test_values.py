@@ -5,14 +5,8 @@ import numpy as np
 import pytest
 
 from opendp_tree import Tree, TreeRelease
-from opendp_tree.releases.values import (
-    NodeValues,
-    column_bounds,
-    read_values,
-    value_columns,
-    values_of_rest,
-    write_values,
-)
+from opendp_tree.releases.json import read_values, write_values
+from opendp_tree.releases.values import NodeValues, column_bounds, value_columns, values_of_rest
 
 TREE = Tree.from_paths([("be", "ghent"), ("be", "liege"), ("lu",)], names=["country", "city"])
 COUNTS = np.array([100.0, 80.0, 50.0, 20.0, 15.0])
