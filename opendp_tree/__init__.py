@@ -39,9 +39,11 @@ from opendp_tree.prepare import release_tree
 from opendp_tree.releases.release import TreeRelease
 from opendp_tree.rows.domains import frame_domain
 from opendp_tree.rows.leaf_counts import make_leaf_counts, then_leaf_counts
+from opendp_tree.rows.period import Period
 from opendp_tree.rows.sources import read_source
 from opendp_tree.rows.unit import Unit
 from opendp_tree.rows.value import Value
+from opendp_tree.series import Series
 from opendp_tree.several import release_trees
 from opendp_tree.trees.domains import leaf_domain
 from opendp_tree.trees.open_tree import OpenTree
@@ -56,7 +58,9 @@ __all__ = [
     "Ledger",
     "OpenTree",
     "Partition",
+    "Period",
     "PrunedDescent",
+    "Series",
     "Tree",
     "TreeNoise",
     "TreeRelease",

@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 from opendp_tree._arguments import check_type
 from opendp_tree._interrupts import stop_if_interrupted
 from opendp_tree._show import Bar, Cell, html_table, one_line, table
+from opendp_tree.theorems.series import disjoint_amount
 
 __all__ = ["BudgetError", "Ledger", "LedgerEntry", "LedgerError", "spend"]
 
@@ -34,7 +35,7 @@ _APPLICATION, _VERSION = 0x6F647472, 1
 _TABLES = (
     "CREATE TABLE ledger (total TEXT NOT NULL, unit TEXT, dataset TEXT, time TEXT NOT NULL)",
     "CREATE TABLE entries (number INTEGER PRIMARY KEY, time TEXT NOT NULL, cost TEXT NOT NULL, note TEXT NOT NULL, "
-    "statement TEXT NOT NULL, name TEXT UNIQUE, release TEXT)",
+    "statement TEXT NOT NULL, name TEXT UNIQUE, release TEXT, disjoint TEXT)",
     f"PRAGMA application_id = {_APPLICATION}",
     f"PRAGMA user_version = {_VERSION}",
 )
@@ -73,6 +74,9 @@ class LedgerEntry:
         The privacy statement of what came out; empty if it has none.
     name
         The name under which the release is stored; None if it has none.
+    disjoint
+        What it shares with other entries whose releases count disjoint rows, each of which is protected by itself: of
+        these the dearest counts. None: its cost is added.
     """
 
     number: int
@@ -81,6 +85,7 @@ class LedgerEntry:
     note: Mapping[str, Any]
     statement: Mapping[str, Any]
     name: str | None = None
+    disjoint: str | None = None
 
     @property
     def about(self) -> str:
@@ -209,6 +214,7 @@ class Ledger:
         release: str | None = None,
         name: str | None = None,
         statement: Mapping[str, Any] | None = None,
+        disjoint: str | None = None,
     ) -> int:
         """Count a finished release and store it, in one transaction, before anybody sees it; the entry's number.
 
@@ -226,9 +232,12 @@ class Ledger:
             A name of its own for the release, such as a period. By default none: the entry's number finds it.
         statement
             The release's privacy statement, as `release.statement.to_dict()` gives it. By default none.
+        disjoint
+            For releases of which no two count the same row, where rows are what is protected: a text that they share.
+            Of their costs the largest counts. By default None: the cost is added.
 
         """
-        for what, text in (("release", release), ("name", name)):
+        for what, text in (("release", release), ("name", name), ("disjoint", disjoint)):
             if text is not None:
                 check_type(text, str, name=what, hint="release.to_json(), and a name such as '2024-01'")
         asked = self._asked(cost)
@@ -237,9 +246,9 @@ class Ledger:
             entries = self._entries(db)
             if name is not None and any(entry.name == name for entry in entries):
                 raise LedgerError(f"{self.path} has a release {name!r} already. Hint: ledger.stored({name!r})")
-            self._refuse_more_than_is_left(asked, entries)
-            row = (len(entries) + 1, _now(), *texts, name, release)
-            db.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+            self._refuse_more_than_is_left(asked, entries, disjoint)
+            row = (len(entries) + 1, _now(), *texts, name, release, disjoint)
+            db.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
         return len(entries) + 1
 
     def stored(self, which: str | int) -> str | None:
@@ -257,7 +266,25 @@ class Ledger:
             row = db.execute(f"SELECT release FROM entries WHERE {column} = ?", (which,)).fetchone()
         return None if row is None or row[0] is None else str(row[0])
 
-    def check(self, cost: Mapping[str, Amount], *, unit: str | None = None) -> None:
+    def settings(self, settings: str | None = None) -> str | None:
+        """The text that says how the series in this file is made; None if the file keeps no series.
+
+        Parameters
+        ----------
+        settings
+            What is written down where there is nothing yet. By default nothing is.
+
+        """
+        with _transaction(self.path, write=settings is not None) as db:
+            table_there = db.execute("SELECT 1 FROM sqlite_master WHERE name = 'series'").fetchone()
+            row = db.execute("SELECT settings FROM series").fetchone() if table_there else None
+            if row is None and settings is not None:
+                db.execute("CREATE TABLE IF NOT EXISTS series (settings TEXT NOT NULL)")
+                db.execute("INSERT INTO series VALUES (?)", (settings,))
+                return settings
+        return None if row is None else str(row[0])
+
+    def check(self, cost: Mapping[str, Amount], *, unit: str | None = None, disjoint: str | None = None) -> None:
         """Refuse now what `commit` would refuse, before anything is read or computed. Nothing is written.
 
         Parameters
@@ -267,6 +294,8 @@ class Ledger:
         unit
             Whose privacy it costs, in words. By default nobody says; if given, it must be the ledger's own, if that
             has one.
+        disjoint
+            As in `commit`. By default None: the cost is added.
 
         """
         if unit is not None and self.unit not in (None, unit):
@@ -274,7 +303,7 @@ class Ledger:
                 f"{self.path} is for unit {self.unit!r}, not {unit!r}. Hint: keep one ledger for each, or protect the "
                 "same unit"
             )
-        self._refuse_more_than_is_left(self._asked(cost), self.entries())
+        self._refuse_more_than_is_left(self._asked(cost), self.entries(), disjoint)
 
     def _asked(self, cost: Mapping[str, Amount]) -> dict[str, Fraction]:
         """A cost in this ledger's terms."""
@@ -287,9 +316,12 @@ class Ledger:
             )
         return asked
 
-    def _refuse_more_than_is_left(self, asked: Mapping[str, Fraction], entries: Sequence[LedgerEntry]) -> None:
+    def _refuse_more_than_is_left(
+        self, asked: Mapping[str, Fraction], entries: Sequence[LedgerEntry], disjoint: str | None
+    ) -> None:
         left = self.left_after(entries)
-        over = [name for name, amount in asked.items() if amount > left[name]]
+        then = self.left_after([*entries, LedgerEntry(0, "", asked, {}, {}, disjoint=disjoint)])
+        over = [name for name, amount in then.items() if amount < 0]
         if over:
             raise BudgetError(
                 f"the release would cost {show(asked)}, but of {self.path}'s total {show(self.total)} "
@@ -318,12 +350,13 @@ class Ledger:
         if self._read(self.path, db).total != self.total:
             raise LedgerError(f"{self.path} has another total than before. Hint: Ledger.open it anew")
         entries = []
-        rows = db.execute("SELECT number, time, cost, note, statement, name FROM entries ORDER BY number")
-        for place, (number, when, cost, note, statement, name) in enumerate(rows, start=1):
+        rows = db.execute("SELECT number, time, cost, note, statement, name, disjoint FROM entries ORDER BY number")
+        for place, (number, when, cost, note, statement, name, disjoint) in enumerate(rows, start=1):
             amounts = _amounts_in(self.path, cost, name="cost")
             if number != place or amounts.keys() != self.total.keys():
                 raise _damaged(self.path)
-            entries.append(LedgerEntry(number, _words(when), amounts, _object(note), _object(statement), name))
+            said = _object(note), _object(statement), name, disjoint
+            entries.append(LedgerEntry(number, _words(when), amounts, *said))
         return entries
 
     def describe(self) -> str:
@@ -362,20 +395,23 @@ class Ledger:
     def _sums(self, entries: list[LedgerEntry]) -> list[str]:
         left = self.left_after(entries)
         spent = {name: total - left[name] for name, total in self.total.items()}
-        return [f"Total: {show(self.total)}", f"Spent: {show(spent)}", f"Left:  {show(left)}"]
+        once = any(entry.disjoint is not None for entry in entries)
+        words = ["Of releases of disjoint rows the dearest counts: no row is in two of them."] if once else []
+        return [*words, f"Total: {show(self.total)}", f"Spent: {show(spent)}", f"Left:  {show(left)}"]
 
     def left_after(self, entries: Sequence[LedgerEntry]) -> dict[str, Fraction]:
-        """What is left of the total once these are paid.
+        """What is left of the total once these are paid; of releases of disjoint rows the dearest is.
 
         Parameters
         ----------
         entries
             Those of this ledger.
         """
-        return {
-            name: total - sum((entry.cost[name] for entry in entries), Fraction(0))
-            for name, total in self.total.items()
-        }
+        added = [entry.cost for entry in entries if entry.disjoint is None]
+        for group in {entry.disjoint for entry in entries} - {None}:
+            costs = [entry.cost for entry in entries if entry.disjoint == group]
+            added.append({name: disjoint_amount(cost[name] for cost in costs) for name in self.total})
+        return {name: total - sum((cost[name] for cost in added), Fraction(0)) for name, total in self.total.items()}
 
 
 def spend(
@@ -384,6 +420,8 @@ def spend(
     make: Callable[[], Made],
     *,
     note: Mapping[str, Any] | None = None,
+    name: str | None = None,
+    disjoint: str | None = None,
 ) -> Made:
     """Make a release, commit it to a ledger together with its cost, and only then give it away.
 
@@ -400,6 +438,8 @@ def spend(
         Makes the release, and everything that may fail before it counts. Its `to_json()` is stored if it has one.
     note
         What the release is for. By default nothing is written down.
+    name, disjoint
+        As in `Ledger.commit`. By default None: the release has no name, and its cost is added.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -414,12 +454,13 @@ def spend(
         raise TypeError(f"make ({type(make).__name__}) must be callable: it makes the release")
     if book is None:
         return make()
-    book.check(cost)
+    book.check(cost, disjoint=disjoint)
     made = make()
     statement, text = getattr(made, "statement", None), getattr(made, "to_json", None)
     release = None if text is None else text()
     stop_if_interrupted()
-    book.commit(cost, note, release=release, statement=None if statement is None else statement.to_dict())
+    said = None if statement is None else statement.to_dict()
+    book.commit(cost, note, release=release, name=name, statement=said, disjoint=disjoint)
     return made
 
 

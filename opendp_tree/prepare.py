@@ -139,6 +139,8 @@ class Account:
     ledger: Ledger | None
     budget: Budget
     cost: Mapping[str, Fraction]
+    disjoint: str | None = None
+    """What releases of disjoint rows share, of which the dearest counts."""
 
     @classmethod
     def of(
@@ -149,6 +151,7 @@ class Account:
         epsilon: float | None,
         delta: float,
         rho: float | None,
+        disjoint: str | None = None,
     ) -> Account:
         """An account of checked arguments; what its ledger cannot pay is refused before anything is read."""
         budget = Budget.of(epsilon=epsilon, delta=delta, rho=rho)
@@ -156,12 +159,12 @@ class Account:
         if book is None:
             return cls(None, budget, {})
         cost, below = budget.written()
-        book.check(cost, unit=unit_words(None if person is None else person.column))
-        return cls(book, below, cost)
+        book.check(cost, unit=unit_words(None if person is None else person.column), disjoint=disjoint)
+        return cls(book, below, cost, disjoint)
 
-    def spend(self, make: Callable[[], Made], *, note: Mapping[str, Any]) -> Made:
+    def spend(self, make: Callable[[], Made], *, note: Mapping[str, Any], name: str | None = None) -> Made:
         """Make the release, and commit it to the ledger with its cost before it is given away."""
-        return spend(self.ledger, self.cost, make, note=note)
+        return spend(self.ledger, self.cost, make, note=note, name=name, disjoint=self.disjoint)
 
 
 def make_frame_release(

@@ -24,6 +24,7 @@ TYPES_ONLY = (
     "nodes.py",
     "prepare.py",
     "plan.py",
+    "series.py",
     "source.py",
     "which_bound.py",
 )

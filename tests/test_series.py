@@ -1,0 +1,529 @@
+"""A series: every period once, its cost exact, whatever happens; and what must be refused."""
+
+import json
+import multiprocessing
+from datetime import date, datetime, timedelta
+from fractions import Fraction
+
+import numpy as np
+import polars as pl
+import pytest
+
+from opendp_tree import Key, Ledger, Partition, Period, Series, Tree, TreeRelease, Unit, Value, release_tree
+from opendp_tree.ledger import BudgetError, LedgerError
+from opendp_tree.planning.methods import Quantiles
+from opendp_tree.releases.series_frames import MEMORY, QUIET, node_frame, remembered
+from opendp_tree.trees.open_tree import OpenTree
+
+WEEK = Period("week")
+BUDGET = {"epsilon": 1.0, "delta": 1e-6}
+
+
+def visits(weeks=4, size=400):
+    """Two cities in every week, and one that is there in the first only."""
+    cities = ["ghent"] * size + ["liege"] * size
+    frames = [pl.DataFrame({"week": f"W{number}", "city": cities}) for number in range(1, weeks + 1)]
+    return pl.concat([*frames, pl.DataFrame({"week": "W1", "city": ["bruges"] * size})])
+
+
+def opened(path, **options):
+    return Series.open(path / "series.db", **{"by": "city", "period": WEEK, **BUDGET, **options})
+
+
+# Once, and at an exact cost.
+
+
+def test_a_period_is_released_once_whatever_the_data(tmp_path):
+    series = opened(tmp_path)
+    first = series.release(visits(), "W1")
+    again = series.release(visits(size=9), "W1")
+    assert again.to_json() == first.to_json() == series["W1"].to_json()
+    assert series.periods == ["W1"]
+    assert len(series) == 1
+    assert list(series) == ["W1"]
+    with pytest.raises(KeyError):
+        series["W2"]
+
+
+def test_rows_cost_what_one_period_costs_and_users_the_sum(tmp_path):
+    frame = visits().with_columns(user=pl.int_range(pl.len()))
+    series = opened(tmp_path)
+    for name in ("W1", "W2", "W3"):
+        series.release(frame, name)
+    assert series.ledger.left() == {"epsilon": 0, "delta": 0}
+    assert [entry.cost["epsilon"] for entry in series.ledger.entries()] == [1, 1, 1]
+    total = {"epsilon": "2.5", "delta": "1e-5"}
+    users = Series.open(tmp_path / "users.db", by="city", period=WEEK, unit=Unit("user", rows=2), total=total, **BUDGET)
+    for name in ("W1", "W2"):
+        users.release(frame, name)
+    assert users.ledger.left() == {"epsilon": Fraction(1, 2), "delta": Fraction(8, 10**6)}
+    with pytest.raises(BudgetError, match=r"only epsilon 0\.5"):
+        users.release(frame, "W3")
+    assert users.periods == ["W1", "W2"]
+
+
+def test_other_releases_from_the_same_file_are_added(tmp_path):
+    series = opened(tmp_path, total={"epsilon": "1.5", "delta": "2e-6"})
+    for name in ("W1", "W2"):
+        series.release(visits(), name)
+    release_tree(visits(), by="city", epsilon=0.5, delta=1e-6, ledger=series.ledger)
+    assert series.ledger.left()["epsilon"] == 0
+    series.release(visits(), "W3")
+    with pytest.raises(BudgetError):
+        release_tree(visits(), by="city", epsilon=0.1, ledger=series.ledger)
+    assert series.periods == ["W1", "W2", "W3"]
+
+
+def test_a_release_is_of_the_rows_of_its_period_alone(tmp_path):
+    frame = visits()
+    series = opened(tmp_path, by=Key.columns("city", tree=Tree.from_paths([("ghent",), ("liege",), ("bruges",)])))
+    for name in ("W1", "W2", "W3", "nobody"):
+        counts = dict(zip(*series.release(frame, name).to_frame().select("path", "estimate"), strict=True))
+        truth = dict(frame.filter(pl.col("week") == name).group_by("city").len().rows())
+        # Laplace noise of scale 3 at most exceeds 60 with a chance of 2e-9.
+        assert all(abs(counts[city] - truth.get(city, 0)) < 60 for city in ("ghent", "liege", "bruges"))
+
+
+def _release(path, name, start):
+    import opendp.prelude as dp
+
+    dp.enable_features("contrib")
+    start.wait()
+    opened(path).release(visits(), name)
+
+
+def test_processes_that_race_for_a_period_release_it_once(tmp_path):
+    opened(tmp_path)
+    context = multiprocessing.get_context("spawn")
+    start = context.Barrier(3)
+    racers = [context.Process(target=_release, args=(tmp_path, "W1", start)) for _ in range(3)]
+    for racer in racers:
+        racer.start()
+    for racer in racers:
+        racer.join(100)
+        assert racer.exitcode == 0
+    assert opened(tmp_path).periods == ["W1"]
+    assert len(opened(tmp_path).ledger.entries()) == 1
+
+
+def test_what_loses_the_race_is_thrown_away(tmp_path, monkeypatch):
+    series, other = opened(tmp_path), opened(tmp_path)
+    said = Series._said
+
+    def slowly(self, release, name):
+        monkeypatch.setattr(Series, "_said", said)
+        stored.append(other.release(visits(), name))
+        return said(self, release, name)
+
+    stored = []
+    monkeypatch.setattr(Series, "_said", slowly)
+    assert series.release(visits(), "W1").to_json() == stored[0].to_json()
+    assert len(series.ledger.entries()) == 1
+
+
+@pytest.mark.parametrize("moment", ["_said", "to_json", "commit"])
+def test_a_release_that_fails_costs_nothing_and_is_made_anew(tmp_path, monkeypatch, moment):
+    series = opened(tmp_path)
+    owner = {"_said": Series, "to_json": TreeRelease, "commit": Ledger}[moment]
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, moment, lambda *_, **__: (_ for _ in ()).throw(MemoryError()))
+        with pytest.raises(MemoryError):
+            series.release(visits(), "W1")
+    assert series.periods == []
+    assert series.ledger.left()["epsilon"] == 1
+    series.release(visits(), "W1")
+    assert series.periods == ["W1"]
+
+
+# Settings, units, words.
+
+
+def test_opening_with_other_settings_is_refused_and_says_which(tmp_path):
+    opened(tmp_path)
+    assert opened(tmp_path).periods == []
+    for options, name in (
+        ({"by": ["city", "week"]}, "by"),
+        ({"period": Period("day", every="week")}, "period"),
+        ({"epsilon": 0.5}, "epsilon"),
+        ({"method": Partition(weights=[2.0])}, "method"),
+        ({"confidence": 0.9}, "confidence"),
+        ({"measuring": (0.5,)}, "measuring"),
+        ({"by": Key.columns("city", tree=Tree.from_paths([("ghent",)]))}, "by"),
+    ):
+        with pytest.raises(LedgerError, match=f"another {name}"):
+            opened(tmp_path, **options)
+    tree = {"by": Key.columns("city", tree=Tree.from_paths([("ghent",)]))}
+    Series.open(tmp_path / "tree.db", period=WEEK, **tree, **BUDGET)
+    other = Key.columns("city", tree=Tree.from_paths([("liege",)]))
+    with pytest.raises(LedgerError, match="another by"):
+        Series.open(tmp_path / "tree.db", period=WEEK, by=other, **BUDGET)
+
+
+def test_one_unit_per_file(tmp_path):
+    opened(tmp_path)
+    with pytest.raises(LedgerError, match="unit"):
+        opened(tmp_path, unit=Unit("user", rows=2))
+    Ledger.open(tmp_path / "users.db", total={"epsilon": "9", "delta": "1e-5"}, unit="one value of 'user'")
+    with pytest.raises(LedgerError, match="unit"):
+        Series.open(tmp_path / "users.db", by="city", period=WEEK, **BUDGET)
+    Ledger.open(tmp_path / "nobody.db", total={"epsilon": "9", "delta": "1e-5"})
+    with pytest.raises(LedgerError, match="must be for unit 'one row'"):
+        Series.open(tmp_path / "nobody.db", by="city", period=WEEK, **BUDGET)
+
+
+def test_a_unit_needs_a_total(tmp_path):
+    with pytest.raises(ValueError, match="total must be given with a unit"):
+        opened(tmp_path, unit=Unit("user", rows=2))
+    assert not (tmp_path / "series.db").exists()
+
+
+def test_statements_say_what_periods_cost_together(tmp_path):
+    series = opened(tmp_path)
+    statement = series.release(visits(), "W2").statement
+    assert statement.unit == "one row, in all periods together"
+    assert statement.counted.startswith("rows, of the period W2")
+    assert "for all periods together: a row is in one of them" in series.describe()
+    assert "Somebody with k rows: k times that" in series.describe()
+    assert "your word" in series.describe()
+    assert "Of releases of disjoint rows the dearest counts" in series.ledger.describe()
+    frame = visits().with_columns(user=pl.int_range(pl.len()))
+    total = {"epsilon": "9", "delta": "1e-5"}
+    users = Series.open(tmp_path / "u.db", by="city", period=WEEK, unit=Unit("user", rows=2), total=total, **BUDGET)
+    assert users.release(frame, "W1").statement.unit == "one value of 'user', in each period"
+    assert "Somebody who is in m periods: m times that." in users.describe()
+    assert "disjoint" not in users.ledger.describe()
+
+
+def test_a_series_can_be_read_by_its_path_alone(tmp_path):
+    series = opened(tmp_path)
+    series.release(visits(), "W1")
+    read = Series.open(tmp_path / "series.db")
+    assert read.to_frame().equals(series.to_frame())
+    assert read.release(visits(), "W1").to_json() == series["W1"].to_json()
+    assert "1 periods" in repr(read)
+    assert "W1" in read._repr_html_()
+    with pytest.raises(ValueError, match="opened to be read"):
+        read.release(visits(), "W2")
+    with pytest.raises(TypeError, match="together"):
+        Series.open(tmp_path / "series.db", by="city")
+    Ledger.open(tmp_path / "plain.db", total={"epsilon": 1})
+    with pytest.raises(LedgerError, match="keeps no series"):
+        Series.open(tmp_path / "plain.db")
+
+
+# What must be refused.
+
+
+def test_lazy_plans_are_refused_before_anything_is_read(tmp_path):
+    series = opened(tmp_path)
+    ranked = visits().lazy().with_columns(week=pl.col("city").rank().cast(pl.String))
+    with pytest.raises(TypeError, match="must not be a lazy frame"):
+        series.release(ranked, "W1")
+    visits().write_parquet(tmp_path / "visits.parquet")
+    series.release(tmp_path / "visits.parquet", "W1")
+    assert series.periods == ["W1"]
+
+
+def test_schedules_that_look_at_data_are_refused(tmp_path):
+    with pytest.raises(TypeError, match="fixed before any data"):
+        opened(tmp_path, measuring=lambda rows: 0.5)
+    for measuring in ((), "0.5", 0.5):
+        with pytest.raises(TypeError, match="measuring"):
+            opened(tmp_path, measuring=measuring)
+    with pytest.raises(ValueError, match="below 1"):
+        opened(tmp_path, measuring=(1.0,))
+    with pytest.raises(ValueError, match="must not be given"):
+        opened(tmp_path, measuring=(0.5,), method=Partition(measuring=0.3))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"period": "week"}, "must be a Period"),
+        ({"by": ["period", "city"]}, "must not be called 'period'"),
+        ({"method": Quantiles((0.5,))}, "must give counts"),
+        ({"confidence": 1.0}, "confidence"),
+        ({"epsilon": -1.0}, "epsilon"),
+        ({"unit": "user"}, "how much of one person"),
+    ],
+)
+def test_wrong_settings_are_refused_before_a_file_is_made(tmp_path, options, words):
+    with pytest.raises((TypeError, ValueError), match=words):
+        opened(tmp_path, **options)
+    assert not (tmp_path / "series.db").exists()
+
+
+def test_what_cannot_be_released_costs_nothing(tmp_path):
+    series = opened(tmp_path)
+    with pytest.raises(ValueError, match="no column 'week'"):
+        series.release(visits().drop("week"), "W1")
+    with pytest.raises(ValueError, match="no column 'city'"):
+        series.release(visits().drop("city"), "W1")
+    with pytest.raises(ValueError, match="names of periods"):
+        series.release(visits().with_columns(week=pl.lit(1.5)), "W1")
+    with pytest.raises(ValueError, match="must be a value of 'week'"):
+        series.release(visits(), "")
+    assert series.ledger.left()["epsilon"] == 1
+    for call in (series.to_frame, lambda: series.known, series.quiet, series.changes, lambda: series.moving_sums(2)):
+        with pytest.raises(ValueError, match="without releases"):
+            call()
+
+
+# What is known, and what is forgotten: functions of releases.
+
+
+def made(estimates, half=4.0, confidence=0.95):
+    """A release of city names below two states, with these estimates."""
+    tree = OpenTree.columns(["state", "city"])
+    cells = [(state, city) for state, city in estimates if city]
+    states = sorted({state for state, _ in estimates if state})
+    order = [("", ""), *((state, "") for state in states), *sorted(cells)]
+    parents = [-1, *([0] * len(states)), *(1 + states.index(state) for state, _ in sorted(cells))]
+    from opendp_tree.trees.shown_nodes import ShownNodes
+
+    labels = pl.Series(states, dtype=pl.String), pl.Series([city for _, city in sorted(cells)], dtype=pl.String)
+    levels = np.array([0] + [1] * len(states) + [2] * len(cells))
+    values = np.array([estimates.get(key, 100.0) for key in order], dtype=float)
+    nodes = ShownNodes(tree, levels, np.array(parents), labels)
+    return TreeRelease(tree, values, values - half, values + half, confidence, None, nodes=nodes)
+
+
+def names(release, kept):
+    return set(node_frame(release).filter(kept)["path"])
+
+
+def test_names_are_forgotten_by_the_mean_of_four_estimates():
+    deviation = 4.0 / (np.log(20) / np.sqrt(2))
+    edge = QUIET * deviation / np.sqrt(MEMORY)
+    for mean, stays in ((edge + 0.01, True), (edge - 0.01, False)):
+        release = made({("x", ""): 50, ("x", "a"): mean, ("x", "b"): 50})
+        assert ("x / a" in names(release, remembered([release] * MEMORY))) is stays
+        assert "x / a" in names(release, remembered([release] * (MEMORY - 1)))
+    low, high = made({("x", "a"): -9.0}), made({("x", "a"): 90.0})
+    assert "x / a" in names(low, remembered([low, high, low, low]))
+
+
+def test_a_name_that_was_away_starts_anew():
+    low, away = made({("x", "a"): -9.0, ("x", "b"): 9}), made({("x", "b"): 9})
+    assert "x / a" in names(low, remembered([low, away, low, low]))
+    assert "x / a" not in names(low, remembered([low, away, low, low, low, low]))
+
+
+def test_nodes_above_known_ones_are_known():
+    low = made({("x", ""): -9, ("x", "a"): -9, ("y", ""): -9, ("y", "b"): 90})
+    assert names(low, remembered([low] * MEMORY)) == {"", "y", "y / b"}
+
+
+def test_known_new_and_quiet(tmp_path):
+    series = opened(tmp_path)
+    for number in range(1, 5):
+        series.release(visits(), f"W{number}")
+    frame = series.to_frame()
+    assert frame.columns == ["period", "path", "level", "city", "estimate", "lower", "upper", "new"]
+    assert set(series.new("W1")["path"]) == {"", "ghent", "liege", "bruges"}
+    assert {"ghent", "liege"} <= set(series.known["path"])
+    assert set(series.known.filter(pl.col("path") == "ghent")["first"]) == {"W1"}
+    last = set(series["W4"].to_frame(other=False)["path"])
+    assert set(series.known["path"]) | set(series.quiet()["path"]) == last
+
+
+# Changes and sums.
+
+
+def by_day(days, size=300):
+    first = date(2024, 12, 28)
+    frames = [
+        pl.DataFrame({"day": first + timedelta(days=number), "city": ["ghent"] * size + ["liege"] * (2 * size)})
+        for number in range(days)
+    ]
+    return pl.concat(frames)
+
+
+def test_changes_have_the_intervals_of_both(tmp_path):
+    series = opened(tmp_path, period=Period("day", every="day"))
+    frame = by_day(5)
+    for number in (0, 1, 3, 4):
+        series.release(frame, date(2024, 12, 28) + timedelta(days=number))
+    rows = series.changes()
+    pairs = set(rows.select("period", "against").rows())
+    assert pairs == {("2024-12-29", "2024-12-28"), ("2025-01-01", "2024-12-31")}
+    one = rows.filter((pl.col("path") == "liege") & (pl.col("period") == "2024-12-29")).row(0, named=True)
+    now, then = (
+        series[day].to_frame().filter(pl.col("path") == "liege").row(0, named=True)
+        for day in ("2024-12-29", "2024-12-28")
+    )
+    assert one["change"] == now["estimate"] - then["estimate"]
+    assert (one["lower"], one["upper"]) == (now["lower"] - then["upper"], now["upper"] - then["lower"])
+    assert one["confidence"] == pytest.approx(0.9)
+    sums = series.moving_sums(2)
+    assert set(sums["period"]) == {"2024-12-29", "2025-01-01"}
+    both = sums.filter((pl.col("path") == "liege") & (pl.col("period") == "2024-12-29")).row(0, named=True)
+    assert (both["lower"], both["upper"]) == (now["lower"] + then["lower"], now["upper"] + then["upper"])
+    with pytest.raises(ValueError, match="'previous' or 'year'"):
+        series.changes("month")
+
+
+def test_changes_against_a_year_ago(tmp_path):
+    series = opened(tmp_path, period=Period("day", every="month"))
+    frame = by_day(400, size=9).with_columns(city=pl.lit("ghent"))
+    for name in ("2024-12", "2025-01", "2025-12"):
+        series.release(frame, name)
+    assert set(series.changes("year").select("period", "against").rows()) == {("2025-12", "2024-12")}
+    plain = Series.open(tmp_path / "plain.db", by="city", period=WEEK, **BUDGET)
+    plain.release(visits(), "W1")
+    with pytest.raises(ValueError, match="has no calendar"):
+        plain.changes("year")
+    assert plain.changes().height == 0
+
+
+def test_moving_sums_without_a_calendar_follow_the_releases(tmp_path):
+    series = opened(tmp_path)
+    for name in ("W2", "W1", "W3"):
+        series.release(visits(), name)
+    assert series.periods == ["W2", "W1", "W3"]
+    assert series.moving_sums(2)["period"].unique(maintain_order=True).to_list() == ["W1", "W3"]
+    assert series.moving_sums(3)["confidence"].unique().to_list() == pytest.approx([0.85])
+    with pytest.raises(ValueError, match="n"):
+        series.moving_sums(0)
+
+
+def test_the_dial_explores_first(tmp_path):
+    series = opened(tmp_path)
+    for number in range(1, 7):
+        series.release(visits(6), f"W{number}")
+    shares = [series._method(number).measuring for number in range(7)]
+    assert shares == [0.2, 0.2, 0.2, 0.2, 0.5, 0.5, 0.5]
+    assert (
+        Series.open(
+            tmp_path / "tree.db", by=Key.columns("city", tree=Tree.from_paths([("ghent",)])), period=WEEK, **BUDGET
+        ).measuring
+        is None
+    )
+
+
+def test_sums_and_means_have_their_series(tmp_path):
+    frame = visits().with_columns(amount=pl.lit(7.0))
+    series = opened(tmp_path, value=Value("amount", bounds=(0, 10)))
+    release = series.release(frame, "W1")
+    assert abs(release.to_frame(other=False)["mean"][0] - 7) < 1
+    assert series.to_frame().columns == ["period", "path", "level", "city", "estimate", "lower", "upper", "new"]
+
+
+# Periods.
+
+
+@pytest.mark.parametrize(
+    ("every", "name", "first", "following", "before"),
+    [
+        ("day", "2024-02-29", date(2024, 2, 29), "2024-03-01", None),
+        ("week", "2020-W53", date(2020, 12, 28), "2021-W01", None),
+        ("week", "2026-W01", date(2025, 12, 29), "2026-W02", "2025-W01"),
+        ("month", "2025-12", date(2025, 12, 1), "2026-01", "2024-12"),
+        ("quarter", "2025-Q4", date(2025, 10, 1), "2026-Q1", "2024-Q4"),
+        ("year", "2025", date(2025, 1, 1), "2026", "2024"),
+    ],
+)
+def test_names_of_the_calendar(every, name, first, following, before):
+    rule = Period("day", every=every)
+    assert rule.first_day(name) == first
+    assert rule.name(first) == name == rule.name(name)
+    assert rule.next(name) == following
+    assert rule.year_before(name) == before
+
+
+@pytest.mark.parametrize("every", ["day", "week", "month", "quarter", "year"])
+def test_every_day_is_in_one_period(every):
+    rule, day = Period("day", every=every), date(2019, 12, 20)
+    for _ in range(900):
+        name = rule.name(day)
+        assert rule.first_day(name) <= day < rule.first_day(rule.next(name))
+        day += timedelta(days=1)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["2026-W54", "2026-W1", "2026W01", "2026-W00", "26-W01", "2026-W01 ", "٢٠٢٦-W01", "9999-W60", "", None, 3],
+)
+def test_what_is_no_week_is_refused(name):
+    with pytest.raises(ValueError, match="must be a week"):
+        Period("day", every="week").name(name)
+
+
+def test_wrong_periods_are_refused():
+    with pytest.raises(ValueError, match="every"):
+        Period("day", every="fortnight")
+    with pytest.raises(TypeError, match="column"):
+        Period(3)
+    for name in ("", True, 1.5, None, "\ud800"):
+        with pytest.raises(ValueError, match="must be a value of 'week'"):
+            WEEK.name(name)
+
+
+def test_due_periods_are_over():
+    week = Period("day", every="week")
+    assert week.due("2026-W01", today=date(2026, 1, 11)) == ["2026-W01"]
+    assert week.due("2026-W01", today=date(2026, 1, 5)) == ["2026-W01"]
+    assert week.due("2026-W01", today=date(2026, 1, 4)) == []
+    assert week.due("2026-W01", today=date(2026, 1, 6), wait=2) == []
+
+
+EDGES = [
+    None, -(2**63), 2**63 - 1, 0, -1, 1, 10**18, -(10**18), 1_735_300_800_000_000, 1_735_300_799_999_999,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("unit", ["ms", "us", "ns"])
+@pytest.mark.parametrize("zone", [None, "UTC", "America/New_York", "Pacific/Kiritimati"])
+@pytest.mark.parametrize("every", ["day", "year"])
+def test_a_row_is_in_a_period_by_itself_alone_and_every_value_has_an_answer(unit, zone, every):
+    values = pl.Series("day", EDGES, dtype=pl.Int64).cast(pl.Datetime(unit)).dt.replace_time_zone(None)
+    column = values.to_physical().cast(pl.Datetime(unit, zone))
+    frame, rule = column.to_frame().with_row_index(), Period("day", every=every)
+    for name in (rule.name(date(1970, 1, 1)), rule.name(date(2024, 12, 27)), rule.name(date(9998, 1, 1))):
+        together = rule.rows(frame, name, ["index"]).collect()["index"].to_list()
+        alone = [index for index in range(frame.height) if rule.rows(frame[index], name, ["index"]).collect().height]
+        assert together == alone
+
+
+def test_a_column_that_claims_to_be_sorted_is_not_believed():
+    lying = pl.Series("week", ["W2", "W1", "W2"]).set_sorted()
+    frame = pl.DataFrame([lying, pl.Series("city", [0, 1, 2])])
+    assert WEEK.rows(frame, "W2", ["city"]).collect()["city"].to_list() == [0, 2]
+    days = pl.Series("day", [date(2024, 5, 2), date(2024, 5, 1), date(2024, 5, 2)]).set_sorted()
+    frame = pl.DataFrame([days, pl.Series("city", [0, 1, 2])])
+    rows = Period("day", every="day").rows(frame, "2024-05-02", ["city"])
+    assert rows.collect()["city"].to_list() == [0, 2]
+
+
+def test_time_zones_say_which_day_it_is():
+    column = (
+        pl.Series("at", [datetime(2024, 5, 1, 3)]).dt.replace_time_zone("UTC").dt.convert_time_zone("America/New_York")
+    )
+    rule = Period("at", every="day")
+    assert rule.rows(column.to_frame(), "2024-04-30", []).collect().height == 1
+    assert rule.rows(column.to_frame(), "2024-05-01", []).collect().height == 0
+
+
+@pytest.mark.parametrize("dtype", [pl.String, pl.Categorical, pl.Enum(["7", "07"]), pl.Int64, pl.UInt8])
+def test_names_of_periods_are_texts_of_values(dtype):
+    values = [7, None] if dtype in (pl.Int64, pl.UInt8) else ["7", None]
+    frame = pl.DataFrame({"week": pl.Series(values, dtype=dtype)})
+    assert WEEK.rows(frame, WEEK.name(7), []).collect().height == 1
+    assert WEEK.rows(frame, "07", []).collect().height == 0
+
+
+def test_tables_of_engines_are_refused(tmp_path):
+    duckdb = pytest.importorskip("duckdb")
+    from opendp_tree.engines import DuckDBTable
+
+    connection = duckdb.connect()
+    connection.execute("create table visits as select 'W1' as week, 'ghent' as city")
+    with pytest.raises(TypeError, match="engine's table"):
+        opened(tmp_path).release(DuckDBTable(connection, "visits"), "W1")
+
+
+def test_settings_are_plain_json(tmp_path):
+    opened(tmp_path)
+    settings = json.loads(Ledger.open(tmp_path / "series.db").settings())
+    assert settings["period"] == {"column": "week", "every": None}
+    assert settings["epsilon"] == "1.0"
