@@ -29,7 +29,8 @@ __all__ = ["BudgetError", "Ledger", "LedgerEntry", "LedgerError", "spend"]
 Amount = int | float | str | Fraction
 Made = TypeVar("Made")
 LOCKED_SECONDS = 60.0
-"""How long a transaction waits for those of other processes, which take milliseconds."""
+"""How long a transaction waits for those of other processes while none of them changes the file."""
+RETRY_SECONDS = 0.001
 _MEASURES = (("epsilon", "delta"), ("rho", "delta"))
 _APPLICATION, _VERSION = 0x6F647472, 1
 _TABLES = (
@@ -50,6 +51,10 @@ _PROBLEMS = {
 
 class LedgerError(ValueError):
     """A ledger that cannot be used: damaged, locked, or for other data or another unit."""
+
+
+class LockedError(LedgerError):
+    """A ledger that another process holds; the same call may succeed later."""
 
 
 class BudgetError(LedgerError):
@@ -488,20 +493,21 @@ def _transaction(path: Path, *, write: bool = False, begin: bool = False) -> Ite
             if not begin and not _is_begun(path, db):
                 raise _damaged(path)
             yield db
-            _patiently(db, "COMMIT")
+            _patiently(path, db, "COMMIT")
     except (sqlite3.Error, OverflowError) as error:
         problem = next((words for part, words in _PROBLEMS.items() if part in str(error)), None)
-        raise LedgerError(f"{path} {problem}") if problem else _damaged(path, error) from None
+        kind = LockedError if "locked" in str(error) else LedgerError
+        raise kind(f"{path} {problem}") if problem else _damaged(path, error) from None
 
 
 def _connected(path: Path, mode: str) -> sqlite3.Connection:
     """A connection that has begun its transaction."""
     uri = f"{Path(os.path.realpath(path)).as_uri()}?mode={mode}"
-    db = sqlite3.connect(uri, uri=True, timeout=0.2, isolation_level=None)
+    db = sqlite3.connect(uri, uri=True, timeout=0, isolation_level=None)
     try:
-        _patiently(db, "PRAGMA synchronous = EXTRA")
-        _patiently(db, "BEGIN" if mode == "ro" else "BEGIN IMMEDIATE")
-        _patiently(db, "PRAGMA user_version")  # takes the lock of whoever only reads
+        _patiently(path, db, "PRAGMA synchronous = EXTRA")
+        _patiently(path, db, "BEGIN" if mode == "ro" else "BEGIN IMMEDIATE")
+        _patiently(path, db, "PRAGMA user_version")  # takes the lock of whoever only reads
         return db
     except sqlite3.OperationalError as error:
         db.close()
@@ -513,17 +519,27 @@ def _connected(path: Path, mode: str) -> sqlite3.Connection:
         raise
 
 
-def _patiently(db: sqlite3.Connection, words: str) -> None:
-    """Run a statement that waits for the locks of others, which an interrupt ends."""
-    end = time.monotonic() + LOCKED_SECONDS
+def _patiently(path: Path, db: sqlite3.Connection, words: str) -> None:
+    """Run a statement that waits for the locks of others, which an interrupt ends.
+
+    SQLite's own waiting sleeps up to 0.1 s between attempts, so a process that commits again at once takes nearly every
+    turn. Short sleeps meet the pause between two of its transactions.
+    """
+    changed, end = 0, 0.0
     while True:
         stop_if_interrupted()
         try:
             db.execute(words).fetchone()
             return
         except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or time.monotonic() >= end:
+            if "locked" not in str(error):
                 raise
+            now, last_change = time.monotonic(), path.stat().st_mtime_ns
+            if last_change != changed:  # others make progress: a turn will come
+                changed, end = last_change, now + LOCKED_SECONDS
+            elif now >= end:
+                raise
+            time.sleep(RETRY_SECONDS)
 
 
 def _is_begun(path: Path, db: sqlite3.Connection) -> bool:

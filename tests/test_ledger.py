@@ -12,7 +12,7 @@ import pytest
 
 from opendp_tree import Ledger
 from opendp_tree._interrupts import deferred_interrupts
-from opendp_tree.ledger import BudgetError, LedgerError, _transaction, spend
+from opendp_tree.ledger import BudgetError, LedgerError, LockedError, _transaction, spend
 
 ROOT = Path(__file__).parents[1]
 HERE = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -184,13 +184,33 @@ def test_an_empty_file_is_begun(path):
     assert Ledger.open(path, total=PURE).left()["epsilon"] == 1
 
 
+def test_a_writer_waits_for_as_long_as_others_commit_and_asks_often(path, monkeypatch):
+    ledger, sleeps, steps = Ledger.open(path, total=PURE), [], 200
+    monkeypatch.setattr("opendp_tree.ledger.LOCKED_SECONDS", 0.0)
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("BEGIN EXCLUSIVE")
+
+        def others_commit(seconds):
+            sleeps.append(seconds)
+            os.utime(path, ns=(len(sleeps), len(sleeps)))
+            if len(sleeps) == steps:
+                db.execute("ROLLBACK")
+
+        monkeypatch.setattr("opendp_tree.ledger.time.sleep", others_commit)
+        assert ledger.commit({"epsilon": "0.1"}) == 1
+    assert len(sleeps) == steps
+    assert max(sleeps) <= 0.002  # shorter than a commit that reaches the disk: nobody takes all turns
+    with _transaction(path) as db:
+        assert db.execute("PRAGMA busy_timeout").fetchone() == (0,)  # SQLite's own waiting starves some
+
+
 def test_a_file_that_is_locked_or_cannot_be_written_is_told(path, monkeypatch):
     ledger = Ledger.open(path, total=PURE)
     monkeypatch.setattr("opendp_tree.ledger.LOCKED_SECONDS", 0.0)
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute("BEGIN EXCLUSIVE")
         for use in (ledger.left, lambda: ledger.commit({"epsilon": "0.1"}), lambda: Ledger.open(path, total=PURE)):
-            with pytest.raises(LedgerError, match=r"is locked by another process\. Hint"):
+            with pytest.raises(LockedError, match=r"is locked by another process\. Hint"):
                 use()
     for wrong in (path.parent, path / "below", path.parent / "none" / "ledger"):
         with pytest.raises(LedgerError, match=r"cannot be opened\. Hint"):

@@ -14,8 +14,8 @@ import opendp
 import opendp_tree
 
 PACKAGES = tuple(str(Path(package.__file__).parent) for package in (opendp, opendp_tree))
-PATIENCE = 120
-"""Seconds after which a process counts as hanging."""
+PATIENCE = 600
+"""Seconds after which a process counts as hanging, on a slow disk, too."""
 INTERRUPTED = 131
 """The exit code of a job that an interrupt ended; the command line says 130 itself."""
 CALLS = ("open", "write", "fsync", "replace", "close", "lseek", "ftruncate", "unlink", "fchmod")
