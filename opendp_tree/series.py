@@ -23,9 +23,9 @@ from opendp_tree.keys.key import Key
 from opendp_tree.ledger import Amount, Ledger, LedgerEntry, LedgerError, show
 from opendp_tree.planning.methods import Auto, Method, Partition, Quantiles, read_method
 from opendp_tree.prepare import Account, make_frame_release
+from opendp_tree.releases.json import write_tree
 from opendp_tree.releases.release import TreeRelease
 from opendp_tree.releases.series_frames import MEMORY, changes, long_frame, moving_sums, node_frame, remembered
-from opendp_tree.releases.tree_format import write_tree
 from opendp_tree.rows.period import Period
 from opendp_tree.rows.sources import read_source
 from opendp_tree.rows.tables import measured
