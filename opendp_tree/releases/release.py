@@ -9,22 +9,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from opendp_tree._show import one_line
 from opendp_tree._types import Bools, Floats, Ints
 from opendp_tree.releases.curve import MeasuredCurve
 from opendp_tree.releases.frame import release_frame
 from opendp_tree.releases.json import read_release, write_release
 from opendp_tree.releases.values import NodeValues, column_bounds, value_columns
-from opendp_tree.releases.words import (
-    NO_SUMS,
-    cost_words,
-    counted_words,
-    error_words,
-    release_html,
-    release_text,
-    tree_words,
-    value_words,
-)
+from opendp_tree.releases.words import release_html, release_text, release_words
 from opendp_tree.releases.writing import arrow_table, pandas_frame
 from opendp_tree.releases.writing import spreadsheet_safe as safe
 from opendp_tree.trees.least_squares import LeastSquares
@@ -328,34 +318,17 @@ class TreeRelease:
         return cls(**{**fields, "statement": None if statement is None else PrivacyStatement(**statement)})
 
     def describe(self) -> str:
-        """The release in words: what was released, at what cost, and how wrong it can be.
+        """The release in words: what is counted, who is protected, the cost, how sure it is and what is not shown.
 
         >>> tree = Tree.from_paths([("be", "ghent"), ("lu",)], names=["country", "city"])
         >>> statement = PrivacyStatement("tree_laplace", "max_divergence()", 1, {"epsilon": 1.0}, {})
         >>> noisy = np.array([50.0, 30.0, 30.0, 20.0])
         >>> print(TreeRelease(tree, noisy, noisy - 9, noisy + 9, 0.95, statement).describe())
         Counts of all 4 nodes of a public tree of depth 3 (country / city).
-        Mechanism: tree_laplace (Laplace noise on every node and least squares).
         Privacy: epsilon 1 (max divergence) for adding or removing one row.
-        Error: a node's true count is in its interval, with probability at least 0.95.
-        Intervals reach 9 from the estimate at the median node, 9 at the widest.
+        Accuracy: each node's interval contains its true count with probability at least 0.95.
+        The median interval extends 9 from its estimate, the widest 9.
+        Mechanism: tree_laplace (Laplace noise on every node and least squares).
         """
-        shown = self.estimates.size if self.shown is None else int(self.shown.sum())
-        mask = slice(None) if self.shown is None else self.shown
-        reach = np.maximum(self.upper - self.estimates, self.estimates - self.lower)[mask]
-        hidden = self.hidden
-        if self.shown is not None and not self.shown.all() and isinstance(self.tree, Tree):
-            hidden = float(self.upper[~self.shown].max())
-        mechanism, cost = None, None
-        if self.statement is not None:
-            mechanism, cost = self.statement.mechanism, self.statement.to_dict()
-        counted = counted_words(cost)
-        error = error_words(self.confidence, reach, hidden, counted=counted)
-        first, *by = tree_words(self.tree, shown, mechanism)
-        more = value_words(self.values, shown=mask) if self.adds_up else [NO_SUMS]
-        if (one_number := (cost or {"parameters": {}})["parameters"].get("one_number_up_to")) is not None:
-            error.append(f"Counts up to {one_number:,} are all estimated as that number.")
-        if self.curve is not None or self.curves is not None:
-            error.append("Quantiles and shares are of the rows on the line: what lies outside of it is not among them.")
-        lines = [first, *([counted] if counted else []), *more, *by, cost_words(cost), *error]
-        return "\n".join(map(one_line, lines))
+        first, rest = release_words(self)
+        return "\n".join([*first, *rest])

@@ -1,4 +1,4 @@
-"""A release in plain sentences."""
+"""A release in words and small tables: what people see in terminals and notebooks."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ ROOT = "(all)"
 """What stands for the root, whose path is empty."""
 _MECHANISMS = {
     "partition_estimator": "the private tree partition",
-    "people_laplace": "one row a person finds nodes, and layers with Laplace noise weigh people",
-    "people_gaussian": "one row a person finds nodes, and layers with Gaussian noise weigh people",
+    "people_laplace": "nodes found from one row per person, counts from layers with Laplace noise",
+    "people_gaussian": "nodes found from one row per person, counts from layers with Gaussian noise",
     "pruned_laplace": "Laplace noise from the root down to a threshold",
     "pruned_gaussian": "Gaussian noise from the root down to a threshold",
     "tree_laplace": "Laplace noise on every node and least squares",
@@ -32,51 +32,69 @@ _MECHANISMS = {
     "raw_gaussian": "Gaussian noise on every node",
     "multiplicative_estimator": "the paper's rounds of sparse vectors",
     "ladder_estimator": "a ladder of sparse vectors",
-    "tree_means": "counts, sums and means from pairs of sums, and cells where nodes had to be found",
+    "tree_means": "counts, sums and means from pairs of noisy sums",
     "bin_curve": "a balanced tree over all bins, Laplace noise and least squares",
-    "segment_curve": "segments where people are, a tree over them, Laplace noise and least squares",
-    "grouped_curves": "groups first, and a curve for each that is shown",
+    "segment_curve": "a tree over segments with many rows, Laplace noise and least squares",
+    "grouped_curves": "a curve for each group that is shown",
     "chosen_quantiles": "the exponential mechanism",
     "clipped_estimator": "estimates clipped into intervals that always hold",
 }
-"""What each method's name stands for."""
-NO_SUMS = "Counts of nodes do not add up to that of the node above them."
+"""What each mechanism does."""
+NO_SUMS = "The counts of a node's children do not add up to the count of the node."
 """Said of releases in which one person may be counted at several nodes of a level, or weighed by level."""
 
 
-def tree_words(tree: Tree | OpenTree, shown: int, mechanism: str | None) -> list[str]:
+def release_words(release: TreeRelease) -> tuple[list[str], list[str]]:
+    """A release in sentences: first what is counted, who is protected and at what cost, then all others."""
+    statement = None if release.statement is None else release.statement.to_dict()
+    mask = slice(None) if release.shown is None else release.shown
+    reach = np.maximum(release.upper - release.estimates, release.estimates - release.lower)[mask]
+    counted = counted_words(statement)
+    first = [tree_words(release.tree, reach.size), *([counted] if counted else [])]
+    first += value_words(release.values, shown=mask) if release.adds_up else [NO_SUMS]
+    first.append(cost_words(statement))
+    rest = [*error_words(release.confidence, reach, counted=counted), *hidden_words(release)]
+    if release.curve is not None or release.curves is not None:
+        rest.append("Quantiles and shares are of the rows on the line; rows outside the line are not included.")
+    if statement is not None:
+        one_number = statement["parameters"].get("one_number_up_to")
+        if one_number is not None:
+            rest.append(f"Counts up to {one_number:,} are all estimated as that number.")
+        words = _MECHANISMS.get(statement["mechanism"])
+        rest.append(f"Mechanism: {statement['mechanism']}{f' ({words})' if words else ''}.")
+    return [one_line(line) for line in first], [one_line(line) for line in rest]
+
+
+def tree_words(tree: Tree | OpenTree, shown: int) -> str:
     """What was released."""
-    by = []
-    if mechanism is not None:
-        by = [f"Mechanism: {mechanism}" + (f" ({_MECHANISMS[mechanism]})." if mechanism in _MECHANISMS else ".")]
     names = f" ({' / '.join(tree.names)})" if tree.names else ""
     if isinstance(tree, OpenTree):
         kinds = {"columns": names, "bits": f" ({_prefixes(tree)})", "paths": f" (paths split at {tree.separator!r})"}
-        return [f"Counts of {_number(shown, 'node')} of an open tree of depth {tree.depth}{kinds[tree.kind]}.", *by]
+        return f"Counts of {_number(shown, 'node')} of an open tree of depth {tree.depth}{kinds[tree.kind]}."
     if tree.ranges is not None:
         names = f" ({_number(tree.ranges.bins, 'range')} from {tree.ranges.low} to {tree.ranges.high})"
-    which = _number(tree.node_count, "node")
-    which = f"all {which}" if shown == tree.node_count else f"{shown} of {which}"
-    said = f"Counts of {which} of a public tree of depth {tree.depth}{names}."
-    return [said if shown == tree.node_count else said + " The others are hidden, and estimated as 0.", *by]
+    nodes = _number(tree.node_count, "node")
+    which = f"all {nodes}" if shown == tree.node_count else f"{shown} of {nodes}"
+    return f"Counts of {which} of a public tree of depth {tree.depth}{names}."
 
 
 def value_words(values: Sequence[NodeValues], *, shown: Any) -> list[str]:
-    """What is summed, and how far intervals of means reach."""
-    said = []
+    """What is summed, and how far intervals of means extend."""
+    lines = []
     for each in values:
         reach = np.maximum(each.mean_upper - each.mean, each.mean - each.mean_lower)[shown]
         reach = reach[np.isfinite(reach)]
-        words = f"Sums and means: of {each.words()}"
-        far = f"; means reach {np.median(reach):.4g} from the estimate at the median node" if reach.size else ""
-        said.append(f"{words}{far}.")
-    return said
+        line = f"Sums and means: {each.words()}"
+        if reach.size:
+            line += f"; the median interval of a mean extends {np.median(reach):.4g} from its estimate"
+        lines.append(f"{line}.")
+    return lines
 
 
 def cost_words(statement: Mapping[str, Any] | None) -> str:
-    """What it cost."""
+    """Who is protected, and what it cost."""
     if statement is None:
-        return "Privacy: not known here. What the noisy counts cost, this release cost, and no more."
+        return "Privacy: not known here. The cost is that of the noisy counts from which this release was made."
     loss = ", ".join(f"{name} {value:.10g}" for name, value in statement["loss"].items())
     measure = statement["measure"].replace("()", "").replace("_", " ").replace("(", " ").replace(")", "")
     rows = "one row" if statement["d_in"] == 1 else f"up to {statement['d_in']} rows"
@@ -84,64 +102,74 @@ def cost_words(statement: Mapping[str, Any] | None) -> str:
 
 
 def counted_words(statement: Mapping[str, Any] | None) -> str | None:
-    """What the figures are counts of; None where nobody said."""
+    """What the numbers are counts of; None if the statement does not say."""
     counted = None if statement is None else statement.get("counted")
     return f"Counted: {counted}." if counted else None
 
 
 def footer_words(statement: Mapping[str, Any] | None) -> list[str]:
-    """What stands under a picture: what is counted, where somebody said it, and the cost."""
+    """What stands under a picture: what is counted, if the statement says so, and the cost."""
     counted = counted_words(statement)
     return [*([counted] if counted else []), cost_words(statement)]
 
 
-def error_words(confidence: float, reach: Floats, hidden: float | None, *, counted: str | None = None) -> list[str]:
-    r"""How wrong it can be."""
+def error_words(confidence: float, reach: Floats, *, counted: str | None = None) -> list[str]:
+    """How sure the numbers are."""
     sure = "always" if confidence == 1 else f"with probability at least {confidence:.10g}"
-    whose = "every" if confidence == 1 else "a node's"
-    said = [f"Error: {whose} true count{' of these' if counted else ''} is in its interval, {sure}."]
+    what = "its true count" + (", as counted above," if counted else "")
+    lines = [f"Accuracy: each node's interval contains {what} {sure}."]
     if reach.size:
         median, widest = (f"{value:.4g}" for value in (np.median(reach), reach.max()))
-        said.append(f"Intervals reach {median} from the estimate at the median node, {widest} at the widest.")
-    if hidden is not None and np.isfinite(hidden):
-        also = "" if confidence == 1 else ", with the same probability"
-        said.append(f"A node that is not shown holds at most {hidden:.4g}{' of these' if counted else ''}{also}.")
-    return said
+        lines.append(f"The median interval extends {median} from its estimate, the widest {widest}.")
+    return lines
+
+
+def hidden_words(release: TreeRelease) -> list[str]:
+    """What is not shown, and what is known about it."""
+    bound, which = release.hidden, "nodes"
+    if isinstance(release.tree, Tree):
+        if release.shown is None or release.shown.all():
+            return []
+        bound = float(release.upper[~release.shown].max())
+        which = f"{_number(int((~release.shown).sum()), 'node')}, estimated as 0,"
+    if bound is None or not np.isfinite(bound):
+        return [f"Not shown: {which} whose counts this release does not bound."]
+    also = "" if release.confidence == 1 else ", with the same probability"
+    return [f"Not shown: {which} that hold at most {bound:.4g} each{also}."]
 
 
 def _prefixes(tree: OpenTree) -> str:
     kind = {"integer": f"{tree.width}-bit integers", "ipv4": "IPv4 addresses", "ipv6": "IPv6 addresses"}[tree.shown_as]
-    outside = "; what is no such key is outside" if tree.outside else ""
-    return f"prefixes of {kind}, {_number(tree.stride, 'bit')} a level{outside}"
+    outside = "; all other values are outside" if tree.outside else ""
+    return f"prefixes of {kind}, {_number(tree.stride, 'bit')} per level{outside}"
 
 
 def _number(count: int, noun: str) -> str:
-    plural = {"leaf": "leaves"}.get(noun, f"{noun}s")
-    return f"{count} {noun if count == 1 else plural}"
+    return f"{count} {noun if count == 1 else f'{noun}s'}"
 
 
 def release_text(release: TreeRelease) -> str:
-    """A short table and the release's words."""
+    """A short table and the sentences."""
     rows, more = _largest(release, _LINES)
     cells = [[one_line(path, _WIDE), *figures] for path, *figures in rows]
     shown = table(["path", "estimate", "lower", "upper", *_means(release)], cells)
-    return "\n".join([shown, *([more] if more else []), "", *map(one_line, release.describe().splitlines())])
+    return "\n".join([shown, *([more] if more else []), "", release.describe()])
 
 
 def release_html(release: TreeRelease) -> str:
-    """The same for a notebook, with bars and intervals."""
+    """The same for a notebook, with bars and intervals: what is counted and its cost stand above the table."""
     rows, more = _largest(release, _ROWS)
-    first, *words = release.describe().splitlines()
+    (title, *above), below = release_words(release)
     cells = [
         [one_line(path, 2 * _WIDE), estimate, lower, upper, *means, Bar(estimate, lower, upper)]
         for path, estimate, lower, upper, *means in rows
     ]
-    below = [*([more] if more else []), *words]
-    return html_table(["path", "estimate", "lower", "upper", *_means(release), ""], cells, title=first, below=below)
+    heads = ["path", "estimate", "lower", "upper", *_means(release), ""]
+    return html_table(heads, cells, title=title, above=above, below=[*([more] if more else []), *below])
 
 
 def _means(release: TreeRelease) -> list[str]:
-    """The columns of sums and means that a short table has room for: all but their ends."""
+    """The columns of sums and means in a short table: all but the ends of intervals."""
     return [name for name in value_columns(release.values) if name.endswith(("sum", "mean"))]
 
 
@@ -155,7 +183,7 @@ def _largest(release: TreeRelease, most: int) -> tuple[list[tuple[Any, ...]], st
         top = top.sort(pl.col("level") == 0, "estimate", descending=True, nulls_last=True).head(most).sort("row")
     left = shown.height - top.height
     rows = [(path if level or path else ROOT, *figures) for path, *figures, level in top.drop("row").rows()]
-    return rows, f"... and {left:,} smaller {'row' if left == 1 else 'rows'}: to_frame() has all." if left else ""
+    return rows, f"... and {left:,} smaller {'row' if left == 1 else 'rows'}: see to_frame()." if left else ""
 
 
 def level_rows(frame: pl.DataFrame) -> list[tuple[int, int, float, float]]:

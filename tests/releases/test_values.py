@@ -113,7 +113,7 @@ def test_arrays_of_another_size_are_refused():
 
 def test_words_and_tables_say_what_is_summed():
     made = release("amount")
-    assert "Sums and means: of amount clipped to [0, 5]; means reach 1" in made.describe()
+    assert "Sums and means: amount clipped to [0, 5]; the median interval of a mean extends 1 from" in made.describe()
     assert "mean" in repr(made).splitlines()[0]
     assert "mean" in made._repr_html_()
     assert "Sums" not in release().describe()

@@ -19,8 +19,7 @@ from opendp_tree.releases.words import cost_words, counted_words, error_words, t
     ],
 )
 def test_trees_in_words(tree, shown, words):
-    assert words in tree_words(tree, shown, None)[0]
-    assert tree_words(tree, shown, "my_own")[1] == "Mechanism: my_own."
+    assert words in tree_words(tree, shown)
 
 
 def test_costs_in_words():
@@ -33,16 +32,15 @@ def test_costs_in_words():
 
 
 def test_errors_in_words():
-    assert error_words(0.95, np.zeros(0), None) == [
-        "Error: a node's true count is in its interval, with probability at least 0.95."
+    assert error_words(0.95, np.zeros(0)) == [
+        "Accuracy: each node's interval contains its true count with probability at least 0.95."
     ]
-    assert error_words(0.95, np.zeros(0), 12.0)[-1].endswith("holds at most 12, with the same probability.")
+    assert error_words(1.0, np.array([1.0, 2.0, 9.0]), counted="rows") == [
+        "Accuracy: each node's interval contains its true count, as counted above, always.",
+        "The median interval extends 2 from its estimate, the widest 9.",
+    ]
 
 
 def test_what_is_counted_is_said_where_somebody_knows_it():
     assert counted_words(None) is None
     assert counted_words({"counted": None}) is None
-    assert error_words(0.95, np.zeros(0), 12.0, counted="rows") == [
-        "Error: a node's true count of these is in its interval, with probability at least 0.95.",
-        "A node that is not shown holds at most 12 of these, with the same probability.",
-    ]
