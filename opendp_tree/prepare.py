@@ -254,6 +254,8 @@ def make_release(
 def method_for(key: Key, method: Method | str, values: tuple[Value, ...] = (), *, unit: Unit | None = None) -> Method:
     """The method, for the levels that the key shows. Refused where a method would count the others all the same."""
     chosen, person = read_method(method), Unit.of(unit)
+    if key.known is not None:
+        raise ValueError("by: known names cannot be honoured yet. Hint: make_tree_estimator(known=...)")
     line = key.line_below
     if line is not None and isinstance(chosen, Quantiles):
         raise ValueError(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,11 +15,14 @@ from opendp_tree._arguments import check_column
 from opendp_tree._types import Bools, Ints, Words
 from opendp_tree.keys.key import Key, Options
 from opendp_tree.keys.kind import KEY, Labels
-from opendp_tree.trees.bits import BitKeys
+from opendp_tree.keys.known import brief, is_label
+from opendp_tree.trees.bits import BitKeys, words_of
 from opendp_tree.trees.label_keys import prefix_texts
 from opendp_tree.trees.open_tree import OpenTree
-from opendp_tree.trees.tree import Tree
+from opendp_tree.trees.sparse_counts import check_path
+from opendp_tree.trees.tree import Path, Tree
 
+_VERSIONS = ("IPv4", "IPv6")
 _WIDTHS, _STRIDES = {4: 32, 6: 128}, {4: 8, 6: 16}
 _SLICE = 1 << 18
 
@@ -37,6 +42,8 @@ class BitKey(Key):
 
     width: int
     stride: int
+
+    _example: ClassVar[str] = "0/8"
 
     def __post_init__(self) -> None:
         check_column(self.columns_used[0])
@@ -93,6 +100,43 @@ class BitKey(Key):
             columns.append(pl.select(pl.when(pl.Series(valid)).then(texts)).to_series())
         return Labels(tuple(columns), np.where(valid, self.depth - 1, 1))
 
+    def known_path(self, name: Any) -> Path:
+        """A prefix as a text, such as 10.0.0.0/8, or (prefix, bits)."""
+        prefix = self.read_prefix(name) if isinstance(name, str) else name
+        try:
+            return check_path(self.open_tree(), prefix)
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"known: {brief(name)} must be a prefix of one of the levels {', '.join(self.names[:5])}, with no bits "
+                f"after it. Hint: {self._example!r}"
+            ) from None
+
+    def prefix_of(self, path: Path) -> Path:
+        """The bits of labels of `stride` bits each."""
+        bits, prefix = min(len(path) * self.stride, self.width), 0
+        for level, label in enumerate(path, start=1):
+            count = min(level * self.stride, self.width) - (level - 1) * self.stride
+            if type(label) is not int or not 0 <= label < 2**count:
+                raise ValueError(f"known: a tree's label {brief(label)} must be an integer of {count} bits")
+            prefix = prefix << count | label
+        return prefix << (self.width - bits), bits
+
+    def read_prefix(self, text: str) -> tuple[int, int] | None:
+        """The least integer of a prefix that a text names, and its bits; None for any other text."""
+        match = re.fullmatch("([0-9]{1,39})/([0-9]{1,3})", text)
+        return None if match is None else (int(match[1]), int(match[2]))
+
+    def is_label_below(self, level: int, label: Any, kind: str) -> bool:
+        """Whether it is the text of a prefix of that level."""
+        if not is_label(label, "text"):
+            return False
+        tree, prefix = self.open_tree(), self.read_prefix(label)
+        bits = min(level * self.stride, self.width)
+        if prefix is None or prefix[1] != bits or prefix[0] >> self.width or prefix[0] % 2 ** (self.width - bits):
+            return False
+        words = BitKeys.of_integers(*words_of([prefix[0]]), self.width)
+        return bool(prefix_texts(words, np.array([bits]), tree)[0] == label)
+
     def _read_tree(self, tree: Tree) -> None:
         if min(self.stride, self.width) > 63:
             raise ValueError(f"stride ({self.stride}) must be at most 63 for a public tree, whose labels are int64")
@@ -105,11 +149,20 @@ class AddressKey(BitKey):
 
     kind = "ip"
     takes = ("text", "integer")
+    _example = "10.0.0.0/8"
 
     def open_tree(self) -> OpenTree:
         """All addresses."""
         version: Any = "ipv4" if self.width == 32 else "ipv6"
         return OpenTree.bits(self.width, self.stride, shown_as=version, outside=not self.drops_nulls)
+
+    def read_prefix(self, text: str) -> tuple[int, int] | None:
+        """The first address of a network, or an address, and the bits."""
+        try:
+            network = (IPv4Network if self.width == 32 else IPv6Network)(text)
+        except ValueError:
+            return None
+        return int(network.network_address), network.prefixlen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,13 +185,30 @@ class BothAddressKey(Key):
         """Texts."""
         return ("text",) * (self.depth - 1)
 
+    def known_path(self, name: Any) -> Path:
+        """A prefix as a text: its version, the prefixes above it, and itself."""
+        for version, part in zip(_VERSIONS, self.inner, strict=True):
+            prefix = part.read_prefix(name) if isinstance(name, str) else None
+            if prefix is not None:
+                tree, levels = part.open_tree(), np.arange(1, -(-prefix[1] // part.stride) + 1)
+                high, low = (np.repeat(word, levels.size) for word in words_of([prefix[0]]))
+                bits = np.minimum(tree.bits_at(levels), prefix[1])
+                return version, *prefix_texts(BitKeys.of_integers(high, low, part.width).first(bits), bits, tree)
+        return super().known_path(name)
+
+    def is_label(self, level: int, label: Any, kind: str) -> bool:
+        """A version, and below it the text of a prefix."""
+        if level == 1:
+            return label in _VERSIONS
+        return any(part.depth > level - 1 and part.is_label_below(level - 1, label, kind) for part in self.inner)
+
     def labels(self, groups: pl.DataFrame) -> Labels:
         """The version of each address, then its prefixes; null for what is no address."""
         texts = groups[f"{KEY}_0"].cast(pl.String)
         nothing = pl.Series([None], dtype=pl.String).new_from_index(0, texts.len())
         columns, lengths = [nothing] * (self.depth - 1), np.ones(texts.len(), dtype=np.int64)
         has_colon = texts.str.contains(":", literal=True).fill_null(False).to_numpy()
-        for part, version, likely in zip(self.inner, ("IPv4", "IPv6"), (~has_colon, has_colon), strict=True):
+        for part, version, likely in zip(self.inner, _VERSIONS, (~has_colon, has_colon), strict=True):
             prefixes = part.labels_below(texts.filter(pl.Series(likely)).alias(f"{KEY}_0").to_frame())
             valid = prefixes.columns[0].is_not_null()
             rows = np.flatnonzero(likely)[valid.to_numpy()]

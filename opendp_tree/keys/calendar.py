@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -18,7 +18,16 @@ PARTS = ("year", "quarter", "month", "week", "weekday", "day", "hour")
 TEXT_PARTS = ("quarter", "week", "weekday")
 FIRST_DAY, LAST_DAY = (date(1, 1, 1) - date(1970, 1, 1)).days, (date(9999, 12, 31) - date(1970, 1, 1)).days
 _TICKS_A_SECOND = {"ms": 10**3, "us": 10**6, "ns": 10**9}
-_WEEKDAYS = pl.Enum(["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"])
+_LABELS: dict[str, Sequence[Any]] = {
+    "year": range(1, 10_000),
+    "quarter": ("Q1", "Q2", "Q3", "Q4"),
+    "month": range(1, 13),
+    "week": tuple(f"W{week:02}" for week in range(1, 54)),
+    "weekday": ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"),
+    "day": range(1, 32),
+    "hour": range(24),
+}
+_WEEKDAYS = pl.Enum(_LABELS["weekday"])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +75,10 @@ class CalendarKey(Key):
     def label_kinds(self, kinds: Mapping[str, str]) -> tuple[str, ...]:
         """Texts such as Q1, W01 and Mon, else integers."""
         return tuple("text" if part in TEXT_PARTS else "integer" for part in self.parts)
+
+    def is_label(self, level: int, label: Any, kind: str) -> bool:
+        """Whether the part of the calendar has such a label."""
+        return type(label) in (int, str) and label in _LABELS[self.parts[level - 1]]
 
     def expression(self, column: str, dtype: pl.DataType) -> pl.Expr:
         """Days, or hours."""

@@ -23,6 +23,8 @@ class Options(TypedDict, total=False):
     nulls: Literal["label", "drop"] | None
     outside: Path | Literal["leaf", "drop"] | None
     show: Sequence[int | str] | None
+    known: Any
+    closed: Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,9 +43,19 @@ class Key(KeyKind):
       say so; of a public tree also the path of one of its leaves.
     - `show`: the levels that are wanted, by name (a column, a part of a calendar) or by number from 0, the root's. By
       default None: all.
+    - `known`: names that everybody knows, or that earlier releases have shown: a list of paths (tuples of labels as
+      frames show them; texts for paths, web addresses and prefixes of addresses; a single label for the first level), a
+      `Tree`, an earlier `TreeRelease`, or a list of these. Known nodes and all nodes above them are always shown, empty
+      ones too; other nodes are found as before. By default None: the root alone. Not with `tree`, which knows all.
+    - `closed`: where no other names exist: True for all known nodes, or a list of levels, by name or number, all of
+      whose nodes are known, and of paths of known nodes, all of whose children are. Rows that lead elsewhere count at
+      the last known node of their path. Once everything is closed, `delta` is not needed. By default None: nowhere.
 
     Examples
     --------
+    >>> key = Key.columns("country", "city", known=[("be", "ghent"), ("lu",)], closed=["country"])
+    >>> key.known.paths
+    ((), ('be',), ('lu',), ('be', 'ghent'))
     >>> Key.calendar("day").open_tree()
     OpenTree(kind='columns', depth=4, width=0, stride=1, separator='', outside=False)
 
@@ -58,7 +70,7 @@ class Key(KeyKind):
         *names
             The columns.
         **options
-            `tree`, `nulls`, `outside` and `show`, as for every `Key`.
+            `tree`, `nulls`, `outside`, `show`, `known` and `closed`, as for every `Key`.
 
         Examples
         --------
@@ -83,7 +95,7 @@ class Key(KeyKind):
         depth
             The most levels that are counted, the root's among them: what is below belongs to the last one.
         **options
-            `tree`, `nulls`, `outside` and `show`, as for every `Key`.
+            `tree`, `nulls`, `outside`, `show`, `known` and `closed`, as for every `Key`.
 
         Examples
         --------
@@ -111,7 +123,7 @@ class Key(KeyKind):
             The most levels that are counted, the root's among them: what is below belongs to the last one. By default
             6, five labels: most hosts have three.
         **options
-            `tree`, `nulls`, `outside` and `show`, as for every `Key`.
+            `tree`, `nulls`, `outside`, `show`, `known` and `closed`, as for every `Key`.
 
         Examples
         --------
@@ -136,8 +148,9 @@ class Key(KeyKind):
         stride
             The bits that each level adds. By default 1, the most levels; levels that nobody wants cost accuracy.
         **options
-            `tree`, whose labels are integers of `stride` bits, `nulls`, `outside` and `show`, as for every `Key`.
-            Without a tree, null is outside, as are numbers that are negative or too wide.
+            As for every `Key`: `tree`, whose labels are integers of `stride` bits, `nulls`, `outside`, `show`, `known`,
+            of paths (least integer of the prefix, bits), and `closed`. Without a tree, null is outside, as are numbers
+            that are negative or too wide.
 
         Examples
         --------
@@ -174,8 +187,8 @@ class Key(KeyKind):
         stride
             The bits that each level adds. By default 8 for version 4, one byte, and 16 for version 6, one group.
         **options
-            `tree`, `nulls`, `outside` and `show`, as for every `Key`. Without a tree, what is no such address is
-            outside; for "both" it counts as null.
+            `tree`, `nulls`, `outside`, `show`, `known` and `closed`, as for every `Key`. Without a tree, what is no
+            such address is outside; for "both" it counts as null.
 
         Examples
         --------
@@ -204,7 +217,7 @@ class Key(KeyKind):
             (of the month) and hour, in this order. With weeks, which quarters and months cut, the year is that of ISO
             8601, which the week belongs to. By default year, month and day.
         **options
-            `tree`, `nulls`, `outside` and `show`, as for every `Key`.
+            `tree`, `nulls`, `outside`, `show`, `known` and `closed`, as for every `Key`.
 
         Examples
         --------
@@ -285,7 +298,7 @@ class Key(KeyKind):
             The keys from the coarsest, without options of their own. Those whose texts may end early (paths, web
             addresses, and IP addresses of both versions) must be last.
         **options
-            `tree`, `nulls`, `outside` and `show`, as for every `Key`.
+            `tree`, `nulls`, `outside`, `show`, `known` and `closed`, as for every `Key`.
 
         Examples
         --------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -12,6 +12,7 @@ import polars as pl
 
 from opendp_tree._arguments import check_choice, check_type
 from opendp_tree._types import Bools, Ints, Words
+from opendp_tree.keys.known import brief, check_known_kinds, is_label, read_known
 from opendp_tree.keys.lookup import Lookup, find_leaf, kinds_at, with_outside
 from opendp_tree.trees.labels import OUTSIDE, check_names
 from opendp_tree.trees.number_range import NumberRange
@@ -78,6 +79,10 @@ class KeyKind(ABC):
     outside: Path | Literal["leaf", "drop", "ends"] | None = None
     show: Sequence[int | str] | None = None
     """The levels that are wanted; once checked, their numbers."""
+    known: Any = field(default=None, repr=False)
+    """Names that are public; once checked, `KnownNodes`, or None."""
+    closed: Any = field(default=None, repr=False)
+    """Where no other names exist; once checked, None: `known` says it."""
 
     def __post_init__(self) -> None:
         if self.nulls is not None:
@@ -88,6 +93,10 @@ class KeyKind(ABC):
             self._read_tree(self.tree)
         if self.show is not None:
             object.__setattr__(self, "show", self._read_levels(self.show))
+        if self.tree is not None and (self.known is not None or self.closed is not None):
+            raise ValueError("known and closed must be left out with tree, all of whose nodes are known and closed")
+        object.__setattr__(self, "known", read_known(self, self.known, self.closed))
+        object.__setattr__(self, "closed", None)
 
     @property
     @abstractmethod
@@ -109,6 +118,22 @@ class KeyKind(ABC):
     def label_kinds_below(self, kinds: Mapping[str, str]) -> tuple[str, ...]:
         """What the labels of each level are where the key is nested."""
         return self.label_kinds(kinds)
+
+    def known_path(self, name: Any) -> Path:
+        """A known name as a path: a tuple of labels as it is, and one label as the first."""
+        return name if isinstance(name, tuple) else (name,)
+
+    def prefix_of(self, path: Path) -> Path:
+        """A path of labels of a public tree as the open tree has it."""
+        return path
+
+    def is_label(self, level: int, label: Any, kind: str) -> bool:
+        """Whether rows can have a label at a level, as far as the key alone can tell."""
+        return is_label(label, kind)
+
+    def is_label_below(self, level: int, label: Any, kind: str) -> bool:
+        """The same where the key is nested."""
+        return self.is_label(level, label, kind)
 
     def words(self, groups: pl.DataFrame) -> tuple[Words, Words, Bools]:
         """Each distinct key of bits as high and low words, and which of them are keys at all."""
@@ -214,6 +239,8 @@ class KeyKind(ABC):
                 raise ValueError(f"by: column {name!r} ({kinds[name]}) must hold one of: {', '.join(takes)}{hint}")
         if self.tree is not None:
             self._check_labels(self.tree, self.label_kinds(kinds))
+        if self.known is not None:
+            check_known_kinds(self, self.known, self.label_kinds(kinds))
 
     def kinds_taken(self) -> tuple[str, ...]:
         """What a column of this key may hold."""
@@ -262,13 +289,15 @@ class KeyKind(ABC):
 
     def _read_levels(self, show: Sequence[int | str]) -> tuple[int, ...]:
         """Levels by their numbers, from 0 for the root's, which is always shown."""
-        deepest = (self.depth if self.tree is None else self.tree.depth) - 1
-        names = self.names[:deepest]
         if isinstance(show, str) or not isinstance(show, Sequence) or not show:
-            raise TypeError(f"show ({show!r}) must be a list of levels. Hint: {list(names[:3])}")
-        known: dict[int | str, int] = {level: level for level in range(deepest + 1)}
-        known.update({name: level for level, name in enumerate(names, 1)})
-        for level in show:
-            if isinstance(level, bool) or not isinstance(level, (int, str)) or level not in known:
-                raise ValueError(f"show ({level!r}) must be one of the levels {', '.join(map(repr, known))}")
-        return tuple(sorted({0, *(known[level] for level in show)}))
+            raise TypeError(f"show ({show!r}) must be a list of levels. Hint: {list(self.names[:3])}")
+        return tuple(sorted({0, *(self.level_number(level, name="show") for level in show)}))
+
+    def level_number(self, level: Any, *, name: str) -> int:
+        """The number of a level that is given by its number, from 0 for the root's, or by its name."""
+        deepest = (self.depth if self.tree is None else self.tree.depth) - 1
+        numbers: dict[int | str, int] = {number: number for number in range(deepest + 1)}
+        numbers.update({each: number for number, each in enumerate(self.names[:deepest], 1)})
+        if isinstance(level, bool) or not isinstance(level, (int, str)) or level not in numbers:
+            raise ValueError(f"{name} ({brief(level)}) must be one of the levels {', '.join(map(repr, numbers))}")
+        return numbers[level]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -34,6 +35,7 @@ class NestedKey(Key):
             if (
                 key.nulls
                 or key.show
+                or key.known
                 or key.column_owners[0] is not key
                 or (ranges is None and (key.tree or key.outside))
             ):
@@ -74,6 +76,14 @@ class NestedKey(Key):
         last = self.inner[-1]
         ranges = None if last.tree is None else last.tree.ranges
         return None if ranges is None else (self.depth - last.depth, ranges)
+
+    def is_label(self, level: int, label: Any, kind: str) -> bool:
+        """What the key of that level says."""
+        for key in self.inner:
+            if level < key.depth:
+                return key.is_label_below(level, label, kind)
+            level -= key.depth - 1
+        return False
 
     def label_kinds(self, kinds: Mapping[str, str]) -> tuple[str, ...]:
         """Those of all keys."""

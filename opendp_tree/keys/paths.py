@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
 
-from opendp_tree._arguments import check_column
+from opendp_tree._arguments import check_column, is_text
 from opendp_tree._types import Ints
 from opendp_tree.keys.addresses import IPV4
 from opendp_tree.keys.key import Key
 from opendp_tree.keys.kind import KEY, Labels
 from opendp_tree.trees.label_keys import split_paths
 from opendp_tree.trees.open_tree import OpenTree
+from opendp_tree.trees.tree import Path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +51,17 @@ class PathKey(Key):
         """The parts of each text."""
         columns, lengths = self._split(groups[f"{KEY}_0"].cast(pl.String))
         return Labels(tuple(columns), lengths)
+
+    def known_path(self, name: Any) -> Path:
+        """A text as rows have it, split as theirs are."""
+        if not isinstance(name, str) or not is_text(name):
+            return super().known_path(name)
+        columns, lengths = self._split(pl.Series([name]))
+        return tuple(column[0] for column in columns[: int(lengths[0])])
+
+    def is_label(self, level: int, label: Any, kind: str) -> bool:
+        """Whether it is a text that no row's text is split at."""
+        return super().is_label(level, label, kind) and self.separator not in label
 
     def _split(self, texts: pl.Series) -> tuple[list[pl.Series], Ints]:
         return split_paths(texts, self.separator, self.depth - 1)

@@ -70,7 +70,7 @@ class KnownNodes:
         shut = {check_path(tree, path) for path in closed}
         for path in (*paths, *shut):
             every.update(_with_ancestors(tree, check_path(tree, path)))
-        ordered = sorted(every, key=lambda path: (_level(tree, path), tuple(map(_sortable, path))))
+        ordered = sorted(every, key=lambda path: (level_of(tree, path), tuple(map(_sortable, path))))
         return cls(tree, tuple(ordered), tuple(path in shut for path in ordered))
 
     def among(self, counts: SparseCounts) -> tuple[SparseCounts, Bools, Bools]:
@@ -89,7 +89,7 @@ def _sortable(label: Any) -> tuple[str, Any]:
     return type(label).__name__, 0 if label is None else label
 
 
-def _level(tree: OpenTree, path: tuple[Any, ...]) -> int:
+def level_of(tree: OpenTree, path: tuple[Any, ...]) -> int:
     if tree.kind != "bits":
         return len(path)
     return 1 if path == (OUTSIDE,) else -(-path[1] // tree.stride)
@@ -100,7 +100,7 @@ def _with_ancestors(tree: OpenTree, path: tuple[Any, ...]) -> list[tuple[Any, ..
         return [path[:length] for length in range(len(path) + 1)]
     if path == (OUTSIDE,):
         return [path]
-    bits = [min(level * tree.stride, tree.width) for level in range(_level(tree, path) + 1)]
+    bits = [min(level * tree.stride, tree.width) for level in range(level_of(tree, path) + 1)]
     return [(path[0] >> (tree.width - each) << (tree.width - each), each) for each in bits]
 
 
@@ -126,7 +126,7 @@ def _join_bits(known: KnownNodes, counts: SparseCounts) -> tuple[SparseCounts, B
     outside = [path == (OUTSIDE,) for path in known.paths]
     high, low = words_of([0 if out else path[0] for path, out in zip(known.paths, outside, strict=True)])
     mine = BitKeys.of_integers(high, low, tree.width)
-    levels = np.array([_level(tree, path) for path in known.paths])
+    levels = np.array([level_of(tree, path) for path in known.paths])
     last = np.concatenate(
         (
             outside,

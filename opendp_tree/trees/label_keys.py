@@ -126,15 +126,15 @@ def _numbered(column: pl.Series) -> Ints:
 def place_labels(column: Any, rows: Ints, public: list[Any], present: Bools) -> tuple[Ints, Any]:
     """A column of public labels and then of rows' labels: numbers (0 where no label is present), and the labels."""
     if column is None:
-        column = pl.Series([None], dtype=pl.String)
-        rows = np.zeros_like(rows)
+        column, rows = [None], np.zeros_like(rows)
     if isinstance(column, pl.Series):
-        try:
-            first = pl.Series(public, dtype=column.dtype, strict=True)
-        except (TypeError, pl.exceptions.PolarsError):
-            raise ValueError(
-                f"known labels must be of the type of their column ({column.dtype}). Hint: cast the labels"
-            ) from None
+        if column.dtype.is_integer() and column.dtype != pl.UInt128:  # which may be too small for public labels
+            first = pl.Series(public, dtype=pl.Int128)
+            narrow = first.cast(column.dtype, strict=False)
+            fits = narrow.null_count() == first.null_count()
+            first, column = (narrow, column) if fits else (first, column.cast(pl.Int128))
+        else:
+            first = pl.Series(public, dtype=column.dtype)
         labels = pl.concat([first, column.gather(rows)])
         return np.where(present, _numbered(labels) + 1, 0), labels
     every = public + [column[row] for row in rows.tolist()]
