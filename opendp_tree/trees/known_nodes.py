@@ -90,6 +90,7 @@ def _sortable(label: Any) -> tuple[str, Any]:
 
 
 def level_of(tree: OpenTree, path: tuple[Any, ...]) -> int:
+    """The level of the node at a path."""
     if tree.kind != "bits":
         return len(path)
     return 1 if path == (OUTSIDE,) else -(-path[1] // tree.stride)
