@@ -18,7 +18,6 @@ from opendp_tree.trees.tree import Path, Tree
 
 if TYPE_CHECKING:
     from opendp_tree.keys.kind import KeyKind
-    from opendp_tree.releases.release import TreeRelease
 
 
 def brief(value: object) -> str:
@@ -92,8 +91,8 @@ def _paths_of_tree(key: KeyKind, tree: Tree) -> Iterator[Path]:
     return (path for path in found if path != (OUTSIDE,))
 
 
-def _paths_of_release(key: KeyKind, tree: OpenTree, release: TreeRelease) -> list[Path]:
-    """The paths of the nodes that a release shows."""
+def _paths_of_release(key: KeyKind, tree: OpenTree, release: Any) -> list[Path]:
+    """The paths of the nodes that a `TreeRelease` shows."""
     nodes = release.nodes
     if nodes is None:
         assert isinstance(release.tree, Tree)
