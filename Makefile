@@ -56,6 +56,7 @@ lint: $(READY) ## Check style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
 
 demo: $(SHOW) ## Plan and release public data: the tree, its error next to the truth, a picture
 	$(BIN)/python examples/demo.py

@@ -74,7 +74,7 @@ def write_reference(app):
     folder = HERE / "api"
     folder.mkdir(exist_ok=True)
     rooms = [("opendp_tree", package.__all__)]
-    for room in package._ROOMS:
+    for room in package._SUBMODULES:
         names = importlib.import_module(f"opendp_tree.{room}").__all__
         rooms.append((f"opendp_tree.{room}", sorted(set(names) - set(package.__all__))))
     pages = {f"{room}.rst": "\n".join(page_of(room, names)) for room, names in rooms if names}

@@ -1,6 +1,6 @@
 """Differentially private counts for every node of a hierarchy, as parts for the OpenDP Library.
 
-What is used often is here. The rest is in its room: `opendp_tree.paper`, `.bounds`, `.planning`,
+What is used often is here. The rest is in submodules: `opendp_tree.paper`, `.bounds`, `.planning`,
 `.mechanisms`, `.trees`, `.releases`, `.plots`, `.data`, `.context`, and the modules `.error_measures`, `.ledger`,
 `.several`.
 """
@@ -101,7 +101,7 @@ __all__ = [
     "tree_counts",
 ]
 
-_ROOMS = (
+_SUBMODULES = (
     "bounds",
     "context",
     "data",
@@ -116,11 +116,11 @@ _ROOMS = (
     "several",
     "trees",
 )
-"""The rooms that hold further public names."""
+"""The submodules that hold further public names."""
 
 
 def __getattr__(name: str) -> _ModuleType:
-    if name in _ROOMS:
+    if name in _SUBMODULES:
         return _import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

@@ -55,7 +55,7 @@ def targets():
     """What can be called: functions, classes, and the class methods of classes."""
     made()  # imports what is imported late, which takes time
     found = []
-    rooms = [ot, *(getattr(ot, room) for room in ot._ROOMS)]
+    rooms = [ot, *(getattr(ot, room) for room in ot._SUBMODULES)]
     for name, value in {name: getattr(room, name) for room in rooms for name in room.__all__}.items():
         if inspect.isclass(value) and issubclass(value, Exception):
             continue

@@ -21,7 +21,7 @@ maps. This page is made from both by `python -m tests.repo.proof_map`.
 def makers():
     """Every public constructor, by name, with the room that it is imported from."""
     found = {}
-    for room in ("", *ot._ROOMS):
+    for room in ("", *ot._SUBMODULES):
         module = getattr(ot, room) if room else ot
         for name in module.__all__:
             if name.startswith("make_"):

@@ -19,7 +19,9 @@ MODULES = [name for _, name, _ in pkgutil.walk_packages(ot.__path__, "opendp_tre
 POSTPROCESSORS = ["make_consistent"]
 """What works on releases has no input domain and no privacy map."""
 PUBLIC = {name: getattr(ot, name) for name in ot.__all__}
-PUBLIC.update((name, getattr(room, name)) for room in map(partial(getattr, ot), ot._ROOMS) for name in room.__all__)
+PUBLIC.update(
+    (name, getattr(room, name)) for room in map(partial(getattr, ot), ot._SUBMODULES) for name in room.__all__
+)
 """Everything public, at the root or in its room."""
 MAKERS = [name for name in PUBLIC if name.startswith("make_") and name not in POSTPROCESSORS]
 
@@ -38,13 +40,13 @@ def test_the_root_is_what_a_person_can_hold():
 
 def test_the_reference_says_in_which_room_a_name_is():
     lines = (ROOT / "docs" / "reference.md").read_text().splitlines()
-    for room in ot._ROOMS:
+    for room in ot._SUBMODULES:
         (line,) = [line for line in lines if line.startswith(f"| `opendp_tree.{room}` |")]
         assert set(re.findall(r"`(\w+)`", line)) == set(getattr(ot, room).__all__) - set(ot.__all__)
 
 
 def test_no_public_name_hides_a_module_of_its_room():
-    for name in (*ot._ROOMS, ""):
+    for name in (*ot._SUBMODULES, ""):
         room = importlib.import_module(f"opendp_tree.{name}".rstrip("."))
         paths = getattr(room, "__path__", [])
         modules = {module for _, module, _ in pkgutil.iter_modules(paths)}

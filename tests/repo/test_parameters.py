@@ -12,7 +12,7 @@ import opendp_tree as ot
 def public_names():
     """Each public name with what it stands for."""
     yield from ((name, getattr(ot, name)) for name in ot.__all__)
-    for room in ot._ROOMS:
+    for room in ot._SUBMODULES:
         module = importlib.import_module(f"opendp_tree.{room}")
         yield from ((f"{room}.{name}", getattr(module, name)) for name in getattr(module, "__all__", ()))
 
