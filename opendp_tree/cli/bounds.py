@@ -70,7 +70,8 @@ def _encode(report: BoundReport, form: str | None) -> bytes:
         return report.to_json().encode()
     from opendp_tree.releases.writing import frame_bytes
 
-    return frame_bytes(report.to_frame(), file_format=form)
+    frame, words = report.to_frame(), report.describe()
+    return frame_bytes(frame, file_format=form, statement=report.statement, words=words)
 
 
 def _words(report: BoundReport) -> str:

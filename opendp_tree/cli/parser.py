@@ -18,12 +18,12 @@ from opendp_tree.keys.text import read_key
 from opendp_tree.planning.methods import METHODS
 from opendp_tree.planning.tree_facts import DEEPEST
 from opendp_tree.releases.curve import check_quantiles
+from opendp_tree.releases.writing import FORMATS
 from opendp_tree.rows.unit import COUNTS
 
 __all__ = ["build_parser"]
 
 INPUTS = ("parquet", "csv")
-OUTPUTS = (*INPUTS, "ndjson", "json")
 
 
 class Parser(argparse.ArgumentParser):
@@ -189,8 +189,8 @@ def _add_release(parser: argparse.ArgumentParser) -> None:
     _add_counts(unit)
     unit.add_argument("--leaves-per-unit", type=count, metavar="G", help="keep rows of each in at most G leaves")
     out = parser.add_argument_group("output")
-    out.add_argument("-o", "--output", required=True, metavar="OUT", help=".parquet, .csv, .json, .ndjson, or - (CSV)")
-    out.add_argument("--output-format", choices=OUTPUTS, help="whatever the ending of OUT says")
+    out.add_argument("-o", "--output", required=True, metavar="OUT", help=".parquet, .csv, .json, .ndjson, .xlsx or -")
+    out.add_argument("--output-format", choices=FORMATS, help="whatever the ending of OUT says")
     out.add_argument(
         "--spreadsheet-safe", action="store_true", help="in CSV: an apostrophe before labels that would run as formulas"
     )
@@ -239,8 +239,8 @@ def _add_bounds(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--confidence", type=share, default=Fraction("0.95"), metavar="C", help="of intervals (0.95)")
     out = parser.add_argument_group("output")
-    out.add_argument("-o", "--output", metavar="OUT", help=".parquet, .csv, .json or .ndjson; words on the terminal")
-    out.add_argument("--output-format", choices=OUTPUTS, help="whatever the ending of OUT says")
+    out.add_argument("-o", "--output", metavar="OUT", help=".parquet, .csv, .json, .ndjson or .xlsx")
+    out.add_argument("--output-format", choices=FORMATS, help="whatever the ending of OUT says")
     out.add_argument("--plot", metavar="HTML", help="draw the report, too")
     out.add_argument("--quiet", action="store_true", help="show no progress")
     _add_ledger_options(parser)

@@ -162,10 +162,8 @@ def _encode(release: TreeRelease, form: str, spreadsheet_safe: bool, quantiles: 
         return release.to_json().encode()
     from opendp_tree.releases.writing import frame_bytes
 
-    if quantiles is not None:
-        return frame_bytes(release.quantiles(quantiles), file_format=form, statement=release.statement)
-    frame = release.to_frame(spreadsheet_safe=spreadsheet_safe)
-    return frame_bytes(frame, file_format=form, statement=release.statement)
+    frame = release.to_frame(spreadsheet_safe=spreadsheet_safe) if quantiles is None else release.quantiles(quantiles)
+    return frame_bytes(frame, file_format=form, statement=release.statement, words=release.describe())
 
 
 def _draw(release: TreeRelease, path: str, quantiles: Sequence[float] | None) -> None:

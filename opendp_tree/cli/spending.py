@@ -16,9 +16,9 @@ from opendp.mod import Measurement
 
 from opendp_tree._files import PendingFile
 from opendp_tree._interrupts import interruptible
-from opendp_tree.cli.parser import OUTPUTS
 from opendp_tree.cli.terminal import CommandError, Exit, Progress, print_bytes, silenced, termination_deferred
 from opendp_tree.ledger import Ledger, spend
+from opendp_tree.releases.writing import FORMATS, format_of
 from opendp_tree.rows.unit import unit_words
 
 if TYPE_CHECKING:
@@ -114,15 +114,13 @@ def check_outputs(options: argparse.Namespace, *, reads: tuple[str | None, ...])
 
 def output_format(options: argparse.Namespace, *, printed: str | None) -> str | None:
     """The format of the output; `printed` is that of standard output."""
-    if options.output_format is not None:
-        return str(options.output_format)
-    if options.output in (None, "-"):
-        return printed
-    ending = Path(options.output).suffix.lower().removeprefix(".")
-    form = {"jsonl": "ndjson", "pq": "parquet"}.get(ending, ending)
-    if form not in OUTPUTS:
+    form = printed if options.output in (None, "-") else format_of(options.output)
+    form = options.output_format or form
+    if form == "xlsx" and find_spec("xlsxwriter") is None:
+        raise CommandError(Exit.FAILURE, "Excel output needs XlsxWriter. Hint: pip install xlsxwriter")
+    if form is None and options.output not in (None, "-"):
         raise CommandError(
-            Exit.USAGE, f"{options.output} has an unknown ending. Hint: --output-format {'|'.join(OUTPUTS)}"
+            Exit.USAGE, f"{options.output} has an unknown ending. Hint: --output-format {'|'.join(FORMATS)}"
         )
     return form
 

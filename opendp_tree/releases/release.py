@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 
+from opendp_tree._files import PendingFile
 from opendp_tree._types import Bools, Floats, Ints
 from opendp_tree.releases.curve import MeasuredCurve
 from opendp_tree.releases.frame import release_frame
 from opendp_tree.releases.json import read_release, write_release
 from opendp_tree.releases.values import NodeValues, column_bounds, value_columns
 from opendp_tree.releases.words import release_html, release_text, release_words
-from opendp_tree.releases.writing import arrow_table, pandas_frame
+from opendp_tree.releases.writing import FORMATS, arrow_table, format_of, frame_bytes, pandas_frame
 from opendp_tree.releases.writing import spreadsheet_safe as safe
 from opendp_tree.trees.least_squares import LeastSquares
 from opendp_tree.trees.open_tree import OpenTree
@@ -294,6 +296,39 @@ class TreeRelease:
             Whether there are rows "(other)", as in `to_frame`; by default there are.
         """
         return pandas_frame(self.to_frame(other=other))
+
+    def write(self, path: str | Path, *, other: bool = True, spreadsheet_safe: bool = False) -> None:
+        """Write the release to a file. A file that exists is replaced once the new one is complete.
+
+        Parameters
+        ----------
+        path
+            The file. Its ending is the format: `.parquet`, `.csv` and `.ndjson` have the rows of `to_frame`, `.xlsx`
+            (Excel, needs XlsxWriter) also a sheet with the privacy statement, and `.json` is the text of `to_json`.
+            In Excel, integers beyond 2**53, times, and dates before March 1900 are texts, infinite numbers are empty,
+            and a text has at most 32,767 characters.
+        other, spreadsheet_safe
+            As in `to_frame`. No text in an Excel file is a formula, with `spreadsheet_safe` or without.
+
+        >>> import tempfile
+        >>> tree = Tree.from_paths([("be", "ghent"), ("lu",)])
+        >>> release = TreeRelease(tree, *np.ones((3, 4)), confidence=0.9, statement=None)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     release.write(f"{folder}/counts.csv")
+        ...     pl.read_csv(f"{folder}/counts.csv").height
+        4
+        """
+        form = format_of(path)
+        if form is None:
+            endings = ", ".join(f".{name}" for name in FORMATS)
+            raise ValueError(f"path ({str(path)!r}) must end in one of {endings}. Hint: 'counts.csv'")
+        if form == "json":
+            content = self.to_json().encode()
+        else:
+            frame = self.to_frame(other=other, spreadsheet_safe=spreadsheet_safe)
+            content = frame_bytes(frame, file_format=form, statement=self.statement, words=self.describe())
+        with PendingFile(path) as file:
+            file.commit(content)
 
     def to_json(self) -> str:
         """The release as a text that `from_json` reads: docs/release_format.md. All but `fit`."""

@@ -1,4 +1,4 @@
-"""Releases as the content of files (Parquet, CSV, JSON with one object a line) and as frames of other libraries."""
+"""Releases as the content of files (Parquet, CSV, NDJSON, Excel) and as frames of other libraries."""
 
 from __future__ import annotations
 
@@ -6,29 +6,57 @@ import importlib
 import io
 import json
 from datetime import date
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 from polars import selectors
 
+from opendp_tree._show import one_line
 from opendp_tree.releases.json import write_statement
 
 if TYPE_CHECKING:
     from opendp_tree.releases.release import PrivacyStatement
 
-__all__ = ["STATEMENT", "arrow_table", "frame_bytes", "label_texts", "pandas_frame", "spreadsheet_safe", "unwritable"]
+__all__ = [
+    "FORMATS",
+    "STATEMENT",
+    "arrow_table",
+    "format_of",
+    "frame_bytes",
+    "label_texts",
+    "pandas_frame",
+    "spreadsheet_safe",
+    "unwritable",
+]
 
+FORMATS = ("parquet", "csv", "ndjson", "json", "xlsx")
+"""The formats of files, which are also the endings of their names."""
 STATEMENT = "opendp_tree.statement"
-"""The name of the metadata of a Parquet file that hold the privacy statement."""
-# Spreadsheets skip spaces and what nobody sees before a formula.
+"""The key of the metadata of a Parquet file that holds the privacy statement."""
+# Excel's limits: rows below a header, characters of a header, exact integers, the first day with the right number.
+_SHEET_ROWS, _HEADER, _EXACT, _EXCEL_DAY = 2**20 - 1, 255, 2**53, date(1900, 3, 1)
+# Spreadsheets skip spaces and invisible characters before a formula.
 _MARK = r"^([\s\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\u{2800}]*[=+\-@＝＋－＠]|[\t\r\n'])", "'${1}"
 _TICKS = {"ms": 10**3, "us": 10**6, "ns": 10**9}
 _FIRST_DAY, _LAST_DAY = ((date(year, 1, 1) - date(1970, 1, 1)).days for year in (2, 9999))
 
 
-def frame_bytes(frame: pl.DataFrame, *, file_format: str, statement: PrivacyStatement | None = None) -> bytes:
-    """A frame as the content of a file. Labels that Polars cannot write in the format become texts."""
+def format_of(path: str | Path) -> str | None:
+    """The format that the ending of a file's name stands for; None if it is unknown."""
+    ending = Path(path).suffix.lower().removeprefix(".")
+    found = {"jsonl": "ndjson", "pq": "parquet"}.get(ending, ending)
+    return found if found in FORMATS else None
+
+
+def frame_bytes(
+    frame: pl.DataFrame, *, file_format: str, statement: PrivacyStatement | None = None, words: str = ""
+) -> bytes:
+    """A frame as the content of a file. Labels that the format cannot hold become texts."""
     buffer = io.BytesIO()
+    if file_format == "xlsx":
+        _write_excel(buffer, frame, statement, words)
+        return buffer.getvalue()
     if file_format == "parquet":
         said = {} if statement is None else {STATEMENT: json.dumps(write_statement(statement.to_dict()))}
         frame.write_parquet(buffer, metadata=said or None)
@@ -41,16 +69,68 @@ def frame_bytes(frame: pl.DataFrame, *, file_format: str, statement: PrivacyStat
     return buffer.getvalue()
 
 
+def _write_excel(target: io.BytesIO, frame: pl.DataFrame, statement: PrivacyStatement | None, words: str) -> None:
+    """A workbook with sheets for the rows and one for the statement. No text in it is a formula or a link."""
+    plain = frame.with_columns(_excel_column(column) for column in frame)
+    plain.columns = _excel_headers(frame.columns)
+    texts = dict.fromkeys(("strings_to_formulas", "strings_to_urls", "strings_to_numbers"), False)
+    with _required("xlsxwriter", "Excel", "opendp-tree[excel]").Workbook(target, {"in_memory": True, **texts}) as book:
+        for part, start in enumerate(range(0, max(plain.height, 1), _SHEET_ROWS), start=1):
+            name = "counts" if part == 1 else f"counts {part}"
+            plain[start : start + _SHEET_ROWS].write_excel(book, name, autofit=True, freeze_panes=(1, 0))
+        if statement is not None or words:
+            _statement_frame(statement, words).write_excel(book, "statement", autofit=True)
+
+
+def _excel_headers(names: list[str]) -> list[str]:
+    """Names that differ in more than upper and lower case: Excel's tables want them so."""
+    headers: list[str] = []
+    taken: set[str] = set()
+    for name in names:
+        header, number = name[:_HEADER] or "(no name)", 2
+        while header.casefold() in taken:
+            header, number = f"{name[: _HEADER - 9]}_{number}", number + 1
+        taken.add(header.casefold())
+        headers.append(header)
+    return headers
+
+
+def _excel_column(column: pl.Series) -> pl.Series:
+    """The column with values that Excel holds exactly: other integers and times are texts, infinities are empty."""
+    dtype = column.dtype
+    if dtype.is_float():
+        return column.set(~column.is_finite(), None)
+    exact = dtype in (pl.String, pl.Boolean)
+    if dtype.is_integer():
+        ends: list[Any] = [column.min(), column.max()]
+        exact = all(end is None or abs(end) <= _EXACT for end in ends)
+    if dtype == pl.Date:
+        exact = not ((column < _EXCEL_DAY) | _beyond(column)).any()
+    return column if exact else label_texts(column)
+
+
+def _statement_frame(statement: PrivacyStatement | None, words: str) -> pl.DataFrame:
+    """The release in words, and each field of its statement, in two columns."""
+    pairs = (line.partition(": ") for line in words.splitlines())
+    rows = [(head if value else "", value or head) for head, _, value in pairs]
+    fields = {} if statement is None else statement.to_dict()
+    for name, value in fields.items():
+        inner = value.items() if isinstance(value, dict) else [("", value)]
+        rows += [(f"{name} {key}".rstrip(), "" if each is None else str(each)) for key, each in inner]
+    lines = [(one_line(name), one_line(value)) for name, value in rows]
+    return pl.DataFrame(lines, schema={"statement": pl.String, "value": pl.String}, orient="row")
+
+
 def arrow_table(frame: pl.DataFrame, *, wanted_by: str = "to_arrow") -> Any:
-    """The frame as a PyArrow table, without a copy where Arrow allows; integers of 128 bits are texts: it has none."""
-    _needed("pyarrow", wanted_by)
+    """The frame as a PyArrow table, without a copy if possible; 128-bit integers, which Arrow lacks, are texts."""
+    _required("pyarrow", wanted_by)
     wide = (pl.Int128, pl.UInt128)
     return frame.with_columns(label_texts(column) for column in frame if column.dtype in wide).to_arrow()
 
 
 def pandas_frame(frame: pl.DataFrame) -> Any:
-    """The frame as one of pandas. Integers and truths are of its nullable types, so that labels stay what they are."""
-    pandas = _needed("pandas", "to_pandas")
+    """The frame as a pandas frame. Integers and booleans have nullable types, so that labels keep their values."""
+    pandas = _required("pandas", "to_pandas")
     table = arrow_table(frame, wanted_by="to_pandas")
 
     def nullable(dtype: Any) -> Any:
@@ -63,15 +143,16 @@ def pandas_frame(frame: pl.DataFrame) -> Any:
     return table.to_pandas(types_mapper=nullable, date_as_object=False)  # Python has no years before 1
 
 
-def _needed(module: str, wanted_by: str) -> Any:
+def _required(module: str, wanted_by: str, package: str = "") -> Any:
     try:
         return importlib.import_module(module)
     except ImportError:
-        raise ImportError(f"{wanted_by} needs {module}, which is not installed. Hint: pip install {module}") from None
+        hint = f"pip install {package or module}"
+        raise ImportError(f"{wanted_by} needs {module}, which is not installed. Hint: {hint}") from None
 
 
 def spreadsheet_safe(frame: pl.DataFrame) -> pl.DataFrame:
-    """The frame with an apostrophe before each text, and each column's name, that a spreadsheet would take for more."""
+    """The frame with an apostrophe before each text and column name that a spreadsheet would take for a formula."""
     texts = selectors.string(include_categorical=True) | selectors.by_dtype(pl.Enum)
     marked = frame.with_columns(texts.cast(pl.String).str.replace(*_MARK))
     marked.columns = pl.Series(frame.columns, dtype=pl.String).str.replace(*_MARK).to_list()
@@ -79,12 +160,12 @@ def spreadsheet_safe(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def unwritable(schema: pl.Schema, *, file_format: str) -> list[str]:
-    """The columns that have values which cannot be written: the least, the largest and null are tried of each."""
+    """The columns with values that cannot be written: the smallest, the largest and null are tried for each type."""
     return [name for name, dtype in schema.items() if not _can_write(dtype, file_format)]
 
 
 def label_texts(labels: pl.Series) -> pl.Series:
-    """Labels as texts. Polars panics at times beyond its calendar: they show as the numbers they are."""
+    """Labels as texts. Polars panics at times beyond its calendar, which are written as numbers."""
     dtype = labels.dtype
     if not isinstance(dtype, (pl.Date, pl.Datetime, pl.Duration)):
         return labels.cast(pl.String)

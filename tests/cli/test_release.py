@@ -14,6 +14,7 @@ from opendp_tree import Key, Ledger, TreeRelease, Value, release_tree
 from opendp_tree.cli import main
 from opendp_tree.releases.chosen_quantiles import ChosenQuantiles
 from tests.cli.helpers import BUDGET, ENVIRONMENT, ROWS, command, spawn, write_rows
+from tests.releases.test_writing import sheets
 
 FAR = 300
 """No estimate here is so wrong: the noise has scales below 10."""
@@ -173,6 +174,15 @@ def test_labels_that_would_be_formulas_are_marked_if_asked(tmp_path):
         out = tmp_path / "out.csv"
         assert main(["release", source, "--by", "'=region'", *BUDGET, *words, "-o", str(out)]) == 0
         assert read(out).filter(pl.col("shown") & (pl.col("level") == 1) & ~pl.col("other"))[name].to_list() == labels
+
+
+def test_an_excel_file_has_the_counts_and_the_statement(tmp_path):
+    out = tmp_path / "out.xlsx"
+    assert main(["release", write_rows(tmp_path), "--by", "region", *BUDGET, "-o", str(out)]) == 0
+    found = sheets(out.read_bytes())
+    assert found["counts"][0]["A"] == "path"
+    assert {row["A"] for row in found["counts"]} > {None, "north"}
+    assert {"Privacy", "Accuracy", "mechanism", "loss epsilon"} <= {row["A"] for row in found["statement"]}
 
 
 def failures(folder):

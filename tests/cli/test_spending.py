@@ -98,5 +98,14 @@ def test_the_format_is_said_or_follows_from_the_ending(tmp_path):
         output_format(options(tmp_path, output="a.xyz"), printed=None)
 
 
+def test_excel_needs_its_writer_before_anything_is_spent(tmp_path, monkeypatch):
+    for given in ({"output": "a.xlsx"}, {"output": "-", "output_format": "xlsx"}):
+        assert output_format(options(tmp_path, **given), printed="csv") == "xlsx"
+        with monkeypatch.context() as context:
+            context.setattr("opendp_tree.cli.spending.find_spec", lambda name: None)
+            with pytest.raises(CommandError, match=r"needs XlsxWriter\. Hint: pip install xlsxwriter"):
+                output_format(options(tmp_path, **given), printed="csv")
+
+
 def test_hints_of_python_calls_are_left_out():
     assert first_sentence(ValueError("by must be. Hint: by='a'\nmore")) == "by must be."

@@ -1,9 +1,14 @@
 import io
 import json
+import zipfile
+from datetime import date
+from xml.etree import ElementTree
 
+import numpy as np
 import polars as pl
 import pytest
 
+from opendp_tree import Tree, TreeRelease
 from opendp_tree.releases import writing
 from opendp_tree.releases.release import PrivacyStatement
 from opendp_tree.releases.writing import STATEMENT, arrow_table, frame_bytes, pandas_frame, unwritable
@@ -16,6 +21,26 @@ TIMES = [
 ]
 
 
+def sheets(content):
+    """For each sheet its rows, as dictionaries from columns' letters to what cells hold."""
+    book, word = zipfile.ZipFile(io.BytesIO(content)), "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
+    parts = ("xl/workbook.xml", "xl/sharedStrings.xml")
+    names, texts = (ElementTree.fromstring(book.read(part)) for part in parts)
+    texts = ["".join(item.itertext()) for item in texts]
+    found = {}
+    for place, sheet in enumerate(names.iter(f"{word}sheet"), start=1):
+        rows = ElementTree.fromstring(book.read(f"xl/worksheets/sheet{place}.xml")).iter(f"{word}row")
+        found[sheet.get("name")] = [{cell.get("r")[0]: value(cell, texts) for cell in row} for row in rows]
+    return found
+
+
+def value(cell, texts):
+    assert [child.tag.rsplit("}", 1)[1] for child in cell] in ([], ["v"])  # no formula
+    if not len(cell):
+        return None
+    return texts[int(cell[0].text)] if cell.get("t") == "s" else float(cell[0].text)
+
+
 def extremes(dtype):
     physical = pl.Series([], dtype=dtype).to_physical().dtype
     ends = pl.concat([pl.select(end).to_series().cast(physical) for end in (physical.min(), physical.max())])
@@ -23,7 +48,7 @@ def extremes(dtype):
 
 
 @pytest.mark.parametrize("dtype", [*INTEGERS, *TIMES], ids=str)
-@pytest.mark.parametrize("form", ["csv", "ndjson", "parquet"])
+@pytest.mark.parametrize("form", ["csv", "ndjson", "parquet", "xlsx"])
 def test_every_label_of_every_type_can_be_written_in_every_format(dtype, form, capfd):
     frame = extremes(dtype)
     content = frame_bytes(frame, file_format=form)
@@ -31,6 +56,10 @@ def test_every_label_of_every_type_can_be_written_in_every_format(dtype, form, c
     assert capfd.readouterr().err == ""  # no panic that was caught
     if form == "parquet":
         assert pl.read_parquet(io.BytesIO(content)).equals(frame)
+        return
+    if form == "xlsx":
+        cells = [row.get("A") for row in sheets(content)["counts"][1:]]
+        assert len(set(cells)) == frame["label"].n_unique()
         return
     lines = content.decode().splitlines()
     texts = [json.loads(line)["label"] for line in lines] if form == "ndjson" else lines[1:]
@@ -95,3 +124,63 @@ def test_parquet_says_what_is_counted_and_what_it_cost():
     assert json.loads(pl.read_parquet_metadata(io.BytesIO(content))[STATEMENT]) == statement.to_dict()
     plain = frame_bytes(pl.DataFrame({"path": ["a"]}), file_format="parquet")
     assert STATEMENT not in pl.read_parquet_metadata(io.BytesIO(plain))
+
+
+STATED = PrivacyStatement("none", "max_divergence()", 1, {"epsilon": 1.0}, {"scale": 2.0}, "one row", "=rows")
+
+
+def test_excel_holds_the_rows_and_the_statement_and_no_formula():
+    frame = pl.DataFrame({"path": ["=1+1", "http://a.b", "12"], "estimate": [1.5, float("inf"), float("nan")]})
+    found = sheets(frame_bytes(frame, file_format="xlsx", statement=STATED, words="Counts.\nPrivacy: little."))
+    assert found["counts"] == [
+        {"A": "path", "B": "estimate"},
+        {"A": "=1+1", "B": 1.5},
+        {"A": "http://a.b", "B": None},
+        {"A": "12", "B": None},
+    ]
+    said = [(row["A"], row["B"]) for row in found["statement"]]
+    assert said[1:3] == [(None, "Counts."), ("Privacy", "little.")]
+    assert {("loss epsilon", "1.0"), ("parameters scale", "2.0"), ("counted", "=rows"), ("d_in", "1")} <= set(said)
+
+
+def test_excel_keeps_columns_whose_names_are_odd_and_rows_beyond_a_sheet(monkeypatch):
+    monkeypatch.setattr(writing, "_SHEET_ROWS", 2)
+    names = ["path", "Path", "PATH", "", "x" * 300, "x" * 299]
+    found = sheets(frame_bytes(pl.DataFrame({name: [1, 2, 3] for name in names}), file_format="xlsx"))
+    assert list(found) == ["counts", "counts 2"]
+    headers = list(found["counts"][0].values())
+    assert headers[:4] == ["path", "Path_2", "PATH_3", "(no name)"]
+    assert len({header.casefold() for header in headers}) == len(names)
+    assert [list(row.values()) for row in found["counts"][1:] + found["counts 2"][1:]] == [[n] * 6 for n in (1, 2, 3)]
+
+
+def test_excel_has_dates_from_the_day_on_that_it_counts_right():
+    days = [date(1900, 2, 28), date(1900, 3, 1)]
+    for frame, cells in ((pl.DataFrame({"day": days}), [*map(str, days)]), (pl.DataFrame({"day": days[1:]}), [61.0])):
+        assert [row["A"] for row in sheets(frame_bytes(frame, file_format="xlsx"))["counts"][1:]] == cells
+
+
+@pytest.mark.parametrize("ending", ["parquet", "pq", "csv", "ndjson", "jsonl", "json", "xlsx", "XLSX"])
+def test_a_release_is_written_in_the_format_of_the_ending(tmp_path, ending):
+    release = TreeRelease(Tree.from_paths([("=a",), ("b",)]), *np.ones((3, 3)), confidence=0.9, statement=STATED)
+    path = tmp_path / f"out.{ending}"
+    path.write_text("before")
+    release.write(path, other=False)
+    content, frame = path.read_bytes(), release.to_frame(other=False)
+    if ending == "json":
+        assert TreeRelease.from_json(content).to_frame(other=False).equals(frame)
+    elif ending.lower() == "xlsx":
+        assert [row["A"] for row in sheets(content)["counts"]] == ["path", None, "=a", "b"]
+        assert ("Privacy", "epsilon 1 (max divergence) for adding or removing one row.") in [
+            tuple(row.values()) for row in sheets(content)["statement"]
+        ]
+    else:
+        form = {"pq": "parquet", "jsonl": "ndjson"}.get(ending, ending)
+        assert content == frame_bytes(frame, file_format=form, statement=STATED)
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]
+
+
+def test_an_unknown_ending_is_refused(tmp_path):
+    release = TreeRelease(Tree.from_parents([-1]), *np.ones((3, 1)), confidence=0.9, statement=None)
+    with pytest.raises(ValueError, match=r"path \('.*out.doc'\) must end in one of \.parquet, .* Hint: 'counts.csv'"):
+        release.write(tmp_path / "out.doc")
