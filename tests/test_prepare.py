@@ -21,6 +21,7 @@ from opendp_tree import (
     plan,
     release_tree,
 )
+from opendp_tree.budget import Budget
 from opendp_tree.ledger import BudgetError, LedgerError
 from opendp_tree.prepare import make_release, method_for
 from opendp_tree.rows.domains import frame_domain
@@ -221,7 +222,14 @@ def test_intervals_hold_the_rows_that_are_kept_and_claim_no_others():
     counts = make_leaf_counts(frame_domain(frame), metric, by=key, unit=Unit("user", rows=5))
     space, most = (counts.output_domain, counts.output_metric), counts.map(1)
     released = make_release(
-        space, most, method="auto", budget={"epsilon": 1.0}, alpha=0.1, confidence=0.95, tree=tree, counted="kept rows"
+        space,
+        most,
+        method="auto",
+        budget=Budget.of(epsilon=1.0),
+        alpha=0.1,
+        confidence=0.95,
+        tree=tree,
+        counted="kept rows",
     )
     everything = _node_counts(tree, tree.count(frame.select("region", "city").rows()))
     nodes = [level[0] for level in tree.levels]
