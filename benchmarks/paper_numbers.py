@@ -19,10 +19,9 @@ from opendp_tree.budget import Budget
 from opendp_tree.error_measures import l2_error, linf_error, mrmse_alpha
 from opendp_tree.paper import multiplicative_threshold
 from opendp_tree.planning import noise_errors
-from opendp_tree.planning.candidate import Setting
+from opendp_tree.planning.candidate import Setting, TreeFacts
+from opendp_tree.planning.candidates import noise_candidate, paper_candidate
 from opendp_tree.planning.methods import MultiplicativeEstimator, TreeNoise
-from opendp_tree.planning.public_candidates import noise_candidate, paper_candidate
-from opendp_tree.planning.tree_facts import TreeFacts
 from opendp_tree.theorems.packing import balanced_gamma_squared
 
 EPSILON, DELTA, ETA = 1.0, 1e-6, 0.01

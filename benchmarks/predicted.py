@@ -37,8 +37,8 @@ from opendp_tree.mechanisms.pruned_descent import Pruning, worst_pruned_rmse
 from opendp_tree.mechanisms.tree_noise import laplace_variance
 from opendp_tree.paper import multiplicative_threshold
 from opendp_tree.planning.candidate import Setting as Asked
-from opendp_tree.planning.ranking import candidate_for
-from opendp_tree.planning.tree_facts import TreeFacts
+from opendp_tree.planning.candidate import TreeFacts
+from opendp_tree.planning.plan import candidate_for
 from opendp_tree.trees.least_squares import LeastSquares
 
 METRIC = dp.l1_distance(T="i64")

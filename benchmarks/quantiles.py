@@ -113,7 +113,7 @@ def one(bins: int, people: int, epsilon: float) -> tuple[str, ...]:
                 errors["opendp"].append(float(rank_errors(counts, opendp(counts), AT).mean()))
     segments, tree, theirs = (float(np.mean(found)) for found in errors.values())
     plan = plan_line(bins, epsilon=epsilon, people=people)
-    predicted = plan.filter(mechanism="segment_curve")["rank_error"][0]
+    predicted = plan.candidate("segment_curve").error
     half, holds = np.mean(widths, axis=0)
     assert holds > 0.95 - 0.04, "intervals miss too often"
     figures = (f"{value:.1f}" for value in (predicted, segments, tree, theirs))

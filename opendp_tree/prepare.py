@@ -16,10 +16,9 @@ from opendp_tree._show import progress
 from opendp_tree.budget import Budget
 from opendp_tree.keys.key import Key
 from opendp_tree.ledger import Ledger, spend
-from opendp_tree.planning.means_candidate import means_candidate
+from opendp_tree.planning.candidates import means_candidate, weighs_people
 from opendp_tree.planning.methods import Auto, Curve, Method, Partition, PeopleLayers, Quantiles, read_method
-from opendp_tree.planning.people_candidate import planned_people, weighs_people
-from opendp_tree.planning.ranking import check_alpha, planned_candidate
+from opendp_tree.planning.plan import check_alpha, planned_candidate, planned_people
 from opendp_tree.releases.release import TreeRelease
 from opendp_tree.rows.domains import frame_domain
 from opendp_tree.rows.leaf_counts import make_leaf_counts

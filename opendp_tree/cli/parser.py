@@ -15,8 +15,8 @@ from opendp_tree.cli.terminal import CommandError, Exit
 from opendp_tree.keys.calendar import PARTS
 from opendp_tree.keys.key import Key
 from opendp_tree.keys.text import read_key
+from opendp_tree.planning.candidate import DEEPEST
 from opendp_tree.planning.methods import METHODS
-from opendp_tree.planning.tree_facts import DEEPEST
 from opendp_tree.releases.curve import check_quantiles
 from opendp_tree.releases.writing import FORMATS
 from opendp_tree.rows.unit import COUNTS

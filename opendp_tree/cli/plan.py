@@ -19,6 +19,7 @@ __all__ = ["run_plan"]
 def run_plan(options: argparse.Namespace) -> Exit:
     """Print a plan; infeasible if nothing is possible."""
     found = _plan(options)
+    assert found.facts is not None
     if options.json:
         records = [{name: _finite(value) for name, value in row.items()} for row in found.to_frame().to_dicts()]
         print(json.dumps({"depth": found.facts.depth, "best": found.best.name, "candidates": records}, indent=1))

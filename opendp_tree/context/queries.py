@@ -10,8 +10,8 @@ from opendp.mod import Transformation, assert_features
 from opendp_tree._interrupts import interrupts_deferred
 from opendp_tree.budget import Budget, amounts_of_loss
 from opendp_tree.keys.key import Key
+from opendp_tree.planning.candidates import weighs_people
 from opendp_tree.planning.methods import Curve, Method
-from opendp_tree.planning.people_candidate import weighs_people
 from opendp_tree.prepare import counted_of, make_release, method_for
 from opendp_tree.rows.steps import STEPS, FrameSteps, stable_leaf_counts
 from opendp_tree.rows.unit import Unit, identifier_of

@@ -1,9 +1,9 @@
-"""One way to count a tree, with the error that it is predicted to have, and how to make it."""
+"""One way to count a tree: the error that is predicted for it, and how to make it. What a planner knows of the tree."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -11,18 +11,130 @@ import numpy as np
 from opendp.metrics import l1_distance
 from opendp.mod import Domain, Measurement, Metric
 
+from opendp_tree._arguments import check_choice, check_integer
 from opendp_tree._opendp import make_function
 from opendp_tree._types import Floats
 from opendp_tree.budget import Budget, Priced
 from opendp_tree.mechanisms.consistent import polished
-from opendp_tree.planning.methods import Auto
-from opendp_tree.planning.tree_facts import TreeFacts
+from opendp_tree.planning.methods import Auto, Method
 from opendp_tree.releases.release import TreeRelease
+from opendp_tree.trees.level_weights import balanced_level_weights, level_variances
+from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.tree import Tree
 
 __all__ = ["Candidate"]
 
-_OFTEN = 0.95
+Weights = tuple[float, ...] | None
+"""One for each level, or None for equal ones."""
+
+DEEPEST = 2**20
+_UNWANTED = 0.05  # the weight of a level whose error does not count: it is released all the same
+
+
+@dataclass(frozen=True)
+class TreeFacts:
+    """A hierarchy as a planner sees it."""
+
+    depth: int
+    public: bool
+    tree: Tree | None
+    """The nodes, if they are known to the planner."""
+    levels: tuple[int, ...] | None
+    """The levels whose error counts, and of open nodes those that are shown; None for all."""
+    solved: dict[str, tuple[Weights, float]] = field(default_factory=dict, compare=False, repr=False)
+    """What `least_squares` has come to, by noise, for plans of other budgets."""
+
+    @classmethod
+    def of(
+        cls, tree_or_depth: Tree | OpenTree | int, *, nodes: str | None = None, levels: Iterable[int] | None = None
+    ) -> TreeFacts:
+        """What a hierarchy is, from the arguments of `plan`, checked."""
+        if nodes is not None:
+            check_choice(nodes, name="nodes", choices=("public", "open"))
+        tree = tree_or_depth if isinstance(tree_or_depth, Tree) else None
+        if isinstance(tree_or_depth, (Tree, OpenTree)):
+            depth = tree_or_depth.depth
+            if isinstance(tree_or_depth, OpenTree) and nodes == "public":
+                raise ValueError("nodes ('public') must be 'open' for an OpenTree. Hint: pass a Tree, or a depth")
+        else:
+            depth = check_integer(tree_or_depth, name="tree_or_depth", least=1)
+            if depth > DEEPEST:
+                raise ValueError(f"tree_or_depth ({depth}) must be at most 2**20")
+            if nodes is None:
+                raise ValueError("nodes must be 'public' or 'open', because a depth alone does not tell")
+        public = nodes == "public" or (nodes is None and tree is not None)
+        return cls(depth, public, tree if public else None, _check_levels(levels, depth))
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether some level is not wanted. The root's always is."""
+        return self.levels is not None and not set(range(1, self.depth)) <= set(self.levels)
+
+    @property
+    def base_weights(self) -> Weights:
+        """The weights of levels by whether they count: equal ones, little for the others, and the depth in all."""
+        if self.levels is None or len(self.levels) == self.depth:
+            return None
+        little = np.full(self.depth, _UNWANTED)
+        little[list(self.levels)] = 1.0
+        return self.normal_weights(little.tolist())
+
+    def normal_weights(self, weights: Sequence[float]) -> tuple[float, ...]:
+        """Weights that sum to the depth, in the ratios of these."""
+        if len(weights) != self.depth:
+            raise ValueError(f"weights must hold one number for each of the {self.depth} levels, from the root's down")
+        total = sum(weights)
+        return tuple(weight * self.depth / total for weight in weights)
+
+    def least_weight(self, weights: Weights) -> float:
+        """The least weight of a level that counts."""
+        if weights is None:
+            return 1.0
+        return min(weights) if self.levels is None else min(weights[level] for level in self.levels)
+
+    def least_squares(self, noise: str, weights: Weights = None) -> tuple[Weights, float]:
+        """Level weights, and the worst standard deviation after least squares, as a multiple of that of weight 1."""
+        if self.tree is None:
+            raise ValueError("least squares needs the tree itself")
+        if weights is None and noise in self.solved:
+            return self.solved[noise]
+        if weights is not None:
+            return weights, self._worst(weights, noise)
+        self.solved[noise] = self._best(noise)
+        return self.solved[noise]
+
+    def _worst(self, weights: Sequence[float], noise: str) -> float:
+        assert self.tree is not None
+        wanted = slice(None) if self.levels is None else np.isin(self.tree.node_levels, self.levels)
+        return math.sqrt(float(level_variances(self.tree, weights, noise=noise)[wanted].max()))
+
+    def _best(self, noise: str) -> tuple[Weights, float]:
+        """The best weights of several, and the worst deviation."""
+        tree, base = self.tree, self.base_weights
+        assert tree is not None
+        equal = (1.0,) * tree.depth
+        if base is not None or tree.depth == 1:
+            return base, self._worst(base or equal, noise)
+        balanced, variance = balanced_level_weights(tree, noise=noise)
+        tries: list[tuple[Weights, float]] = [(None, self._worst(equal, noise)), (balanced, math.sqrt(variance))]
+        if noise == "laplace" and tree.levels[-1].size == tree.leaf_count:
+            # A shallow tree may do best with sums of its leaves alone, which weights above 0 never come to.
+            leaves = (*[0.0] * (tree.depth - 1), float(tree.depth))
+            tries.append((leaves, self._worst(leaves, noise)))
+        return min(tries, key=lambda each: each[1])
+
+
+class LevelError(NamedTuple):
+    """What is predicted for the nodes of one level."""
+
+    level: int
+    error: float
+    """The root of the mean square error of the worst node, or of a typical one, as the plan says."""
+    quantity: str = "count"
+    nodes: int | None = None
+    """How many nodes the level has, if that is stated."""
+    shown: float | None = None
+    """How many of them are expected to be shown."""
 
 
 class Setting(NamedTuple):
@@ -73,34 +185,20 @@ class Candidate:
     polish: tuple[bool, bool] | None = None
     """Whether estimates are made non-negative, and whole."""
     curve: Callable[[Floats], Floats] | None = field(default=None, repr=False, compare=False)
+    by_level: Callable[[], Sequence[LevelError]] | None = field(default=None, repr=False, compare=False)
+    """Predicts errors by level, where these are known; nothing is computed before somebody asks."""
     builder: Callable[[Space], Priced] | None = field(default=None, repr=False, compare=False)
     budget: Budget | None = field(default=None, repr=False, compare=False)
+    method: Method | None = field(default=None, repr=False, compare=False)
+    """The method with all of its options."""
 
     @classmethod
     def infeasible(cls, name: str, *, reason: str, needs: str) -> Candidate:
-        """A mechanism that this setting does not allow.
-
-        Parameters
-        ----------
-        name
-            The method's name.
-        reason
-            Why it is not possible, as the end of a sentence.
-        needs
-            What would make it possible.
-
-        """
+        """A mechanism that this setting does not allow."""
         return cls(name, False, reason, needs)
 
     def wanted(self, auto: Auto) -> Candidate:
-        """The candidate, if its estimates are what they must be; else why it is not possible.
-
-        Parameters
-        ----------
-        auto
-            What estimates must be.
-
-        """
+        """The candidate, if its estimates are what they must be; else why it is not possible."""
         if self.polishes and (auto.nonnegative or auto.integers):
             kept = self.nonnegative or auto.nonnegative, self.integers or auto.integers
             return replace(self, nonnegative=kept[0], integers=kept[1], polish=kept)
@@ -192,15 +290,10 @@ class Candidate:
         return priced.measurement >> make_function(told)
 
 
-def shown_from(chance: Callable[[Floats], Floats], threshold: float) -> float:
-    """The least whole weight that is shown with a probability of at least 95 %, up to a hundred thresholds.
-
-    Examples
-    --------
-    >>> shown_from(lambda weights: weights / 100, 50.0)
-    96.0
-
-    """
-    weights: Floats = np.unique(np.floor(np.geomspace(1, 100 * max(2.0, float(threshold)), 400))).astype(np.float64)
-    enough = np.flatnonzero(chance(weights) >= _OFTEN)
-    return float(weights[enough[0]]) if enough.size else math.inf
+def _check_levels(levels: Iterable[int] | None, depth: int) -> tuple[int, ...] | None:
+    if levels is None:
+        return None
+    wanted = tuple(sorted({check_integer(level, name="levels", least=0) for level in levels}))
+    if not wanted or wanted[-1] >= depth:
+        raise ValueError(f"levels ({list(wanted)}) must be some of 0 to {depth - 1}; the root's level is 0")
+    return wanted

@@ -22,9 +22,9 @@ from opendp_tree.mechanisms.partition.prediction import coarse, one_test, totals
 from opendp_tree.mechanisms.pruned_descent import make_pruned_descent, pruned_rmse, shown_chance, worst_pruned_rmse
 from opendp_tree.mechanisms.tree_noise import level_scales
 from opendp_tree.noise import LARGEST_SCALE
-from opendp_tree.planning.candidate import Candidate, Setting, Space, shown_from
+from opendp_tree.planning.candidate import Candidate, Setting, Space, TreeFacts
+from opendp_tree.planning.laws import shown_from
 from opendp_tree.planning.methods import Partition, PrunedDescent
-from opendp_tree.planning.tree_facts import TreeFacts
 from opendp_tree.theorems.interval import least_whole
 
 PARTITION_NEEDS = "nothing but the depth and a delta; or public nodes, and then no delta"

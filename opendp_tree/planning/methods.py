@@ -7,7 +7,7 @@ line in a picture, and of the command line's `--method`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Literal, TypeAlias
 
@@ -395,14 +395,7 @@ partition needs no more than the paper's estimator, whose constants are a thousa
 
 
 def read_method(method: Method | str) -> Method:
-    """A method, or the one of this name with its default options.
-
-    Examples
-    --------
-    >>> read_method("raw_laplace")
-    TreeNoise(noise='laplace', consistent=False, weights=None, nonnegative=False, integers=False)
-
-    """
+    """A method, or the one of this name with its default options."""
     if isinstance(method, str):
         if method in PEOPLE_METHODS:
             return PEOPLE_METHODS[method]
@@ -413,3 +406,11 @@ def read_method(method: Method | str) -> Method:
             "PeopleLayers, MultiplicativeEstimator, Curve, Quantiles. Hint: TreeNoise('gaussian')"
         )
     return method
+
+
+def method_text(method: Method) -> str:
+    """A method as one writes it: with the options that are not its defaults."""
+    options = ((each.name, getattr(method, each.name), each.default) for each in fields(method))
+    return (
+        f"{type(method).__name__}({', '.join(f'{name}={value!r}' for name, value, usual in options if value != usual)})"
+    )

@@ -2,45 +2,87 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+from opendp.mod import Domain, Measurement, Metric, assert_features
 
-from opendp_tree._arguments import check_choice
+from opendp_tree._arguments import check_choice, check_integer, check_positive, check_scale, shortened
+from opendp_tree._opendp import to_then
 from opendp_tree._show import Bar, Cell, html_table, progress, table
 from opendp_tree._types import Floats
 from opendp_tree.bounds import error_lower_bound
-from opendp_tree.budget import Budget
-from opendp_tree.planning.candidate import Candidate, Setting
-from opendp_tree.planning.methods import Auto
-from opendp_tree.planning.people_candidate import people_candidates
-from opendp_tree.planning.ranking import check_alpha, ranked
-from opendp_tree.planning.tree_facts import TreeFacts
+from opendp_tree.budget import EPSILONS, Budget
+from opendp_tree.planning.candidate import Candidate, Setting, TreeFacts
+from opendp_tree.planning.candidates import (
+    LINE_NEEDS,
+    line_candidate,
+    line_reason,
+    means_candidate,
+    noise_candidate,
+    paper_candidate,
+    people_candidate,
+    people_candidates,
+)
+from opendp_tree.planning.finding_candidates import partition_candidate, pruned_candidate
+from opendp_tree.planning.laws import PEOPLE, expected_rank_error, means_errors
+from opendp_tree.planning.methods import (
+    MECHANISMS,
+    REFERENCES,
+    Auto,
+    Curve,
+    Line,
+    Mechanism,
+    Method,
+    MultiplicativeEstimator,
+    Partition,
+    PeopleLayers,
+    PrunedDescent,
+    Quantiles,
+    TreeNoise,
+    method_text,
+    read_method,
+)
+from opendp_tree.rows.leaf_values import LeafValueSpace
 from opendp_tree.rows.unit import Unit
+from opendp_tree.rows.value import Value, read_values
+from opendp_tree.theorems.interval import bisect
+from opendp_tree.trees.domains import tree_of_leaves
+from opendp_tree.trees.label_keys import record_frame
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.tree import Tree
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Plan", "plan"]
+__all__ = ["Plan", "make_tree_counts", "plan", "plan_line", "plan_means", "smallest_epsilon", "then_tree_counts"]
 
-_ANY = Auto()
+_DIGITS = 1e-3
+_NODE_ERROR = "how far the worst node, of whatever count, is predicted to be off beyond {:g} % of its count"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Every mechanism that could count a tree, from the least predicted error up; impossible ones come last."""
+    """Every mechanism that could make a release, from the least predicted error up; impossible ones come last.
 
-    facts: TreeFacts
+    All plans have this shape, of `plan`, `plan_means`, `plan_line` and `plan_dial`. `subject` says what is planned for,
+    and `measure` what an error is, in words.
+    """
+
+    subject: str
+    measure: str
     budget: Budget
-    alpha: float
-    aim: str
     candidates: tuple[Candidate, ...]
-    unit: Unit | None = None
-    """Whose rows are weighed; None where rows are counted as they are."""
+    alpha: float = 0.0
+    aim: str = "error"
+    facts: TreeFacts | None = None
+    """The hierarchy; None for a line."""
+    worst_case: bool = False
+    """Whether the error is the worst over all possible counts: the alpha-RMSE."""
 
     @property
     def best(self) -> Candidate:
@@ -66,11 +108,12 @@ class Plan:
 
         For a depth without a tree it speaks of trees that branch everywhere.
         """
-        budget = self.budget
-        if self.unit is not None or self.facts.levels is not None or (budget.rho is not None and budget.delta > 0):
+        budget, facts = self.budget, self.facts
+        both = budget.rho is not None and budget.delta > 0
+        if not self.worst_case or facts is None or facts.levels is not None or both:
             return 0.0
         return error_lower_bound(
-            self.facts.depth if self.facts.tree is None else self.facts.tree,
+            facts.depth if facts.tree is None else facts.tree,
             epsilon=budget.epsilon,
             delta=budget.delta,
             rho=budget.rho,
@@ -87,7 +130,14 @@ class Plan:
     def _repr_html_(self) -> str:
         top = 20 * self.best.error
         rows: list[list[Cell]] = [
-            [each.name, _error_text(each), _bar(each, top), _shown_text(each), _reason(each)]
+            # Beyond `top` bars are all alike, so that the others can be told apart.
+            [
+                each.name,
+                _error_text(each),
+                Bar(min(each.error, top) if each.feasible else None),
+                _shown_text(each),
+                _reason(each),
+            ]
             for each in self.candidates
         ]
         return html_table(
@@ -99,28 +149,22 @@ class Plan:
         )
 
     def _question(self) -> str:
-        known = "public nodes" if self.facts.public else "nodes that nobody has listed"
-        said = f"A tree of depth {self.facts.depth} with {known}, {_budget_text(self.budget)}, alpha {self.alpha:g}."
-        return said if self.unit is None else f"{said} Counted: {self.unit.counted(weighed=True)}."
+        return f"{self.subject}, {_budget_text(self.budget)}{f', alpha {self.alpha:g}' if self.worst_case else ''}."
 
     def _ranking(self) -> str:
         """What makes one candidate better than another."""
         by = "the fewest rows from which a node is shown" if self.aim == "keys" else "error"
-        if self.unit is not None:
-            return "Error: the standard deviation of the noise of the worst level, in what is counted."
-        return (
-            f"Ranked by {by}. Error: how far the worst node, of whatever count, is predicted to be off beyond "
-            f"{100 * self.alpha:g} % of its count. For nodes of one count another may be better: plot_plan shows it."
-        )
+        if not self.worst_case:
+            return f"Ranked by {by}. Error: {self.measure}."
+        elsewhere = "For nodes of one count another may be better: plot_plan shows it."
+        return f"Ranked by {by}. Error: {self.measure}. {elsewhere}"
 
     def to_frame(self) -> pl.DataFrame:
-        """One row a candidate: its error, what it guarantees and needs, and why it is possible or not.
+        """One row per candidate: its error, what it guarantees and needs, and why it is possible or not.
 
         >>> plan(6, epsilon=1.0, delta=1e-6, alpha=0.1, nodes="open").to_frame()["mechanism"].to_list()[0]
         'partition_estimator'
         """
-        from opendp_tree.trees.label_keys import record_frame
-
         return record_frame(
             {
                 "mechanism": [each.name for each in self.candidates],
@@ -131,6 +175,36 @@ class Plan:
                 "guarantee": [each.guarantee for each in self.candidates],
                 "needs": [each.needs for each in self.candidates],
                 "reason": [each.reason for each in self.candidates],
+                "method": [None if each.method is None else method_text(each.method) for each in self.candidates],
+            }
+        )
+
+    def levels(self) -> pl.DataFrame:
+        """The predicted errors by level: `mechanism`, `method`, `level`, `quantity`, `error`, `nodes`, `shown`.
+
+        `quantity` is "count", "sum of amount" or "mean of amount". `nodes` is how many nodes the level has, and `shown`
+        how many of them are expected to be shown, where that is stated. Mechanisms whose error by level depends on the
+        data have no rows.
+
+        >>> frame = plan(Tree.balanced(branching=10, depth=3), epsilon=1.0).levels()
+        >>> frame.filter(mechanism="tree_laplace")["error"].round(1).to_list()
+        [4.0, 4.0, 4.0]
+        """
+        rows = [
+            (each.name, None if each.method is None else method_text(each.method), error)
+            for each in self.candidates
+            if each.by_level is not None
+            for error in each.by_level()
+        ]
+        return record_frame(
+            {
+                "mechanism": [name for name, _, _ in rows],
+                "method": [method for _, method, _ in rows],
+                "level": [error.level for _, _, error in rows],
+                "quantity": [error.quantity for _, _, error in rows],
+                "error": [error.error for _, _, error in rows],
+                "nodes": [error.nodes for _, _, error in rows],
+                "shown": [error.shown for _, _, error in rows],
             }
         )
 
@@ -144,8 +218,6 @@ class Plan:
             references.
 
         """
-        from opendp_tree.trees.label_keys import record_frame
-
         possible = [each for each in self.candidates if each.feasible]
         at = self._weights(possible) if weights is None else np.asarray(weights, dtype=np.float64)
         return record_frame(
@@ -163,13 +235,14 @@ class Plan:
 
     def _meaning(self) -> str:
         """What "best" means, in a sentence."""
-        if self.unit is not None:
-            return "Ranked by the noise of the worst level: its standard deviation, in what is counted."
+        if not self.worst_case:
+            return f"Ranked by {self.measure}."
         if self.aim == "keys":
-            return "Ranked by the weight from which a node is shown: who finds the smallest nodes is first."
+            return "Ranked by the weight from which a node is shown: mechanisms that find small nodes rank first."
         forgiven = f"{100 * self.alpha:g} % of its count" if self.alpha else "nothing"
-        missed = "" if self.facts.public else ", and a node that is not found errs by all of its count"
-        return f"Ranked by the error of the worst node, small or large: {forgiven} is forgiven{missed}."
+        said = f"Ranked by the error of the worst node, small or large: {forgiven} is forgiven"
+        public = self.facts is None or self.facts.public
+        return f"{said}." if public else f"{said}, and a node that is not found errs by all of its count."
 
     def describe(self) -> str:
         """The plan in words."""
@@ -178,9 +251,9 @@ class Plan:
         if not best.feasible:
             lines.append("Nothing is possible:")
         else:
-            what = "No node's alpha-RMSE" if self.unit is None else "No level's noise"
+            what = "No node's alpha-RMSE" if self.worst_case else "The error"
             lines.append(
-                f"Best: {best.name}. {what} is predicted to exceed {best.error:.3g}"
+                f"Best: {best.name}. {what} is predicted to {'exceed' if self.worst_case else 'be'} {best.error:.3g}"
                 + (f"; a node of {best.shown_from:g} is shown with a chance of 95 %." if best.shown_from > 0 else ".")
             )
             if self.lower_bound > 0:
@@ -191,6 +264,26 @@ class Plan:
             else:
                 lines.append(f"- {each.name}: not possible; {each.reason}.")
         return "\n".join(lines)
+
+
+def _error_text(candidate: Candidate) -> str:
+    return ("at most " if candidate.bound else "") + f"{candidate.error:.3g}" if candidate.feasible else "-"
+
+
+def _shown_text(candidate: Candidate) -> str:
+    if not candidate.feasible:
+        return "-"
+    return "all nodes" if candidate.shown_from == 0 else f"{candidate.shown_from:,.0f} rows"
+
+
+def _reason(candidate: Candidate) -> str:
+    return candidate.reason if candidate.feasible else f"not possible: {candidate.reason}"
+
+
+def _budget_text(budget: Budget) -> str:
+    kind, spent = ("epsilon", budget.epsilon) if budget.rho is None else ("rho", budget.rho)
+    text = f"{kind} {spent:g}" + (f" and delta {budget.delta:g}" if budget.delta else "")
+    return text + (f" for {budget.d_in} rows" if budget.d_in > 1 else "")
 
 
 @progress("planning")
@@ -206,6 +299,7 @@ def plan(
     levels: Iterable[int] | None = None,
     aim: Literal["error", "keys"] = "error",
     unit: Unit | None = None,
+    value: Value | Sequence[Value] | None = None,
 ) -> Plan:
     """Ranks every mechanism by its worst error for this tree and budget, before any data is touched.
 
@@ -238,6 +332,10 @@ def plan(
     unit
         Who is protected and what of people is counted, as `release_tree` takes it; `d_in` is then how many people.
         Errors are the noise of the worst level, of what is counted. By default None: rows are counted.
+    value
+        What is summed, as `release_tree` takes it: `Value("amount", bounds=(0, 500))`, or a list. The error is the
+        standard deviation of a count at the worst level; `levels()` has that of sums, too. Where nodes must be found,
+        each is taken to have 20 children. By default None: rows are counted alone.
 
     Examples
     --------
@@ -252,36 +350,407 @@ def plan(
     """
     budget = Budget.of(epsilon=epsilon, delta=delta, rho=rho, d_in=d_in)
     setting = Setting(TreeFacts.of(tree_or_depth, nodes=nodes, levels=levels), budget, check_alpha(alpha))
-    if Unit.of(unit) is not None and unit is not None and unit.weighs:
-        return Plan(*setting, aim, people_candidates(Auto(aim=aim), unit, setting), unit)
-    return plan_for(setting, Auto(aim=aim))
+    auto, person, values = Auto(aim=aim), Unit.of(unit), read_values(value)
+    if values:
+        return _plan_values(setting, values, _typical_sizes(setting.facts))
+    if person is not None and person.weighs:
+        said = f"{_subject(setting.facts)}; counted are {person.counted(weighed=True)}"
+        found = people_candidates(auto, person, setting)
+        measure = "the standard deviation of the noise of the worst level, in what is counted"
+        return Plan(said, measure, budget, found, aim=aim, facts=setting.facts)
+    return plan_for(setting, auto)
 
 
-def plan_for(setting: Setting, auto: Auto = _ANY) -> Plan:
+def plan_for(setting: Setting, auto: Auto | None = None) -> Plan:
     """The plan for checked arguments."""
-    return Plan(*setting, auto.aim, ranked(auto, setting))
+    (facts, budget, alpha), auto = setting, auto or Auto()
+    found, measure = ranked(auto, setting), _NODE_ERROR.format(100 * alpha)
+    return Plan(_subject(facts), measure, budget, found, alpha, auto.aim, facts, worst_case=True)
 
 
-def _bar(candidate: Candidate, top: float) -> Bar:
-    """The error of a candidate; beyond `top` bars are all alike, so that the others can be told apart."""
-    return Bar(min(candidate.error, top) if candidate.feasible else None)
+def _subject(facts: TreeFacts) -> str:
+    return f"A tree of depth {facts.depth} with {'public nodes' if facts.public else 'nodes that nobody has listed'}"
 
 
-def _error_text(candidate: Candidate) -> str:
-    return ("at most " if candidate.bound else "") + f"{candidate.error:.3g}" if candidate.feasible else "-"
+def plan_means(
+    sizes: Sequence[int],
+    *,
+    rows: int,
+    epsilon: float,
+    delta: float,
+    value: Value | Sequence[Value],
+    d_in: int = 1,
+) -> Plan:
+    """What to expect of counts, sums and means by level, for a shape that somebody has in mind. No row is read.
+
+    Cells are taken to be the leaves. The shares of epsilon are those that `release_tree` takes.
+
+    Parameters
+    ----------
+    sizes
+        How many nodes of each level are shown, the root's 1 first.
+    rows
+        How many rows there are.
+    epsilon, delta
+        The budget at distance `d_in`.
+    value
+        What is summed, as in `release_tree`.
+    d_in
+        How many rows of one person are kept; by default 1.
+
+    Examples
+    --------
+    >>> wanted = Value("amount", bounds=(0, 500))
+    >>> levels = plan_means([1, 10, 200], rows=200_000, epsilon=1.0, delta=1e-6, value=wanted).levels()
+    >>> levels.filter(quantity="mean of amount")["error"].round(2).to_list()
+    [0.02, 0.16, 1.18]
+
+    """
+    numbers = [check_integer(size, name="sizes", least=1) for size in sizes]
+    if not numbers or numbers[0] != 1:
+        raise ValueError("sizes must begin with 1, for the root. Hint: [1, 50, 1000]")
+    values = read_values(value)
+    if not values:
+        raise ValueError("value must be given. Hint: Value('amount', bounds=(0, 500))")
+    budget = Budget.of(epsilon=epsilon, delta=delta, d_in=d_in)
+    setting = Setting(TreeFacts.of(len(numbers), nodes="open"), budget, 0.0)
+    return _plan_values(setting, values, numbers, rows=check_integer(rows, name="rows", least=1))
 
 
-def _shown_text(candidate: Candidate) -> str:
+def _plan_values(setting: Setting, values: tuple[Value, ...], sizes: Sequence[int], *, rows: int | None = None) -> Plan:
+    """Counts, sums and means for nodes of these numbers by level."""
+    facts, budget, _ = setting
+    if facts.public and facts.tree is None:
+        raise ValueError("tree_or_depth must be a Tree where nodes are public and there is a value. Hint: Tree(...)")
+    tree = OpenTree.columns(facts.depth - 1) if facts.tree is None else facts.tree
+    candidate = means_candidate(LeafValueSpace(tree, values), budget, method="auto")
+    errors = means_errors(sizes, budget, values, rows=rows, tree=facts.tree)
+    worst = max(each.error for each in errors if each.quantity == "count")
+    found = replace(candidate, error=worst, shown_from=0.0, by_level=lambda: errors)
+    shape = f"{_subject(facts)}, by level {', '.join(f'{size:,}' for size in sizes)}"
+    said = shape if rows is None else f"{shape}, and {rows:,} rows"
+    return Plan(said, "the standard deviation of a count at the worst level", budget, (found,), facts=facts)
+
+
+def _typical_sizes(facts: TreeFacts) -> list[int]:
+    if facts.tree is not None:
+        return [nodes.size for nodes in facts.tree.levels]
+    return [min(20**level, 10**6) for level in range(facts.depth)]
+
+
+def plan_line(
+    bins: int,
+    *,
+    epsilon: float | None = None,
+    rho: float | None = None,
+    d_in: int = 1,
+    quantiles: Sequence[float] = (0.5,),
+    people: int = PEOPLE,
+) -> Plan:
+    """What curves and chosen quantiles of a number are expected to err by, in people, the best first.
+
+    The error of a quantile is the number of people by which its estimate misses it, its rank error. It is predicted
+    from the law of the noise for people who are spread evenly over the bins; where many share a value it is smaller.
+
+    Parameters
+    ----------
+    bins
+        How many bins the line has.
+    epsilon
+        The privacy loss. Give either this or `rho`.
+    rho
+        The privacy loss of zero-concentrated differential privacy, instead of `epsilon`.
+    d_in
+        The distance at which the budget is spent: how many rows one person may have. By default 1.
+    quantiles
+        Those that are wanted. By default the median. A curve has all of them.
+    people
+        About how many rows there are, for the prediction alone; 100,000 by default.
+
+    Examples
+    --------
+    >>> [each.name for each in plan_line(2**16, epsilon=0.1).candidates]
+    ['chosen_quantiles', 'segment_curve', 'bin_curve']
+    >>> plan_line(2**16, epsilon=0.1, quantiles=[i / 20 for i in range(1, 20)]).best.name
+    'segment_curve'
+
+    """
+    size, rows = check_integer(bins, name="bins", least=1), check_integer(people, name="people", least=1)
+    budget = Budget.of(epsilon=epsilon, rho=rho, d_in=d_in)
+    found = [
+        Candidate(
+            method.name,
+            feasible=True,
+            reason=line_reason(method),
+            needs=LINE_NEEDS,
+            error=expected_rank_error(method, size, budget, people=rows),
+            guarantee="pure epsilon",
+            shown_from=0.0,
+            budget=budget,
+            method=method,
+        )
+        for method in (Curve(segments=True), Curve(segments=False), Quantiles(quantiles))
+    ]
+    measure = f"by how many people a quantile is missed in the mean, where {rows:,} are spread evenly"
+    best_first = tuple(sorted(found, key=lambda each: each.error))
+    return Plan(f"A line of {size:,} bins", measure, budget, best_first)
+
+
+@progress("searching")
+def smallest_epsilon(
+    tree_or_depth: Tree | OpenTree | int,
+    *,
+    error: float,
+    delta: float = 0.0,
+    alpha: float = 0.1,
+    d_in: int = 1,
+    nodes: str | None = None,
+    levels: Iterable[int] | None = None,
+) -> Plan | None:
+    """The plan of the smallest epsilon whose best mechanism is predicted to err by at most `error`.
+
+    None if no epsilon up to 1,000 does. The epsilon is the plan's `budget.epsilon`, to a thousandth of itself.
+
+    Parameters
+    ----------
+    tree_or_depth
+        The tree, or its number of levels with the root's.
+    error
+        The largest worst alpha-RMSE that will do.
+    delta
+        The chance of a larger loss than epsilon. By default 0: none. Without it nothing can be found in open trees.
+    alpha
+        The share of a node's own count that an error may have and be forgiven. By default a tenth.
+    d_in
+        The distance at which the budget is spent. By default 1: one row.
+    nodes
+        "public" or "open". By default what the tree says; a depth does not tell.
+    levels
+        The levels that are wanted, as for `plan`. By default all.
+
+    Examples
+    --------
+    >>> enough = smallest_epsilon(4, error=10.0, alpha=0.1, nodes="public")
+    >>> round(enough.budget.epsilon, 3), enough.best.name
+    (0.566, 'tree_laplace')
+
+    """
+    wanted, alpha = float(check_positive(error, name="error")), check_alpha(alpha)
+    facts = TreeFacts.of(tree_or_depth, nodes=nodes, levels=levels)
+
+    @cache
+    def at(epsilon: float) -> Plan:
+        return plan_for(Setting(facts, Budget.of(epsilon=epsilon, delta=delta, rho=None, d_in=d_in), alpha))
+
+    def reached(epsilon: float) -> bool:
+        return at(epsilon).best.error <= wanted
+
+    low, high = EPSILONS[0], 1.0
+    while not reached(high):
+        if high == EPSILONS[1]:
+            return None
+        low, high = high, min(4 * high, EPSILONS[1])
+    while low < high / 4 and reached(high / 4):
+        high /= 4
+    return at(bisect(reached, max(low, high / 4), high, middle=_middle))
+
+
+def _middle(low: float, high: float) -> float:
+    """The geometric mean, until the two agree to a thousandth."""
+    return math.sqrt(low * high) if high > low * (1 + _DIGITS) else high
+
+
+def check_alpha(alpha: float) -> float:
+    """A share of a count, from 0 to below 1."""
+    if check_scale(alpha, name="alpha") >= 1:
+        raise ValueError(f"alpha ({shortened(alpha)}) must be at least 0 and below 1")
+    return float(alpha)
+
+
+def ranked(auto: Auto, setting: Setting, mechanisms: Sequence[Mechanism] = MECHANISMS) -> tuple[Candidate, ...]:
+    """Candidates, the best first and impossible ones last."""
+    candidates = [_of_levels(_guarded(each, setting, auto), setting.facts).wanted(auto) for each in mechanisms]
+    return tuple(sorted(candidates, key=lambda each: _rank(each, auto.aim)))
+
+
+def best_candidate(auto: Auto, setting: Setting) -> Candidate:
+    """The best of a plan. What cannot be is not computed: references, and noise on nodes that nobody knows."""
+    public = setting.facts.public
+    able = [each for each in MECHANISMS if each.name not in REFERENCES and (public or not isinstance(each, TreeNoise))]
+    return ranked(auto, setting, able)[0]
+
+
+def candidate_for(method: Mechanism, setting: Setting) -> Candidate:
+    """What one method promises."""
+    with np.errstate(all="ignore"):
+        if isinstance(method, TreeNoise):
+            return noise_candidate(method, setting)
+        if isinstance(method, PrunedDescent):
+            return pruned_candidate(method, setting)
+        if isinstance(method, Partition):
+            return partition_candidate(method, setting)
+        return paper_candidate(method, setting)
+
+
+def _guarded(method: Mechanism, setting: Setting, auto: Auto) -> Candidate:
+    """A candidate for what is asked of the release; not feasible where numbers give out."""
+    if isinstance(method, TreeNoise):
+        method = replace(method, nonnegative=auto.nonnegative, integers=auto.integers)
+    try:
+        candidate = candidate_for(method, setting)
+    except (ArithmeticError, MemoryError, ValueError):
+        candidate = None
+    if candidate is not None and (math.isfinite(candidate.error) or not candidate.feasible):
+        return candidate
+    return Candidate.infeasible(
+        method.name,
+        reason="this depth and budget are beyond what can be computed",
+        needs="a budget that is less extreme",
+    )
+
+
+def _of_levels(candidate: Candidate, facts: TreeFacts) -> Candidate:
+    """The candidate, if it counts no other levels than are wanted."""
+    if candidate.feasible and facts.leaves_out and not facts.public and candidate.name != Partition.name:
+        return Candidate.infeasible(candidate.name, reason="it cannot leave out levels", needs="levels=None")
+    return candidate
+
+
+def _rank(candidate: Candidate, aim: str) -> tuple[bool, float, float, bool]:
+    # Where least squares is only known to be no worse, it comes first.
+    first, second = candidate.error, candidate.shown_from
+    if aim == "keys":
+        first, second = second, first
+    return not candidate.feasible, first, second, candidate.name in REFERENCES
+
+
+def planned_candidate(tree: Tree | OpenTree, budget: Budget, *, alpha: float, method: Method | str) -> Candidate:
+    """The method's own candidate, or the best of all; one that is possible."""
+    chosen = read_method(method)
+    if isinstance(tree, Tree) and tree.ranges is not None and chosen == Auto():
+        chosen = Curve()
+    if isinstance(chosen, Line):
+        return line_candidate(
+            chosen, tree, budget, group=lambda groups, part: planned_candidate(groups, part, alpha=alpha, method="auto")
+        )
+    facts = TreeFacts.of(tree, levels=chosen.levels if isinstance(chosen, Auto) else None)
+    setting = Setting(facts, budget, check_alpha(alpha))
+    if isinstance(chosen, PeopleLayers):
+        raise ValueError(f"method ({chosen.name}) is for records of people. Hint: unit=Unit('user', rows=5)")
+    candidate = best_candidate(chosen, setting) if isinstance(chosen, Auto) else candidate_for(chosen, setting)
+    if candidate.feasible:
+        return candidate
+    if isinstance(chosen, TreeNoise | MultiplicativeEstimator) and not facts.public:
+        raise ValueError(
+            f"method ({chosen.name}) must be one for unknown nodes, or all nodes must be known: {candidate.reason}. "
+            "Hint: method='auto', or Key.columns(..., tree=Tree.from_paths(...))"
+        )
+    if not facts.public and budget.delta == 0:
+        raise ValueError(
+            "delta must be above 0 where nodes are unknown: without a chance of a larger loss, none can be found. "
+            "Hint: delta=1e-6, or a public tree: Key.columns(..., tree=Tree.from_paths(...))"
+        )
+    if facts.leaves_out and not facts.public and budget.rho is not None:
+        raise ValueError(
+            "levels must be left out with rho where nodes are unknown: only the partition leaves levels out, and it "
+            "spends epsilon and delta. Hint: epsilon=1.0, delta=1e-6"
+        )
+    what = "nothing is possible" if isinstance(chosen, Auto) else f"method ({chosen.name}) is not possible"
+    raise ValueError(f"{what}: {candidate.reason}. It needs {candidate.needs}. Hint: plan(...).describe()")
+
+
+def planned_people(
+    tree: Tree | OpenTree, unit: Unit, budget: Budget, *, alpha: float, method: Method | str
+) -> Candidate:
+    """The method's own candidate, or the better of both noises; one that is possible."""
+    chosen = read_method(method)
+    facts = TreeFacts.of(tree, levels=chosen.levels if isinstance(chosen, (Auto, PeopleLayers)) else None)
+    setting = Setting(facts, budget, alpha)
+    if isinstance(chosen, PeopleLayers):
+        candidate = people_candidate(chosen, unit, setting)
+    else:
+        assert isinstance(chosen, Auto)
+        candidate = people_candidates(chosen, unit, setting)[0]
     if not candidate.feasible:
-        return "-"
-    return "all nodes" if candidate.shown_from == 0 else f"{candidate.shown_from:,.0f} rows"
+        if not facts.public and budget.rho is not None and isinstance(unit.rows, int):
+            raise ValueError(
+                "rho must be epsilon and delta where nodes are unknown and people are weighed: finding nodes spends "
+                "these. Hint: epsilon=1.0, delta=1e-6, or method='pruned_gaussian', which keeps rows of each"
+            )
+        raise ValueError(
+            f"method ({chosen.name}) is not possible for this unit: {candidate.reason}. It needs {candidate.needs}. "
+            "Hint: plan(..., unit=...).describe()"
+        )
+    return candidate
 
 
-def _reason(candidate: Candidate) -> str:
-    return candidate.reason if candidate.feasible else f"not possible: {candidate.reason}"
+def make_tree_counts(
+    input_domain: Domain,
+    input_metric: Metric,
+    *,
+    epsilon: float | None = None,
+    delta: float = 0.0,
+    rho: float | None = None,
+    alpha: float = 0.1,
+    method: Method | str = "auto",
+    d_in: int = 1,
+    tree: Tree | None = None,
+    confidence: float = 0.95,
+) -> Measurement:
+    """Counts of all nodes from leaf counts, by the mechanism that is planned to err least: a `TreeRelease`.
+
+    The measure is `max_divergence()` for an epsilon alone, `zero_concentrated_divergence()` for a rho, and with a delta
+    `approximate(...)` of these. The map is that of the mechanism, which each has a proof of its own:
+    Proof: docs/proofs/tree_noise.md, docs/proofs/pruned_descent.md, docs/proofs/partition_estimator.md.
+
+    Parameters
+    ----------
+    input_domain
+        `leaf_domain(tree)`, or OpenDP's vectors of i64 for a public tree.
+    input_metric
+        `l1_distance(T="i64")`: how far leaf counts are apart.
+    epsilon
+        The privacy loss at distance `d_in`. Give either this or `rho`.
+    delta
+        The chance of a larger loss. By default 0: none. Without it nothing can be found in open trees.
+    rho
+        The privacy loss of zero-concentrated differential privacy, instead of `epsilon`.
+    alpha
+        The share of a node's own count that an error may have and be forgiven, when mechanisms are compared; from 0 to
+        below 1. By default a tenth.
+    method
+        How the release is made: "auto" (the default: the first of `plan`, which knows public facts alone), another
+        method's name, or a value with its own options, such as `TreeNoise("gaussian", nonnegative=True)`.
+    d_in
+        The distance at which the budget is spent: how many counts one person can change. By default 1: one row.
+    tree
+        The tree, where the domain does not carry it: for vectors. By default the domain's.
+    confidence
+        The probability with which each interval holds its node's true count, node by node. By default 0.95.
+
+    Examples
+    --------
+    >>> import opendp.prelude as dp
+    >>> from opendp_tree import Tree, TreeNoise, leaf_domain
+    >>> dp.enable_features("contrib")
+    >>> tree = Tree.from_paths([("be", "ghent"), ("be", "liege"), ("lu",)])
+    >>> counts = (leaf_domain(tree), dp.l1_distance(T="i64")) >> then_tree_counts(epsilon=1.0)
+    >>> 1 - 1e-9 < counts.map(1) <= 1.0
+    True
+    >>> release = counts(tree.count(["ghent"] * 700 + ["lu"] * 100))
+    >>> release.statement.mechanism, release.statement.loss == {"epsilon": counts.map(1)}
+    ('tree_laplace', True)
+    >>> whole = (leaf_domain(tree), dp.l1_distance(T="i64")) >> then_tree_counts(
+    ...     epsilon=1.0, method=TreeNoise(integers=True)
+    ... )
+    >>> whole(tree.count(["ghent"] * 700)).estimates[0].is_integer()
+    True
+
+    """
+    assert_features("contrib")
+    budget = Budget.of(epsilon=epsilon, delta=delta, rho=rho, d_in=d_in)
+    candidate = planned_candidate(tree_of_leaves(input_domain, tree), budget, alpha=alpha, method=method)
+    return candidate.make(input_domain, input_metric, tree=tree, confidence=confidence)
 
 
-def _budget_text(budget: Budget) -> str:
-    kind, spent = ("epsilon", budget.epsilon) if budget.rho is None else ("rho", budget.rho)
-    text = f"{kind} {spent:g}" + (f" and delta {budget.delta:g}" if budget.delta else "")
-    return text + (f" for {budget.d_in} rows" if budget.d_in > 1 else "")
+then_tree_counts = to_then(make_tree_counts)

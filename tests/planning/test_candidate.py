@@ -11,7 +11,8 @@ from opendp_tree import (
     leaf_domain,
     plan,
 )
-from opendp_tree.planning.candidate import Candidate, shown_from
+from opendp_tree.planning.candidate import Candidate
+from opendp_tree.planning.laws import shown_from
 from opendp_tree.planning.methods import MECHANISMS
 from tests.thoroughness import thinned
 

@@ -5,10 +5,9 @@ import pytest
 from opendp_tree import Auto, OpenTree, Partition, PrunedDescent, Tree, leaf_domain, plan
 from opendp_tree.budget import Budget
 from opendp_tree.mechanisms.partition.layers import default_measuring
-from opendp_tree.planning.candidate import Setting
+from opendp_tree.planning.candidate import Setting, TreeFacts
 from opendp_tree.planning.finding_candidates import lowest_threshold, partition_candidate, pruned_candidate
-from opendp_tree.planning.ranking import best_candidate
-from opendp_tree.planning.tree_facts import TreeFacts
+from opendp_tree.planning.plan import best_candidate
 from tests.thoroughness import thinned
 
 L1 = dp.l1_distance(T="i64")

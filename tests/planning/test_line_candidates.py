@@ -9,8 +9,8 @@ from opendp_tree.budget import Budget
 from opendp_tree.mechanisms.chosen_quantiles import Choices
 from opendp_tree.mechanisms.curve import MeasuredLine
 from opendp_tree.planning import Curve, Quantiles, plan_line
-from opendp_tree.planning.line_candidates import expected_rank_error
-from opendp_tree.planning.ranking import planned_candidate
+from opendp_tree.planning.laws import expected_rank_error
+from opendp_tree.planning.plan import planned_candidate
 
 AT = np.arange(1, 10) / 10
 
@@ -42,17 +42,16 @@ def test_predicted_rank_errors_are_near_those_of_even_people(bins, people, metho
 
 
 def test_one_quantile_is_chosen_and_many_are_read_off_a_curve():
-    assert plan_line(2**16, epsilon=1.0)["mechanism"][0] == "chosen_quantiles"
+    assert plan_line(2**16, epsilon=1.0).best.name == "chosen_quantiles"
     many = plan_line(2**16, epsilon=1.0, people=10_000, quantiles=np.linspace(0.01, 0.99, 40))
-    assert many["mechanism"][0] == "segment_curve"
-    assert many["rank_error"].is_sorted()
+    assert many.best.name == "segment_curve"
+    assert many.to_frame()["error"].is_sorted()
 
 
 def test_errors_grow_with_distance_and_shrink_with_the_budget():
     base = plan_line(4096, epsilon=1.0)
     for worse in (plan_line(4096, epsilon=0.1), plan_line(4096, epsilon=1.0, d_in=5), plan_line(4096, rho=0.005)):
-        joined = base.join(worse, on="mechanism")
-        assert (joined["rank_error_right"] > joined["rank_error"]).all()
+        assert all(worse.candidate(each.name).error > each.error for each in base.candidates)
 
 
 @pytest.mark.parametrize(("bins", "name"), [(100, "bin_curve"), (1024, "bin_curve"), (1025, "segment_curve")])

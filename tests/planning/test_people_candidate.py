@@ -5,14 +5,13 @@ import pytest
 from opendp_tree import Auto, OpenTree, Tree, Unit, plan, release_tree
 from opendp_tree.budget import Budget
 from opendp_tree.mechanisms import people_domain
-from opendp_tree.planning.candidate import Setting
-from opendp_tree.planning.methods import PeopleLayers, read_method
-from opendp_tree.planning.people_candidate import (
+from opendp_tree.planning.candidate import Setting, TreeFacts
+from opendp_tree.planning.candidates import (
     people_candidate,
     people_candidates,
     weighs_people,
 )
-from opendp_tree.planning.tree_facts import TreeFacts
+from opendp_tree.planning.methods import PeopleLayers, read_method
 from tests.thoroughness import thinned
 
 OPEN, PUBLIC = OpenTree.columns(["state", "county", "city"]), Tree.balanced(branching=3, depth=4)
@@ -60,7 +59,7 @@ def test_the_better_noise_comes_first():
 
 def test_leaves_are_kept_and_planned_for_as_rows():
     kept = plan(OPEN, epsilon=1.0, delta=1e-6, unit=Unit("user", leaves=3))
-    assert kept.unit is None
+    assert kept.worst_case
 
 
 def test_which_releases_weigh_people():

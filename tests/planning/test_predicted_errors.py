@@ -9,7 +9,7 @@ from opendp_tree import Tree, leaf_domain, make_tree_gaussian, make_tree_laplace
 from opendp_tree.error_measures import l2_error, linf_error, mrmse_alpha
 from opendp_tree.mechanisms.tree_noise import laplace_variance
 from opendp_tree.planning import noise_errors
-from opendp_tree.planning.predicted_errors import largest_error_bound
+from opendp_tree.planning.laws import largest_error_bound
 from tests.thoroughness import thinned
 
 MAKERS = {"laplace": make_tree_laplace, "gaussian": make_tree_gaussian}

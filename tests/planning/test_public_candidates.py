@@ -15,9 +15,8 @@ from opendp_tree import (
 from opendp_tree.budget import Budget
 from opendp_tree.mechanisms.tree_noise import gaussian_variance, laplace_variance
 from opendp_tree.planning import MultiplicativeEstimator
-from opendp_tree.planning.candidate import Setting
-from opendp_tree.planning.public_candidates import noise_candidate, paper_candidate
-from opendp_tree.planning.tree_facts import TreeFacts
+from opendp_tree.planning.candidate import Setting, TreeFacts
+from opendp_tree.planning.candidates import noise_candidate, paper_candidate
 
 L1 = dp.l1_distance(T="i64")
 PUBLIC = Tree.balanced(branching=3, depth=4)

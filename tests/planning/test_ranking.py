@@ -4,10 +4,9 @@ import pytest
 
 from opendp_tree import Auto, OpenTree, Tree, TreeNoise, leaf_domain, plan
 from opendp_tree.budget import Budget
-from opendp_tree.planning.candidate import Setting
+from opendp_tree.planning.candidate import Setting, TreeFacts
 from opendp_tree.planning.methods import MECHANISMS
-from opendp_tree.planning.ranking import best_candidate, candidate_for, planned_candidate, ranked
-from opendp_tree.planning.tree_facts import TreeFacts
+from opendp_tree.planning.plan import best_candidate, candidate_for, planned_candidate, ranked
 
 L1 = dp.l1_distance(T="i64")
 PUBLIC = Tree.balanced(branching=3, depth=4)
@@ -73,16 +72,6 @@ def test_what_auto_does_not_compute_never_wins(depth, alpha, nodes):
             best = best_candidate(Auto(aim=aim), Setting(facts, budget, alpha))
             assert best.feasible == every[0].feasible
             assert not best.feasible or best == every[0]
-
-
-def test_auto_computes_nothing_that_cannot_be(monkeypatch):
-    def refuse(*_):
-        raise AssertionError
-
-    monkeypatch.setattr("opendp_tree.planning.ranking.paper_candidate", refuse)
-    best_candidate(Auto(), Setting(TreeFacts.of(PUBLIC), BUDGET, 0.1))
-    monkeypatch.setattr("opendp_tree.planning.ranking.noise_candidate", refuse)
-    best_candidate(Auto(), Setting(TreeFacts.of(OPEN), BUDGET, 0.1))
 
 
 def test_what_estimates_must_be_is_kept_or_not_possible():
