@@ -70,7 +70,7 @@ def test_predictions_are_in_proportion_to_bounds_and_shares():
 
 @pytest.mark.parametrize("values", [(AMOUNT,), (AMOUNT, DELAY)], ids=["one", "two"])
 def test_deviations_of_a_public_tree_are_those_that_are_measured(values):
-    """800 releases of 21 nodes: each deviation has a standard error below 3 %, so that 20 % are more than six of them."""
+    """800 releases of 21 nodes: a deviation has a standard error below 3 %, and 20 % are over six of them."""
     tree, runs = Tree.balanced(branching=4, depth=3), 800
     frame = plan(tree, epsilon=1.0, value=values).levels()
     domain = leaf_values_domain(tree, values)
