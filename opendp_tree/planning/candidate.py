@@ -194,11 +194,29 @@ class Candidate:
 
     @classmethod
     def infeasible(cls, name: str, *, reason: str, needs: str) -> Candidate:
-        """A mechanism that this setting does not allow."""
+        """A mechanism that this setting does not allow.
+
+        Parameters
+        ----------
+        name
+            The method's name.
+        reason
+            Why it is not possible, as the end of a sentence.
+        needs
+            What would make it possible.
+
+        """
         return cls(name, False, reason, needs)
 
     def wanted(self, auto: Auto) -> Candidate:
-        """The candidate, if its estimates are what they must be; else why it is not possible."""
+        """The candidate, if its estimates are what they must be; else why it is not possible.
+
+        Parameters
+        ----------
+        auto
+            What estimates must be.
+
+        """
         if self.polishes and (auto.nonnegative or auto.integers):
             kept = self.nonnegative or auto.nonnegative, self.integers or auto.integers
             return replace(self, nonnegative=kept[0], integers=kept[1], polish=kept)
