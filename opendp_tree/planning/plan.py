@@ -83,6 +83,8 @@ class Plan:
     """The hierarchy; None for a line."""
     worst_case: bool = False
     """Whether the error is the worst over all possible counts: the alpha-RMSE."""
+    counted: str | None = None
+    """What of people is counted; None where rows are."""
 
     @property
     def best(self) -> Candidate:
@@ -149,7 +151,8 @@ class Plan:
         )
 
     def _question(self) -> str:
-        return f"{self.subject}, {_budget_text(self.budget)}{f', alpha {self.alpha:g}' if self.worst_case else ''}."
+        said = f"{self.subject}, {_budget_text(self.budget)}{f', alpha {self.alpha:g}' if self.worst_case else ''}."
+        return said if self.counted is None else f"{said} Counted: {self.counted}."
 
     def _ranking(self) -> str:
         """What makes one candidate better than another."""
@@ -354,10 +357,9 @@ def plan(
     if values:
         return _plan_values(setting, values, _typical_sizes(setting.facts))
     if person is not None and person.weighs:
-        said = f"{_subject(setting.facts)}; counted are {person.counted(weighed=True)}"
-        found = people_candidates(auto, person, setting)
+        found, counted = people_candidates(auto, person, setting), person.counted(weighed=True)
         measure = "the standard deviation of the noise of the worst level, in what is counted"
-        return Plan(said, measure, budget, found, aim=aim, facts=setting.facts)
+        return Plan(_subject(setting.facts), measure, budget, found, aim=aim, facts=setting.facts, counted=counted)
     return plan_for(setting, auto)
 
 
