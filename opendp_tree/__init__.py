@@ -2,7 +2,7 @@
 
 What is used often is here. The rest is in submodules: `opendp_tree.paper`, `.bounds`, `.planning`,
 `.mechanisms`, `.trees`, `.releases`, `.plots`, `.data`, `.context`, and the modules `.error_measures`, `.ledger`,
-`.several`.
+`.prepare`.
 """
 
 from importlib import import_module as _import_module
@@ -110,8 +110,8 @@ _SUBMODULES = (
     "paper",
     "planning",
     "plots",
+    "prepare",
     "releases",
-    "several",
     "trees",
 )
 """The submodules that hold further public names."""

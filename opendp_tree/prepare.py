@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -468,15 +468,16 @@ class Prepared:
     frame: Any
     account: Account
     note: Mapping[str, Any]
-    shape: Callable[[Any], Any] = field(default=lambda made: made)
-    """What is made of the measurement's answer."""
+    finish: Callable[[Any], Any] | None = None
+    """What turns the measurement's answer into what is released."""
 
     def release(self, **entry: Any) -> Any:
         """Measure, and commit the finished release to the ledger with its cost before it is given away."""
 
         def make() -> Any:
             with snapshot_of(self.frame):
-                return self.shape(self.measurement(self.frame))
+                answer = self.measurement(self.frame)
+            return answer if self.finish is None else self.finish(answer)
 
         return self.account.spend(make, note=self.note, **entry)
 
