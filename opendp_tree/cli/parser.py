@@ -131,6 +131,14 @@ def width(text: str) -> int | Decimal | timedelta | date:
     return bound(text) if unit is None else min(count(text[:-1]), 10**6) * unit
 
 
+def day(text: str) -> date:
+    """A day, as ISO 8601 writes it."""
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text} must be a day, such as 2026-03-09") from None
+
+
 def _decimal(text: str) -> Decimal:
     # Python would also read 1_0, other scripts' digits, and spaces.
     if not re.fullmatch(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,9})?", text):
@@ -143,12 +151,16 @@ def build_parser(version: str) -> Parser:
     parser = Parser(
         prog="opendp-tree",
         description="Differentially private counts for every node of a hierarchy.",
-        epilog="Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 the ledger refuses, 4 no mechanism can do this.",
+        epilog="Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 the ledger refuses, 4 no mechanism can do this, "
+        "75 try again.",
     )
     parser.add_argument("--version", action="version", version=f"opendp-tree {version}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="plan | release | bounds | ledger | demo")
+    commands = parser.add_subparsers(
+        dest="command", required=True, metavar="plan | release | series | bounds | ledger | demo"
+    )
     _add_plan(commands.add_parser("plan", help="the error of every mechanism, before anything is spent"))
     _add_release(commands.add_parser("release", help="count the rows of a file, privately"))
+    _add_series(commands.add_parser("series", help="release the periods that are due, every night"))
     _add_bounds(commands.add_parser("bounds", help="what bounds on the rows of each person keep, privately"))
     _add_ledger(commands.add_parser("ledger", help="what was spent, on what, and what is left"))
     _add_demo(commands.add_parser("demo", help="plan and release public data, with the error next to the truth"))
@@ -217,6 +229,17 @@ def _add_ledger_options(parser: argparse.ArgumentParser) -> None:
     total.add_argument("--total-rho", type=concentrated, metavar="R", help="or with this one, for --rho")
     book.add_argument("--total-delta", type=share, metavar="D", help="and this one (0)")
     book.add_argument("--dataset", metavar="NAME", help="the data set that the ledger is for")
+
+
+def _add_series(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Release every period of a table that is over and was not released yet, and write its file. A scheduler may "
+        "run it at any time, again after a crash, and twice at once: every period is released and paid for once."
+    )
+    parser.epilog = "Exit codes as ever, and 75: try again later (a file is locked, or the source is not there)."
+    parser.add_argument("action", choices=("run",), help="release what is due")
+    parser.add_argument("config", metavar="CONFIG", help="a TOML file, or JSON")
+    parser.add_argument("--today", type=day, metavar="DATE", help="take this day for today, as 2026-03-09")
 
 
 def _add_ledger(parser: argparse.ArgumentParser) -> None:

@@ -16,7 +16,7 @@ from opendp_tree.trees.tree import Tree
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Source", "budget_of", "cost_of", "open_source", "read_key", "scan_columns"]
+__all__ = ["Source", "budget_of", "cost_of", "open_source", "read_key", "scan_columns", "typed"]
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def open_source(options: argparse.Namespace, *, unit: str | None = None, values:
     if twice := [name for name in values if name in columns]:
         raise CommandError(Exit.USAGE, f"--value {twice[0]} is in use already. Hint: another column")
     frame = scan_columns(options.file, options.format, (*columns, *values))
-    frame = with_numbers(_typed(frame, key), values)
+    frame = with_numbers(typed(frame, key), values)
     if options.nodes == "public" and options.tree is None:
         raise CommandError(Exit.USAGE, "public nodes must be listed. Hint: --tree FILE, or leave out --nodes public")
     if options.nodes == "open" and options.tree is not None:
@@ -115,7 +115,7 @@ def open_source(options: argparse.Namespace, *, unit: str | None = None, values:
     return Source(frame, key)
 
 
-def _typed(frame: pl.LazyFrame, key: Key) -> pl.LazyFrame:
+def typed(frame: pl.LazyFrame, key: Key) -> pl.LazyFrame:
     """Texts of a CSV file as what the key reads; what is no such value is null."""
     from opendp_tree.rows.sources import with_numbers, with_times
 

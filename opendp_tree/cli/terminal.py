@@ -34,6 +34,7 @@ class Exit(IntEnum):
     USAGE = 2
     BUDGET = 3
     INFEASIBLE = 4
+    AGAIN = 75
     INTERRUPTED = 130
 
 

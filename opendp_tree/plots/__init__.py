@@ -4,6 +4,7 @@ from opendp_tree.plots.bands import plot_bounds, plot_cdf
 from opendp_tree.plots.page import write_html, write_image
 from opendp_tree.plots.plan import plot_plan
 from opendp_tree.plots.rows import plot_level, plot_means, plot_quantiles
+from opendp_tree.plots.series import plot_series
 from opendp_tree.plots.tree import plot_tree
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "plot_means",
     "plot_plan",
     "plot_quantiles",
+    "plot_series",
     "plot_tree",
     "write_html",
     "write_image",

@@ -105,7 +105,7 @@ def changes(frame: pl.DataFrame, before: Mapping[str, str | None], *, confidence
         (pl.col("estimate") - pl.col("estimate_before")).alias("change"),
         (pl.col("lower") - pl.col("upper_before")).alias("lower"),
         (pl.col("upper") - pl.col("lower_before")).alias("upper"),
-        pl.lit(max(0.0, 1 - 2 * (1 - confidence))).alias("confidence"),
+        pl.lit(_at_least(confidence, 2)).alias("confidence"),
     )
 
 
@@ -127,5 +127,10 @@ def moving_sums(frame: pl.DataFrame, runs: Sequence[Sequence[str]], n: int, *, c
         pl.col("end").alias("period"),
         *places,
         *_FIGURES,
-        pl.lit(max(0.0, 1 - n * (1 - confidence))).alias("confidence"),
+        pl.lit(_at_least(confidence, n)).alias("confidence"),
     )
+
+
+def _at_least(confidence: float, n: int) -> float:
+    """The chance that all of `n` intervals hold."""
+    return round(max(0.0, 1 - n * (1 - confidence)), 12)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol, runtime_checkable
 
@@ -9,7 +10,7 @@ import polars as pl
 
 from opendp_tree.keys.key import Key
 
-__all__ = ["Table", "snapshot_of"]
+__all__ = ["Table", "measured"]
 
 
 @runtime_checkable
@@ -40,6 +41,7 @@ class Table(Protocol):
         ...
 
 
-def snapshot_of(data: Any) -> AbstractContextManager[object]:
-    """While it is entered, a table answers from the same rows; a frame always does."""
-    return data.snapshot() if isinstance(data, Table) else nullcontext()
+def measured(measurement: Callable[[Any], Any], data: Any) -> Any:
+    """What a measurement finds in a frame, or in one snapshot of a table."""
+    with data.snapshot() if isinstance(data, Table) else nullcontext():
+        return measurement(data)

@@ -9,6 +9,7 @@ from pathlib import Path
 os.environ.setdefault("POLARS_MAX_THREADS", "1")
 
 from tests.faults.moments import run_moments
+from tests.faults.nightly import run_nightly
 from tests.faults.surroundings import SURROUNDINGS
 
 
@@ -22,6 +23,9 @@ def main():
         folder.chmod(0o755)  # for the user who may not write
         for harm in ("kill", "interrupt"):
             tell(f"{options.cases} x {harm}", run_moments, folder, harm=harm, cases=options.cases, seed=options.seed)
+        nightly = folder / "nightly"
+        nightly.mkdir()
+        tell(f"the nightly job, {options.cases} x", run_nightly, nightly, cases=options.cases, seed=options.seed)
         for words, trial in SURROUNDINGS.items():
             place = folder / trial.__name__
             place.mkdir()

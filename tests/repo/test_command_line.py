@@ -16,13 +16,14 @@ COMMANDS = re.findall(r"^\$ opendp-tree (.*?)(?:   # exit code (\d+))?$", PAGE, 
 
 def test_every_command_shown_runs_and_ends_as_said(tmp_path, monkeypatch):
     shutil.copy(FLIGHTS, tmp_path)
+    (tmp_path / "nightly.json").write_text(re.search(r"^```json\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)[1])
     monkeypatch.chdir(tmp_path)
     for words, code in COMMANDS:
         arguments = shlex.split(words)
         assert main(arguments) == int(code or 0), words
         if "-o" in arguments:
             assert (tmp_path / arguments[arguments.index("-o") + 1]).exists() == (not code)
-    assert {words.split()[0] for words, _ in COMMANDS} == {"plan", "release", "bounds", "ledger", "demo"}
+    assert {words.split()[0] for words, _ in COMMANDS} == {"plan", "release", "series", "bounds", "ledger", "demo"}
 
 
 def test_every_exit_code_is_explained():

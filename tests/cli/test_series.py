@@ -1,0 +1,200 @@
+"""The nightly job: what is due is released once, files are written, and the exit code says what to do."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from datetime import date, timedelta
+
+import polars as pl
+import pytest
+
+from opendp_tree import Ledger, Series
+from opendp_tree.cli import main
+from opendp_tree.cli.series import _file_name
+from opendp_tree.cli.terminal import Exit
+from tests.cli.helpers import ENVIRONMENT, ROOT
+
+
+def prepare(folder, days=30, **options):
+    """Rows by day from the first Monday of 2026, and a configuration by week."""
+    first = date(2026, 1, 5)
+    rows = [(str(first + timedelta(days=number)), city) for number in range(days) for city in ["a"] * 40 + ["b"] * 30]
+    pl.DataFrame(rows, schema=["day", "city"], orient="row").write_csv(folder / "rows.csv")
+    config = {
+        "file": "series.db",
+        "source": "rows.csv",
+        "by": "city",
+        "period": {"column": "day", "every": "week"},
+        "first": "2026-W02",
+        "epsilon": 1,
+        "delta": 1e-6,
+        "output": "out",
+        **options,
+    }
+    path = folder / "nightly.json"
+    path.write_text(json.dumps({name: value for name, value in config.items() if value is not None}))
+    return str(path)
+
+
+def nightly(path, today):
+    return main(["series", "run", path, "--today", str(today)])
+
+
+def test_what_is_due_is_released_and_written_once(tmp_path, capsys):
+    path = prepare(tmp_path)
+    assert nightly(path, "2026-01-11") == Exit.OK
+    assert capsys.readouterr().err == ""
+    assert not list((tmp_path / "out").iterdir())
+    assert nightly(path, "2026-01-20") == Exit.OK
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [(line["period"], line["status"]) for line in lines] == [("2026-W02", "released"), ("2026-W03", "released")]
+    assert {each.name for each in (tmp_path / "out").iterdir()} == {
+        "2026-W02.parquet",
+        "2026-W03.parquet",
+        "series.parquet",
+    }
+    release = Series.open(tmp_path / "series.db")["2026-W02"].to_json()
+    assert nightly(path, "2026-01-20") == Exit.OK
+    assert capsys.readouterr().err == ""
+    (tmp_path / "out" / "2026-W02.parquet").unlink()
+    assert nightly(path, "2026-01-26") == Exit.OK
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [(line["period"], line["status"]) for line in lines] == [("2026-W02", "written"), ("2026-W04", "released")]
+    series = Series.open(tmp_path / "series.db")
+    assert series["2026-W02"].to_json() == release
+    assert series.ledger.left()["epsilon"] == 0
+    table = pl.read_parquet(tmp_path / "out" / "series.parquet")
+    assert table["period"].unique().sort().to_list() == series.periods
+    written = pl.read_parquet(tmp_path / "out" / "2026-W04.parquet")
+    assert abs(written.filter(pl.col("path") == "a")["estimate"][0] - 280) < 60
+
+
+def test_rows_may_be_waited_for(tmp_path):
+    path = prepare(tmp_path, wait=3)
+    assert nightly(path, "2026-01-14") == Exit.OK
+    assert Series.open(tmp_path / "series.db").periods == []
+    assert nightly(path, "2026-01-15") == Exit.OK
+    assert Series.open(tmp_path / "series.db").periods == ["2026-W02"]
+
+
+def test_empty_periods_are_released(tmp_path):
+    assert nightly(prepare(tmp_path, days=3), "2026-02-01") == Exit.OK
+    assert Series.open(tmp_path / "series.db").periods == ["2026-W02", "2026-W03", "2026-W04"]
+
+
+def test_no_budget_is_told_and_what_was_paid_is_there(tmp_path, capsys):
+    unit = {"column": "city", "rows": 5}
+    path = prepare(tmp_path, unit=unit, total={"epsilon": "2.5", "delta": "1e-5"}, format="csv")
+    assert nightly(path, "2026-02-01") == Exit.BUDGET
+    assert "only epsilon 0.5" in capsys.readouterr().err
+    assert {"2026-W02.csv", "2026-W03.csv"} <= {each.name for each in (tmp_path / "out").iterdir()}
+    assert Ledger.open(tmp_path / "series.db").left()["epsilon"] == 0.5
+
+
+def test_what_may_be_there_later_is_tried_again(tmp_path, capsys):
+    path = prepare(tmp_path)
+    rows = (tmp_path / "rows.csv").read_bytes()
+    (tmp_path / "rows.csv").unlink()
+    assert nightly(path, "2026-01-20") == Exit.AGAIN == 75
+    (tmp_path / "rows.csv").write_bytes(b"")
+    assert nightly(path, "2026-01-20") == Exit.AGAIN
+    assert "Hint" in capsys.readouterr().err
+    assert Series.open(tmp_path / "series.db").periods == []
+    (tmp_path / "rows.csv").write_bytes(rows)
+    assert nightly(path, "2026-01-20") == Exit.OK
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"by": None}, "by is missing"),
+        ({"colour": 1}, "'colour' must be one of"),
+        ({"first": "2026"}, "must be a week"),
+        ({"first": None}, "first must be the first period"),
+        ({"period": {"column": "day"}}, "periods must list"),
+        ({"period": {"column": "day", "each": "week"}}, "each"),
+        ({"epsilon": "much"}, "much"),
+        ({"epsilon": -1}, "epsilon"),
+        ({"format": "xlsx"}, "format"),
+        ({"unit": {"column": "city", "rows": 5}}, "total must be given"),
+        ({"by": "town"}, "no column 'town'"),
+        ({"method": "magic"}, "method"),
+        ({"wait": "long"}, "long"),
+    ],
+)
+def test_wrong_configurations_are_told(tmp_path, capsys, options, words):
+    assert nightly(prepare(tmp_path, **options), "2026-01-20") == Exit.USAGE
+    told = capsys.readouterr().err
+    assert words in told
+    assert "Hint" in told
+
+
+def test_no_configuration(tmp_path, capsys):
+    assert main(["series", "run", str(tmp_path / "nightly.toml")]) == Exit.USAGE
+    (tmp_path / "nightly.json").write_text("[1]")
+    assert main(["series", "run", str(tmp_path / "nightly.json")]) == Exit.USAGE
+    (tmp_path / "nightly.json").write_text("{")
+    assert main(["series", "run", str(tmp_path / "nightly.json")]) == Exit.USAGE
+    assert main(["series", "run", str(tmp_path / "nightly.json"), "--today", "soon"]) == Exit.USAGE
+    assert capsys.readouterr().err.count("Hint") == 4
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 reads no TOML")
+def test_toml(tmp_path):
+    prepare(tmp_path)
+    (tmp_path / "nightly.toml").write_text(
+        'file = "series.db"\nsource = "rows.csv"\nby = "city"\nperiod = {column = "day", every = "week"}\n'
+        'first = "2026-W02"\nepsilon = 1\ndelta = 1e-6\noutput = "out"\n'
+    )
+    assert nightly(str(tmp_path / "nightly.toml"), "2026-01-12") == Exit.OK
+    assert Series.open(tmp_path / "series.db").periods == ["2026-W02"]
+
+
+def test_other_settings_than_those_of_the_file_fail(tmp_path, capsys):
+    assert nightly(prepare(tmp_path), "2026-01-12") == Exit.OK
+    assert nightly(prepare(tmp_path, epsilon=2), "2026-01-12") == Exit.FAILURE
+    assert "another epsilon" in capsys.readouterr().err
+
+
+def test_names_of_files_are_those_of_no_other_place():
+    assert [_file_name(name) for name in ("2026-W02", "../x", "a b", "ä", "%")] == [
+        "2026-W02",
+        "%2e%%2e%%2f%x",
+        "a%20%b",
+        "%e4%",
+        "%25%",
+    ]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+def test_sigterm_is_an_interrupt_and_only_while_the_job_runs(tmp_path, monkeypatch, capsys):
+    path, handler = prepare(tmp_path), signal.getsignal(signal.SIGTERM)
+    release = Series._said
+
+    def terminated(*words):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return release(*words)
+
+    monkeypatch.setattr(Series, "_said", terminated)
+    assert nightly(path, "2026-01-20") == Exit.INTERRUPTED
+    assert capsys.readouterr().err == "opendp-tree: interrupted\n"
+    assert signal.getsignal(signal.SIGTERM) == handler
+    assert Series.open(tmp_path / "series.db").periods == []
+
+
+def test_a_job_that_is_killed_and_started_again_releases_every_period_once():
+    """`make faults` does this a thousand times."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.faults.nightly", "20"],
+        cwd=ROOT,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    counts = json.loads(done.stdout)
+    assert counts["killed"] + counts.get("terminated", 0) >= 20
