@@ -1,4 +1,4 @@
-"""What a mechanism gives: estimates and intervals, in words, files and frames."""
+"""The results of mechanisms: estimates and intervals as frames, files and words."""
 
 from opendp_tree.releases.release import PrivacyStatement, TreeRelease
 

@@ -1,4 +1,4 @@
-"""What each bound on the rows of a person would keep, as a value that was paid for."""
+"""The share of rows that each bound on the rows of a person would keep."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = ["BoundReport"]
 ENOUGH = 0.95
 """The share of rows that the recommended bound keeps."""
 _NOISE, _WORTH = 3, 10
-"""The noise of all rows is about this many times most * scale; of the rows it must be at most a tenth."""
+"""The noise of the total is about _NOISE * most * scale, which must be at most a tenth of the rows."""
 
 
 @dataclass(frozen=True)
 class BoundReport:
-    """For each bound on the rows of a person, the share of rows that it keeps."""
+    """The share of rows that each bound on the rows of a person keeps."""
 
     bounds: Ints
     people: Ints
@@ -44,16 +44,16 @@ class BoundReport:
 
     @property
     def useful(self) -> bool:
-        """Whether there are enough rows to say anything: the noise is at most about a tenth of them."""
+        """Whether there are enough rows: the noise is at most about a tenth of them."""
         return self._needed <= self.rows
 
     @property
     def recommended(self) -> int | None:
-        """The smallest bound that surely keeps 95 % of the rows; None if the report is not useful."""
+        """The smallest bound that keeps 95 % of the rows, with the report's confidence; None if it is not useful."""
         return self.smallest_bound(ENOUGH) if self.useful else None
 
     def smallest_bound(self, share: float) -> int:
-        """The smallest bound that keeps a share of the rows, with the probability that the report says."""
+        """The smallest bound that keeps a share of the rows, with the report's confidence."""
         if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share <= 1:
             raise ValueError(f"share ({share!r}) must be a number from 0 to 1. Hint: 0.95")
         return int(self.bounds[np.argmax(self.lower >= share)])
@@ -63,7 +63,7 @@ class BoundReport:
         return _WORTH * _NOISE * self.most * Fraction(float(self.statement.parameters["scale"] or 0))
 
     def to_frame(self) -> pl.DataFrame:
-        """One row for each bound: `bound`, `share`, `lower`, `upper`, `people`."""
+        """One row per bound: `bound`, `share`, `lower`, `upper`, `people`."""
         import polars as pl
 
         columns = {"bound": self.bounds, "share": self.shares, "lower": self.lower, "upper": self.upper}
@@ -76,30 +76,29 @@ class BoundReport:
         return {**found, **arrays, "confidence": self.confidence, "statement": self.statement.to_dict()}
 
     def to_json(self) -> str:
-        """The same as a text."""
+        """The same as a JSON text."""
         return json.dumps(self.to_dict(), indent=1)
 
     def describe(self) -> str:
         """The report in sentences."""
-        told = [f"What bounds on the rows of {self.statement.unit} keep, from 1 row to {self.most}."]
-        found = self.recommended
-        if found is None:
-            told.append(
-                f"Not useful: there are about {max(self.rows, 0):,.0f} rows, and noise of this budget needs "
-                f"{float(self._needed):,.0f} to be a tenth of them. The budget is spent. Hint: look at fewer rows of "
-                "each (most), or spend more (epsilon)."
+        lines = [f"The share of rows that bounds from 1 to {self.most} on the rows of {self.statement.unit} keep."]
+        bound = self.recommended
+        if bound is None:
+            lines.append(
+                f"Not useful: there are about {max(self.rows, 0):,.0f} rows; at this budget the noise is a tenth of "
+                f"{float(self._needed):,.0f} rows. The budget is spent. Hint: a smaller largest bound (most), or a "
+                "larger epsilon."
             )
         else:
-            place = int(np.argmax(self.bounds == found))
+            place = int(np.argmax(self.bounds == bound))
             low, middle, high = (f"{100 * part[place]:.1f} %" for part in (self.lower, self.shares, self.upper))
-            told.append(
-                f"Recommended: {found}. It keeps {low} to {high} of about {self.rows:,.0f} rows, probably {middle}."
+            lines.append(
+                f"Recommended: {bound}. It keeps {low} to {high} of about {self.rows:,.0f} rows, probably {middle}."
             )
         loss = ", ".join(f"{name} {value:.10g}" for name, value in self.statement.loss.items())
-        lines = [
-            *told,
-            f"Shares are of at most {self.most} rows of each: what somebody has beyond is not seen.",
-            f"All intervals hold together with probability at least {self.confidence:.10g}.",
+        lines += [
+            f"Shares are of at most {self.most} rows of each: further rows are not counted.",
+            f"Accuracy: all intervals hold together with probability at least {self.confidence:.10g}.",
             f"Privacy: {loss} for all rows of {self.statement.unit}.",
         ]
         return "\n".join(map(one_line, lines))

@@ -1,4 +1,4 @@
-"""A few quantiles that were chosen, as a value that was paid for."""
+"""Quantiles chosen by the exponential mechanism."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FORMAT = "opendp-tree chosen quantiles"
 
 @dataclass(frozen=True)
 class ChosenQuantiles:
-    """For each quantile the bin of a line that was chosen for it."""
+    """The bin of a line that was chosen for each quantile."""
 
     shares: tuple[Fraction, ...]
     bins: Ints
@@ -41,7 +41,10 @@ class ChosenQuantiles:
         for share in wanted:
             if share not in self.shares:
                 known = ", ".join(f"{float(each):g}" for each in self.shares)
-                raise ValueError(f"quantiles ({float(share):g}) must be among those that were paid for: {known}")
+                raise ValueError(
+                    f"quantiles ({float(share):g}) must be among those that were released: {known}. "
+                    "Hint: name all of them in Quantiles([...]) before the release"
+                )
         return self._frame([self.shares.index(share) for share in wanted])
 
     def to_frame(self) -> pl.DataFrame:
@@ -58,7 +61,7 @@ class ChosenQuantiles:
         return pl.DataFrame({**columns, "missed": self.missed[places]})
 
     def to_json(self) -> str:
-        """The release as a text that `from_json` reads: docs/release_format.md."""
+        """The release as a JSON text for `from_json`. The format: docs/release_format.md."""
         return form.write_text(
             {
                 "statement": form.write_statement(self.statement.to_dict()),
@@ -73,7 +76,7 @@ class ChosenQuantiles:
 
     @classmethod
     def from_json(cls, text: str) -> ChosenQuantiles:
-        """The release of a text that `to_json` wrote, equal in every number. Any other text is a ValueError."""
+        """Read a release that `to_json` wrote, with the same numbers. Raises ValueError for any other text."""
         parts = form.read_text(text, kind=_FORMAT)
         statement = PrivacyStatement(**form.read_statement(form.part(parts, "statement", dict)))
         confidence = form.part(parts, "confidence", float)
@@ -82,10 +85,10 @@ class ChosenQuantiles:
         edges = form.read_edges(form.part(parts, "edges", dict))
         shares = form.read_array(form.part(parts, "quantiles", list), "quantiles", float)
         if not shares.size or not ((shares >= 0) & (shares <= 1)).all():
-            raise ValueError('"quantiles" must hold numbers from 0 to 1, and at least one')
+            raise ValueError('"quantiles" must hold at least one number, all from 0 to 1')
         bins, missed = (_one_each(parts, name, shares.size) for name in ("bins", "missed"))
         if not ((bins >= 0) & (bins < edges.size - 1)).all():
-            raise ValueError('"bins" must be places of bins, of which there is one less than "edges"')
+            raise ValueError('"bins" must be indices of bins, of which there is one fewer than "edges"')
         if (missed < 0).any():
             raise ValueError('"missed" must not be negative')
         return cls(check_quantiles(shares.tolist()), bins, missed, edges, confidence, statement)
@@ -97,14 +100,14 @@ class ChosenQuantiles:
         rows = self.to_frame().select("quantile", "lower", "upper", "missed").rows()
         found = [
             f"Quantile {share:g}: a value in [{_text(low)}, {_text(high)}{']' if place == last else ')'}, "
-            f"a bin that is off by at most {missed} people."
+            f"whose rank is off by at most {missed}."
             for (share, low, high, missed), place in zip(rows, self.bins.tolist(), strict=True)
         ]
         lines = [
             f"Quantiles of a line of {self.edges.size - 1} bins, chosen by the exponential mechanism.",
             *found,
-            f"Each holds with probability at least {self.confidence:.10g}.",
-            "What lies outside of the line is not among those whose quantiles these are.",
+            f"Accuracy: each statement holds with probability at least {self.confidence:.10g}.",
+            "Rows outside the line are not included.",
             *filter(None, [counted_words(cost)]),
             cost_words(cost),
         ]
@@ -117,7 +120,7 @@ class ChosenQuantiles:
 def _one_each(parts: Mapping[str, Any], name: str, size: int) -> Ints:
     found: Ints = form.read_array(form.part(parts, name, list), name, int)
     if found.size != size:
-        raise ValueError(f'"{name}" must hold one for each of the {size} "quantiles"')
+        raise ValueError(f'"{name}" must have one entry for each of the {size} "quantiles"')
     return found
 
 

@@ -1,7 +1,7 @@
-"""How many lie below each value: quantiles, shares and ranges from noisy counts of the segments of a line.
+"""Quantiles, shares and counts of ranges from noisy counts of the segments of a line.
 
-Estimates come from least squares, made to rise; intervals from the same sums before that, whose noise is known exactly.
-Every method is post-processing. Proof: docs/proofs/quantiles.md.
+Estimates are least squares made monotone; intervals use the sums before that, whose noise is known exactly. Every
+method is post-processing. Proof: docs/proofs/quantiles.md.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["MeasuredCurve", "check_quantiles", "line_edges", "range_edges", "values_at"]
 
 ROUNDING = 2.0**-36
-"""Of the largest number: sums of floats are right to within much less."""
+"""Relative to the largest number: the errors of sums of floats are much smaller."""
 _PIECES = 32
 _FINEST = 10**6
 
@@ -58,12 +58,12 @@ class MeasuredCurve:
 
     @cached_property
     def totals(self) -> Floats:
-        """Estimated counts before each cut, which never fall and begin with 0."""
+        """Estimated counts before each cut, which begin with 0 and never decrease."""
         return np.maximum(rising(self._totals), 0.0) * (self.cuts > 0)
 
     @property
     def unbiased_total(self) -> float:
-        """The count of all before it is made to fit the others: its error is that of the noise alone."""
+        """The count of all rows before it is made monotone: its error is the noise alone."""
         return float(self._totals[-1])
 
     @property
@@ -81,7 +81,7 @@ class MeasuredCurve:
         return ROUNDING * float(np.abs(self._totals).max())
 
     def _reach(self, variances: Floats) -> Floats:
-        """How far noise of such a variance moves a sum to one side, but for half of what may be missed."""
+        """What noise of such a variance exceeds on one side with half of the allowed probability."""
         found = tail_reach(variances, largest_step=self.tree.largest_step, chance=(1 - self.confidence) / 2)
         return found + self._slack
 
@@ -89,17 +89,17 @@ class MeasuredCurve:
         return values_at(self.edges, places)
 
     def places(self, values: Any) -> Floats:
-        """Where values lie among the edges, between two of them in proportion; beyond the ends, at the ends."""
+        """The positions of values among the edges, interpolated, and clipped to the ends."""
         given = np.atleast_1d(np.asarray(values))
         if self.edges.dtype.kind == "M":
             try:
                 numbers = given.astype("datetime64[us]").astype(np.int64)
             except (TypeError, ValueError):
-                raise TypeError("values must be dates or times, as the edges are") from None
+                raise TypeError("values must be dates or times, as the edges are. Hint: date(2024, 1, 31)") from None
             edges = self.edges.astype("datetime64[us]").astype(np.int64)
         else:
             if given.dtype.kind not in "iuf" or np.isnan(given.astype(np.float64)).any():
-                raise TypeError("values must be numbers, as the edges are")
+                raise TypeError("values must be numbers, as the edges are. Hint: [18, 65]")
             numbers, edges = _comparable(given, self.edges)
         numbers = numbers.clip(edges[0], edges[-1])
         before = np.searchsorted(edges, numbers, side="right") - 1
@@ -109,12 +109,12 @@ class MeasuredCurve:
         return places
 
     def quantiles(self, at: Sequence[float]) -> Found:
-        """For each share the value that so many lie below."""
+        """The quantile of each share."""
         shares = np.array([float(share) for share in check_quantiles(at)])
         return Found(*(self._values(part) for part in (self._estimates(shares), *self._ends(shares))))
 
     def _estimates(self, shares: Floats) -> Floats:
-        """The places where the rising curve has each share; of a stretch on which it does not rise, a point inside."""
+        """The positions at which the monotone curve reaches each share; a point inside a flat stretch."""
         wanted = shares * self.totals[-1]
         last = self.cuts.size - 1
         left = np.searchsorted(self.totals, wanted, side="left").clip(0, last)
@@ -128,38 +128,38 @@ class MeasuredCurve:
         return found
 
     def _ends(self, shares: Floats) -> tuple[Floats, Floats]:
-        """From each end, the last of the cuts in a row of which it is rejected that a quantile lies beyond it."""
+        """From each end, the last of the consecutive cuts for which a quantile beyond it is rejected."""
         before = np.arange(self.cuts.size)
         lower, upper = [], []
         for share in shares.tolist():
             excess = self._totals - share * self._totals[-1]
             reach = self._reach(self.tree.variances(np.zeros_like(before), before, share))
-            above = np.append(excess >= -reach, True)  # not rejected: as many as wanted lie below this cut
+            above = np.append(excess >= -reach, True)  # not rejected: the share lies below this cut
             below = np.append(excess[::-1] <= reach[::-1], True)
             lower.append(max(0, int(np.argmax(above)) - 1))
             upper.append(min(before.size - 1, before.size - int(np.argmax(below))))
         ends = np.array([lower, upper], dtype=np.int64).reshape(2, -1)
-        low, high = np.minimum(*ends), np.maximum(*ends)  # a miss, should they cross
+        low, high = np.minimum(*ends), np.maximum(*ends)  # if they cross, the interval misses
         return self.cuts[low].astype(np.float64), self.cuts[high].astype(np.float64)
 
     def shares(self, places: Floats) -> Found:
-        """The share of all that lies before each place, with an interval."""
+        """The share of rows before each position, with an interval."""
         total = self.totals[-1]
         estimate = np.interp(places, self.cuts, self.totals) / total if total > 0 else places / self.bins
         outer, inner = self._outside(places)
         lower = self._least_shares(outer)
-        # What does not lie before a cut lies behind it: the same test, from the other side.
+        # Rows that are not before a cut are behind it: the same test from the other side.
         upper = 1 - self._least_shares(inner, behind=True)
         lower, upper = np.minimum(lower, upper), np.maximum(lower, upper)
         return Found(np.clip(estimate, lower, upper), lower, upper)
 
     def _outside(self, places: Floats | Ints) -> tuple[Ints, Ints]:
-        """The last cut at or before each place, and the first at or behind it."""
+        """The last cut at or before each position, and the first at or behind it."""
         before = np.searchsorted(self.cuts, places, side="right") - 1
         return before, np.searchsorted(self.cuts, places, side="left")
 
     def _least_shares(self, cuts: Ints, *, behind: bool = False) -> Floats:
-        """Shares below which none is accepted, of what lies before each cut, or behind it."""
+        """Lower bounds of the shares of rows before each cut, or behind it."""
         none, end = np.zeros_like(cuts), np.full_like(cuts, self.cuts.size - 1)
         first, last = (cuts, end) if behind else (none, cuts)
         count, total = self._totals[last] - self._totals[first], self._totals[-1]
@@ -169,7 +169,7 @@ class MeasuredCurve:
         grid = np.linspace(0.0, 1.0, _PIECES + 1)
         variances = [self.tree.variances(first, last, share) for share in grid]
         for piece, (low, high) in enumerate(pairwise(grid)):
-            # A variance is convex in the share, so largest at an end of the piece.
+            # The variance is convex in the share, so its maximum is at an end of the piece.
             reach = self._reach(np.maximum(variances[piece], variances[piece + 1]))
             bound = np.clip((count - reach) / total, low, high)
             found = np.where(running, bound, found)
@@ -177,10 +177,10 @@ class MeasuredCurve:
         return found
 
     def counts(self, first: Floats | Ints, last: Floats | Ints) -> Found:
-        """How many lie between two places each."""
+        """The number of rows between pairs of positions."""
         before, after = self._outside(first)
         end_before, end_after = self._outside(last)
-        inside = np.maximum(end_before, after)  # empty where no two cuts lie within
+        inside = np.maximum(end_before, after)  # empty if there are no two cuts inside
         lower = self._totals[inside] - self._totals[after] - self._reach(self.tree.variances(after, inside))
         upper = self._totals[end_after] - self._totals[before] + self._reach(self.tree.variances(before, end_after))
         lower, upper = np.where(inside > after, lower, 0.0).clip(min=0.0), upper.clip(min=0.0)
@@ -200,18 +200,19 @@ class MeasuredCurve:
         return _frame({"value": np.atleast_1d(np.asarray(at))}, self.shares(self.places(at)))
 
     def count_frame(self, low: Any, high: Any) -> pl.DataFrame:
-        """How many lie from one value to another, in one row: `low`, `high`, `estimate`, `lower`, `upper`."""
+        """The number of rows from one value to another: `low`, `high`, `estimate`, `lower`, `upper`."""
         first, last = self.places(low), self.places(high)
         if (first > last).any():
-            raise ValueError("low must not be above high")
+            raise ValueError(f"low ({low}) must not be above high ({high}). Hint: exchange them")
         given = {name: np.atleast_1d(np.asarray(value)) for name, value in (("low", low), ("high", high))}
-        hair = (first == last) & (first % 1 > 0) & (given["low"] != given["high"])  # too near for places, but not empty
+        # Values may be too close for different positions, and yet have rows between them.
+        hair = (first == last) & (first % 1 > 0) & (given["low"] != given["high"])
         last = np.where(hair, np.nextafter(last, np.inf), last)
         return _frame(given, self.counts(first, last))
 
 
 def _comparable(given: Array, edges: Array) -> tuple[Array, Array]:
-    """Numbers and edges in one type that rounds neither onto the other: integers, where all are."""
+    """Numbers and edges in a type that rounds neither onto the other: integers, if all are."""
     whole = given.dtype.kind in "iu" and np.abs(edges).max() < 2.0**62 and (edges == np.floor(edges)).all()
     if not whole:
         return given.astype(np.float64), edges
@@ -227,7 +228,7 @@ def _frame(first: dict[str, Any], found: Found) -> pl.DataFrame:
 
 
 def check_quantiles(at: Sequence[float]) -> tuple[Fraction, ...]:
-    """Shares from 0 to 1, as fractions whose denominators are at most a million.
+    """Shares from 0 to 1 as fractions with denominators of at most a million.
 
     Examples
     --------
@@ -249,7 +250,7 @@ def check_quantiles(at: Sequence[float]) -> tuple[Fraction, ...]:
 
 
 def values_at(edges: Array, places: Floats) -> Array:
-    """The values at places among edges, between two of them in proportion; dates are cut to their own precision."""
+    """The values at positions among the edges, interpolated; dates are cut to their own precision."""
     if edges.dtype.kind == "f":
         return np.interp(places, np.arange(edges.size), edges)
     origin = edges.astype(np.int64) - edges[:1].astype(np.int64)  # differences are small enough for floats
@@ -258,20 +259,20 @@ def values_at(edges: Array, places: Floats) -> Array:
 
 
 def line_edges(tree: Tree) -> Array:
-    """The borders of the bins that the leaves of a tree are: of its ranges, or else their places."""
+    """The edges of the bins that are the leaves of a tree: those of its ranges, or 0, 1, 2, ..."""
     return np.arange(tree.leaf_count + 1, dtype=np.float64) if tree.ranges is None else range_edges(tree.ranges)
 
 
 def range_edges(ranges: NumberRange) -> Array:
-    """The borders of ranges: numbers, or `datetime64`. Refused where floats cannot hold them."""
+    """The edges of ranges: numbers that floats can hold, or `datetime64`."""
     edges = ranges.edges
     if not ranges.has_dates:
         numbers = np.array([float(edge) for edge in edges])
         integers = ranges.exact_edges[1] == 1
         if (np.diff(numbers) <= 0).any() or (integers and any(map(operator.ne, numbers.tolist(), edges))):
             raise ValueError(
-                f"low ({ranges.low}), high ({ranges.high}) and bins ({ranges.bins}) must make ranges whose ends floats "
-                "can hold, for quantiles. Hint: subtract low from the column, or method='tree_laplace' for counts"
+                f"low ({ranges.low}), high ({ranges.high}) and bins ({ranges.bins}) must make ranges with ends "
+                "that floats can hold. Hint: subtract low from the column, or method='tree_laplace' for counts"
             )
         return numbers
     return np.array(edges, dtype="datetime64[us]" if isinstance(edges[0], datetime) else "datetime64[D]")

@@ -1,4 +1,4 @@
-"""The nodes of a release as rows of a frame, with what their children leave unexplained."""
+"""The nodes of a release as rows of a frame, with rows for the rest of each node."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from opendp_tree.trees.shown_nodes import ShownCells, ShownNodes, contracted_par
 from opendp_tree.trees.tree import Tree
 
 OTHER = "(other)"
-"""What stands in the place of a label in rows for what is left unexplained."""
+"""The label of rows for the rest of a node."""
 FIRST = ("path", "estimate", "lower", "upper", "level")
-"""What a reader looks for comes first; then the place in columns, and the rest."""
+"""The first columns of a frame."""
 BETWEEN = " / "
-"""What stands between the labels of a path."""
+"""The separator between the labels of a path."""
 _NULL = "(null)"
-_ROUNDING = 2.0**-40  # a difference below this share of what it is the difference of is none
+_ROUNDING = 2.0**-40  # smaller differences, relative to their terms, are rounding
 
 
 def release_frame(
@@ -39,7 +39,7 @@ def release_frame(
     adds_up: bool = True,
     sums: Mapping[str, tuple[float, float]] | None = None,
 ) -> pl.DataFrame:
-    """One row a node, in the order of the nodes."""
+    """One row per node, in the order of the nodes."""
     sums = {} if sums is None else sums
     columns = [pl.Series(name, array) for name, array in values.items()]
     columns.append(pl.repeat(counted, nodes.size, dtype=pl.String, eager=True).alias("counted"))
@@ -62,7 +62,7 @@ def release_frame(
     separator = "" if isinstance(nodes.tree, Tree) else nodes.tree.separator
     labels = [place.name for place in places]
     added = _other_rows(frame, labels, above, rest, separator=separator, public=public)
-    # Parents never fall, so siblings end where their parent would be inserted.
+    # Parents never decrease, so siblings end where their parent would be inserted.
     spots = np.searchsorted(parents, above, side="right") + np.arange(above.size)
     order = np.empty(frame.height + above.size, dtype=np.int64)
     kept = np.ones(order.size, dtype=np.bool_)
@@ -72,7 +72,7 @@ def release_frame(
 
 
 def cell_frame(cells: ShownCells) -> pl.DataFrame:
-    """A row a cell, in depth-first order: its level, and its prefix or labels."""
+    """One row per cell, depth first: its level, and its prefix or labels."""
     *places, _ = node_columns(cells.nodes)
     return pl.DataFrame([pl.Series("level", cells.nodes.levels), *places])[cells.cells()]
 
@@ -80,10 +80,10 @@ def cell_frame(cells: ShownCells) -> pl.DataFrame:
 def _unexplained(
     parents: Ints, values: Mapping[str, Array], *, certain: bool, public: bool, sums: Mapping[str, tuple[float, float]]
 ) -> tuple[Ints, dict[str, Array]]:
-    """The rows whose shown children do not explain all of them, and by how much.
+    """The nodes whose shown children have another total, and the difference.
 
-    The rest is at least 0 and at most what the node counts, so its interval fails only if the node's own does. Where
-    all intervals always hold, it is what they leave.
+    The rest is at least 0 and at most the node's count, so its interval fails only if the node's own does. If all
+    intervals always hold, it is what they leave.
     """
     shown, size = values["shown"], parents.size
     children = np.flatnonzero(shown & (parents >= 0))
@@ -121,10 +121,10 @@ def _other_rows(
     separator: str,
     public: bool,
 ) -> pl.DataFrame:
-    """The parents' rows made into rows for the rest. Types stay: where a column holds no texts, it has null there."""
+    """The parents' rows made into rows for the rest. Types are kept: columns that are not texts are null."""
     parents = frame[above]
     below = pl.col("level") + 1
-    if not public:  # of an open tree, perhaps not all levels are shown
+    if not public:  # some levels of an open tree may not be shown
         levels = frame["level"].unique(maintain_order=True)
         below = pl.col("level").replace(levels[:-1], levels[1:])
     columns = [pl.Series(name, array, nan_to_null=True) for name, array in rest.items()]
@@ -148,13 +148,13 @@ def _other_rows(
 
 
 def _below(name: str, separator: str) -> pl.Expr:
-    """The text of a row that lies below this one and has no name."""
+    """The path of the row for the rest of this node."""
     inner = pl.concat_str(pl.col(name), pl.lit(separator + OTHER))
     return pl.when(pl.col("level") == 0).then(pl.lit(OTHER)).otherwise(inner).alias(name)
 
 
 def node_columns(nodes: ShownNodes) -> list[pl.Series]:
-    """Columns that say where each node is, and last its `path`, that in one text."""
+    """The columns that locate each node: its labels, or its prefix, or its id; and last its `path`."""
     tree = nodes.tree
     if nodes.words is not None:
         assert isinstance(tree, OpenTree)
@@ -173,7 +173,7 @@ def node_columns(nodes: ShownNodes) -> list[pl.Series]:
 
 
 def _prefix_columns(nodes: ShownNodes, tree: OpenTree, words: BitKeys) -> list[pl.Series]:
-    """`prefix`, as the least key that it begins or as an address, `bits`, its length, and the path, which is both."""
+    """`prefix` (its smallest key, or an address), `bits` (its length), and the path, which has both."""
     bits = tree.bits_at(nodes.levels)
     texts = prefix_texts(words, bits, tree)
     prefix = prefix_integers(words, tree) if tree.shown_as == "integer" else texts
@@ -186,7 +186,7 @@ def _prefix_columns(nodes: ShownNodes, tree: OpenTree, words: BitKeys) -> list[p
 
 
 def _range_columns(tree: Tree, ranges: NumberRange, labels: Sequence[pl.Series]) -> list[pl.Series]:
-    """The ends of each node's range, and what it is called: a range says where it is without those above it."""
+    """The ends of each node's range, and its name as the path: a range needs no labels above it."""
     nodes, (first, last) = tree.level_order.nodes, tree.leaf_ranges
     small = all(not isinstance(edge, int) or abs(edge) < 2**63 for edge in (ranges.edges[0], ranges.edges[-1]))
     edges = pl.Series(ranges.edges if small else [float(edge) for edge in ranges.edges])
@@ -199,7 +199,7 @@ def _range_columns(tree: Tree, ranges: NumberRange, labels: Sequence[pl.Series])
 
 
 def _label_columns(levels: Ints, parents: Ints, labels: Sequence[pl.Series], names: Sequence[str]) -> list[pl.Series]:
-    """For each level below the root, the label of every row's ancestor there; null for rows above it."""
+    """For each level below the root, the label of each row's ancestor there; null for rows above that level."""
     ends = np.cumsum(np.bincount(levels, minlength=len(names) + 1))
     columns = []
     for level, (own, name) in enumerate(zip(labels, names, strict=True), start=1):
@@ -212,7 +212,7 @@ def _label_columns(levels: Ints, parents: Ints, labels: Sequence[pl.Series], nam
 
 
 def _joined(parents: Ints, labels: Sequence[pl.Series], separator: str, name: str) -> pl.Series:
-    """The labels from below the root down to each row, as one text; the root's is empty."""
+    """The labels from below the root down to each row in one text, which is empty for the root."""
     above = pl.Series([""] * min(parents.size, 1), dtype=pl.String)
     parts, first, start = [above], 0, 1
     for level, own in enumerate(labels, start=1):

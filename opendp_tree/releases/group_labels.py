@@ -1,6 +1,6 @@
-"""Which group a key belongs to: labels of places, of shown groups and of leaves, matched with one another.
+"""Which group a key belongs to.
 
-Labels are matched by type and value, as texts that say both. So what group a row is in depends on no other row.
+Labels are matched by type and value, as texts that contain both. So the group of a row does not depend on other rows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MARKS = {str: "t", int: "i", bool: "b", date: "d"}
 
 
 def typed_texts(labels: Any) -> pl.Series:
-    """Labels as texts that are alike where the labels are alike in type and value; null stays null."""
+    """Labels as texts that are equal if and only if type and value are; null stays null."""
     if not isinstance(labels, pl.Series):
         return pl.Series([None if label is None else _typed(label) for label in labels], dtype=pl.String)
     kind, values = labels.dtype, labels
@@ -41,7 +41,7 @@ def _typed(label: Any) -> str:
 
 
 def _mark(kind: pl.DataType) -> str:
-    """What the typed text of a label begins with; no mark begins another."""
+    """The prefix of a label's typed text that stands for its type; no prefix begins another."""
     if kind in _TEXTS:
         return "t"
     if kind.is_integer():
@@ -52,7 +52,7 @@ def _mark(kind: pl.DataType) -> str:
 
 
 def _untyped(text: str | None) -> Any:
-    """The label that a typed text of a list stands for."""
+    """The label of a typed text."""
     if text is None:
         return None
     mark, value = text[0], text[1:]
@@ -62,7 +62,7 @@ def _untyped(text: str | None) -> Any:
 
 
 def place_labels(counts: SparseCounts) -> list[pl.Series]:
-    """The labels of each place, level by level, as typed texts."""
+    """The labels of each key, level by level, as typed texts."""
     assert isinstance(counts.keys, LabelKeys)
     return [typed_texts(_taken(column, counts.keys.rows)) for column in counts.keys.columns]
 
@@ -72,7 +72,7 @@ def _taken(column: Any, rows: Ints) -> Any:
 
 
 def count_groups(tree: OpenTree, counts: SparseCounts) -> SparseCounts:
-    """The counts of the groups, which are the first labels of each key."""
+    """The counts of groups: the first labels of each key."""
     assert isinstance(counts.keys, LabelKeys)
     count, people = tree.depth - 1, counts.occupied.counts
     columns = [_taken(column, counts.keys.rows) for column in counts.keys.columns[:count]]
@@ -86,13 +86,13 @@ def count_groups(tree: OpenTree, counts: SparseCounts) -> SparseCounts:
 
 
 def has_lists(counts: SparseCounts) -> bool:
-    """Whether labels stand in lists, as those of tuples do."""
+    """Whether labels are in lists, as those of tuples are."""
     assert isinstance(counts.keys, LabelKeys)
     return not isinstance(counts.keys.columns[0], pl.Series)
 
 
 def plain_labels(release: TreeRelease) -> TreeRelease:
-    """A release of typed texts with the labels that they stand for."""
+    """A release of typed texts with the labels themselves."""
     if release.nodes is None:
         return release
     labels = tuple(label_series([_untyped(text) for text in own.to_list()]) for own in release.nodes.labels)
@@ -100,9 +100,8 @@ def plain_labels(release: TreeRelease) -> TreeRelease:
 
 
 def shown_groups(release: TreeRelease, levels: int, *, typed: bool = False) -> pl.DataFrame:
-    """The labels of the shown groups as typed texts, and the place of each in the release's arrays."""
-    order = np.arange(release.estimates.size) if release.nodes is not None else release.tree.level_order.nodes  # type: ignore[union-attr]
-    frame = release.to_frame(other=False).with_columns(node=order)
+    """The labels of the shown groups as typed texts, and the index of each in the release's arrays."""
+    frame = release.to_frame(other=False).with_columns(node=release.row_order)
     found = frame.filter((pl.col("level") == levels) & pl.col("shown"))
     labels = {name: f"label_{at}" for at, name in enumerate(release.tree.names)}
     found = found.select(*labels, "node").rename(labels)
@@ -120,7 +119,7 @@ def leaf_groups(tree: Tree) -> pl.DataFrame:
 
 
 def owners_of(columns: Sequence[pl.Series], levels: Ints, groups: pl.DataFrame) -> Ints:
-    """For each place the row of its group; -1 for a place that is in none of them."""
+    """The row of each key's group; -1 for keys that are in none."""
     names = [f"label_{at}" for at in range(len(columns))]
     left = pl.DataFrame([column.alias(name) for column, name in zip(columns, names, strict=True)])
     right = groups.select(names).with_row_index("group")
@@ -131,7 +130,7 @@ def owners_of(columns: Sequence[pl.Series], levels: Ints, groups: pl.DataFrame) 
 
 
 def places_among(labels: pl.Series, names: Sequence[str]) -> Ints:
-    """Where each label is among some names; -1 for one that is none of them."""
+    """The index of each label among some names; -1 for other labels."""
     known = pl.Enum(typed_texts(pl.Series(names, dtype=pl.String)))
     found: Ints = labels.cast(known, strict=False).to_physical().cast(pl.Int64).fill_null(-1).to_numpy()
     return found

@@ -42,7 +42,7 @@ _UNITS = ("ns", "us", "ms")
 _KINDS = {"number": "f8", "date": "M8[D]", "datetime": "M8[us]"}
 _ENDS = {"date": (date.min, date.max), "datetime": (datetime.min, datetime.max)}
 _LEAST_SCALE, _LARGEST_SCALE = 2.0**-40, 2.0**80
-"""No mechanism's scales lie beyond: the squares of these are exact floats."""
+"""All mechanisms' scales are within these limits, whose squares are exact floats."""
 
 
 def write_release(release: TreeRelease) -> str:
@@ -102,23 +102,23 @@ def write_text(parts: Mapping[str, Any], *, kind: str = FORMAT) -> str:
 
 
 def write_statement(statement: Mapping[str, Any]) -> dict[str, Any]:
-    """A privacy statement as JSON has room for it."""
+    """A privacy statement as JSON values."""
     inner = {name: {key: _write_value(value) for key, value in statement[name].items()} for name in _STATEMENT_OBJECTS}
     return {**statement, **inner}
 
 
 def read_statement(described: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a privacy statement that `write_statement` wrote, once they are sure to be such."""
+    """The checked fields of a privacy statement."""
     inner = {
         name: {key: _read_value(value, name) for key, value in part(described, name, dict).items()}
         for name in _STATEMENT_OBJECTS
     }
     if not all(type(value) in (int, float) and value >= 0 for value in inner["loss"].values()):
-        raise ValueError('"loss" must hold numbers that are not negative')
+        raise ValueError('"loss" must hold non-negative numbers')
     if part(described, "d_in", int) < 0:
         raise ValueError('"d_in" must not be negative')
     texts = {name: part(described, name, str) for name in ("mechanism", "measure")}
-    # Texts of earlier releases do not say what is counted.
+    # Earlier versions of the package did not write what is counted.
     said = {name: part({"counted": None, **described}, name, str, type(None)) for name in ("unit", "counted")}
     return {**texts, "d_in": described["d_in"], **inner, **said}
 
@@ -132,7 +132,7 @@ def _read_value(value: Any, name: str) -> Any:
 
 
 def _write_value(value: Any) -> Any:
-    """A number, a text or null; what is no finite number is told from a text of that name."""
+    """A number, a text or null; infinities and NaN are objects, so that they differ from texts."""
     plain = value.item() if isinstance(value, np.generic) else value
     if isinstance(plain, float) and not math.isfinite(plain):
         return {"number": str(plain)}
@@ -140,7 +140,7 @@ def _write_value(value: Any) -> Any:
 
 
 def read_text(text: str, *, kind: str = FORMAT) -> dict[str, Any]:
-    """The parts of a JSON text, once it is sure to be a release of this version."""
+    """The fields of a JSON text of this format and version."""
     if not isinstance(text, (str, bytes, bytearray)):
         raise TypeError(f"text ({type(text).__name__}) must be a JSON text")
     try:
@@ -155,11 +155,11 @@ def read_text(text: str, *, kind: str = FORMAT) -> dict[str, Any]:
 
 
 def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON number")
+    raise ValueError(f"{constant} is not a JSON number")
 
 
 def part(parts: Mapping[str, Any], name: str, *kinds: type) -> Any:
-    """A field of an object, once it is sure to be there."""
+    """A field of an object, which must be there and of one of these types."""
     if name not in parts:
         raise ValueError(f'text must have the field "{name}"')
     if type(parts[name]) not in kinds:
@@ -179,7 +179,7 @@ _JSON = {
 
 
 def write_number(value: float) -> int | float | str:
-    """A number as JSON holds it."""
+    """A number as a JSON value: infinities and NaN are texts."""
     return value if math.isfinite(value) else str(float(value))
 
 
@@ -193,7 +193,7 @@ def read_number(value: Any, name: str) -> int | float:
 
 
 def write_array(array: Array | None) -> list[Any] | None:
-    """Numbers or truth values as a list."""
+    """Numbers or booleans as a list."""
     if array is None:
         return None
     values: list[Any] = array.tolist()
@@ -220,7 +220,7 @@ def read_array(values: list[Any], name: str, kind: type, size: int | None = None
 
 
 def write_nodes(nodes: ShownNodes) -> dict[str, Any]:
-    """The nodes of an open tree: each one's parent, and its own label or its prefix in hexadecimal digits."""
+    """The nodes of an open tree: the parent of each, and its label or its prefix in hexadecimal digits."""
     parents = {"parents": nodes.parents.tolist()}
     if nodes.words is None:
         return {**parents, "labels": [write_labels(labels) for labels in nodes.labels]}
@@ -233,11 +233,11 @@ def write_nodes(nodes: ShownNodes) -> dict[str, Any]:
 
 
 def read_nodes(tree: OpenTree, described: Mapping[str, Any]) -> ShownNodes:
-    """The nodes that `write_nodes` wrote, once they are sure to be nodes of the tree."""
+    """The nodes that `write_nodes` wrote, checked against the tree."""
     parents = read_array(part(described, "parents", list), "parents", int)
     rising = bool((parents[1:] >= np.maximum(parents[:-1], 0)).all() and (parents < np.arange(parents.size)).all())
     if not rising or (parents.size and parents[0] != -1):
-        raise ValueError('"parents" must be -1 for the root, which is first, and never fall after it')
+        raise ValueError('"parents" must begin with -1 for the root and never decrease')
     levels = node_levels(parents) if parents.size else parents
     if levels.size and levels[-1] >= tree.depth:
         raise ValueError(f'"parents" must not go deeper than the tree, whose depth is {tree.depth}')
@@ -247,7 +247,7 @@ def read_nodes(tree: OpenTree, described: Mapping[str, Any]) -> ShownNodes:
         if outside >= 0:
             alone = outside < levels.size and levels[outside] == 1 and not (parents == outside).any()
             if not (tree.outside and alone and (outside + 1 == levels.size or levels[outside + 1] > 1)):
-                raise ValueError('"prefixes" must be null for the last node below the root alone, if "outside" is true')
+                raise ValueError('"prefixes" may be null only for the last node of level 1, if "outside" is true')
             prefixes = [*prefixes[:outside], "0", *prefixes[outside + 1 :]]
         words = _read_prefixes(tree, prefixes, levels, parents)
         return ShownNodes(tree, levels, parents, words=words, outside=outside)
@@ -272,12 +272,12 @@ def _read_prefixes(tree: OpenTree, texts: list[Any], levels: Ints, parents: Ints
     inside = words[below].common_bits(words[parents[below]]) >= tree.bits_at(levels[parents[below]])
     exact = words.first(tree.bits_at(levels))
     if not inside.all() or (exact.high != words.high).any() or (exact.low != words.low).any():
-        raise ValueError('"prefixes" must begin as those of their parents, and be 0 beyond their own bits')
+        raise ValueError('"prefixes" must begin with the prefix of their parent, and be 0 beyond their own bits')
     return words
 
 
 def write_labels(labels: pl.Series) -> dict[str, Any]:
-    """A series as its type and its values; times as the integers that they are."""
+    """A series as its type and its values; times as their physical integers."""
     kind = labels.dtype
     if kind in (pl.String, pl.Boolean):
         return {"type": "text" if kind == pl.String else "boolean", "values": labels.to_list()}
@@ -290,7 +290,7 @@ def write_labels(labels: pl.Series) -> dict[str, Any]:
 
 
 def read_labels(described: Mapping[str, Any]) -> pl.Series:
-    """The series that `write_labels` wrote; a ValueError if there is none."""
+    """The series that `write_labels` wrote."""
     name, values = described.get("type"), described.get("values")
     if not isinstance(values, list):
         raise ValueError("labels must have a list of values")
@@ -323,7 +323,7 @@ def _dtype(described: Mapping[str, Any]) -> Any:
 
 
 def write_tree(tree: Tree | OpenTree) -> dict[str, Any]:
-    """The description of a tree: all of a public one, and how an open one is grown."""
+    """The description of a tree: all nodes of a public tree, the parameters of an open tree."""
     if isinstance(tree, Tree):
         labels = None if tree.labels is None else [_write_label(label) for label in tree.labels]
         ranges = None
@@ -346,9 +346,9 @@ def read_tree(described: Mapping[str, Any]) -> Tree | OpenTree:
         numbers = (part(described, name, int) for name in ("depth", "width", "stride"))
         texts = (part(described, name, str) for name in ("separator", "shown_as"))
         (depth, width, stride), (separator, shown_as) = numbers, texts
-        fits = kind != "columns" or len(names) == depth - 1  # or default names for a made-up depth would fill memory
+        fits = kind != "columns" or len(names) == depth - 1  # default names for a huge depth would fill the memory
         if not fits or stride < 1 or not 0 <= width <= 128 or (kind == "paths") != bool(separator):
-            raise ValueError('"tree" must be a tree that OpenTree can make')
+            raise ValueError('"tree" must describe a valid open tree')
         outside, ordered = (_flag(described, name) for name in ("outside", "ordered"))
         return OpenTree(kind, depth, width, stride, separator, outside, names, shown_as, ordered)
     parents = read_array(part(described, "parents", list), "parents", int)
@@ -358,7 +358,7 @@ def read_tree(described: Mapping[str, Any]) -> Tree | OpenTree:
         return plain
     own = tuple(_read_label(label) for label in labels)
     if len(own) != plain.node_count or own[plain.root] is not None:
-        raise ValueError('"labels" must hold one for each node, null for the root')
+        raise ValueError('"labels" must have one entry for each node, and null for the root')
     distinct = {(parent, tagged_label(label)) for parent, label in zip(parents.tolist(), own, strict=True)}
     if len(distinct) < len(own):
         raise ValueError('"labels" of the children of a node must be distinct')
@@ -369,19 +369,19 @@ def read_tree(described: Mapping[str, Any]) -> Tree | OpenTree:
 
 
 def _flag(described: Mapping[str, Any], name: str) -> bool:
-    """A field that texts of earlier releases lack."""
+    """A boolean field that earlier versions of the package did not write."""
     return bool(part({name: False, **described}, name, bool))
 
 
 def _write_bound(bound: Any) -> Any:
-    """An end of ranges: a number, exactly, or a date or a time."""
+    """An end of ranges: an exact number, a date or a time."""
     if isinstance(bound, date):
         return _write_label(bound)
     return bound if type(bound) in (int, float) else {"number": str(Fraction(bound))}
 
 
 def _read_ranges(described: Any, tree: Tree) -> Tree:
-    """The tree of ranges, once it is sure to be that of these ranges."""
+    """The tree with its ranges, which must be the ranges of this tree."""
     if not isinstance(described, dict):
         raise ValueError('"ranges" must be an object or null')
     ends = [_read_bound(part(described, name, int, float, dict)) for name in ("low", "high")]
@@ -390,12 +390,12 @@ def _read_ranges(described: Any, tree: Tree) -> Tree:
     except TypeError as error:
         raise ValueError(f'"ranges": {error}') from None
     outside = tree.leaf_count - ranges.bins
-    if outside in (0, 1) and tree.depth > 1:  # else there is no need to make the tree of so many ranges
+    if outside in (0, 1) and tree.depth > 1:  # otherwise do not build a tree of so many ranges
         widest = int(np.bincount(tree.parents[tree.parents >= 0]).max())
         for branching in (widest, widest - outside):  # the leaf outside is one more child of the root
             if ranges.tree(branching=max(branching, 2), outside=bool(outside)) == tree:
                 return Tree(tree.parents, tree.labels, tree.names, ranges=ranges)
-    raise ValueError('"ranges" must be those of the tree')
+    raise ValueError('"ranges" must be the ranges of the tree')
 
 
 def _read_bound(written: Any) -> Any:
@@ -428,7 +428,7 @@ def _read_label(written: Any) -> Label:
 
 
 def write_curves(curve: MeasuredCurve | None, curves: Mapping[int, MeasuredCurve] | None) -> dict[str, Any] | None:
-    """The line of a release: the borders of its bins, and its curve, or those of its groups."""
+    """The line of a release: the edges of its bins, and its curve or the curves of its groups."""
     if curve is None and curves is None:
         return None
     every: list[tuple[int | None, MeasuredCurve]] = [*(curves or {}).items()] if curve is None else [(None, curve)]
@@ -437,7 +437,7 @@ def write_curves(curve: MeasuredCurve | None, curves: Mapping[int, MeasuredCurve
 
 
 def write_edges(edges: Array) -> dict[str, Any]:
-    """The borders of bins: their type, and numbers; of dates, those since 1970."""
+    """The edges of bins: their type and their numbers, which for dates count from 1970."""
     kind = next(name for name, dtype in _KINDS.items() if edges.dtype == np.dtype(dtype))
     return {"type": kind, "values": (edges if kind == "number" else edges.astype(np.int64)).tolist()}
 
@@ -451,7 +451,7 @@ def _write_curve(node: int | None, curve: MeasuredCurve) -> dict[str, Any]:
 def read_curves(
     described: Mapping[str, Any] | None, tree: Tree | OpenTree, size: int
 ) -> tuple[MeasuredCurve | None, dict[int, MeasuredCurve] | None]:
-    """The curve and the curves that `write_curves` wrote, once they are sure to be such."""
+    """The curve, or the curves of groups, that `write_curves` wrote."""
     if described is None:
         return None, None
     every = part(described, "curves", list)
@@ -466,18 +466,18 @@ def read_curves(
     if not labelled:
         raise ValueError('"curves" of groups must have a tree whose nodes are labels')
     if None in nodes or len(set(nodes)) < len(nodes) or not all(0 <= node < size for node in nodes):
-        raise ValueError('"node" must be null for the only curve, or for each curve the place of another node')
+        raise ValueError('"node" must be null for a single curve, or a different node for each curve')
     return None, dict(zip(nodes, curves, strict=True))
 
 
 def read_edges(described: Mapping[str, Any]) -> Array:
-    """The borders that `write_edges` wrote, once they are sure to be in order."""
+    """The edges that `write_edges` wrote, which must be sorted."""
     kind = part(described, "type", str)
     if kind not in _KINDS:
         raise ValueError(f'"type" of "edges" must be one of {", ".join(_KINDS)}')
     values = read_array(part(described, "values", list), "values", float if kind == "number" else int)
     if not np.isfinite(values).all() or (values[1:] < values[:-1]).any():
-        raise ValueError('"edges" must be numbers that never fall')
+        raise ValueError('"edges" must be finite numbers that never decrease')
     if values.size and kind != "number":
         first, last = np.array(_ENDS[kind], dtype=_KINDS[kind]).astype(np.int64)
         if not first <= values[0] <= values[-1] <= last:
@@ -489,14 +489,14 @@ def _read_curve(described: Mapping[str, Any], edges: Array) -> MeasuredCurve:
     cuts, noisy, sizes = (read_array(part(described, name, list), name, int) for name in ("cuts", "noisy", "sizes"))
     bins = edges.size - 1
     if cuts.size < 2 or (cuts[1:] <= cuts[:-1]).any() or (cuts[0], cuts[-1]) != (0, bins):
-        raise ValueError(f'"cuts" must rise from 0 to the number of bins, {bins}')
+        raise ValueError(f'"cuts" must increase from 0 to the number of bins, {bins}')
     if not sizes.size or sizes[0] != 1 or (sizes[1:] < sizes[:-1]).any() or sizes[-1] != cuts.size - 1:
-        raise ValueError(f'"sizes" must rise from 1 to the number of segments, {cuts.size - 1}')
+        raise ValueError(f'"sizes" must increase from 1 to the number of segments, {cuts.size - 1}')
     scales = read_array(part(described, "scales", list), "scales", float, sizes.size)
     if not ((scales >= _LEAST_SCALE) & (scales <= _LARGEST_SCALE)).all():
         raise ValueError('"scales" must be from 2**-40 to 2**80')
     if noisy.size != sum(sizes.tolist()):
-        raise ValueError('"noisy" must hold one count for each node of the tree that "sizes" says')
+        raise ValueError('"noisy" must hold one count for each node of the tree with these "sizes"')
     confidence = part(described, "confidence", float)
     if not 0 < confidence < 1:
         raise ValueError('"confidence" of a curve must be above 0 and below 1')
@@ -505,7 +505,7 @@ def _read_curve(described: Mapping[str, Any], edges: Array) -> MeasuredCurve:
 
 
 def write_values(values: Sequence[NodeValues]) -> list[dict[str, Any]]:
-    """Values as JSON has room for them."""
+    """Sums and means as JSON values."""
     return [
         {
             **{"name": each.name, "low": each.low, "high": each.high},
@@ -516,7 +516,7 @@ def write_values(values: Sequence[NodeValues]) -> list[dict[str, Any]]:
 
 
 def read_values(written: list[Any], size: int) -> tuple[NodeValues, ...]:
-    """The values that `write_values` wrote, for so many nodes."""
+    """The values that `write_values` wrote, for this number of nodes."""
     found = []
     for described in written:
         if not isinstance(described, dict):

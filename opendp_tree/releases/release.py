@@ -1,4 +1,4 @@
-"""What a mechanism gives its user: an estimate and an interval for every node, and what it cost."""
+"""The result of a mechanism: an estimate and an interval for each node, and what they cost."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["Fit", "PrivacyStatement", "TreeRelease"]
 
 @dataclass(frozen=True)
 class PrivacyStatement:
-    """What a release cost, as plain data.
+    """What a release cost and what it counts, as plain data.
 
     Parameters
     ----------
@@ -38,16 +38,16 @@ class PrivacyStatement:
     measure
         OpenDP's privacy measure, as the call that makes it: "approximate(max_divergence())".
     d_in
-        The distance between inputs that the loss is for.
+        The distance between neighboring inputs.
     loss
-        In the terms of the measure: `epsilon`, or `epsilon` and `delta`, or `rho` (and `delta`).
+        The privacy loss at that distance: `epsilon`, `epsilon` and `delta`, or `rho` (and `delta`).
     parameters
-        What the mechanism ran with.
+        The parameters of the mechanism.
     unit
-        In words what that distance protects ("one person with at most 5 rows"); by default None: nobody said.
+        What that distance protects, in words ("one person with at most 5 rows"); None, the default, if unknown.
     counted
-        In words what estimates and intervals are counts of ("rows after keeping at most 5 of each user"); by default
-        None: nobody said, and they are of whatever the mechanism was given.
+        What estimates and intervals are counts of, in words ("rows after keeping at most 5 of each user"); None, the
+        default, if unknown: they count whatever the mechanism received.
     """
 
     mechanism: str
@@ -65,7 +65,7 @@ class PrivacyStatement:
 
 @dataclass(frozen=True)
 class Fit:
-    """How least squares came to its estimates, for those who ask for more than nodes."""
+    """How least squares computed the estimates, for queries about more than single nodes."""
 
     estimator: LeastSquares
     multiplier: float
@@ -77,40 +77,40 @@ class Fit:
 class TreeRelease:
     """An estimate and an interval for each node.
 
-    For a public tree the arrays are by node id; for an open tree they hold the nodes that are shown, in the order of
-    `nodes`.
+    Arrays of a public tree are in the order of its node ids. Arrays of an open tree hold the nodes that were found, in
+    the order of `nodes`.
 
     Parameters
     ----------
     tree
         The tree.
     estimates, lower, upper
-        For each node its estimate, and the interval that holds its true count, of what the statement says is
-        counted.
+        The estimate of each node, and an interval for its true count of what the statement calls `counted`.
     confidence
-        The probability, at least, with which a node's interval holds it, node by node; with 1 always.
+        A lower bound on the probability that a node's interval contains its true count, for each node separately.
+        With 1 all intervals always do.
     statement
-        What it cost; None where post-processing cannot know.
+        The privacy statement; None if post-processing does not know it.
     cells
-        The number of cells at or below each node; by default None: the mechanism has no cells.
+        The number of cells at or below each node; None, the default, if the mechanism has no cells.
     nodes
-        Which nodes are shown, for an open tree, and only there.
+        The nodes of an open tree; None for a public tree.
     fit
-        How least squares came to the estimates; by default None: they come from elsewhere.
+        How least squares computed the estimates; None, the default, if it did not.
     shown
-        Which nodes are shown; by default None: all. Nodes of an open tree that are not shown are of levels that nobody
-        wants: they say where others are, and have no row in a frame.
+        Which nodes are shown; None, the default, if all are. Nodes of an open tree that are not shown belong to levels
+        that were not requested: they only connect other nodes, and have no row in a frame.
     hidden
-        For an open tree, what a node that is not shown holds at most; by default None: nothing is said.
+        An upper bound on the count of each node of an open tree that is not shown; None, the default, if unknown.
     values
-        Sums and means of each value that was asked for; by default none was.
+        Sums and means of each value; by default there are none.
     curve
-        For a tree whose leaves are the bins of a line, how many lie below each value; by default None: it is no line.
+        If the leaves are the bins of a line, the cumulative counts along it; None by default.
     curves
-        For groups, the curve of each that is shown, by its place in the arrays; by default None: there are no groups.
+        For groups, the curve of each shown group, by the group's index in the arrays; None by default.
     adds_up
-        Whether a node counts what its children count together, and whatever is elsewhere. By default it does; people
-        who are counted once at each node where they are do not add up, so that there are no rows "(other)".
+        Whether the count of a node is the sum of its children's counts and of rows elsewhere below it; True by default.
+        Counts of people who may be at several nodes do not add up, and have no rows "(other)".
     """
 
     tree: Tree | OpenTree
@@ -133,16 +133,16 @@ class TreeRelease:
         if not isinstance(self.tree, (Tree, OpenTree)):
             raise TypeError(f"tree ({type(self.tree).__name__}) must be a Tree or an OpenTree")
         if not isinstance(self.nodes, (ShownNodes, type(None))):
-            raise TypeError(f"nodes ({type(self.nodes).__name__}) must be the ShownNodes that a mechanism shows")
+            raise TypeError(f"nodes ({type(self.nodes).__name__}) must be ShownNodes or None")
         if isinstance(self.tree, OpenTree) != (self.nodes is not None):
-            raise ValueError("nodes must be given for an open tree, and for no other")
+            raise ValueError("nodes must be given for an open tree, and for no other tree")
         size = self.tree.node_count if isinstance(self.tree, Tree) else self.levels.size
         for name in ("estimates", "lower", "upper", "cells", "shown"):
             array = getattr(self, name)
             if array is not None and not isinstance(array, np.ndarray):
                 raise TypeError(f"{name} ({type(array).__name__}) must be a NumPy array")
             if array is not None and array.shape != (size,):
-                raise ValueError(f"{name} (of shape {array.shape}) must hold one entry for each of the {size} nodes")
+                raise ValueError(f"{name} (of shape {array.shape}) must have one entry for each of the {size} nodes")
         for value in self.values:
             value.check(size)
 
@@ -155,37 +155,41 @@ class TreeRelease:
 
     @property
     def levels(self) -> Ints:
-        """For each node its level, in the order of the arrays; the root's is 0."""
+        """The level of each node, in the order of the arrays; 0 for the root."""
         return self.tree.node_levels if self.nodes is None else self.nodes.levels  # type: ignore[union-attr]
 
     @property
     def parents(self) -> Ints:
-        """For each node its parent's place in the arrays; -1 for the root."""
+        """The index of each node's parent in the arrays; -1 for the root."""
         return self.tree.parents if self.nodes is None else self.nodes.parents  # type: ignore[union-attr]
 
-    def to_frame(self, *, other: bool = True, spreadsheet_safe: bool = False) -> pl.DataFrame:
-        """One row a node, by level and then in the order of the tree, siblings together.
+    @property
+    def row_order(self) -> Ints:
+        """The index in the arrays of each node, in the order of `to_frame(other=False)` with all nodes shown."""
+        return np.arange(self.estimates.size) if isinstance(self.tree, OpenTree) else self.tree.level_order.nodes
 
-        `path`, where it is, in one text; `estimate`, `lower`, `upper`; `level` (the root's is 0); the same place in
-        columns: labels, `prefix` (and `bits`), or the id `node`; `cells`, if the mechanism has cells; and whether it is
-        `shown`. Where a value was asked for, `sum`, `mean` and their intervals (`sum_lower`, `mean_upper`, ...) follow;
-        with several values the name of each stands before them. Last, `counted` says in every row what estimates and
-        intervals are counts of, as the statement does, so that a file tells it; null where nobody said.
+    def to_frame(self, *, other: bool = True, spreadsheet_safe: bool = False) -> pl.DataFrame:
+        """One row per node, level by level, with siblings together.
+
+        The columns are `path` (the labels in one text), `estimate`, `lower`, `upper`, `level` (0 for the root), the
+        labels in columns of their own (or `prefix` and `bits`, or the id `node`), `cells` if the mechanism has cells,
+        and `shown`. Values add `sum`, `mean` and their intervals (`sum_lower`, `mean_upper`, ...) after `upper`;
+        several values put their names first (`amount_sum`). The last column, `counted`, repeats in every row what the
+        statement says is counted, so that a file contains it.
 
         Parameters
         ----------
         other
-            Whether each shown node whose shown children do not explain all of its estimate gets a row "(other)" after
-            them, with the difference, so that rows add up to their parent's. By default they do, because a reader
-            would else miss what is not shown. The column `other` tells such a row from a label of that name. It may be
-            negative: it is a difference of noisy counts, unless non-negative estimates were asked for. Its interval
-            reaches from 0 to the upper end of the node above, and so holds whenever that one does; where all intervals
-            always hold, from what they leave at least to what they leave at most. Where a label column holds no texts,
-            and for `prefix`, `bits` and `node`, it has null. There are none where counts do not add up (`adds_up`).
+            Whether to add rows "(other)", so that the rows below a node add up to it; True by default. A shown node
+            whose shown children have another total than its own estimate gets such a row after them, with the
+            difference. It may be negative, because it is a difference of noisy counts, unless estimates are
+            non-negative. Its interval is from 0 to the upper end of the node's own, or, if all intervals always hold,
+            what they leave. The column `other` is true in these rows. Label columns that are not texts, `prefix`,
+            `bits` and `node` are null in them. There are none if counts do not add up (`adds_up`).
         spreadsheet_safe
-            For CSV that people open: whether texts and names of columns that a spreadsheet would run as a formula
-            (they begin with =, +, -, @, a tab or the end of a line), or that begin with an apostrophe, get an
-            apostrophe before them. False, the default, keeps labels as they are, for programs.
+            Whether to put an apostrophe before texts and column names that a spreadsheet would run as a formula (they
+            begin with =, +, -, @, a tab or a line break) and before those that begin with an apostrophe. Use it for
+            CSV files that people open; False, the default, keeps labels unchanged for programs.
 
         >>> import polars as pl
         >>> tree = Tree.from_paths([("be", "ghent"), ("be", "liege"), ("lu",)], names=["country", "city"])
@@ -199,10 +203,7 @@ class TreeRelease:
          (2, 'be', 'ghent', 'be / ghent', 70.0),
          (2, 'be', '(other)', 'be / (other)', 20.0)]
         """
-        nodes, order = self.nodes, np.arange(self.estimates.size)
-        if isinstance(self.tree, Tree):
-            nodes, order = ShownNodes.of_tree(self.tree), self.tree.level_order.nodes
-        assert nodes is not None
+        nodes, order = self.nodes or ShownNodes.of_tree(self.tree), self.row_order  # type: ignore[arg-type]
         numbers = {"estimate": self.estimates, "lower": self.lower, "upper": self.upper}
         numbers |= value_columns(self.values)
         columns: dict[str, Any] = {name: array.astype(np.float64, copy=False) for name, array in numbers.items()}
@@ -210,21 +211,24 @@ class TreeRelease:
             columns["cells"] = self.cells
         columns["shown"] = np.ones(order.size, dtype=np.bool_) if self.shown is None else self.shown
         values = {name: array[order] for name, array in columns.items()}
-        sums = column_bounds(self.values)
-        certain = self.confidence == 1
-        counted = None if self.statement is None else self.statement.counted
-        told: dict[str, Any] = {"certain": certain, "adds_up": self.adds_up, "counted": counted, "sums": sums}
-        frame = release_frame(nodes, values, other=other, **told)
+        frame = release_frame(
+            nodes,
+            values,
+            other=other,
+            certain=self.confidence == 1,
+            adds_up=self.adds_up,
+            counted=None if self.statement is None else self.statement.counted,
+            sums=column_bounds(self.values),
+        )
         return safe(frame) if spreadsheet_safe else frame
 
     def quantiles(self, at: Sequence[float]) -> pl.DataFrame:
-        """The values that given shares lie below: `quantile`, `estimate`, `lower`, `upper`. Costs nothing more.
+        """Quantiles of a number: `quantile`, `estimate`, `lower`, `upper`. Costs no further budget.
 
-        Shares are of the rows on the line: what lies outside of it, and what has no value, is not among them.
-
-        An interval holds every value with at most that share strictly below it and at least that share at or below
-        it, with the release's confidence, each for itself. Needs a release over a line, as of `Key.number`; where that
-        is below other columns, each row begins with the labels of its group.
+        They are quantiles of the rows on the line: rows outside of it and rows without a value are not included. Each
+        interval contains, with the release's confidence, all values with at most that share of rows strictly below and
+        at least that share at or below them. Requires a release over a line, as of `Key.number`; if that is below other
+        columns, each row begins with the labels of its group.
 
         Parameters
         ----------
@@ -234,66 +238,63 @@ class TreeRelease:
         return self._on_lines("quantiles", lambda curve: curve.quantile_frame(at))
 
     def cdf(self, at: Any = None) -> pl.DataFrame:
-        """The share that lies below each value: `value`, `estimate`, `lower`, `upper`. Costs nothing more.
+        """The share of rows below each value: `value`, `estimate`, `lower`, `upper`. Costs no further budget.
 
-        Shares are of the rows on the line: what lies outside of it, and what has no value, is not among them. At the
-        end of the line the share is 1: the last bin holds what is at `high` itself.
-
-        Each interval holds with the release's confidence, for itself. Needs a release over a line, as of `Key.number`.
+        Rows outside of the line and rows without a value are not included. At the end of the line the share is 1: the
+        last bin contains `high` itself. Each interval holds with the release's confidence. Requires a release over a
+        line, as of `Key.number`.
 
         Parameters
         ----------
         at
-            The values. By default None: those at which the line was cut, which say all that is known.
+            The values; by default (None) all values at which the line was cut, which is all that is known.
         """
         return self._on_lines("cdf", lambda curve: curve.share_frame(at))
 
     def between(self, low: Any, high: Any) -> pl.DataFrame:
-        """How many lie from one value up to another: `low`, `high`, `estimate`, `lower`, `upper`. Costs nothing more.
+        """The number of rows from one value to another: `low`, `high`, `estimate`, `lower`, `upper`.
 
-        Needs a release over a line, as of `Key.number`.
+        Costs no further budget. Requires a release over a line, as of `Key.number`.
 
         Parameters
         ----------
         low, high
-            The two values; beyond the ends of the line, its ends. What is at `high` itself is not counted, but at the
-            end of the line it is: the last bin holds it.
+            The two values, which are moved to the ends of the line if they lie beyond. Rows at `high` itself are
+            counted only at the end of the line, whose last bin contains them.
         """
         return self._on_lines("between", lambda curve: curve.count_frame(low, high))
 
     def _on_lines(self, name: str, frame_of: Callable[[MeasuredCurve], pl.DataFrame]) -> pl.DataFrame:
-        """The frame of the line; of groups all frames, each row with its group's labels first."""
+        """The frame of the line, or the frames of all groups, each row with its group's labels first."""
         if self.curve is not None:
             return frame_of(self.curve)
         if self.curves is None:
             raise ValueError(
-                f"{name} needs a release over the bins of a line. Hint: by=Key.number('age', ...), or, with a unit, "
+                f"{name} requires a release over the bins of a line. Hint: by=Key.number('age', ...), or, with a unit, "
                 "method=Curve() and Key.nested(..., Key.number(...)); another release costs its own budget"
             )
-        order = np.arange(self.estimates.size) if self.nodes is not None else self.tree.level_order.nodes  # type: ignore[union-attr]
-        rows = np.empty_like(order)
-        rows[order] = np.arange(order.size)
+        rows = np.argsort(self.row_order)
         labels = self.to_frame(other=False).select(self.tree.names)
         parts = [labels[int(rows[node])].join(frame_of(curve), how="cross") for node, curve in self.curves.items()]
         return pl.concat(parts) if parts else labels.clear()
 
     def to_arrow(self, *, other: bool = True) -> Any:
-        """The frame of `to_frame` as a PyArrow table; integers of 128 bits are texts. Needs PyArrow.
+        """The frame of `to_frame` as a PyArrow table; 128-bit integers are texts. Requires PyArrow.
 
         Parameters
         ----------
         other
-            Whether there are rows "(other)", as in `to_frame`; by default there are.
+            Whether to add rows "(other)", as in `to_frame`; True by default.
         """
         return arrow_table(self.to_frame(other=other))
 
     def to_pandas(self, *, other: bool = True) -> Any:
-        """The frame of `to_frame` as one of pandas, integers and truths in nullable columns. Needs pandas and PyArrow.
+        """The frame of `to_frame` as a pandas frame with nullable integers and booleans. Requires pandas and PyArrow.
 
         Parameters
         ----------
         other
-            Whether there are rows "(other)", as in `to_frame`; by default there are.
+            Whether to add rows "(other)", as in `to_frame`; True by default.
         """
         return pandas_frame(self.to_frame(other=other))
 
@@ -331,12 +332,12 @@ class TreeRelease:
             file.commit(content)
 
     def to_json(self) -> str:
-        """The release as a text that `from_json` reads: docs/release_format.md. All but `fit`."""
+        """The release as a JSON text for `from_json`, without `fit`. The format: docs/release_format.md."""
         return write_release(self)
 
     @classmethod
     def from_json(cls, text: str) -> TreeRelease:
-        """The release of a text that `to_json` wrote, equal in every number and label.
+        """Read a release that `to_json` wrote, with the same numbers and labels. Raises ValueError for any other text.
 
         Parameters
         ----------

@@ -28,18 +28,18 @@ class NodeValues:
     mean_upper: Floats
 
     def check(self, size: int) -> None:
-        """That there is a number for each of so many nodes."""
+        """Check that there is one number per node."""
         for name in FIGURES:
             array = getattr(self, name)
             if not isinstance(array, np.ndarray):
                 raise TypeError(f"values: {name} ({type(array).__name__}) must be a NumPy array")
             if array.shape != (size,):
                 raise ValueError(
-                    f"values: {name} (of shape {array.shape}) must hold one entry for each of {size} nodes"
+                    f"values: {name} (of shape {array.shape}) must have one entry for each of the {size} nodes"
                 )
 
     def spread(self, shown: Bools) -> NodeValues:
-        """The figures of shown nodes at their places among all; the others have none."""
+        """The figures of shown nodes among all nodes; NaN for the others."""
 
         def everywhere(figures: Floats) -> Floats:
             found = np.full(shown.size, np.nan)
@@ -54,13 +54,13 @@ class NodeValues:
 
 
 def value_columns(values: Sequence[NodeValues]) -> dict[str, Floats]:
-    """The columns of all values: `sum`, `mean` and their ends; with several values each with its name before it."""
+    """The columns of all values: `sum`, `mean` and their intervals; of several values with their names first."""
     figures = [getattr(each, name) for each in values for name in FIGURES]
     return dict(zip(figure_names([each.name for each in values]), figures, strict=True))
 
 
 def column_bounds(values: Sequence[NodeValues]) -> dict[str, tuple[float, float]]:
-    """For each of the columns of all values the bounds that its numbers were clipped to."""
+    """The bounds to which the numbers of each column of all values were clipped."""
     bounds = [(each.low, each.high) for each in values for _ in FIGURES]
     return dict(zip(figure_names([each.name for each in values]), bounds, strict=True))
 
@@ -71,7 +71,7 @@ def values_of_rest(
     rest_of: Callable[[Array], Array],
     bounds: Mapping[str, tuple[float, float]],
 ) -> dict[str, Array]:
-    """What shown children leave of sums and means: those of the difference; nothing is said of their ends."""
+    """Sums and means of what shown children leave of a node; their intervals are unknown."""
     found: dict[str, Array] = {}
     nothing = np.full(left.shape, np.nan)
     for name, array in columns.items():
@@ -79,7 +79,7 @@ def values_of_rest(
             found[name] = rest_of(array)
         elif name.endswith("mean"):
             total = found[name.removesuffix("mean") + "sum"]
-            with np.errstate(over="ignore"):  # a sum over almost no rows, whose mean is a bound
+            with np.errstate(over="ignore"):  # over almost no rows: the mean is clipped to a bound
                 mean = (total / np.where(left > 0, left, 1.0)).clip(*bounds[name])
             found[name] = np.where(left > 0, mean, np.nan)
         else:

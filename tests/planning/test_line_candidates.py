@@ -66,7 +66,7 @@ def test_other_methods_count_ranges_as_they_count_all_trees():
     frame = pl.DataFrame({"age": np.random.default_rng(0).uniform(0, 100, 2000)})
     release = release_tree(frame, by=Key.number("age", low=0, high=100, bins=64), epsilon=1.0, method=TreeNoise())
     assert release.statement.mechanism == "tree_laplace"
-    with pytest.raises(ValueError, match=r"quantiles needs a release over the bins of a line\. Hint: by=Key\.number"):
+    with pytest.raises(ValueError, match=r"quantiles requires a release over the bins of a line\. Hint: by=Key"):
         release.quantiles([0.5])
 
 

@@ -85,7 +85,7 @@ def test_anything_else_is_refused():
         with pytest.raises(TypeError, match="release"):
             plot("release")
     other = release_tree(AGES, by=["name"], epsilon=1.0, delta=1e-6)
-    with pytest.raises(ValueError, match="cdf needs a release over the bins of a line"):
+    with pytest.raises(ValueError, match="cdf requires a release over the bins of a line"):
         plot_cdf(other)
 
 

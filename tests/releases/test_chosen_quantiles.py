@@ -29,7 +29,7 @@ def test_frames_have_the_bins_and_their_middles():
 
 
 def test_quantiles_that_nobody_paid_for_are_refused():
-    with pytest.raises(ValueError, match=r"paid for: 0\.25, 0\.5"):
+    with pytest.raises(ValueError, match=r"released: 0\.25, 0\.5\. Hint"):
         release(np.arange(4.0)).quantiles([0.9])
 
 
@@ -70,21 +70,21 @@ def test_shares_that_no_float_holds_come_back():
         (["format"], "opendp-tree release", "\"format\" is 'opendp-tree chosen quantiles'"),
         (["version"], 2, 'is of "version" 2'),
         (["statement"], None, '"statement" must be an object'),
-        (["statement", "loss", "epsilon"], -1.0, '"loss" must hold numbers that are not negative'),
+        (["statement", "loss", "epsilon"], -1.0, '"loss" must hold non-negative numbers'),
         (["confidence"], 1.0, '"confidence" must be above 0 and below 1'),
         (["edges", "type"], "text", '"type" of "edges" must be one of number, date, datetime'),
-        (["edges", "values", 1], -1.0, '"edges" must be numbers that never fall'),
+        (["edges", "values", 1], -1.0, '"edges" must be finite numbers that never decrease'),
         (["edges"], {"type": "date", "values": [0, 1, 2, 2_932_897]}, "dates of the years 1 to 9999"),
         (["edges"], {"type": "date", "values": [-719_163, 1, 2, 3]}, "dates of the years 1 to 9999"),
-        (["edges", "values"], [], '"bins" must be places of bins'),
-        (["quantiles"], [], '"quantiles" must hold numbers from 0 to 1, and at least one'),
-        (["quantiles", 0], 1.5, '"quantiles" must hold numbers from 0 to 1'),
-        (["quantiles", 0], "nan", '"quantiles" must hold numbers from 0 to 1'),
-        (["quantiles"], [0.5], '"bins" must hold one for each of the 1 "quantiles"'),
-        (["bins", 0], -1, '"bins" must be places of bins'),
-        (["bins", 0], 3, '"bins" must be places of bins'),
+        (["edges", "values"], [], '"bins" must be indices of bins'),
+        (["quantiles"], [], '"quantiles" must hold at least one number, all from 0 to 1'),
+        (["quantiles", 0], 1.5, '"quantiles" must hold at least one number, all from 0 to 1'),
+        (["quantiles", 0], "nan", '"quantiles" must hold at least one number, all from 0 to 1'),
+        (["quantiles"], [0.5], '"bins" must have one entry for each of the 1 "quantiles"'),
+        (["bins", 0], -1, '"bins" must be indices of bins'),
+        (["bins", 0], 3, '"bins" must be indices of bins'),
         (["bins", 0], 1.5, '"bins" must hold integers'),
-        (["missed"], [1], '"missed" must hold one for each of the 2 "quantiles"'),
+        (["missed"], [1], '"missed" must have one entry for each of the 2 "quantiles"'),
         (["missed", 0], -1, '"missed" must not be negative'),
         (["missed", 0], 10**30, '"missed" holds numbers that are too large'),
     ],
@@ -132,8 +132,8 @@ def test_no_damaged_text_raises_anything_but_a_clear_error(data):
 
 def test_words_say_what_is_known():
     words = release(np.arange(4.0)).describe()
-    assert "Quantile 0.25: a value in [1, 2), a bin that is off by at most 20 people." in words
-    assert "Quantile 0.5: a value in [2, 3], a bin that is off by at most 10 people." in words
-    assert "outside of the line is not among" in words
+    assert "Quantile 0.25: a value in [1, 2), whose rank is off by at most 20." in words
+    assert "Quantile 0.5: a value in [2, 3], whose rank is off by at most 10." in words
+    assert "Rows outside the line are not included." in words
     assert "epsilon 1" in words
     assert repr(release(np.arange(4.0))) == "ChosenQuantiles(0.25, 0.5)"

@@ -76,7 +76,7 @@ def test_values_of_another_kind_are_refused():
     for curve, value in ((numbers, "a"), (numbers, float("nan")), (dates, "soon")):
         with pytest.raises(TypeError, match="values must be"):
             curve.share_frame([value])
-    with pytest.raises(ValueError, match="low must not be above high"):
+    with pytest.raises(ValueError, match=r"low \(2\) must not be above high \(1\)\. Hint"):
         numbers.count_frame(2, 1)
 
 

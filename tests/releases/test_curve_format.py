@@ -68,7 +68,7 @@ def test_groups_of_which_none_is_shown_come_back():
 def test_texts_without_lines_are_read():
     parts = json.loads(release_of("few bins").to_json())
     del parts["line"]
-    with pytest.raises(ValueError, match="quantiles needs a release over the bins of a line"):
+    with pytest.raises(ValueError, match="quantiles requires a release over the bins of a line"):
         TreeRelease.from_json(json.dumps(parts)).quantiles([0.5])
 
 
@@ -79,14 +79,14 @@ def test_texts_without_lines_are_read():
         (["edges"], [], '"edges" must be an object'),
         (["edges", "type"], "text", '"type" of "edges" must be one of number, date, datetime'),
         (["edges", "type"], "date", '"values" must hold integers'),
-        (["edges", "values", 3], "inf", '"edges" must be numbers that never fall'),
-        (["edges", "values", 3], 0.5, '"edges" must be numbers that never fall'),
+        (["edges", "values", 3], "inf", '"edges" must be finite numbers that never decrease'),
+        (["edges", "values", 3], 0.5, '"edges" must be finite numbers that never decrease'),
         (["curves"], [5], '"curves" must hold objects'),
         (["curves"], [], "must have a tree whose nodes are labels"),
-        (["curves", 0, "cuts", 1], 0, '"cuts" must rise from 0 to the number of bins, 50'),
-        (["curves", 0, "cuts", -1], 51, '"cuts" must rise'),
-        (["curves", 0, "sizes", 0], 2, '"sizes" must rise from 1 to the number of segments, 50'),
-        (["curves", 0, "sizes", -1], 10**18, '"sizes" must rise'),
+        (["curves", 0, "cuts", 1], 0, '"cuts" must increase from 0 to the number of bins, 50'),
+        (["curves", 0, "cuts", -1], 51, '"cuts" must increase'),
+        (["curves", 0, "sizes", 0], 2, '"sizes" must increase from 1 to the number of segments, 50'),
+        (["curves", 0, "sizes", -1], 10**18, '"sizes" must increase'),
         (["curves", 0, "scales", 0], 0.0, '"scales" must be from'),
         (["curves", 0, "scales"], [1.0], '"scales" must hold'),
         (["curves", 0, "noisy"], [1], '"noisy" must hold one count for each node'),

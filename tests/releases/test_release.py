@@ -77,12 +77,12 @@ def test_every_written_form_says_what_is_counted():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"lower": np.zeros(2)}, r"lower \(of shape \(2,\)\) must hold one entry for each of the 3 nodes"),
-        ({"shown": np.ones((3, 1), dtype=bool)}, r"shown \(of shape \(3, 1\)\) must hold one entry for each of the 3"),
+        ({"lower": np.zeros(2)}, r"lower \(of shape \(2,\)\) must have one entry for each of the 3 nodes"),
+        ({"shown": np.ones((3, 1), dtype=bool)}, r"shown \(of shape \(3, 1\)\) must have one entry for each of the 3"),
         ({"tree": OpenTree.bits(4)}, "nodes must be given for an open tree"),
         (
             {"nodes": ShownNodes(OpenTree.bits(1), np.zeros(1, int), np.zeros(1, int))},
-            "nodes must be given for an open tree, and for no",
+            "nodes must be given for an open tree, and for no other",
         ),
     ],
 )
