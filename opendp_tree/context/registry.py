@@ -15,7 +15,7 @@ from opendp_tree.mechanisms.curve import make_bin_curve, make_segment_curve
 from opendp_tree.mechanisms.means.tree_means import make_tree_means
 from opendp_tree.mechanisms.partition.estimator import make_partition_estimator
 from opendp_tree.mechanisms.partition.tree_partition import make_tree_partition
-from opendp_tree.mechanisms.people.estimator import make_people_estimator
+from opendp_tree.mechanisms.people import make_people_estimator
 from opendp_tree.mechanisms.pruned_descent import make_pruned_descent
 from opendp_tree.mechanisms.sparse_vector import make_above_threshold, make_sparse_vector
 from opendp_tree.mechanisms.tree_noise import make_tree_gaussian, make_tree_laplace

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from itertools import groupby, pairwise
@@ -79,6 +79,22 @@ def choose_parameters(
     if min(left) <= 0:
         raise ValueError(f"epsilon ({float(epsilon)}) is too small for {depth} levels. Hint: a larger epsilon")
     return PartitionParameters(fringes, *left)
+
+
+def even_parameters(
+    depth: int, epsilon: Fraction, delta: Fraction, *, finding: Fraction, d_in: int = 1, silent: bool = False
+) -> PartitionParameters:
+    """Parameters with which finding takes one share of epsilon in both directions; silent: nothing counts rests."""
+    each, levels = epsilon / d_in, depth - 1
+    slope = each * finding
+    fringes = tuple(_fringe(levels - known, slope, slope, each, delta, d_in) for known in range(depth))
+    if silent:
+        fringes = tuple(replace(fringe, rest_scales=None) for fringe in fringes)
+    used = max(Fraction(cost(fringe).hi) for fringe in fringes for cost in (removal_epsilon, addition_epsilon))
+    left = Fraction(round_down((each - used) * (1 - Fraction(1, 2**48))))
+    if left <= 0:
+        raise ValueError(f"epsilon ({float(epsilon)}) is too small for {depth} levels. Hint: a larger epsilon")
+    return PartitionParameters(fringes, left, left)
 
 
 def closed_parameters(depth: int, epsilon: Fraction, *, d_in: int = 1) -> PartitionParameters:

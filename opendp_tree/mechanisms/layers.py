@@ -83,20 +83,25 @@ class NoisySums:
 
     nodes: Ints
     rests: Ints
-    sums: Ints
+    sums: Ints | Floats
     """Of the nodes, and then of the rests."""
     right_scale: float
     left_scale: float
+    terms: int = 1
+    """How many noises of these scales are in each sum."""
+    unit: float = 1.0
+    """What they count in."""
 
     @property
     def mean(self) -> float:
         """Of the noise."""
-        return mean(self.right_scale) - mean(self.left_scale)
+        return (mean(self.right_scale) - mean(self.left_scale)) * self.terms * self.unit
 
     @property
     def variance(self) -> float:
         """Of the noise."""
-        return max(variance(self.right_scale) + variance(self.left_scale), LEAST_VARIANCE)
+        each = variance(self.right_scale) + variance(self.left_scale)
+        return max(each * self.terms * self.unit**2, LEAST_VARIANCE)
 
 
 @dataclass(frozen=True)

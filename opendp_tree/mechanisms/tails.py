@@ -92,15 +92,22 @@ def node_bounds(
     least = shown.totals(shown.is_cell.astype(np.float64))  # a cell holds somebody for sure: thresholds exceed radii
     lower, upper = layer_bounds(shown, layers, measured, least=least, miss=miss)
     leaves = np.flatnonzero((shown.levels == shown.depth - 1) & ~layers.marked)
-    for top in np.unique(tops[leaves]).tolist():
-        here = leaves[tops[leaves] == top]
-        fringe = parameters.fringes[top]
-        below, beyond = leaf_reach(fringe, miss) if fringe.levels else rest_reach(fringe, miss)
-        lower[here] = np.maximum(shown.gaps[here] - below, least[here])
-        upper[here] = shown.gaps[here] + beyond
+    below, beyond = leaf_reaches(parameters, tops[leaves], miss)
+    lower[leaves] = np.maximum(shown.gaps[leaves] - below, least[leaves])
+    upper[leaves] = shown.gaps[leaves] + beyond
     # Floats do not hold all integers beyond 2**53: outward by more than all roundings, one for each node that is added.
     slack = np.where(np.abs(upper) > 2**52, np.abs(upper) * (shown.levels.size + 16) * 2.0**-52, 0.0)
     return Bounds(np.maximum(lower - slack, 0), np.maximum(upper + slack, least))
+
+
+def leaf_reaches(parameters: PartitionParameters, tops: Ints, miss: float) -> tuple[Ints, Ints]:
+    """How far below and above their gaps, or noisy counts, the people of leaves of these fringes are."""
+    below, beyond = np.zeros_like(tops), np.zeros_like(tops)
+    for top in np.unique(tops).tolist():
+        fringe = parameters.fringes[top]
+        reach = leaf_reach(fringe, miss) if fringe.levels else rest_reach(fringe, miss)
+        below[tops == top], beyond[tops == top] = reach
+    return below, beyond
 
 
 def layer_bounds(
@@ -146,8 +153,9 @@ class Unions:
         below, beyond = np.zeros(self.value.size), np.zeros(self.value.size)
         for number, part in enumerate(measured):
             at = np.flatnonzero(self.layer == number)
-            below[at] = sum_reach(self.sets[at], part.right_scale, part.left_scale, chance)
-            beyond[at] = sum_reach(self.sets[at], part.left_scale, part.right_scale, chance)
+            terms = self.sets[at] * part.terms
+            below[at] = sum_reach(terms, part.right_scale, part.left_scale, chance) * part.unit
+            beyond[at] = sum_reach(terms, part.left_scale, part.right_scale, chance) * part.unit
         return below, beyond
 
 

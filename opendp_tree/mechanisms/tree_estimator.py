@@ -20,6 +20,7 @@ from opendp_tree._opendp import make_measurement, to_then
 from opendp_tree._types import Bools, Floats, Ints
 from opendp_tree.mechanisms.find import (
     NAMED,
+    Cells,
     PartitionParameters,
     choose_parameters,
     closed_parameters,
@@ -48,7 +49,7 @@ from opendp_tree.trees.domains import CountSpace, SparseLeafCounts, check_metric
 from opendp_tree.trees.known_nodes import KnownNodes
 from opendp_tree.trees.occupied import Occupied
 from opendp_tree.trees.open_tree import OpenTree
-from opendp_tree.trees.shown_nodes import ShownCells, contracted_parents
+from opendp_tree.trees.shown_nodes import ShownCells, ShownNodes, contracted_parents
 from opendp_tree.trees.sparse_counts import SparseCounts
 from opendp_tree.trees.tree import Tree
 
@@ -208,6 +209,95 @@ class _Budget:
 
 
 @dataclass(frozen=True)
+class KnownPlaces:
+    """The places of an open tree, with one for each known node; `contracted` to the shown levels alone."""
+
+    counts: SparseCounts
+    contracted: Occupied
+    """What is on a level that is not shown is at the next one above that is."""
+    levels: Ints
+    known: Bools
+    closed: Bools
+
+    @classmethod
+    def of(cls, names: KnownNodes, levels: tuple[int, ...], counts: SparseCounts) -> KnownPlaces:
+        """The places of counts, among them the known nodes of shown levels."""
+        counts, known, closed = names.among(counts)
+        occupied, kept = counts.occupied, np.array(levels)
+        contracted = occupied
+        if kept.size < names.tree.depth:
+            index = np.searchsorted(kept, np.arange(names.tree.depth), side="right") - 1
+            contracted = replace(occupied, levels=index[occupied.levels], meets=index[occupied.meets])
+        return cls(counts, contracted, kept, known & np.isin(occupied.levels, kept), closed)
+
+    def with_counts(self, counts: Ints) -> KnownPlaces:
+        """The same places with these counts."""
+        occupied = replace(self.counts.occupied, counts=counts)
+        contracted = replace(self.contracted, counts=counts)
+        return replace(self, counts=replace(self.counts, occupied=occupied), contracted=contracted)
+
+    @cached_property
+    def owners(self) -> Ints:
+        """For each place that of the deepest known node at or above it."""
+        return deepest_known(self.contracted, self.known)
+
+    @property
+    def unknown(self) -> Bools:
+        """The places below their known node, who is at which may be shown: not where that is closed."""
+        levels = np.asarray(self.contracted.levels)
+        return (levels > levels[self.owners]) & ~self.closed[self.owners]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What finding shows of an open tree: all nodes with a cell or a known node at or below them."""
+
+    places: KnownPlaces
+    nodes: ShownNodes
+    wanted: Bools
+    """Which nodes are on shown levels: those of `shown`, in this order."""
+    shown: ShownTree
+    first: Ints
+    """A place of each of them."""
+    tops: Ints
+    """The kind of fringe that each of them is in: the level of its known node, and the deepest for closed ones."""
+
+    @classmethod
+    def of(cls, places: KnownPlaces, parameters: PartitionParameters | None) -> Found:
+        """Run the partition on the counts of the places; without parameters nothing is looked for."""
+        occupied, contracted, kept = places.counts.occupied, places.contracted, places.levels
+        none = np.zeros(0, dtype=np.int64)
+        cells = Cells(none, none, none, none)
+        if parameters is not None:
+            cells = find_cells(contracted, places.known, places.closed, parameters)
+        names = np.flatnonzero(places.known)
+        rests = cells.rests if cells.rests.size else np.zeros_like(names)
+        at_places, gaps = np.concatenate((cells.places, names)), np.concatenate((cells.gaps, rests))
+        listed = ShownCells.of(places.counts, at_places, np.concatenate((kept[cells.levels], occupied.levels[names])))
+        nodes, at = listed.nodes, listed.order[listed.firsts]
+        named = listed.is_cell & (at >= cells.places.size)
+        wanted = np.isin(nodes.levels, kept)
+        shown = ShownTree(
+            np.searchsorted(kept, nodes.levels[wanted]),
+            contracted_parents(nodes.parents, wanted),
+            kept.size,
+            (listed.is_cell & ~named)[wanted],
+            named[wanted],
+            np.where(listed.is_cell, gaps[at], 0)[wanted],
+        )
+        first = at_places[at][wanted]
+        shut = places.closed[places.owners[first]] & shown.known
+        tops = np.where(shut, kept.size - 1, contracted.levels[places.owners[first]])
+        return cls(places, nodes, wanted, shown, first, tops)
+
+    def people(self, which: Bools, counts: Ints | None = None) -> tuple[Ints, Ints]:
+        """The people of some shown nodes, in halves as `measure` takes them; `counts` is by place."""
+        occupied = self.places.counts.occupied
+        occupied = occupied if counts is None else replace(occupied, counts=counts)
+        return people_at(occupied, self.nodes.levels[self.wanted], self.first, which)
+
+
+@dataclass(frozen=True)
 class OpenEstimator:
     """All that is decided before data for an open tree: what is run is what the map is computed from."""
 
@@ -276,41 +366,20 @@ class OpenEstimator:
 
     def release(self, counts: SparseCounts, statement: PrivacyStatement) -> TreeRelease:
         """Known nodes, and nodes with a cell at or below them."""
-        counts, known, closed = self.known.among(counts)
-        kept, occupied = np.array(self.levels), counts.occupied
-        known = known & np.isin(occupied.levels, kept)
-        contracted = self._contracted(occupied)
-        cells = find_cells(contracted, known, closed, self.parameters)
-        names = np.flatnonzero(known)
-        places, gaps = np.concatenate((cells.places, names)), np.concatenate((cells.gaps, cells.rests))
-        listed = ShownCells.of(counts, places, np.concatenate((kept[cells.levels], occupied.levels[names])))
-        nodes, at = listed.nodes, listed.order[listed.firsts]
-        named = listed.is_cell & (at >= cells.places.size)
-        wanted = np.isin(nodes.levels, kept)
-        shown = ShownTree(
-            np.searchsorted(kept, nodes.levels[wanted]),
-            contracted_parents(nodes.parents, wanted),
-            kept.size,
-            (listed.is_cell & ~named)[wanted],
-            named[wanted],
-            np.where(listed.is_cell, gaps[at], 0)[wanted],
-        )
-        first = places[at][wanted]
-        owner = deepest_known(contracted, known)
-        shut = closed[owner[first]] & shown.known
-        tops = np.where(shut, kept.size - 1, contracted.levels[owner[first]])
-        model = GapNoise.of(self.parameters, tops, shown)
+        found = Found.of(KnownPlaces.of(self.known, self.levels, counts), self.parameters)
+        shown, nodes, wanted = found.shown, found.nodes, found.wanted
+        model = GapNoise.of(self.parameters, found.tops, shown)
         layers = choose_layers(
             shown,
             model.rest_variance(shown),
             self.parameters.alphas,
             self.parameters.betas,
-            aim=2 * variance(max(kept.size - 1, 1) / float(self.budget.epsilon / self.budget.d_in)),
+            aim=2 * variance(max(len(self.levels) - 1, 1) / float(self.budget.epsilon / self.budget.d_in)),
             weights=self.weights,
         )
-        measured = measure(layers, *people_at(occupied, nodes.levels[wanted], first, layers.marked))
+        measured = measure(layers, *found.people(layers.marked))
         estimates = estimate_nodes(shown, measured, model)
-        bounds = node_bounds(shown, layers, measured, self.parameters, tops, miss=1 - self.confidence)
+        bounds = node_bounds(shown, layers, measured, self.parameters, found.tops, miss=1 - self.confidence)
         number = shown.totals(shown.is_cell.astype(np.float64))
         estimates = np.maximum(estimates, number)
         bounds = Bounds(np.minimum(bounds.lower, estimates), np.maximum(bounds.upper, estimates))
@@ -330,13 +399,6 @@ class OpenEstimator:
             shown=None if wanted.all() else wanted,
             hidden=self._hidden(),
         )
-
-    def _contracted(self, occupied: Occupied) -> Occupied:
-        """The places in the tree of the shown levels alone: what is on another level is at the next one above."""
-        if len(self.levels) == self.known.tree.depth:
-            return occupied
-        index = np.searchsorted(self.levels, np.arange(self.known.tree.depth), side="right") - 1
-        return replace(occupied, levels=index[occupied.levels], meets=index[occupied.meets])
 
     def _hidden(self) -> float:
         if len(self.levels) < self.known.tree.depth:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -23,8 +23,8 @@ from opendp_tree.mechanisms.curve import SCALES, make_bin_curve, make_segment_cu
 from opendp_tree.mechanisms.grouped_curves import make_grouped_curves
 from opendp_tree.mechanisms.level_noise import laplace_excess
 from opendp_tree.mechanisms.means.tree_means import make_tree_means
-from opendp_tree.mechanisms.people.design import PeopleDesign, choose_design
-from opendp_tree.mechanisms.people.estimator import make_people_estimator
+from opendp_tree.mechanisms.partition.prediction import as_gaps
+from opendp_tree.mechanisms.people import choose_design, make_people_estimator
 from opendp_tree.mechanisms.tree_noise import (
     gaussian_variance,
     laplace_variance,
@@ -228,7 +228,9 @@ def people_candidate(method: PeopleLayers, unit: Unit, setting: Setting) -> Cand
     levels = tuple(range(facts.depth)) if facts.public or wanted is None else tuple(sorted({0, *wanted}))
     bounds = unit.bounds(len(levels))
     try:
-        design = _design(method, unit, bounds, budget, None if facts.public else levels)
+        design = choose_design(
+            unit.count, bounds, budget, finds=not facts.public, noise=method.noise, measuring=method.measuring
+        )
     except ValueError as error:
         return no(reason=str(error).split(". Hint:")[0])
     deviations = design.deviations()
@@ -251,22 +253,22 @@ def people_candidate(method: PeopleLayers, unit: Unit, setting: Setting) -> Cand
         )
         return budget.priced(made)
 
-    cells = design.cells
+    tests = None if design.parameters is None else as_gaps(design.parameters)
     return Candidate(
         method.name if method.noise else f"people_{design.noise}",
         feasible=True,
         reason=f"noise of a count, by level from the root's: {', '.join(f'{each:.3g}' for each in deviations)}",
         needs=PEOPLE_NEEDS,
         error=max(deviations),
-        guarantee="epsilon and delta" if cells else "zCDP" if design.noise == "gaussian" else "pure epsilon",
+        guarantee="epsilon and delta" if tests else "zCDP" if design.noise == "gaussian" else "pure epsilon",
         parameters={
             "count": unit.count,
             "noise": design.noise,
             "most": ", ".join(map(str, bounds)),
             "noise_deviations": ", ".join(f"{each:.4g}" for each in deviations),
-            "threshold": "none" if cells is None else max(cells.shape.thresholds),
+            "threshold": design.threshold or "none",
         },
-        shown_from=0.0 if cells is None else shown_from(partial(cell_chance, cells), max(cells.shape.thresholds)),
+        shown_from=0.0 if tests is None else shown_from(partial(cell_chance, tests), tests.shape.thresholds[-1]),
         nonnegative=not (facts.public and design.adds_up),
         polishes=True,
         curve=partial(deviation_curve, max(deviations), alpha),
@@ -275,12 +277,6 @@ def people_candidate(method: PeopleLayers, unit: Unit, setting: Setting) -> Cand
         budget=budget,
         method=method,
     )
-
-
-def _design(
-    method: PeopleLayers, unit: Unit, bounds: Sequence[int], budget: Budget, levels: Sequence[int] | None
-) -> PeopleDesign:
-    return choose_design(unit.count, bounds, budget, levels=levels, noise=method.noise, measuring=method.measuring)
 
 
 def people_candidates(auto: Auto, unit: Unit, setting: Setting) -> tuple[Candidate, ...]:

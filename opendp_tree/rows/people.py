@@ -22,7 +22,7 @@ from opendp.mod import Domain, ExtrinsicDomain, Metric, Transformation, assert_f
 from opendp_tree._arguments import check_integer
 from opendp_tree._interrupts import stop_if_interrupted
 from opendp_tree._opendp import extrinsic_domain, make_transformation, to_then
-from opendp_tree._types import Ints, Words
+from opendp_tree._types import Bools, Ints, Words
 from opendp_tree.keys.key import Key
 from opendp_tree.noise import uniform_below, uniform_words
 from opendp_tree.rows.grouping import UNIT, guarded, may_read_again
@@ -73,12 +73,14 @@ class PeoplePart:
         """For each person the number of all rows."""
         return np.add.reduceat(self.rows, self.starts) if self.starts.size else self.rows
 
-    def placed(self) -> Ints:
-        """For each leaf how many people are put there: each at the leaf of one of their rows, drawn evenly."""
+    def placed(self, among: Bools | None = None) -> Ints:
+        """For each leaf how many people are put there: each at one of their rows, drawn evenly `among` some leaves."""
         if not self.starts.size:
             return np.zeros(self.size, dtype=np.int64)
-        running = np.cumsum(self.rows)
-        drawn = running[self.starts] - self.rows[self.starts] + uniform_below(self.totals)
+        rows = self.rows if among is None else np.where(among[self.leaves], self.rows, 0)
+        totals, running = np.add.reduceat(rows, self.starts), np.cumsum(rows)
+        some = totals > 0
+        drawn = (running[self.starts] - rows[self.starts])[some] + uniform_below(totals[some])
         return np.bincount(self.leaves[np.searchsorted(running, drawn, side="right")], minlength=self.size)
 
     def added(self, weights: Ints) -> Ints:

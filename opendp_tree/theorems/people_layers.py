@@ -13,11 +13,9 @@ from fractions import Fraction
 from opendp_tree.theorems.interval import Interval, larger
 
 
-def row_units(rows: int, total: int, *, most: int | None, units: int) -> int:
+def row_units(rows: int, total: int, *, most: int, units: int) -> int:
     """What a person with `total` rows weighs at a leaf where `rows` of them are: all rows together at most `most`."""
-    if most is not None and total <= most:
-        return units * rows
-    return units * rows * (1 if most is None else most) // total
+    return units * rows if total <= most else units * rows * most // total
 
 
 def node_units(held: int, *, most: int, units: int) -> int:

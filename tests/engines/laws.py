@@ -22,7 +22,7 @@ from opendp_tree import (
     release_tree,
 )
 from opendp_tree.mechanisms import make_people_records
-from opendp_tree.mechanisms.people.weights import leaf_units
+from opendp_tree.mechanisms.people import leaf_units
 from opendp_tree.rows import people as rows_people
 from opendp_tree.rows.people import PeoplePart
 from tests.frame_truth import as_paths
@@ -174,7 +174,7 @@ def test_people_of_a_table_are_weighed_as_those_of_a_frame(store, memory, unit):
             frame_domain(source), dp.symmetric_id_distance("user"), by=key, unit=unit, memory=memory
         )
         records = made(source)
-        sums = records.summed(PeoplePart.placed, partial(leaf_units, most=3), partial(leaf_units, most=None))
+        sums = records.summed(PeoplePart.placed, partial(leaf_units, bound=3), partial(leaf_units, bound=1))
         return records.parts, [as_paths(records.keys.recounted(each)) for each in sums]
 
     with pytest.MonkeyPatch.context() as patch:

@@ -39,7 +39,6 @@ def test_what_is_possible_keeps_the_budget(tree, unit, budget, people):
         possible = tree is PUBLIC or (budget["epsilon"] is not None and budget["delta"] > 0)
         if each.name == "people_gaussian":
             possible &= budget["rho"] is not None or budget["delta"] > 0
-            possible &= tree is PUBLIC or unit.count != "shares"
         assert each.feasible == possible, each.reason
         if possible:
             made = each.make(people_domain(tree), dp.symmetric_distance())

@@ -1,9 +1,10 @@
 """The exact law of a release of people with many rows, written from its definition, in rational numbers.
 
 A person is a tuple with their number of rows at each leaf of a tree. First everybody is put at the leaf of one of their
-rows, and the partition's law (`tree_partition_law.tree_law`) gives cells and gaps; then each layer of the shown nodes
-adds up what people weigh, with integer Laplace noise. Noise beyond all counts has one likelihood ratio, so it is one
-outcome.
+rows, and the partition's law (`partition_law.tree_law`) gives cells and gaps, and noisy rests of known nodes that are
+not silent; then each layer of the shown nodes adds up what people weigh, with integer Laplace noise. Noise beyond all
+counts has one likelihood ratio, so it is one outcome. Where all known nodes are silent, people are put at unknown
+leaves alone, and nowhere who has no row there.
 """
 
 from collections import defaultdict
@@ -12,7 +13,10 @@ from fractions import Fraction
 from itertools import product
 
 from opendp_tree.theorems.people_layers import node_units, row_units
-from tests.privacy.tree_partition_law import far_from, tree_law
+from tests.privacy.partition_law import Part, tree_law
+
+MOST = 5
+"""More people than this are never put at one node."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,7 @@ class Rules:
     """What each mutant changes."""
 
     places: int = 1  # at how many leaves a person is put to find nodes
-    rests_held: bool = True  # whether the rests that hold a person are among the sets that share its weight
+    held: str = "all"  # or "shown": nodes that are not shown are not among those that share a person's weight
     from_data: bool = False  # the bound of a level is the most that anybody has
     seeded: bool = False  # who is at which place of the table says where they are put
 
@@ -38,11 +42,12 @@ class Rules:
 RIGHT = Rules()
 
 
-def placements(people, leaves, rules):
-    """{people at each leaf: mass} over everybody's coins."""
+def placements(people, open_leaves, rules):
+    """{people at each leaf: mass} over everybody's coins; leaves that are not open hold nobody."""
+    leaves = len(open_leaves)
     law = {(0,) * leaves: Fraction(1)}
     for place, person in enumerate(people):
-        held = [leaf for leaf in range(leaves) if person[leaf]]
+        held = [leaf for leaf in range(leaves) if person[leaf] and open_leaves[leaf]]
         if not held:
             continue
         if rules.seeded:
@@ -50,7 +55,7 @@ def placements(people, leaves, rules):
         elif rules.places > 1:
             options = [(tuple(held[: rules.places]), Fraction(1))]
         else:
-            options = [((leaf,), Fraction(person[leaf], sum(person))) for leaf in held]
+            options = [((leaf,), Fraction(person[leaf], sum(person[leaf] for leaf in held))) for leaf in held]
         merged = defaultdict(Fraction)
         for counts, mass in law.items():
             for where, chance in options:
@@ -81,9 +86,14 @@ class SmallTree:
         """The places among the leaves that a node holds."""
         return [place for place, leaf in enumerate(self.leaves) if node in self.above(leaf)]
 
-    def shown(self, outcome):
-        """Nodes with a cell at or below them, and the root."""
-        return sorted({0} | {node for cell, _ in outcome for node in self.above(cell)})
+    def shown(self, known, cells):
+        """Nodes with a cell at or below them, and known ones."""
+        return sorted({*known} | {node for cell, _ in cells for node in self.above(cell)})
+
+    def silent(self, q, t, level, known=(0,), rest=None):
+        """The parts of known nodes, whose fringes have the same numbers on every level; silent but for a `rest`."""
+        deep = self.depth - 1
+        return {node: Part(q, t, rest, rest, (level,) * (deep - self.levels[node])) for node in known}
 
 
 def layer_sets(tree, shown, level, *, rests):
@@ -93,14 +103,14 @@ def layer_sets(tree, shown, level, *, rests):
     return [*sets, left] if rests and level > 0 else sets
 
 
-def vector(person, sets, level, layers, rules, bounds):
-    """What one person adds to a layer, in units."""
+def vector(person, sets, nodes, level, layers, rules, bounds):
+    """What one person adds to a layer, in units; `nodes` are those that share its weight."""
     if layers.count == "people":
         inside = [any(person[leaf] for leaf in each) for each in sets]
-        counted = inside if rules.rests_held else inside[:-1]
-        weight = node_units(max(sum(counted), 1), most=bounds[level], units=layers.units)
+        held = sum(any(person[leaf] for leaf in each) for each in nodes)
+        weight = node_units(max(held, 1), most=bounds[level], units=layers.units)
         return [weight * here for here in inside]
-    most = None if layers.count == "shares" else bounds[level]
+    most = 1 if layers.count == "shares" else bounds[level]
     total = sum(person)
     each = [row_units(rows, total, most=most, units=layers.units) if rows else 0 for rows in person]
     return [sum(each[leaf] for leaf in one) for one in sets]
@@ -118,24 +128,40 @@ def noisy_pair(one, two, ratio):
     return [*inside, *ends]
 
 
-def release_law(mechanism, tree, people, layers, rules=RIGHT, *, rests=False):
-    """{cells and gaps: (probability, the counts of all layers before noise)}."""
+def noisy_rests(rests, parts):
+    """[(noisy rests, mass)]: all that is at most 0 is one outcome, and all that is at least `MOST`."""
+    law = [((), Fraction(1))]
+    for node, exact in rests:
+        ratio, single = parts[node].alpha, (1 - parts[node].alpha) / (1 + parts[node].alpha)
+        ends = [(0, ratio**exact / (1 + ratio)), (MOST, ratio ** (MOST - exact) / (1 + ratio))]
+        values = [*ends, *((value, single * ratio ** abs(value - exact)) for value in range(1, MOST))]
+        law = [((*told, (node, value)), mass * chance) for told, mass in law for value, chance in values]
+    return law
+
+
+def release_law(parts, tree, people, layers, rules=RIGHT, *, rests=False):
+    """{cells, gaps and noisy rests: (probability, the counts of all layers before noise)}."""
     bounds = layers.most
     if rules.from_data:
         bounds = tuple(max((sum(person) for person in people), default=1) for _ in layers.most)
-    far, found = far_from(mechanism, 9), defaultdict(Fraction)
-    for counts, mass in placements(people, len(tree.leaves), rules).items():
+    silent, found = all(part.alpha is None for part in parts.values()), defaultdict(Fraction)
+    open_leaves = [not silent or leaf not in parts for leaf in tree.leaves]
+    for counts, mass in placements(people, open_leaves, rules).items():
         own = [0] * len(tree.parents)
         for leaf, count in zip(tree.leaves, counts, strict=True):
             own[leaf] = count
-        for outcome, chance in tree_law(mechanism, tree.parents, own, far).items():
-            found[outcome] += mass * chance
+        for (cells, exact), chance in tree_law(tree.parents, own, parts).items():
+            for told, likely in noisy_rests(exact, parts):
+                found[(cells, told)] += mass * chance * likely
     law = {}
     for outcome, mass in found.items():
         totals = []
         for level in range(tree.depth):
-            sets = layer_sets(tree, tree.shown(outcome), level, rests=rests)
-            vectors = [vector(person, sets, level, layers, rules, bounds) for person in people]
+            shown = tree.shown(parts, outcome[0])
+            sets = layer_sets(tree, shown, level, rests=rests)
+            every = range(len(tree.parents)) if rules.held == "all" else shown
+            nodes = layer_sets(tree, every, level, rests=False)
+            vectors = [vector(person, sets, nodes, level, layers, rules, bounds) for person in people]
             totals += [(sum(each[place] for each in vectors), level) for place in range(len(sets))]
         law[outcome] = mass, totals
     return law

@@ -7,10 +7,8 @@ import numpy as np
 import pytest
 
 from opendp_tree.theorems.people_layers import layer_l1, layer_l2_squared, node_units, node_units_squared, row_units
-from opendp_tree.theorems.tree_partition import gap_addition_ratio, gap_delta, gap_ratio
+from tests.privacy.partition_claim import Claim
 from tests.privacy.people_law import RIGHT, Layers, Rules, SmallTree, all_people, excess, release_law
-from tests.privacy.tree_partition_claim import shape_of
-from tests.privacy.tree_partition_law import uniform
 from tests.thoroughness import thinned
 
 FORK, CHAINS = SmallTree([-1, 0, 0]), SmallTree([-1, 0, 0, 1, 2])
@@ -24,21 +22,21 @@ CASES = {
 }
 
 
-def claim(mechanism, tree, layers, k):
+def claim(parts, tree, layers, k):
     """e**epsilon and delta at k people, from the theorems alone."""
-    shape, ratio = shape_of(mechanism), Fraction(1)
+    found, ratio = Claim(parts.values(), k), Fraction(1)
     for level in range(tree.depth):
         most = 1 if layers.count == "shares" else layers.most[level]
         ratio /= layers.ratios[level] ** layer_l1(k, most=most, units=layers.units)
-    return ratio * gap_ratio(mechanism.q, mechanism.t, shape) ** k, gap_delta(mechanism.q, shape, k=k)
+    return ratio * max(found.added, found.removed), found.delta
 
 
-def worst(mechanism, tree, layers, pairs, k, rules=RIGHT, **options):
+def worst(parts, tree, layers, pairs, k, rules=RIGHT, **options):
     """The largest divergence of any pair, less the delta that is claimed: at most 0 where the claim holds."""
-    ratio, delta = claim(mechanism, tree, layers, k)
+    ratio, delta = claim(parts, tree, layers, k)
     found = Fraction(-1)
     for one, two in pairs:
-        laws = [release_law(mechanism, tree, each, layers, rules, **options) for each in (one, two)]
+        laws = [release_law(parts, tree, each, layers, rules, **options) for each in (one, two)]
         found = max(found, excess(*laws, layers, ratio) - delta, excess(*laws[::-1], layers, ratio) - delta)
     return found
 
@@ -53,29 +51,40 @@ SOME = [(), *((person,) for person in all_people(2, 2)), ((1, 1), (2, 0)), ((1, 
 
 @pytest.mark.parametrize("rests", [False, True])
 @pytest.mark.parametrize("name", sorted(CASES))
+@pytest.mark.parametrize("known", [(0,), (0, 1)], ids=str)
 @pytest.mark.parametrize("tree", thinned([FORK, CHAINS], 2), ids=["fork", "chains"])
-def test_one_person_more_or_less_costs_what_is_claimed(tree, name, rests):
-    mechanism = uniform(HALF, HALF, tree.depth, 2, 1, 0)
+def test_one_person_more_or_less_costs_what_is_claimed(tree, known, name, rests):
+    parts = tree.silent(HALF, HALF, (2, 1, 0), known)
     pairs = with_more(SOME if tree is FORK else SOME[-3:], [(person,) for person in all_people(2, 3)])
     assert len(pairs) >= 27
-    assert worst(mechanism, tree, CASES[name], pairs, 1, rests=rests) <= 0
+    assert worst(parts, tree, CASES[name], pairs, 1, rests=rests) <= 0
 
 
+@pytest.mark.parametrize("known", [(0,), (0, 1), (0, 1, 2)], ids=str)
+def test_people_put_anywhere_may_be_counted_by_known_nodes(known):
+    """Where everybody weighs 1, known nodes are not silent: their rests count who was put there."""
+    parts = FORK.silent(HALF, THIRD, (2, 1, 0), known, rest=THIRD)
+    for k, more in ((1, [(person,) for person in all_people(2, 3)]), (2, [((1, 1), (2, 0)), ((1, 1), (1, 1))])):
+        pairs = with_more([(), ((1, 1),), ((2, 0), (1, 1))], more)
+        assert worst(parts, FORK, CASES["shares"], pairs, k) <= 0
+
+
+@pytest.mark.parametrize("known", [(0,), (0, 1)], ids=str)
 @pytest.mark.parametrize("name", sorted(CASES))
-def test_two_people_cost_what_is_claimed(name):
-    mechanism = uniform(HALF, THIRD, 2, 3, 2, 1)
+def test_two_people_cost_what_is_claimed(name, known):
+    parts = FORK.silent(HALF, THIRD, (3, 2, 1), known)
     two = list(combinations_with_replacement(all_people(2, 2), 2))
     pairs = with_more([(), ((1, 1),), ((2, 0),)], two)
     swapped = [([one], [two]) for one in all_people(2, 3) for two in all_people(2, 3)]
-    assert worst(mechanism, FORK, CASES[name], pairs, 2) <= 0
-    assert worst(mechanism, FORK, CASES[name], swapped, 2) <= 0
+    assert worst(parts, FORK, CASES[name], pairs, 2) <= 0
+    assert worst(parts, FORK, CASES[name], swapped, 2) <= 0
 
 
 def test_delta_and_epsilon_are_reached():
-    """All of delta is lost where one person is alone; all of epsilon where one more is taken up at the root."""
-    mechanism, layers = uniform(HALF, HALF, 2, 2, 1, 0), Layers("shares", (1, 1), (HALF, Fraction(1)))
-    ratio, delta = claim(mechanism, FORK, layers, 1)
-    nobody, one, two = (release_law(mechanism, FORK, people, layers) for people in ([], [(0, 1)], [(0, 1), (1, 0)]))
+    """All of delta is lost where one person is alone; all of epsilon where one more is taken up."""
+    parts, layers = FORK.silent(HALF, HALF, (2, 1, 0)), Layers("shares", (1, 1), (HALF, Fraction(1)))
+    ratio, delta = claim(parts, FORK, layers, 1)
+    nobody, one, two = (release_law(parts, FORK, people, layers) for people in ([], [(0, 1)], [(0, 1)] * 2))
     assert excess(one, nobody, layers, ratio) == delta
     assert excess(one, two, layers, ratio) == 0 < excess(one, two, layers, ratio * Fraction(999, 1000))
 
@@ -86,7 +95,6 @@ def test_nobody_weighs_more_than_is_declared(units):
         for person in all_people(3, 6):
             total = sum(person)
             assert sum(row_units(rows, total, most=most, units=units) for rows in person) <= most * units
-            assert sum(row_units(rows, total, most=None, units=units) for rows in person) <= units
         for held in range(1, 40):
             assert held * node_units(held, most=most, units=units) <= layer_l1(1, most=most, units=units)
             square = held * node_units_squared(held, most=most, units=units) ** 2
@@ -95,63 +103,82 @@ def test_nobody_weighs_more_than_is_declared(units):
 
 
 def test_mutant_two_places_declared_as_one_is_rejected():
-    mechanism = uniform(TENTH, TENTH, 2, 3, 2, 0)
+    parts = FORK.silent(TENTH, TENTH, (3, 2, 0))
     pairs = with_more([(), ((1, 1),), ((1, 1), (1, 1))], [((1, 1),)])
     layers = Layers("shares", (1, 1), (Fraction(99, 100),) * 2)
-    assert worst(mechanism, FORK, layers, pairs, 1) <= 0
-    assert worst(mechanism, FORK, layers, pairs, 1, Rules(places=2)) > 0
+    assert worst(parts, FORK, layers, pairs, 1) <= 0
+    assert worst(parts, FORK, layers, pairs, 1, Rules(places=2)) > 0
 
 
 def test_mutant_rests_left_out_of_what_a_person_holds_is_rejected():
     """Somebody at a shown leaf and at one that is not shown weighs m in the first, and again in the rest."""
-    mechanism = uniform(TENTH, TENTH, 2, 2, 1, 0)
+    parts = FORK.silent(TENTH, TENTH, (2, 1, 0))
     layers = Layers("people", (1, 1), (Fraction(99, 100), TENTH))
     pairs = with_more([((1, 0), (1, 0)), ((1, 0), (1, 0), (1, 0))], [((1, 1),)])
-    assert worst(mechanism, FORK, layers, pairs, 1, rests=True) <= 0
-    assert worst(mechanism, FORK, layers, pairs, 1, Rules(rests_held=False), rests=True) > 0
+    assert worst(parts, FORK, layers, pairs, 1, rests=True) <= 0
+    assert worst(parts, FORK, layers, pairs, 1, Rules(held="shown"), rests=True) > 0
 
 
 def test_mutant_a_bound_read_off_the_data_is_rejected():
     """One person with many rows raises what everybody else weighs."""
-    mechanism = uniform(HALF, HALF, 2, 2, 1, 0)
+    parts = FORK.silent(HALF, HALF, (2, 1, 0))
     layers = Layers("rows", (1, 1), (TENTH, TENTH))
     pairs = with_more([((1, 1), (1, 1), (2, 0)), ((2, 0), (2, 0))], [((3, 0),)])
-    assert worst(mechanism, FORK, layers, pairs, 1) <= 0
-    assert worst(mechanism, FORK, layers, pairs, 1, Rules(from_data=True)) > 0
+    assert worst(parts, FORK, layers, pairs, 1) <= 0
+    assert worst(parts, FORK, layers, pairs, 1, Rules(from_data=True)) > 0
+
+
+def test_mutant_places_by_a_seed_at_unknown_leaves_are_rejected():
+    """The same where a leaf is known, and people are put at the unknown ones alone."""
+    tree = SmallTree([-1, 0, 0, 0])
+    parts, layers = tree.silent(TENTH, TENTH, (3, 2, 0), (0, 1)), Layers("shares", (1, 1), (Fraction(99, 100),) * 2)
+    crowd = [(1, 1, 1), (1, 0, 1)] * 3
+    pairs = [(crowd, [person, *crowd]) for person in ((1, 0, 1), (9, 1, 0))]
+    assert worst(parts, tree, layers, pairs, 1) <= 0
+    assert worst(parts, tree, layers, pairs, 1, Rules(seeded=True)) > 0
+
+
+def test_mutant_two_unknown_places_of_somebody_with_known_rows_are_rejected():
+    tree = SmallTree([-1, 0, 0, 0])
+    parts, layers = tree.silent(TENTH, TENTH, (3, 2, 0), (0, 1)), Layers("rows", (1, 1), (Fraction(99, 100),) * 2)
+    pairs = with_more([(), ((0, 1, 1),), ((0, 1, 1), (0, 1, 1))], [((5, 1, 1),)])
+    assert worst(parts, tree, layers, pairs, 1) <= 0
+    assert worst(parts, tree, layers, pairs, 1, Rules(places=2)) > 0
 
 
 def test_mutant_places_by_a_seed_are_rejected():
     """With a fixed seed, who stands where in the table says where they are put: one who comes first moves them all."""
-    mechanism, layers = uniform(TENTH, TENTH, 2, 3, 2, 0), Layers("shares", (1, 1), (Fraction(99, 100),) * 2)
+    parts, layers = FORK.silent(TENTH, TENTH, (3, 2, 0)), Layers("shares", (1, 1), (Fraction(99, 100),) * 2)
     crowd = [(1, 1), (0, 1)] * 3
     pairs = [(crowd, [person, *crowd]) for person in ((1, 0), (0, 1))]
-    assert worst(mechanism, FORK, layers, pairs, 1) <= 0
-    assert worst(mechanism, FORK, layers, pairs, 1, Rules(seeded=True)) > 0
+    assert worst(parts, FORK, layers, pairs, 1) <= 0
+    assert worst(parts, FORK, layers, pairs, 1, Rules(seeded=True)) > 0
 
 
 def test_mutant_distance_by_the_formula_for_one_place_is_rejected():
     """Two people who come to different paths cost both paths' exact levels, not once those of one count."""
-    mechanism, layers = uniform(HALF, HALF, 2, 3, 2, 0), Layers("shares", (1, 1), (Fraction(999, 1000),) * 2)
-    q, t, noise = mechanism.q, mechanism.t, layers.ratios[0] ** -layer_l1(4, most=1, units=layers.units)
+    tree = SmallTree([-1, 0, 1, 1])
+    parts, layers = tree.silent(HALF, HALF, (3, 2, 0)), Layers("shares", (1, 1, 1), (Fraction(999, 1000),) * 3)
+    q, t, noise = HALF, HALF, layers.ratios[0] ** -layer_l1(6, most=1, units=layers.units)
     one_place = (1 - q**3) / (1 - q) / t**2 * noise  # c of a count that rises by two, at margin 0, and two tokens
-    both = gap_addition_ratio(q, t, shape_of(mechanism)) ** 2 * noise
-    assert one_place < both <= claim(mechanism, FORK, layers, 2)[0]
+    both = Claim(parts.values(), 2).added * noise
+    assert one_place < both <= claim(parts, tree, layers, 2)[0]
     crowd = [(1, 0), (0, 1)]
-    fewer, more = (release_law(mechanism, FORK, people, layers) for people in (crowd, crowd * 2))
+    fewer, more = (release_law(parts, tree, people, layers) for people in (crowd, crowd * 2))
     assert excess(fewer, more, layers, one_place) > 0 == excess(fewer, more, layers, both)
 
 
 def test_mutant_delta_of_one_person_for_two_is_rejected():
-    mechanism, layers = uniform(HALF, HALF, 2, 3, 2, 0), CASES["shares"]
-    ratio, delta = claim(mechanism, FORK, layers, 2)
-    one, two = (release_law(mechanism, FORK, people, layers) for people in ([(1, 0)] * 2, []))
+    parts, layers = FORK.silent(HALF, HALF, (3, 2, 0)), CASES["shares"]
+    ratio, delta = claim(parts, FORK, layers, 2)
+    one, two = (release_law(parts, FORK, people, layers) for people in ([(1, 0)] * 2, []))
     lost = excess(one, two, layers, ratio)
-    assert gap_delta(mechanism.q, shape_of(mechanism), k=1) < lost <= delta
+    assert claim(parts, FORK, layers, 1)[1] < lost <= delta
 
 
 def test_mutant_weights_in_floats_are_rejected():
     """Three leaves of a third each, in a crowd: floats round each addition to what they hold, integers are exact."""
     crowd, units = 2**53, 4
-    exact = crowd + sum(row_units(1, 3, most=None, units=units) for _ in range(3)) - crowd
+    exact = crowd + sum(row_units(1, 3, most=1, units=units) for _ in range(3)) - crowd
     floats = float(np.cumsum([float(crowd), *[units / 3] * 3])[-1]) - crowd
     assert exact <= layer_l1(1, most=1, units=units) < floats

@@ -15,6 +15,7 @@ from functools import lru_cache
 import numpy as np
 
 from opendp_tree._types import Floats, Ints
+from opendp_tree.mechanisms.find import PartitionParameters
 from opendp_tree.mechanisms.level_noise import normal_excess
 from opendp_tree.mechanisms.partition.layers import (
     NAMED,
@@ -26,6 +27,7 @@ from opendp_tree.mechanisms.partition.layers import (
     level_shares,
 )
 from opendp_tree.mechanisms.partition.parameters import GapParameters
+from opendp_tree.theorems.tree_partition import GapShape
 
 FINEST = 64
 """Steps up to the threshold at which laws are summed: exact up to this, and then in steps of several people."""
@@ -260,3 +262,11 @@ def _variances(shown: ShownTree, model: CellNoise, shares: Floats) -> Floats:
     return np.array(
         [after[shown.at(level)].mean() if shown.at(level).stop else 0.0 for level in range(shown.depth - 1)]
     )
+
+
+def as_gaps(parameters: PartitionParameters) -> GapParameters:
+    """The tests below the root, whose laws are predicted."""
+    top = parameters.fringes[0]
+    levels = tuple(range(1, len(top.levels) + 1))
+    shape = GapShape(levels, top.thresholds, top.radii, top.margins)
+    return GapParameters(float(top.test_scale), float(top.token_scale), shape)

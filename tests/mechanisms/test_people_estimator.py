@@ -127,7 +127,6 @@ def test_nobody_at_all_is_no_error(count):
         ({"delta": 0.0}, ValueError, "epsilon and delta must be given where nodes must be found"),
         ({"epsilon": -1.0}, ValueError, "epsilon"),
         ({"noise": "normal"}, ValueError, r"noise \('normal'\) must be one of"),
-        ({"count": "shares", "noise": "gaussian"}, ValueError, "noise must be 'laplace' for shares"),
         ({"measuring": 1.0}, ValueError, r"measuring \(1.0\) must be above 0 and below 1"),
         ({"levels": "2"}, TypeError, r"levels \('2'\) must be a sequence of levels"),
         ({"levels": [9]}, ValueError, r"levels \(\[9\]\) must be some of 0 to 2"),

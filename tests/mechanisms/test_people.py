@@ -8,13 +8,12 @@ import polars as pl
 import pytest
 from scipy.stats import binom, poisson
 
-from opendp_tree import Key, Tree, Unit, frame_domain
+from opendp_tree import Key, OpenTree, Tree, Unit, frame_domain, noise
 from opendp_tree.mechanisms import make_people_estimator, make_people_records
-from opendp_tree.mechanisms.partition import walk
-from opendp_tree.mechanisms.people import release
-from opendp_tree.mechanisms.people.release import least_shares, most_shares
+from opendp_tree.mechanisms.people import least_shares, most_shares
 from opendp_tree.rows import people
 from opendp_tree.theorems.laplace import laplace_multiplier
+from opendp_tree.trees.known_nodes import KnownNodes
 from tests.thoroughness import thinned
 
 NAMES = ["country", "city"]
@@ -40,7 +39,14 @@ def made_up_rows(people=400, seed=5):
 
 ROWS = made_up_rows()
 FRAME = pl.DataFrame(ROWS, schema=["user", *NAMES], orient="row")
-TREES = {"open": None, "public": PUBLIC}
+TREES = {"open": None, "public": PUBLIC, "known": None, "closed": None}
+OPEN = OpenTree.columns(NAMES)
+ALL = [(), ("be",), ("lu",), ("nl",), *PATHS]
+KNOWN = {
+    "open": KnownNodes.of(OPEN, ()),
+    "known": KnownNodes.of(OPEN, [("be", "liege"), ("lu", "mersch"), ("fr",)], closed=[("lu",)]),
+    "closed": KnownNodes.of(OPEN, [*PATHS, ("fr", "lille")], closed=[*ALL, ("fr",), ("fr", "lille")]),
+}
 
 
 def records(tree, memory=None):
@@ -49,21 +55,21 @@ def records(tree, memory=None):
     return make_people_records(*space, by=Key.columns(*NAMES, tree=tree), unit=unit, memory=memory)
 
 
-def measurement(name, tree, **options):
-    made = records(tree)
+def measurement(name, kind, **options):
+    made = records(TREES[kind])
     count = name.split(" ")[0]
-    chosen = {"epsilon": 1.0, "delta": 1e-6, **OPTIONS[name], **options}
+    chosen = {"epsilon": 1.0, "delta": 1e-6, "known": KNOWN.get(kind), **OPTIONS[name], **options}
     return make_people_estimator(made.output_domain, made.output_metric, count=count, **chosen), made(FRAME)
 
 
 def nodes_above(path, kind):
     """The place and all nodes above it; in the public tree a place without a city is a leaf of the first level."""
-    found = tuple(path) if kind == "open" else tuple(label for label in path if label is not None)
+    found = tuple(path) if kind != "public" else tuple(label for label in path if label is not None)
     return [found[:length] for length in range(len(found) + 1)]
 
 
-def truth(name, kind, shown, *, squared=False):
-    """What is counted at each shown node: {path: weight}, one row after the other."""
+def truth(name, kind, *, squared=False):
+    """What is counted at each node, shown or not: {path: weight}, one row after the other."""
     by_user, found = defaultdict(list), defaultdict(float)
     for user, *path in ROWS:
         by_user[user].append(path)
@@ -72,8 +78,7 @@ def truth(name, kind, shown, *, squared=False):
             held = defaultdict(set)
             for path in paths:
                 for node in nodes_above(path, kind):
-                    if node in shown:
-                        held[len(node)].add(node)
+                    held[len(node)].add(node)
             for level, nodes in held.items():
                 most = (1, *OPTIONS[name]["nodes"])[level]
                 share = min(1.0, most / len(nodes))
@@ -96,29 +101,29 @@ def paths_of(release):
 @pytest.mark.parametrize("name", OPTIONS)
 def test_without_noise_to_speak_of_estimates_are_what_is_counted(name, kind):
     """At an epsilon of 1000; 20 standard deviations of the noise, and a hundredth for what is rounded to units."""
-    for noise in ("laplace", "gaussian"):
-        if name == "shares" and (noise == "gaussian" or kind == "open"):
+    for kind_of_noise in ("laplace", "gaussian"):
+        if name == "shares" and kind_of_noise == "laplace" and kind in ("open", "known"):
             continue  # where people are put is chance, whatever the budget
-        release_of, data = measurement(name, TREES[kind], epsilon=1e3, noise=noise)
+        release_of, data = measurement(name, kind, epsilon=1e3, noise=kind_of_noise)
         release = release_of(data)
         paths, frame = paths_of(release)
-        expected = truth(name, kind, set(paths), squared=noise == "gaussian")
+        expected = truth(name, kind, squared=kind_of_noise == "gaussian")
         assert () in paths
         far = 0.01 + 20 * max(map(float, release.statement.parameters["noise_deviations"].split(",")))
         assert far < 6
         for path, estimate in zip(paths, frame["estimate"].to_list(), strict=True):
-            assert estimate == pytest.approx(expected[path], abs=far), (path, noise)
+            assert estimate == pytest.approx(expected[path], abs=far), (path, kind_of_noise)
 
 
 @pytest.mark.parametrize("kind", TREES)
 @pytest.mark.parametrize("name", OPTIONS)
 def test_intervals_that_are_sure_hold_what_is_counted(name, kind):
     """Chance of a false alarm below 1e-7: a hundred intervals that miss with 1e-9 each."""
-    release_of, data = measurement(name, TREES[kind], confidence=SURE)
+    release_of, data = measurement(name, kind, confidence=SURE)
     for _ in range(3):
         release = release_of(data)
         paths, frame = paths_of(release)
-        expected = truth(name, kind, set(paths), squared=release.statement.parameters["noise"] == "gaussian")
+        expected = truth(name, kind, squared=release.statement.parameters["noise"] == "gaussian")
         for path, lower, upper in zip(paths, frame["lower"], frame["upper"], strict=True):
             assert lower - 1e-2 <= expected[path] <= upper + 1e-2, path
 
@@ -127,12 +132,12 @@ def test_intervals_that_are_sure_hold_what_is_counted(name, kind):
 @pytest.mark.parametrize("name", thinned(OPTIONS, 2))
 def test_intervals_hold_as_often_as_they_say(name, kind):
     """One fixed node of each level in 150 runs; a true claim fails in fewer than one of 10**7 runs."""
-    release_of, data = measurement(name, TREES[kind], epsilon=2.0)
+    release_of, data = measurement(name, kind, epsilon=2.0)
     runs, missed = 150, defaultdict(int)
     for _ in range(runs):
         release = release_of(data)
         paths, frame = paths_of(release)
-        expected = truth(name, kind, set(paths), squared=release.statement.parameters["noise"] == "gaussian")
+        expected = truth(name, kind, squared=release.statement.parameters["noise"] == "gaussian")
         for path, lower, upper in zip(paths, frame["lower"], frame["upper"], strict=True):
             missed[path] += not lower - 1e-2 <= expected[path] <= upper + 1e-2
     for path in ((), ("be",), ("be", "ghent")):
@@ -148,19 +153,16 @@ def test_a_release_is_the_same_in_any_number_of_parts(name, kind, monkeypatch):
     def none(scale, size):
         return np.zeros(size, dtype=np.int64)
 
-    monkeypatch.setattr(release, "_DRAWS", {"laplace": none, "gaussian": none})
-    monkeypatch.setattr(walk.noise, "laplace", none)
-    monkeypatch.setattr(walk.noise, "geometric", none)
-    monkeypatch.setattr(
-        walk.noise, "first_reach", lambda scale, radius, missing, limit: np.full(missing.size, limit + 1)
-    )
-    monkeypatch.setattr(walk.noise, "truncated_geometric_from", lambda scale, radius, least: np.maximum(least, 0))
+    monkeypatch.setattr(noise, "laplace", none)
+    monkeypatch.setattr(noise, "geometric", none)
+    monkeypatch.setattr(noise, "skewed_geometric", lambda right, left, size: none(right, size))
+    monkeypatch.setattr(noise, "truncated_geometric", lambda scale, radius, size: none(scale, size))
+    monkeypatch.setattr(noise, "first_reach", lambda scale, radius, missing, limit: np.full(missing.size, limit + 1))
+    monkeypatch.setattr(noise, "truncated_geometric_from", lambda scale, radius, least: np.maximum(least, 0))
     found = []
     for memory in (None, 2_000):
         made = records(TREES[kind], memory)
-        options = {"epsilon": 1.0, "delta": 1e-6, "noise": "laplace", **OPTIONS[name]}
-        if name == "shares" and kind == "open":
-            options.pop("noise")
+        options = {"epsilon": 1.0, "delta": 1e-6, "noise": "laplace", "known": KNOWN.get(kind), **OPTIONS[name]}
         data = made(FRAME)
         assert data.parts == 1 if memory is None else data.parts > 50
         measure = make_people_estimator(made.output_domain, made.output_metric, count=name.split(" ")[0], **options)
@@ -172,7 +174,7 @@ def test_a_release_is_the_same_in_any_number_of_parts(name, kind, monkeypatch):
 @pytest.mark.parametrize("kind", TREES)
 def test_what_adds_up_adds_up_and_joins_all_levels(kind):
     """The root is known from its own count and from the sums of the others, which its interval shows."""
-    release_of, data = measurement("rows", TREES[kind])
+    release_of, data = measurement("rows", kind)
     release = release_of(data)
     paths, frame = paths_of(release)
     own = float(release.statement.parameters["noise_deviations"].split(",")[0])
@@ -185,16 +187,16 @@ def test_what_adds_up_adds_up_and_joins_all_levels(kind):
 
 
 def test_people_have_no_rows_for_what_is_left():
-    release_of, data = measurement("people", None)
+    release_of, data = measurement("people", "open")
     frame = release_of(data).to_frame()
     assert not frame["other"].any()
     assert "(other)" not in frame["country"].to_list()
-    shares_of, data = measurement("shares", None)
+    shares_of, data = measurement("shares", "open")
     assert "other" in shares_of(data).to_frame().columns
 
 
 def test_no_public_node_weighs_less_than_nothing_where_levels_stand_alone():
-    release_of, data = measurement("people", PUBLIC, epsilon=0.01, delta=0.0)
+    release_of, data = measurement("people", "public", epsilon=0.01, delta=0.0)
     release = release_of(data)
     assert (release.estimates >= 0).all()
     assert (release.lower >= 0).all()

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from opendp_tree.budget import Budget, zcdp_epsilon
-from opendp_tree.mechanisms.people.design import (
+from opendp_tree.mechanisms.people import (
     MEASURING,
     PeopleDesign,
     best_order,
@@ -18,7 +18,6 @@ from opendp_tree.theorems.people_layers import zcdp_epsilon_at
 from tests.thoroughness import thinned
 
 COUNTS = [("people", (1, 6, 12, 20)), ("rows", (5,) * 4), ("rows", (200, 200, 200, 50)), ("shares", (1,) * 4)]
-LEVELS = (0, 1, 2, 3)
 
 
 def spending(epsilon=1.0, delta=1e-6, rho=None, people=1):
@@ -29,8 +28,8 @@ def spending(epsilon=1.0, delta=1e-6, rho=None, people=1):
 @pytest.mark.parametrize("epsilon", thinned([0.01, 0.3, 1.0, 8.0], 2))
 @pytest.mark.parametrize(("count", "most"), COUNTS)
 def test_an_open_design_costs_no_more_than_it_may_and_nearly_all_of_it(count, most, epsilon, people):
-    for noise in ("laplace",) if count == "shares" else ("laplace", "gaussian"):
-        design = choose_design(count, most, spending(epsilon, people=people), levels=LEVELS, noise=noise)
+    for noise in ("laplace", "gaussian"):
+        design = choose_design(count, most, spending(epsilon, people=people), finds=True, noise=noise)
         loss = design.loss(people)
         assert 0.99 * epsilon < loss[0] <= epsilon
         assert loss[1] <= 1e-6
@@ -39,21 +38,21 @@ def test_an_open_design_costs_no_more_than_it_may_and_nearly_all_of_it(count, mo
 
 @pytest.mark.parametrize(("count", "most"), COUNTS)
 def test_a_public_design_is_pure_or_has_a_rho(count, most):
-    pure = choose_design(count, most, spending(delta=0.0), levels=None)
-    assert (pure.noise, pure.cells) == ("laplace", None)
+    pure = choose_design(count, most, spending(delta=0.0), finds=False)
+    assert (pure.noise, pure.parameters) == ("laplace", None)
     assert 0.99 < pure.loss(1)[0] <= 1
-    concentrated = choose_design(count, most, spending(None, 0.0, 0.5), levels=None, noise="gaussian")
+    concentrated = choose_design(count, most, spending(None, 0.0, 0.5), finds=False, noise="gaussian")
     assert 0.499 < concentrated.loss(1)[0] <= 0.5
     assert concentrated.loss(2)[0] == pytest.approx(4 * concentrated.loss(1)[0])
-    as_pure = choose_design(count, most, spending(None, 0.0, 0.5), levels=None, noise="laplace")
+    as_pure = choose_design(count, most, spending(None, 0.0, 0.5), finds=False, noise="laplace")
     assert 0.99 < as_pure.loss(1)[0] <= 1  # a pure loss of 1 is a rho of a half
-    fixed = choose_design(count, most, spending(), levels=None, noise="gaussian")
+    fixed = choose_design(count, most, spending(), finds=False, noise="gaussian")
     assert 0.99 < zcdp_epsilon(fixed.loss(1)[0], 1e-6) <= 1 + 1e-9
 
 
 @pytest.mark.parametrize(("count", "most"), COUNTS)
 def test_losses_grow_with_people(count, most):
-    design = choose_design(count, most, spending(), levels=LEVELS)
+    design = choose_design(count, most, spending(), finds=True)
     losses = [design.loss(people) for people in range(5)]
     assert losses == sorted(losses)
     assert all(a[1] <= b[1] for a, b in pairwise(losses))
@@ -63,7 +62,7 @@ def test_losses_grow_with_people(count, most):
 @pytest.mark.parametrize(("count", "most"), COUNTS[:2])
 def test_losses_are_never_below_0_and_grow_where_delta_is_large(count, most, epsilon, delta):
     given = spending(epsilon, delta)
-    design = choose_design(count, most, given, levels=LEVELS, noise="gaussian")
+    design = choose_design(count, most, given, finds=True, noise="gaussian")
     losses = [design.loss(people) for people in range(9)]
     assert losses[0] == (0.0, 0.0)
     assert 0 < losses[1][0] <= epsilon
@@ -72,15 +71,15 @@ def test_losses_are_never_below_0_and_grow_where_delta_is_large(count, most, eps
 
 def test_the_noise_and_the_share_of_least_predicted_error_are_taken():
     for count, most in COUNTS[:3]:
-        chosen = choose_design(count, most, spending(), levels=LEVELS)
+        chosen = choose_design(count, most, spending(), finds=True)
         errors = [
-            predicted_error(choose_design(count, most, spending(), levels=LEVELS, noise=noise, measuring=share))
+            predicted_error(choose_design(count, most, spending(), finds=True, noise=noise, measuring=share))
             for noise in ("laplace", "gaussian")
             for share in MEASURING
         ]
         assert predicted_error(chosen) == min(errors)
-    assert choose_design("people", (1, 6, 12, 20), spending(), levels=LEVELS).noise == "gaussian"
-    assert choose_design("rows", (5,) * 4, spending(), levels=LEVELS).noise == "laplace"
+    assert choose_design("people", (1, 6, 12, 20), spending(), finds=True).noise == "gaussian"
+    assert choose_design("rows", (5,) * 4, spending(), finds=True).noise == "laplace"
 
 
 def test_predicted_noise_is_that_of_the_scales():
@@ -93,23 +92,23 @@ def test_predicted_noise_is_that_of_the_scales():
 
 
 def test_what_adds_up():
-    assert choose_design("rows", (5, 5), spending(), levels=(0, 1)).adds_up
-    assert choose_design("shares", (1, 1), spending(), levels=(0, 1)).adds_up
-    assert not choose_design("rows", (5, 4), spending(), levels=(0, 1)).adds_up
-    assert not choose_design("people", (1, 1), spending(), levels=(0, 1)).adds_up
+    assert choose_design("rows", (5, 5), spending(), finds=True).adds_up
+    assert choose_design("shares", (1, 1), spending(), finds=True).adds_up
+    assert not choose_design("rows", (5, 4), spending(), finds=True).adds_up
+    assert not choose_design("people", (1, 1), spending(), finds=True).adds_up
 
 
 @pytest.mark.parametrize(
     ("given", "options", "message"),
     [
-        (spending(delta=0.0), {"levels": LEVELS}, "cannot be found without"),
-        (spending(None, 0.0, 1.0), {"levels": LEVELS}, "cannot be found without"),
-        (spending(delta=0.0), {"levels": None, "noise": "gaussian"}, "delta must be above 0 for Gaussian noise"),
-        (spending(1e-8), {"levels": None, "noise": "laplace"}, "noise of such a scale cannot be drawn"),
-        (spending(5e-324), {"levels": None, "noise": "gaussian"}, "epsilon and delta must be larger for Gaussian"),
-        (spending(5e-324), {"levels": None}, "epsilon"),
-        (spending(1e-320, 0.1), {"levels": None, "noise": "gaussian"}, "epsilon"),
-        (spending(None, 0.0, 5e-324), {"levels": None, "noise": "gaussian"}, "noise of such a scale cannot be drawn"),
+        (spending(delta=0.0), {"finds": True}, "cannot be found without"),
+        (spending(None, 0.0, 1.0), {"finds": True}, "cannot be found without"),
+        (spending(delta=0.0), {"finds": False, "noise": "gaussian"}, "delta must be above 0 for Gaussian noise"),
+        (spending(1e-8), {"finds": False, "noise": "laplace"}, "noise of such a scale cannot be drawn"),
+        (spending(5e-324), {"finds": False, "noise": "gaussian"}, "epsilon and delta must be larger for Gaussian"),
+        (spending(5e-324), {"finds": False}, "epsilon"),
+        (spending(1e-320, 0.1), {"finds": False, "noise": "gaussian"}, "epsilon"),
+        (spending(None, 0.0, 5e-324), {"finds": False, "noise": "gaussian"}, "noise of such a scale cannot be drawn"),
     ],
 )
 def test_what_cannot_be_is_said(given, options, message):
