@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import opendp.prelude as dp
@@ -38,27 +39,45 @@ def level_counts(counts: np.ndarray) -> list[np.ndarray]:
     return [counts.sum(axis=tuple(range(level, counts.ndim))).ravel() for level in range(counts.ndim + 1)]
 
 
-def per_level(counts: np.ndarray, epsilon: float, delta: float, *, public: bool = False) -> np.ndarray:
-    """The RMSE of each level when it is released alone with its share; the root is the sum of the first level."""
-    levels = counts.ndim
+@dataclass(frozen=True)
+class Alone:
+    """What Laplace noise with a threshold does to the counts of one level: its exact law, summed."""
+
+    square: float
+    large: float
+    """The mean square over nodes of 100 or more."""
+    shown: float
+    total: float
+    """The mean square error of the sum of all nodes."""
+
+
+def threshold_noise(truth: np.ndarray, levels: int, epsilon: float, delta: float, *, public: bool = False) -> Alone:
+    """One level of `levels` that share epsilon and delta evenly, released alone."""
     scale, q = levels / epsilon, math.exp(-epsilon / levels)
     threshold = -math.inf if public else 1 + math.ceil(-scale * math.log(delta / levels * (1 + q)))
     reach = int(40 * scale) + 1
     noise = np.arange(-reach, reach + 1)
     chance = (1 - q) / (1 + q) * q ** np.abs(noise)
     most = 0 if public else threshold + reach
-    rmse, root = [], 0.0
-    for level, truth in enumerate(level_counts(counts)[1:]):
-        real = truth[truth > 0] if not public else truth
-        distinct, inverse = np.unique(np.minimum(real, most), return_inverse=True)
-        seen = distinct[:, None] + noise
-        kept = np.where(seen >= threshold, seen, 0)
-        square = ((kept - distinct[:, None]) ** 2 * chance).sum(axis=1)[inverse]
-        rmse.append(math.sqrt(square.mean()))
-        if level == 0:
-            bias = ((kept - distinct[:, None]) * chance).sum(axis=1)[inverse]
-            root = math.sqrt((square - bias**2).sum() + bias.sum() ** 2)
-    return np.array([root, *rmse])
+    real = truth[truth > 0] if not public else truth
+    distinct, inverse = np.unique(np.minimum(real, most), return_inverse=True)
+    seen = distinct[:, None] + noise
+    kept = np.where(seen >= threshold, seen, 0)
+    square = ((kept - distinct[:, None]) ** 2 * chance).sum(axis=1)[inverse]
+    bias = ((kept - distinct[:, None]) * chance).sum(axis=1)[inverse]
+    large = square[real >= 100]
+    return Alone(
+        float(square.mean()),
+        float(large.mean()) if large.size else math.nan,
+        float(((seen >= threshold) * chance).sum(axis=1)[inverse].sum()),
+        float((square - bias**2).sum() + bias.sum() ** 2),
+    )
+
+
+def per_level(counts: np.ndarray, epsilon: float, delta: float, *, public: bool = False) -> np.ndarray:
+    """The RMSE of each level when it is released alone with its share; the root is the sum of the first level."""
+    each = [threshold_noise(truth, counts.ndim, epsilon, delta, public=public) for truth in level_counts(counts)[1:]]
+    return np.sqrt([each[0].total, *(one.square for one in each)])
 
 
 def squared_errors(
