@@ -13,6 +13,7 @@ from opendp_tree.releases.chosen_quantiles import ChosenQuantiles
 from opendp_tree.releases.curve import range_edges
 from opendp_tree.releases.release import PrivacyStatement, TreeRelease
 from opendp_tree.trees.number_range import NumberRange
+from tests.releases.test_json import damage
 
 STATEMENT = PrivacyStatement("chosen_quantiles", "max_divergence()", 1, {"epsilon": 1.0}, {"scale": 1.0})
 
@@ -112,15 +113,7 @@ def test_another_release_is_refused():
 def test_no_damaged_text_raises_anything_but_a_clear_error(data):
     """Other values anywhere: quantiles that can be read and told, or a ValueError."""
     parts = json.loads(release(LINES[data.draw(st.sampled_from([*LINES]))]).to_json())
-    odd = st.sampled_from([None, True, -1, 2**62, 10**30, 1.5, "x", [], {}, [[]], {"number": "inf"}, "-inf", 1e308])
-    inner, last = parts, None
-    while isinstance(inner, (dict, list)) and inner:
-        keys = list(inner) if isinstance(inner, dict) else range(len(inner))
-        last = inner, data.draw(st.sampled_from(keys))
-        if data.draw(st.booleans()):
-            break
-        inner = inner[last[1]]
-    last[0][last[1]] = data.draw(odd)
+    damage(data, parts)
     try:
         found = ChosenQuantiles.from_json(json.dumps(parts))
     except ValueError:

@@ -1,8 +1,26 @@
+"""Releases in sentences and small tables, in terminals and notebooks."""
+
+from dataclasses import replace
+from xml.etree import ElementTree
+
 import numpy as np
+import opendp.prelude as dp
+import polars as pl
 import pytest
 
-from opendp_tree import OpenTree, Tree
-from opendp_tree.releases.words import cost_words, counted_words, error_words, tree_words
+from opendp_tree import OpenTree, Tree, TreeRelease, leaf_domain
+from opendp_tree.mechanisms import make_pruned_descent
+from opendp_tree.releases.words import (
+    ROOT,
+    cost_words,
+    counted_words,
+    error_rows,
+    error_words,
+    nested_rows,
+    tree_words,
+    with_truth,
+)
+from tests.pictures import HOSTILE, STATEMENT, release
 
 
 @pytest.mark.parametrize(
@@ -44,3 +62,116 @@ def test_errors_in_words():
 def test_what_is_counted_is_said_where_somebody_knows_it():
     assert counted_words(None) is None
     assert counted_words({"counted": None}) is None
+
+
+def large():
+    tree = Tree.balanced(branching=10, depth=6)
+    counts = np.arange(tree.node_count, 0, -1.0)
+    return TreeRelease(tree, counts, counts - 3, counts + 3, 0.95, STATEMENT)
+
+
+def test_a_release_prints_as_a_short_table_with_its_words():
+    given = release()
+    lines = repr(given).splitlines()
+    assert str(given) == repr(given)
+    assert len(lines) < 25
+    assert lines[0].split() == ["path", "estimate", "lower", "upper"]
+    assert lines[1].split() == [ROOT, *(f"{part[0]:,.0f}" for part in (given.estimates, given.lower, given.upper))]
+    assert lines[-5:] == given.describe().splitlines()[-5:]
+
+
+def test_the_largest_are_shown_and_the_others_counted():
+    given = large()
+    lines = repr(given).splitlines()
+    assert [line.split()[0] for line in lines[1:13]] == [ROOT, *map(str, range(1, 12))]
+    assert lines[13] == "... and 111,099 smaller rows: see to_frame()."
+    assert max(map(len, lines)) < 120
+
+
+def test_the_root_is_shown_whatever_noise_says():
+    given = large()
+    estimates = given.estimates.copy()
+    estimates[0] = -5.0
+    noisy = replace(given, estimates=estimates, lower=estimates - 3, upper=estimates + 3)
+    assert repr(noisy).splitlines()[1].split() == [ROOT, "-5", "-8", "-2"]
+
+
+def test_a_notebook_shows_bars_with_intervals():
+    given = release()
+    page = ElementTree.fromstring(given._repr_html_())
+    rows = page.findall("./table/tbody/tr")
+    assert len(rows) == len(page.findall("./table/tbody/tr/td/svg")) == 20
+    assert rows[0].find("td").text == ROOT
+    # A row "(other)" has no interval: its picture has only the line at zero.
+    other = [row for row in rows if row.find("td").text.endswith("(other)")]
+    assert all(len(row.findall(".//path")) == 1 for row in other)
+    assert all(len(row.findall(".//path")) == 2 for row in rows if row not in other)
+    words = [line.text for line in page.findall("./p")]
+    assert [
+        page.find("./div").text,
+        *(line for line in words if not line.startswith("...")),
+    ] == given.describe().splitlines()
+    table = list(page).index(page.find("./table"))
+    assert [line.text.split(":")[0] for line in list(page)[2:table]] == ["Privacy"]
+    assert len(large()._repr_html_()) < 30_000
+
+
+def test_hostile_labels_are_text_in_terminals_and_notebooks():
+    given = release((8,), label=lambda level, number: HOSTILE[number], hide=False)
+    shown = repr(given)
+    assert not set(shown) & set("\x1b\r\u202e\u202c")
+    page = given._repr_html_()
+    assert "<img" not in page
+    assert "<script" not in page
+    assert "<a " not in page
+    texts = [cell.text for cell in ElementTree.fromstring(page).findall("./table/tbody/tr/td[1]")]
+    assert "<script>window.hacked = 1</script>" in texts
+
+
+@pytest.mark.parametrize("tree", [OpenTree.columns(["a", "b"]), OpenTree.bits(8), OpenTree.paths("/", depth=3)])
+def test_a_release_of_nothing_prints_too(tree):
+    empty = make_pruned_descent(leaf_domain(tree), dp.l1_distance(T="i64"), 1.0, delta=1e-6)(tree.count([]))
+    assert "0 nodes" in repr(empty)
+    assert "0 nodes" in empty._repr_html_()
+
+
+def test_what_is_counted_is_told_where_people_look():
+    given = release()
+    cut = replace(given, statement=replace(given.statement, counted="rows after keeping at most 5 of each user"))
+    for shown in (repr(cut), cut._repr_html_()):
+        assert "Counted: rows after keeping at most 5 of each user." in shown
+
+
+ROWS = pl.LazyFrame({"a": ["x"] * 5 + [None] * 3 + ["y"], "b": ["1", "1", "2", None, None, "1", "1", "1", "9"]})
+RELEASE = pl.DataFrame(
+    [
+        (0, None, None, 10.0, False),
+        (1, "x", None, 4.0, False),
+        (1, None, None, 3.5, False),
+        (1, "z", None, 1.0, False),
+        (1, "(other)", None, 1.5, True),
+        (2, "x", "1", 2.0, False),
+        (2, "x", None, 2.5, False),
+    ],
+    schema=["level", "a", "b", "estimate", "other"],
+    orient="row",
+).with_columns(lower=pl.col("estimate") - 1, upper=pl.col("estimate") + 1, shown=True)
+
+
+def test_the_truth_is_that_of_a_group_by_with_null_as_a_label():
+    found = with_truth(RELEASE, ROWS, ["a", "b"])
+    assert found["truth"].to_list() == [9, 5, 3, 0, 2, 2]
+    assert found["error"].to_list() == [1.0, -1.0, 0.5, 1.0, 0.0, 0.5]
+
+
+def test_the_largest_children_come_under_their_parent():
+    nodes = nested_rows(with_truth(RELEASE, ROWS, ["a", "b"]), ["a", "b"], most=2)
+    assert [row[0] for row in nodes] == ["all", "  x", "    None", "    1", "  None"]
+    assert nodes[0] == ("all", 10.0, 1.0, 9, 1.0)
+
+
+def test_errors_by_level():
+    found = error_rows(with_truth(RELEASE, ROWS, ["a", "b"]))
+    assert [row[:2] for row in found] == [(0, 1), (1, 3), (2, 2)]
+    assert found[1][2] == pytest.approx(((1 + 0.25 + 1) / 3) ** 0.5)
+    assert found[1][3] == 1.0

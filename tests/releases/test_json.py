@@ -4,6 +4,9 @@ import copy
 import json
 import math
 from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
+from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import polars as pl
@@ -11,8 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opendp_tree import OpenTree, Tree, TreeRelease
+from opendp_tree import Key, OpenTree, Tree, TreeRelease, release_tree
+from opendp_tree.planning import Curve
 from opendp_tree.releases import PrivacyStatement
+from opendp_tree.releases.json import read_labels, read_tree, write_labels, write_tree
+from opendp_tree.trees.number_range import NumberRange
 from tests.releases.test_frame import release_of
 
 STATEMENT = PrivacyStatement("m", "d", 1, {"epsilon": math.inf}, {"a": -math.inf, "b": "inf", "c": None, "d": 2})
@@ -20,6 +26,20 @@ STATEMENT = PrivacyStatement("m", "d", 1, {"epsilon": math.inf}, {"a": -math.inf
 
 def again(release):
     return TreeRelease.from_json(release.to_json())
+
+
+ODD = [None, True, -1, 2**62, 10**30, 1.5, 1e308, "x", [], {}, [[]], {"number": "inf"}, "-inf"]
+
+
+def damage(data, parts):
+    """Another value somewhere in nested objects and lists."""
+    inner = parts
+    while True:
+        key = data.draw(st.sampled_from(list(inner) if isinstance(inner, dict) else range(len(inner))))
+        if not isinstance(inner[key], (dict, list)) or not inner[key] or data.draw(st.booleans()):
+            inner[key] = copy.deepcopy(data.draw(st.sampled_from(ODD)))
+            return
+        inner = inner[key]
 
 
 @given(st.lists(st.floats() | st.floats(0, 1e6), min_size=3, max_size=3))
@@ -254,19 +274,210 @@ def test_text_is_asked_for():
 def test_no_damaged_text_raises_anything_but_a_clear_error(data):
     """Cut, doubled and exchanged pieces, and other values anywhere: a release, or a ValueError or TypeError."""
     parts = copy.deepcopy(data.draw(st.sampled_from([PUBLIC, COLUMNS, BITS])))
-    odd = st.sampled_from([None, True, -1, 10**30, 1.5, "x", [], {}, [[]], {"number": "inf"}, "-inf"])
     for _ in range(data.draw(st.integers(1, 2))):
-        inner, last = parts, None
-        while isinstance(inner, (dict, list)) and inner:
-            keys = list(inner) if isinstance(inner, dict) else range(len(inner))
-            last = inner, data.draw(st.sampled_from(keys))
-            if data.draw(st.booleans()):
-                break
-            inner = inner[last[1]]
-        last[0][last[1]] = data.draw(odd)
+        damage(data, parts)
     try:
         release = TreeRelease.from_json(json.dumps(parts))
     except (ValueError, TypeError):
         return
     release.to_frame()
     release.describe()
+
+
+@pytest.mark.parametrize(
+    ("labels", "written"),
+    [
+        (pl.Series(["a", None]), {"type": "text", "values": ["a", None]}),
+        (pl.Series([True]), {"type": "boolean", "values": [True]}),
+        (pl.Series([1], dtype=pl.UInt8), {"type": "uint8", "values": [1]}),
+        (pl.Series([date(1970, 1, 2)]), {"type": "date", "values": [1]}),
+        (
+            pl.Series([7]).cast(pl.Datetime("ms", "UTC")),
+            {"type": "datetime", "unit": "ms", "zone": "UTC", "values": [7]},
+        ),
+        (pl.Series([7]).cast(pl.Duration("us")), {"type": "duration", "unit": "us", "values": [7]}),
+        (pl.Series([7]).cast(pl.Time), {"type": "time", "values": [7]}),
+    ],
+)
+def test_each_type_has_its_text(labels, written):
+    assert write_labels(labels) == written
+    assert read_labels(written).equals(labels, check_dtypes=True)
+
+
+def test_values_are_not_bent_into_a_type():
+    for kind, value in (
+        ("int8", True),
+        ("int8", 300),
+        ("text", 5),
+        ("boolean", 1),
+        ("date", "1970-01-01"),
+        ("uint8", -1),
+    ):
+        with pytest.raises(ValueError, match=f"labels of type '{kind}' must be of that type"):
+            read_labels({"type": kind, "values": [value]})
+
+
+RANGES = [
+    NumberRange(0, 10, 5),
+    NumberRange(-(2**100), 2**101, 1),
+    NumberRange(0.1, 0.7, 33),
+    NumberRange(Decimal("0.25"), Fraction(1, 3), 7),
+    NumberRange(date(2024, 1, 1), date(2025, 1, 1), 12),
+    NumberRange(datetime(2024, 1, 1, 5), datetime(2024, 1, 1, 6), 4),
+]
+
+
+@pytest.mark.parametrize("ranges", RANGES, ids=str)
+@pytest.mark.parametrize("branching", [2, 3, 16])
+@pytest.mark.parametrize("outside", [True, False])
+def test_ranges_come_back_with_their_ends(ranges, branching, outside):
+    tree = ranges.tree(branching=branching, outside=outside, name="value")
+    release = TreeRelease(tree, *np.ones((3, tree.node_count)), confidence=0.5, statement=None)
+    back = again(release)
+    assert back.tree == tree
+    assert back.tree.ordered
+    assert back.tree.ranges.exact_edges == ranges.exact_edges
+    assert back.to_frame().equals(release.to_frame())
+    assert back.to_json() == release.to_json()
+
+
+@pytest.mark.parametrize(
+    "ranges",
+    [
+        5,
+        {"low": 0, "high": 10},
+        {"low": 0, "high": 11, "bins": 5},
+        {"low": 0, "high": 10, "bins": 4},
+        {"low": 0, "high": 10, "bins": 2**19},
+        {"low": "0", "high": 10, "bins": 5},
+        {"low": {"number": "1e999999999"}, "high": 10, "bins": 5},
+        {"low": {"number": "1/0"}, "high": 10, "bins": 5},
+        {"low": {"date": "2024-01-01"}, "high": 10, "bins": 5},
+    ],
+)
+def test_ranges_of_another_tree_are_refused(ranges):
+    tree = NumberRange(0, 10, 5).tree(branching=2, outside=True)
+    parts = json.loads(TreeRelease(tree, *np.ones((3, tree.node_count)), confidence=0.5, statement=None).to_json())
+    parts["tree"]["ranges"] = ranges
+    with pytest.raises(ValueError, match=r"ranges|low|bins"):
+        TreeRelease.from_json(json.dumps(parts))
+
+
+def test_trees_of_earlier_texts_are_read():
+    for tree in (Tree.from_paths([("a", 1), ("b",)], names=["one", "two"]), OpenTree.bits(8, 2), OpenTree.columns(2)):
+        written = write_tree(tree)
+        assert read_tree(written) == tree
+        earlier = {name: value for name, value in written.items() if name not in ("ordered", "ranges", "outside")}
+        assert read_tree(earlier) == tree
+
+
+SHARES = [0.0, 0.1, 0.5, 0.9, 1.0]
+RNG = np.random.default_rng(0)
+PEOPLE = pl.DataFrame(
+    {
+        "age": RNG.uniform(0, 100, 4000),
+        "day": np.datetime64("2024-01-01") + RNG.integers(0, 28, 4000).astype("m8[D]"),
+        "time": np.datetime64("2024-01-01", "us") + RNG.integers(0, 10**11, 4000).astype("m8[us]"),
+        "kind": np.where(RNG.random(4000) < 0.5, "a", "b"),
+    }
+)
+AGE = Key.number("age", low=0, high=100, bins=50)
+DAY = Key.number("day", low=date(2024, 1, 1), high=date(2024, 1, 29), bins=28)
+TIME = Key.number("time", low=datetime(2024, 1, 1), high=datetime(2024, 1, 3), bins=48)
+CASES = {
+    "few bins": (AGE, {}, (20, 33.5)),
+    "segments": (Key.number("age", low=0, high=100, bins=5000), {}, (20, 33.5)),
+    "dates": (DAY, {}, (date(2024, 1, 3), date(2024, 1, 9))),
+    "times": (TIME, {}, (datetime(2024, 1, 1, 3), datetime(2024, 1, 2))),
+    "groups": (Key.nested(Key.columns("kind"), AGE), {"delta": 1e-6, "method": Curve()}, (20, 33.5)),
+    "groups of dates": (
+        Key.nested(Key.columns("kind"), DAY),
+        {"delta": 1e-6, "method": Curve()},
+        DAY.tree.ranges.edges[:2],
+    ),
+}
+
+
+@cache
+def line_release(name):
+    by, more, _ = CASES[name]
+    return release_tree(PEOPLE, by=by, epsilon=2.0, **more)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_read_off_a_line_comes_back(name):
+    release, between = line_release(name), CASES[name][2]
+    again = TreeRelease.from_json(release.to_json())
+    assert release.quantiles(SHARES).height >= len(SHARES)
+    assert again.quantiles(SHARES).equals(release.quantiles(SHARES))
+    assert again.cdf().equals(release.cdf())
+    assert again.between(*between).equals(release.between(*between))
+    assert again.quantiles(SHARES).schema == release.quantiles(SHARES).schema
+    assert again.to_json() == release.to_json()
+
+
+def test_groups_of_which_none_is_shown_come_back():
+    release = release_tree(PEOPLE.head(2), by=CASES["groups"][0], epsilon=0.01, delta=1e-9, method=Curve())
+    assert release.curves == {}
+    assert TreeRelease.from_json(release.to_json()).curves == {}
+
+
+def test_texts_without_lines_are_read():
+    parts = json.loads(line_release("few bins").to_json())
+    del parts["line"]
+    with pytest.raises(ValueError, match="quantiles requires a release over the bins of a line"):
+        TreeRelease.from_json(json.dumps(parts)).quantiles([0.5])
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ([], 5, '"line" must be an object or null'),
+        (["edges"], [], '"edges" must be an object'),
+        (["edges", "type"], "text", '"type" of "edges" must be one of number, date, datetime'),
+        (["edges", "type"], "date", '"values" must hold integers'),
+        (["edges", "values", 3], "inf", '"edges" must be finite numbers that never decrease'),
+        (["edges", "values", 3], 0.5, '"edges" must be finite numbers that never decrease'),
+        (["curves"], [5], '"curves" must hold objects'),
+        (["curves"], [], "must have a tree whose nodes are labels"),
+        (["curves", 0, "cuts", 1], 0, '"cuts" must increase from 0 to the number of bins, 50'),
+        (["curves", 0, "cuts", -1], 51, '"cuts" must increase'),
+        (["curves", 0, "sizes", 0], 2, '"sizes" must increase from 1 to the number of segments, 50'),
+        (["curves", 0, "sizes", -1], 10**18, '"sizes" must increase'),
+        (["curves", 0, "scales", 0], 0.0, '"scales" must be from'),
+        (["curves", 0, "scales"], [1.0], '"scales" must hold'),
+        (["curves", 0, "noisy"], [1], '"noisy" must hold one count for each node'),
+        (["curves", 0, "confidence"], 1.0, '"confidence" of a curve'),
+    ],
+    ids=str,
+)
+def test_what_is_no_curve_is_refused(path, value, message):
+    parts = json.loads(line_release("few bins").to_json())
+    inner, last = parts, "line"
+    for key in path:
+        inner, last = inner[last], key
+    inner[last] = value
+    with pytest.raises(ValueError, match=message):
+        TreeRelease.from_json(json.dumps(parts))
+
+
+@pytest.mark.parametrize("node", [10**6, -1, None, 1])
+def test_curves_of_no_group_or_of_one_twice_are_refused(node):
+    parts = json.loads(line_release("groups").to_json())
+    first, second = parts["line"]["curves"]
+    first["node"], second["node"] = node, 1
+    with pytest.raises(ValueError, match='"node" must be'):
+        TreeRelease.from_json(json.dumps(parts))
+
+
+@given(st.data())
+def test_no_damaged_line_raises_anything_but_a_clear_error(data):
+    """Other values anywhere: a release whose quantiles can be read, or a ValueError or TypeError."""
+    parts = json.loads(line_release(data.draw(st.sampled_from(["dates", "groups"]))).to_json())
+    damage(data, parts["line"])
+    try:
+        release = TreeRelease.from_json(json.dumps(parts))
+        release.quantiles(SHARES)
+        release.cdf()
+    except (ValueError, TypeError):
+        return
