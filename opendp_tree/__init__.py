@@ -2,7 +2,7 @@
 
 What is used often is here. The rest is in submodules: `opendp_tree.paper`, `.bounds`, `.planning`,
 `.mechanisms`, `.trees`, `.releases`, `.plots`, `.data`, `.context`, and the modules `.error_measures`, `.ledger`,
-`.several`.
+`.prepare`.
 """
 
 from importlib import import_module as _import_module
@@ -35,7 +35,7 @@ from opendp_tree.planning.plan import plan
 from opendp_tree.plots.plan import plot_plan
 from opendp_tree.plots.rows import plot_level
 from opendp_tree.plots.tree import plot_tree
-from opendp_tree.prepare import release_tree
+from opendp_tree.prepare import bound_report, release_tree, release_trees
 from opendp_tree.releases.release import TreeRelease
 from opendp_tree.rows.domains import frame_domain
 from opendp_tree.rows.leaf_counts import make_leaf_counts, then_leaf_counts
@@ -44,11 +44,9 @@ from opendp_tree.rows.sources import read_source
 from opendp_tree.rows.unit import Unit
 from opendp_tree.rows.value import Value
 from opendp_tree.series import Series
-from opendp_tree.several import release_trees
 from opendp_tree.trees.domains import leaf_domain
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.tree import Tree
-from opendp_tree.which_bound import bound_report
 
 __version__ = "0.1.0"
 
@@ -112,8 +110,8 @@ _SUBMODULES = (
     "paper",
     "planning",
     "plots",
+    "prepare",
     "releases",
-    "several",
     "trees",
 )
 """The submodules that hold further public names."""

@@ -22,13 +22,12 @@ from opendp_tree.budget import Budget
 from opendp_tree.keys.key import Key
 from opendp_tree.ledger import Amount, Ledger, LedgerEntry, LedgerError, show
 from opendp_tree.planning.methods import Auto, Method, Partition, Quantiles, read_method
-from opendp_tree.prepare import Account, make_frame_release
+from opendp_tree.prepare import Account, Prepared, Question
 from opendp_tree.releases.json import write_tree
 from opendp_tree.releases.release import TreeRelease
 from opendp_tree.releases.series_frames import MEMORY, changes, long_frame, moving_sums, node_frame, remembered
 from opendp_tree.rows.period import Period
 from opendp_tree.rows.sources import read_source
-from opendp_tree.rows.tables import measured
 from opendp_tree.rows.unit import Unit, unit_words
 from opendp_tree.rows.value import Value, read_values
 
@@ -223,20 +222,14 @@ class Series(Mapping[str, TreeRelease]):
         needed = columns if self.unit is None else [*columns, self.unit.column]
         account = Account.of(self.ledger, self.unit, **self.budget, disjoint=self._disjoint)
         rows = self.period.rows(read_source(data), name, needed)
-        recent = [self._stored(entry) for entry in entries[-MEMORY:]]
-        measurement = make_frame_release(
-            rows,
-            _key_with_known(self.key, recent),
-            account.budget,
-            unit=self.unit,
-            method=self._method(len(entries)),
-            values=self.value,
-            alpha=0.1,
-            confidence=self.confidence,
-        )
+        key = _key_with_known(self.key, [self._stored(entry) for entry in entries[-MEMORY:]])
+        question = Question.of(key, unit=self.unit, method=self._method(len(entries)), value=self.value or None)
+        measurement = question.measurement(rows, account.budget, alpha=0.1, confidence=self.confidence)
         note = {"period": name, "columns": columns}
         try:
-            return account.spend(lambda: self._said(measured(measurement, rows), name), note=note, name=name)
+            prepared = Prepared(measurement, rows, account, note, lambda release: self._said(release, name))
+            released: TreeRelease = prepared.release(name=name)
+            return released
         except LedgerError:
             if name not in self.periods:
                 raise

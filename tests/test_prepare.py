@@ -23,7 +23,7 @@ from opendp_tree import (
 )
 from opendp_tree.budget import Budget
 from opendp_tree.ledger import BudgetError, LedgerError
-from opendp_tree.prepare import make_release, method_for
+from opendp_tree.prepare import Question, make_release
 from opendp_tree.rows.domains import frame_domain
 
 VISITS = pl.DataFrame(
@@ -177,10 +177,10 @@ def test_levels_that_are_not_shown_are_not_paid_for():
     def key(show):
         return Key.columns("country", "city", tree=PUBLIC, show=show)
 
-    assert method_for(key(["city"]), "auto") == Auto(levels=(0, 2))
-    assert method_for(key(["city"]), Auto(levels=[0, 2])) == Auto(levels=(0, 2))
-    assert method_for(key(["country", 2]), "tree_gaussian") == TreeNoise("gaussian")
-    assert method_for(key(None), "auto") == Auto()
+    assert Question.of(key(["city"])).method == Auto(levels=(0, 2))
+    assert Question.of(key(["city"]), method=Auto(levels=[0, 2])).method == Auto(levels=(0, 2))
+    assert Question.of(key(["country", 2]), method="tree_gaussian").method == TreeNoise("gaussian")
+    assert Question.of(key(None)).method == Auto()
     wanted = release_tree(VISITS, by=key(["country"]), epsilon=1.0).statement
     assert wanted == release_tree(VISITS, by=key(None), epsilon=1.0, method=Auto(levels=[0, 1])).statement
 
@@ -204,7 +204,7 @@ def test_a_statement_says_what_is_counted():
     said = "rows, those of each user weighed down to 3 in all, and none without a user"
     assert cut.statement.counted == said
     assert f"Counted: {said}." in cut.describe()
-    assert "true count of these" in cut.describe()
+    assert "true count, as counted above" in cut.describe()
     assert TreeRelease.from_json(cut.to_json()).statement.counted == said
     leaves = release_tree(VISITS, by="country", **budget, unit=Unit("user", leaves=2, rows_per_leaf=4))
     assert leaves.statement.counted.startswith("rows after keeping at most 4 in each of at most 2 leaves of each user")

@@ -16,10 +16,10 @@ from opendp_tree.cli.spending import Job, check_outputs, first_sentence, output_
 from opendp_tree.cli.terminal import CommandError, Exit, Progress, silenced
 from opendp_tree.keys.key import Key
 from opendp_tree.planning.methods import METHODS, Auto, Curve, Line, Method, Quantiles
-from opendp_tree.prepare import count_rows, counted_of, make_release, method_for
+from opendp_tree.prepare import Question
 from opendp_tree.releases.release import TreeRelease
 from opendp_tree.rows.unit import Unit
-from opendp_tree.rows.value import Value, read_values
+from opendp_tree.rows.value import Value
 
 __all__ = ["run_release"]
 
@@ -53,20 +53,18 @@ def run_release(options: argparse.Namespace) -> Exit:
 def build_measurement(options: argparse.Namespace, source: Source) -> Measurement:
     """From the frame to the release, within the budget for one row or one unit."""
     try:
-        unit, values, method = _unit(options), _values(options), _method(options)
-        counts = count_rows(source.frame, by=source.key, unit=unit, method=method, values=values)
+        question = Question.of(source.key, unit=_unit(options), method=_method(options), value=_values(options))
+        counts = question.transformation(source.frame)
     except (TypeError, ValueError) as error:  # about columns and arguments: no row has been read
         raise CommandError(Exit.USAGE, f"{first_sentence(error)} Hint: opendp-tree release --help") from None
     try:
-        return make_release(
+        return question.release_from(
             counts,
             1,
-            counted=counted_of(source.key, unit, method, values),
-            person=unit,
-            budget=Budget.of(**budget_of(options)),
+            Budget.of(**budget_of(options)),
             alpha=float(options.alpha),
-            method=method_for(source.key, method, values, unit=unit),
             confidence=float(options.confidence),
+            counted=question.counted(),
         )
     except ValueError as error:
         open_nodes = source.key.tree is None
@@ -94,9 +92,9 @@ def _unit(options: argparse.Namespace) -> Unit | None:
     return Unit(options.unit, count=options.count, **bounds)
 
 
-def _values(options: argparse.Namespace) -> tuple[Value, ...]:
+def _values(options: argparse.Namespace) -> list[Value] | None:
     pairs = zip(options.value or (), options.bounds or (), strict=True)
-    return read_values([Value(column, bounds=(low, high)) for column, (low, high) in pairs] or None)
+    return [Value(column, bounds=(low, high)) for column, (low, high) in pairs] or None
 
 
 def _check_arguments(options: argparse.Namespace) -> str:

@@ -18,6 +18,7 @@ from opendp_tree.ledger import Ledger, spend
 from opendp_tree.rows.domains import frame_domain
 from opendp_tree.rows.sources import read_source
 from opendp_tree.rows.steps import FrameSteps
+from opendp_tree.rows.tables import snapshot_of
 from opendp_tree.rows.unit import identifier_of, unit_words
 from opendp_tree.theorems.interval import round_up
 
@@ -30,8 +31,9 @@ __all__ = ["FrameContext", "frame_context"]
 class FrameContext:
     """A Context over a frame that is passed by reference; made by `frame_context`."""
 
-    def __init__(self, context: Context, ledger: Ledger | None = None) -> None:
+    def __init__(self, context: Context, data: Any, ledger: Ledger | None = None) -> None:
         self.context = context
+        self.data = data
         self.ledger = ledger
 
     def query(self, **share: Any) -> FrameQuery:
@@ -60,10 +62,12 @@ class FrameContext:
         if measurement.output_measure != self.context.accountant.output_measure:
             return self.context(measurement)  # which refuses it
         cost = _payable(self.context, measurement)
-        if self.ledger is None:
-            return self.context(measurement)
         exact = {name: short_above(amount) for name, amount in cost.items()}
-        return spend(self.ledger, exact, lambda: self.context(measurement), note={"by": "a query of a Context"})
+        return spend(self.ledger, exact, lambda: self._measured(measurement), note={"by": "a query of a Context"})
+
+    def _measured(self, measurement: Measurement) -> Any:
+        with snapshot_of(self.data):
+            return self.context(measurement)
 
     def __repr__(self) -> str:
         """What was spent and what is left."""
@@ -201,7 +205,7 @@ def frame_context(
         split_evenly_over=split_evenly_over,
         split_by_weights=split_by_weights,
     )
-    return FrameContext(context, book)
+    return FrameContext(context, data, book)
 
 
 def _within(ledger: Ledger, unit: tuple[Metric, Any], loss: tuple[Measure, Any]) -> tuple[Measure, Any]:

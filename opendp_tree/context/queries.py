@@ -10,12 +10,11 @@ from opendp.mod import Transformation, assert_features
 from opendp_tree._interrupts import interrupts_deferred
 from opendp_tree.budget import Budget, amounts_of_loss
 from opendp_tree.keys.key import Key
-from opendp_tree.planning.candidates import weighs_people
 from opendp_tree.planning.methods import Curve, Method
-from opendp_tree.prepare import counted_of, make_release, method_for
+from opendp_tree.prepare import Question, make_release
 from opendp_tree.rows.steps import STEPS, FrameSteps, stable_leaf_counts
 from opendp_tree.rows.unit import Unit, identifier_of
-from opendp_tree.rows.value import Value, read_values, values_counted
+from opendp_tree.rows.value import Value
 from opendp_tree.trees.domains import tree_of_leaves
 from opendp_tree.trees.tree import Tree
 
@@ -88,38 +87,29 @@ def tree_counts(
 
     """
     assert_features("contrib")
-    tree, values = None, read_values(value)
     if _is_of_frame(query):
         if by is None or isinstance(by, Tree):
             raise ValueError("by must say where rows belong. Hint: by=['region', 'city']")
-        key = Key.of(by)
-        records = not values and weighs_people(Unit.of(unit), method)
-        options = {"values": values} if values else {"records": records}
-        plain, counts = _counted(query, by=key, unit=unit, memory=memory, **options)
-        method = method_for(key, method, values, unit=unit)
-        if not isinstance(method, Curve) or method.public_groups is None:
-            _check_delta(key, share_of(plain))
-    else:
-        plain, counts = at_leaf_counts(query), query._chain
-        if unit is not None or memory is not None or values or not isinstance(by, (Tree, type(None))):
-            raise ValueError(
-                "by, unit, value and memory must not be given: the query is not of a frame. "
-                "Hint: dp.Context.compositor(data=frame)"
-            )
-        tree = by
-        tree_of_leaves(counts[0] if isinstance(counts, tuple) else counts.output_domain, tree)
-    measurement = make_release(
-        counts,
-        plain._d_in,
-        budget=share_of(plain),
-        tree=tree,
-        alpha=alpha,
-        method=method,
-        confidence=confidence,
-        counted=_counted_words(plain, key, unit, method, values) if _is_of_frame(query) else None,
-        person=unit,
-    )
-    return then(plain, measurement)
+        question = Question.of(by, unit=unit, method=method, value=value)
+        plain, counts = _counted(query, **question.counting(memory))
+        people = question.unit is None and identifier_of(plain._chain[1]) is not None
+        kept = ", which keeps a bounded number of each privacy unit" if people else ""
+        counted = question.counted("rows of the query", kept=kept)
+        share = share_of(plain)
+        _check_delta(question, share)
+        return then(
+            plain,
+            question.release_from(counts, plain._d_in, share, alpha=alpha, confidence=confidence, counted=counted),
+        )
+    plain, counts = at_leaf_counts(query), query._chain
+    if unit is not None or memory is not None or value is not None or not isinstance(by, (Tree, type(None))):
+        raise ValueError(
+            "by, unit, value and memory must not be given: the query is not of a frame. "
+            "Hint: dp.Context.compositor(data=frame)"
+        )
+    tree_of_leaves(counts[0] if isinstance(counts, tuple) else counts.output_domain, by)
+    options: dict[str, Any] = {"alpha": alpha, "confidence": confidence, "tree": by}
+    return then(plain, make_release(counts, plain._d_in, method=method, budget=share_of(plain), **options))
 
 
 def leaf_counts(query: Any, *, by: Key | str | Sequence[str], unit: Unit | None = None) -> Query:
@@ -134,8 +124,10 @@ def _is_of_frame(query: Any) -> bool:
     return isinstance(query, (FrameQuery, LazyFrameQuery))
 
 
-def _check_delta(key: Key, share: Budget) -> None:
-    if key.tree is None and share.delta == 0:
+def _check_delta(question: Question, share: Budget) -> None:
+    key, method = question.key, question.method
+    is_open = key.tree is None and (key.known is None or not all(key.known.closed))
+    if is_open and share.delta == 0 and not (isinstance(method, Curve) and method.public_groups is not None):
         raise ValueError(
             "the query must have a delta above 0 where nodes are unknown: without one, none can be found. Hint: "
             "dp.loss_of(epsilon=1.0, delta=1e-6), or a public tree: Key.columns(..., tree=Tree.from_paths(...))"
@@ -184,19 +176,6 @@ def share_of(query: Any) -> Budget:
     if query._d_in is None or query._d_out is None:
         raise ValueError("query must have a budget. Hint: context.query(epsilon=..., delta=...)")
     return Budget.of(**amounts_of_loss(query._output_measure, query._d_out))
-
-
-def _counted_words(
-    query: Any, key: Key, unit: Unit | None, method: Method | str, values: tuple[Value, ...] = ()
-) -> str:
-    """What is counted, in words: steps may leave rows out, and people are bounded by them or here."""
-    if unit is not None:
-        return counted_of(key, unit, method, values, of="rows of the query")
-    if values:
-        return values_counted(_counted_words(query, key, None, method), values)
-    metric = query._chain[1] if isinstance(query._chain, tuple) else query._chain.input_metric
-    people = identifier_of(metric) is not None
-    return key.counted("rows of the query") + (", which keeps a bounded number of each privacy unit" if people else "")
 
 
 class FrameQuery:

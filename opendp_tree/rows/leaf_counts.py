@@ -111,11 +111,16 @@ def make_leaf_counts(
         raise TypeError(
             "by must be a Key or names of columns where input_domain holds frames. Hint: Key.columns(..., tree=...)"
         )
-    counting = LeafCounting.of(input_domain, input_metric, by=by, unit=unit, memory=memory)
-    return make_transformation(input_domain, input_metric, *counting.space, counting.count, counting.stability_map)
+    return make_counting(input_domain, input_metric, by=by, unit=unit, memory=memory)
 
 
 then_leaf_counts = to_then(make_leaf_counts)
+
+
+def make_counting(input_domain: Domain, input_metric: Metric, **options: Any) -> Transformation:
+    """Leaf counts of frames; leaf values where there are `values`; records of people where `records` is true."""
+    counting = LeafCounting.of(input_domain, input_metric, **options)
+    return make_transformation(input_domain, input_metric, *counting.space, counting.count, counting.stability_map)
 
 
 def _count_vectors(input_domain: VectorDomain, input_metric: Metric, by: Any) -> Transformation:

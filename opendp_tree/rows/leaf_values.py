@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from opendp.mod import Domain, ExtrinsicDomain, Metric, Transformation, assert_features
 
-from opendp_tree._opendp import extrinsic_domain, make_transformation, to_then
+from opendp_tree._opendp import extrinsic_domain, to_then
 from opendp_tree._types import Ints
 from opendp_tree.keys.key import Key
 from opendp_tree.rows.unit import Unit
@@ -160,16 +160,9 @@ def make_leaf_values(
 
     """
     assert_features("contrib")
-    from opendp_tree.rows.leaf_counts import LeafCounting
+    from opendp_tree.rows.leaf_counts import make_counting
 
-    counting = LeafCounting.of(input_domain, input_metric, by=by, unit=unit, values=read_values(values))
-    return make_transformation(
-        input_domain,
-        input_metric,
-        *counting.space,
-        counting.count,
-        counting.stability_map,
-    )
+    return make_counting(input_domain, input_metric, by=by, unit=unit, values=read_values(values))
 
 
 then_leaf_values = to_then(make_leaf_values)

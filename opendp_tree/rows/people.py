@@ -21,7 +21,7 @@ from opendp.mod import Domain, ExtrinsicDomain, Metric, Transformation, assert_f
 
 from opendp_tree._arguments import check_integer
 from opendp_tree._interrupts import stop_if_interrupted
-from opendp_tree._opendp import extrinsic_domain, make_transformation, to_then
+from opendp_tree._opendp import extrinsic_domain, to_then
 from opendp_tree._types import Bools, Ints, Words
 from opendp_tree.keys.key import Key
 from opendp_tree.noise import uniform_below, uniform_words
@@ -214,11 +214,10 @@ def make_people_records(
     (array([2, 1, 1]), array([0, 1, 1]), 1)
 
     """
-    from opendp_tree.rows.leaf_counts import LeafCounting
+    from opendp_tree.rows.leaf_counts import make_counting
 
     assert_features("contrib")
-    counting = LeafCounting.of(input_domain, input_metric, by=by, unit=unit, memory=memory, records=True)
-    return make_transformation(input_domain, input_metric, *counting.space, counting.count, counting.stability_map)
+    return make_counting(input_domain, input_metric, by=by, unit=unit, memory=memory, records=True)
 
 
 then_people_records = to_then(make_people_records)

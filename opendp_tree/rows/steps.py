@@ -15,9 +15,7 @@ from opendp_tree._opendp import empty_lazyframe, lazy_query, make_transformation
 from opendp_tree.noise import uniform_words
 from opendp_tree.rows.domains import FrameColumns
 from opendp_tree.rows.grouping import frozen_argument, made_up_rows, narrowed, read_again_like
-from opendp_tree.rows.leaf_counts import LeafCounting, make_leaf_counts
-from opendp_tree.rows.leaf_values import make_leaf_values
-from opendp_tree.rows.people import make_people_records
+from opendp_tree.rows.leaf_counts import LeafCounting, make_counting
 from opendp_tree.rows.plans import plan_steps
 from opendp_tree.rows.row_wise import check_steps, shuffles
 
@@ -32,7 +30,7 @@ def stable_leaf_counts(
 ) -> Transformation:
     """Leaf counts after the steps of a plan, or with `records=True` records of people, from OpenDP's own frames."""
     if not plan_steps(plan):
-        return _leaves(input_domain, input_metric, options)
+        return make_counting(input_domain, input_metric, **options)
     steps, counting = _judged(plan, empty_lazyframe(input_domain), input_domain, input_metric, options)
     names = input_domain.columns
     plain = make_transformation(
@@ -49,16 +47,6 @@ def stable_leaf_counts(
             counting.stability_map,
         )
     )
-
-
-def _leaves(domain: Domain, metric: Metric, options: Mapping[str, Any]) -> Transformation:
-    """Leaf counts; leaf values where there are any to be summed; or records of people."""
-    rest = {name: value for name, value in options.items() if name != "records"}
-    if options.get("records"):
-        return make_people_records(domain, metric, **rest)
-    if options.get("values"):
-        return make_leaf_values(domain, metric, **{name: value for name, value in rest.items() if name != "memory"})
-    return make_leaf_counts(domain, metric, **rest)
 
 
 def _judged(
@@ -149,7 +137,7 @@ class FrameSteps:
     def leaf_counts(self, input_domain: Domain, input_metric: Metric, **options: Any) -> Transformation:
         """Leaf counts after these steps, from frames that are passed by reference."""
         if not self.steps:
-            return _leaves(input_domain, input_metric, options)
+            return make_counting(input_domain, input_metric, **options)
         described = input_domain.descriptor
         assert isinstance(described, FrameColumns)
         empty, domain = described.empty(), described.opendp_domain()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol, runtime_checkable
 
@@ -10,7 +9,7 @@ import polars as pl
 
 from opendp_tree.keys.key import Key
 
-__all__ = ["Table", "measured"]
+__all__ = ["Table", "snapshot_of"]
 
 
 @runtime_checkable
@@ -41,7 +40,6 @@ class Table(Protocol):
         ...
 
 
-def measured(measurement: Callable[[Any], Any], data: Any) -> Any:
-    """What a measurement finds in a frame, or in one snapshot of a table."""
-    with data.snapshot() if isinstance(data, Table) else nullcontext():
-        return measurement(data)
+def snapshot_of(data: Any) -> AbstractContextManager[object]:
+    """While it is entered, a table answers from the same rows; a frame always does."""
+    return data.snapshot() if isinstance(data, Table) else nullcontext()

@@ -11,7 +11,7 @@ from opendp_tree import Key, Tree, leaf_domain, plan, release_tree
 from opendp_tree._opendp import make_measurement
 from opendp_tree.mechanisms.grouped_curves import make_grouped_curves
 from opendp_tree.planning import Curve
-from opendp_tree.prepare import count_rows
+from opendp_tree.prepare import Question
 
 L1 = dp.l1_distance(T="i64")
 NUMBER = Key.number("delay", low=0, high=64, bins=64)
@@ -57,7 +57,7 @@ def test_public_groups_need_no_delta_and_are_all_there():
 
 
 def parts(epsilon=1.0, delta=1e-6):
-    counts = count_rows(flights(SIZES), by=KEY, unit=None)
+    counts = Question.of(KEY).transformation(flights(SIZES))
     groups = Key.columns("carrier", "kind").open_tree()
     found = plan(groups, epsilon=epsilon, delta=delta).best.make(leaf_domain(groups))
     return counts, found
@@ -219,4 +219,4 @@ def test_rho_needs_public_groups():
 
 def test_words_say_that_what_is_outside_is_in_no_quantile():
     words = release_tree(flights(SIZES), by=KEY, epsilon=1.0, delta=1e-6).describe()
-    assert "what lies outside of it is not among them" in words
+    assert "rows outside the line are not included" in words

@@ -14,6 +14,7 @@ from opendp.mod import Domain, Measurement, Metric, assert_features
 
 from opendp_tree._arguments import check_integer, check_positive, check_probability, is_zero, read_distance
 from opendp_tree._opendp import make_measurement, to_then
+from opendp_tree.budget import Budget
 from opendp_tree.mechanisms.means.prediction import MeansShares, choose_shares
 from opendp_tree.mechanisms.means.release import OpenMeans, PublicMeans
 from opendp_tree.mechanisms.partition.estimator import check_levels
@@ -96,13 +97,16 @@ def make_tree_means(
         raise ValueError(f"input_metric ({input_metric}) must be symmetric_distance: how many rows differ")
     space = read_space(input_domain)
     unfunded = is_zero(epsilon)
-    asked = _Asked(
-        check_positive(1.0 if unfunded else epsilon, name="epsilon"),
-        Fraction(0) if is_zero(delta) else check_probability(delta, name="delta"),
-        check_integer(d_in, name="d_in", least=1),
-        float(check_probability(confidence, name="confidence")),
+    budget = Budget(
+        float(check_positive(1.0 if unfunded else epsilon, name="epsilon")),
+        0.0 if is_zero(delta) else float(check_probability(delta, name="delta")),
+        d_in=check_integer(d_in, name="d_in", least=1),
     )
-    setting = _of_public(space, asked) if isinstance(space.tree, Tree) else _of_open(space, asked, shares, levels)
+    sure = float(check_probability(confidence, name="confidence"))
+    if isinstance(space.tree, Tree):
+        setting = _of_public(space, budget, sure)
+    else:
+        setting = _of_open(space, budget, sure, shares, levels)
     if isinstance(space.tree, Tree) and (shares is not None or levels is not None):
         raise ValueError("shares and levels must be left out for a public tree, which is measured at every node")
     if unfunded:
@@ -121,16 +125,6 @@ then_tree_means = to_then(make_tree_means)
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """What may be lost at a distance, and how sure intervals are."""
-
-    epsilon: Fraction
-    delta: Fraction
-    d_in: int
-    confidence: float
-
-
-@dataclass(frozen=True)
 class _Setting:
     """All that is decided before data: what is run is what the map is computed from."""
 
@@ -140,7 +134,7 @@ class _Setting:
     """Those of the cells; None for a public tree."""
     layers: Fraction
     """What pairs and centred sums cost one row at most."""
-    asked: _Asked
+    budget: Budget
 
     @property
     def pure(self) -> bool:
@@ -159,12 +153,12 @@ class _Setting:
         used = gap_epsilon(scale, Fraction(self.parameters.token_scale), shape)
         epsilon = tree_means_epsilon(rows, found=Fraction(used.hi), layers=self.layers)
         lost = min(1.0, round_up(gap_delta(exp(-1 / scale), shape, k=rows)))
-        promised = float(self.asked.delta) if rows <= self.asked.d_in else 0.0
+        promised = self.budget.delta if rows <= self.budget.d_in else 0.0
         return with_promised_delta((round_up(epsilon), lost), promised)
 
     def statement(self) -> PrivacyStatement:
         """What a release cost, and the parameters that it was made with."""
-        epsilon, delta = self._spent(self.asked.d_in)
+        epsilon, delta = self._spent(self.budget.d_in)
         parameters: dict[str, int | float | str | None] = {"depth": self.space.tree.depth, "steps": STEPS}
         if self.parameters is not None:
             assert isinstance(self.mechanism, OpenMeans)
@@ -181,46 +175,52 @@ class _Setting:
         return PrivacyStatement(
             mechanism="tree_means",
             measure="max_divergence()" if self.pure else "approximate(max_divergence())",
-            d_in=self.asked.d_in,
+            d_in=self.budget.d_in,
             loss={"epsilon": epsilon} if self.pure else {"epsilon": epsilon, "delta": delta},
             parameters=parameters,
         )
 
 
-def _of_public(space: LeafValueSpace, asked: _Asked) -> _Setting:
+def _of_public(space: LeafValueSpace, budget: Budget, confidence: float) -> _Setting:
     tree = space.tree
     assert isinstance(tree, Tree)
-    if asked.delta:
+    if budget.delta:
         raise ValueError("delta must be 0 for a public tree: nothing needs to be found. Hint: leave it out")
     # A little less than is left, so that what is spent is within epsilon however it is rounded.
-    each = Fraction(round_down(asked.epsilon / asked.d_in * (1 - Fraction(1, 2**48))))
+    each = Fraction(round_down(budget.exact[0] / budget.d_in * (1 - Fraction(1, 2**48))))
     weights = regular_level_weights(tree, noise="laplace")
-    mechanism = PublicMeans.of(tree, each, weights, space.values, value_shares(space.values), asked.confidence)
+    mechanism = PublicMeans.of(tree, each, weights, space.values, value_shares(space.values), confidence)
     _check_scales(scale for level in mechanism.scales for scale in level)
-    return _Setting(space, mechanism, None, mechanism.spent(), asked)
+    return _Setting(space, mechanism, None, mechanism.spent(), budget)
 
 
 def _of_open(
-    space: LeafValueSpace, asked: _Asked, shares: tuple[float, float, float] | None, levels: Sequence[int] | None
+    space: LeafValueSpace,
+    budget: Budget,
+    confidence: float,
+    shares: tuple[float, float, float] | None,
+    levels: Sequence[int] | None,
 ) -> _Setting:
     tree = space.tree
     assert isinstance(tree, OpenTree)
-    if asked.delta == 0:
+    if budget.delta == 0:
         raise ValueError("delta (0) must be above 0 where nodes are unknown. Hint: delta=1e-6, or a public tree")
     wanted = check_levels(tree.depth, levels)
-    epsilon, delta = round_down(asked.epsilon), float(asked.delta)
-    divided = choose_shares(len(wanted), epsilon, delta, asked.d_in) if shares is None else _check_shares(shares)
-    finding = round_down(asked.epsilon * Fraction(divided.finding))
-    chosen = choose_parameters(len(wanted), finding, delta, d_in=asked.d_in)
+    (epsilon, _), d_in = budget.exact, budget.d_in
+    divided = (
+        choose_shares(len(wanted), float(epsilon), budget.delta, d_in) if shares is None else _check_shares(shares)
+    )
+    finding = round_down(epsilon * Fraction(divided.finding))
+    chosen = choose_parameters(len(wanted), finding, budget.delta, d_in=d_in)
     parameters = replace(chosen, shape=replace(chosen.shape, levels=wanted))
     used = gap_epsilon(Fraction(parameters.scale), Fraction(parameters.token_scale), parameters.shape)
-    left = (asked.epsilon / asked.d_in - Fraction(used.hi)) * (1 - Fraction(1, 2**48))
+    left = (epsilon / d_in - Fraction(used.hi)) * (1 - Fraction(1, 2**48))
     part = Fraction(divided.cells) / (Fraction(divided.cells) + Fraction(divided.pairs))
     cells, pairs = (Fraction(round_down(left * each)) for each in (part, 1 - part))
     _check_scales([SHARES * STEPS / each / min(value_shares(space.values)) for each in (cells, pairs)])
-    find = FindThenMeasure(parameters, pairs, None, asked.confidence)
+    find = FindThenMeasure(parameters, pairs, None, confidence)
     mechanism = OpenMeans(find, cells, space.values, value_shares(space.values))
-    return _Setting(space, mechanism, parameters, cells + pairs, asked)
+    return _Setting(space, mechanism, parameters, cells + pairs, budget)
 
 
 def _check_scales(scales: Any) -> None:
