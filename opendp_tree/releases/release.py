@@ -307,7 +307,7 @@ class TreeRelease:
             The file. Its ending is the format: `.parquet`, `.csv` and `.ndjson` have the rows of `to_frame`, `.xlsx`
             (Excel, needs XlsxWriter) also a sheet with the privacy statement, and `.json` is the text of `to_json`.
             In Excel, integers beyond 2**53, times, and dates before March 1900 are texts, infinite numbers are empty,
-            and a text has at most 32,767 characters.
+            and a text has at most 16,383 characters.
         other, spreadsheet_safe
             As in `to_frame`. No text in an Excel file is a formula, with `spreadsheet_safe` or without.
 

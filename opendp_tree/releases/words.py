@@ -58,7 +58,7 @@ def release_words(release: TreeRelease) -> tuple[list[str], list[str]]:
         rest.append("Quantiles and shares are of the rows on the line; rows outside the line are not included.")
     if statement is not None:
         one_number = statement["parameters"].get("one_number_up_to")
-        if one_number is not None:
+        if isinstance(one_number, (int, float)):  # a text that was read may hold anything
             rest.append(f"Counts up to {one_number:,} are all estimated as that number.")
         words = _MECHANISMS.get(statement["mechanism"])
         rest.append(f"Mechanism: {statement['mechanism']}{f' ({words})' if words else ''}.")

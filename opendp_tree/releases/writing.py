@@ -34,8 +34,9 @@ FORMATS = ("parquet", "csv", "ndjson", "json", "xlsx")
 """The formats of files, which are also the endings of their names."""
 STATEMENT = "opendp_tree.statement"
 """The key of the metadata of a Parquet file that holds the privacy statement."""
-# Excel's limits: rows below a header, characters of a header, exact integers, the first day with the right number.
-_SHEET_ROWS, _HEADER, _EXACT, _EXCEL_DAY = 2**20 - 1, 255, 2**53, date(1900, 3, 1)
+# Excel's limits: rows below a header, exact integers, the first day with the right number.
+_SHEET_ROWS, _EXACT, _EXCEL_DAY = 2**20 - 1, 2**53, date(1900, 3, 1)
+_HEADER, _CELL = 127, 16_383  # characters, each of up to two of the units that Excel counts
 # Spreadsheets skip spaces and invisible characters before a formula.
 _MARK = r"^([\s\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\u{2800}]*[=+\-@＝＋－＠]|[\t\r\n'])", "'${1}"
 _TICKS = {"ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -83,10 +84,10 @@ def _write_excel(target: io.BytesIO, frame: pl.DataFrame, statement: PrivacyStat
 
 
 def _excel_headers(names: list[str]) -> list[str]:
-    """Names that differ in more than upper and lower case: Excel's tables want them so."""
+    """Names of printable characters that differ in more than upper and lower case, as Excel's tables require."""
     headers: list[str] = []
     taken: set[str] = set()
-    for name in names:
+    for name in (one_line(name).replace("\ufffe", " ").replace("\uffff", " ") for name in names):
         header, number = name[:_HEADER] or "(no name)", 2
         while header.casefold() in taken:
             header, number = f"{name[: _HEADER - 9]}_{number}", number + 1
@@ -100,7 +101,9 @@ def _excel_column(column: pl.Series) -> pl.Series:
     dtype = column.dtype
     if dtype.is_float():
         return column.set(~column.is_finite(), None)
-    exact = dtype in (pl.String, pl.Boolean)
+    if dtype == pl.String:
+        return column.str.slice(0, _CELL)
+    exact = dtype == pl.Boolean
     if dtype.is_integer():
         ends: list[Any] = [column.min(), column.max()]
         exact = all(end is None or abs(end) <= _EXACT for end in ends)

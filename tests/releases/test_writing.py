@@ -24,12 +24,12 @@ TIMES = [
 def sheets(content):
     """For each sheet its rows, as dictionaries from columns' letters to what cells hold."""
     book, word = zipfile.ZipFile(io.BytesIO(content)), "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
-    parts = ("xl/workbook.xml", "xl/sharedStrings.xml")
-    names, texts = (ElementTree.fromstring(book.read(part)) for part in parts)
+    parts = {name: ElementTree.fromstring(book.read(name)) for name in book.namelist()}
+    names, texts = parts["xl/workbook.xml"], parts["xl/sharedStrings.xml"]
     texts = ["".join(item.itertext()) for item in texts]
     found = {}
     for place, sheet in enumerate(names.iter(f"{word}sheet"), start=1):
-        rows = ElementTree.fromstring(book.read(f"xl/worksheets/sheet{place}.xml")).iter(f"{word}row")
+        rows = parts[f"xl/worksheets/sheet{place}.xml"].iter(f"{word}row")
         found[sheet.get("name")] = [{cell.get("r")[0]: value(cell, texts) for cell in row} for row in rows]
     return found
 
@@ -145,13 +145,14 @@ def test_excel_holds_the_rows_and_the_statement_and_no_formula():
 
 def test_excel_keeps_columns_whose_names_are_odd_and_rows_beyond_a_sheet(monkeypatch):
     monkeypatch.setattr(writing, "_SHEET_ROWS", 2)
-    names = ["path", "Path", "PATH", "", "x" * 300, "x" * 299]
+    names = ["path", "Path", "PATH", "", "x" * 300, "x" * 299, "a\x01\uffff", "<&>'[#@"]
     found = sheets(frame_bytes(pl.DataFrame({name: [1, 2, 3] for name in names}), file_format="xlsx"))
     assert list(found) == ["counts", "counts 2"]
     headers = list(found["counts"][0].values())
     assert headers[:4] == ["path", "Path_2", "PATH_3", "(no name)"]
     assert len({header.casefold() for header in headers}) == len(names)
-    assert [list(row.values()) for row in found["counts"][1:] + found["counts 2"][1:]] == [[n] * 6 for n in (1, 2, 3)]
+    assert headers[-2:] == ["a  ", names[-1]]
+    assert [list(row.values()) for row in found["counts"][1:] + found["counts 2"][1:]] == [[n] * 8 for n in (1, 2, 3)]
 
 
 def test_excel_has_dates_from_the_day_on_that_it_counts_right():
@@ -184,3 +185,11 @@ def test_an_unknown_ending_is_refused(tmp_path):
     release = TreeRelease(Tree.from_parents([-1]), *np.ones((3, 1)), confidence=0.9, statement=None)
     with pytest.raises(ValueError, match=r"path \('.*out.doc'\) must end in one of \.parquet, .* Hint: 'counts.csv'"):
         release.write(tmp_path / "out.doc")
+
+
+def test_excel_holds_texts_of_any_characters_and_cuts_them_at_its_limit():
+    texts = [f"a{chr(code)}b" for code in (*range(32), 0x7F, 0x2028, 0xFFFE, 0xFFFF, 0x10FFFF)]
+    texts += ["\U0001f600" * 20_000]
+    cells = [row["A"] for row in sheets(frame_bytes(pl.DataFrame({"path": texts}), file_format="xlsx"))["counts"][1:]]
+    assert len(set(cells)) == len(texts)
+    assert cells[-1] == texts[-1][:16_383]
