@@ -42,10 +42,10 @@ def against_depth() -> None:
         picked = {
             "Laplace, public": known["public"].candidate("raw_laplace"),
             "Gaussian, public": known["public"].candidate("raw_gaussian"),
-            "partition, public": known["public"].candidate("partition_estimator"),
+            "partition, public": known["public"].candidate("tree_estimator"),
             "pruned Laplace, open": known["open"].candidate("pruned_laplace"),
             "pruned Gaussian, open": known["open"].candidate("pruned_gaussian"),
-            "partition, open": known["open"].candidate("partition_estimator"),
+            "partition, open": known["open"].candidate("tree_estimator"),
         }
         errors = {name: candidate.error for name, candidate in picked.items()}
         errors |= {"the paper's, public": paper_error(depth, **USUAL), **lower_bounds(depth, **USUAL)}
@@ -89,7 +89,7 @@ def crossovers() -> None:
 
 def gap(depth: int, budget: dict[str, float]) -> float:
     found = plan(depth, nodes="public", **budget)
-    return found.candidate("partition_estimator").error / found.candidate("raw_gaussian").error
+    return found.candidate("tree_estimator").error / found.candidate("raw_gaussian").error
 
 
 def measured_gap(depth: int, budget: dict[str, float]) -> float:
@@ -100,7 +100,7 @@ def measured_gap(depth: int, budget: dict[str, float]) -> float:
     noisy = found.candidate("raw_gaussian").make(leaf_domain(star))
     empty = level_battery(star, np.zeros(star.leaf_count, dtype=np.int64))
     gaussian = measured_error(noisy, empty, alpha=budget["alpha"], repeats=40)
-    return measure(setting, found.candidate("partition_estimator"), 4000).error / gaussian.error
+    return measure(setting, found.candidate("tree_estimator"), 4000).error / gaussian.error
 
 
 def _chains(depth: int) -> list[np.ndarray]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
@@ -17,21 +18,21 @@ import polars as pl
 
 from benchmarks.cascade import cascade, counted, gaussian_deviation
 from benchmarks.open_categories import opendp_threshold
-from benchmarks.planner_grid import measure_partition
 from benchmarks.timing import print_table
-from opendp_tree import OpenTree, Tree, TreeRelease, leaf_domain, make_partition_estimator, noise, plan
+from opendp_tree import OpenTree, TreeRelease, leaf_domain, make_tree_estimator, noise
 from opendp_tree.mechanisms import make_pruned_descent
+from opendp_tree.mechanisms.find import choose_parameters as estimator_parameters
 from opendp_tree.mechanisms.partition.layers import CellNoise
 from opendp_tree.mechanisms.partition.parameters import GapParameters, choose_parameters
-from opendp_tree.mechanisms.partition.prediction import predict_levels, worst_alpha_rmse, worst_caterpillar
+from opendp_tree.mechanisms.partition.prediction import worst_alpha_rmse, worst_caterpillar
 from opendp_tree.mechanisms.partition.release import people_at
 from opendp_tree.mechanisms.partition.walk import find_cells
+from opendp_tree.planning.dial import predict_levels
 from opendp_tree.theorems.tree_partition import GapShape
 from opendp_tree.trees.occupied import Occupied
 from opendp_tree.trees.sparse_counts import SparseCounts
 
 EPSILON, DELTA, ALPHA, ROWS, RUNS = 1.0, 1e-6, 0.1, 10**6, 10
-PUBLIC_DEPTHS = (3, 4, 6, 9, 12, 16, 20)
 CLASSES = (20, 100, 1_000, 10_000, 100_000, math.inf)
 COLUMNS = {2: (200, 50), 4: (20, 15, 10, 8), 6: (10, 5, 5, 4, 4, 4)}
 Ints = npt.NDArray[np.int64]
@@ -45,8 +46,6 @@ def run() -> None:
     deep_trees()
     print()
     worst_cases()
-    print()
-    public_trees()
     print()
     intervals()
 
@@ -152,17 +151,14 @@ def named_trees() -> None:
         pruned = make_pruned_descent(*space, 1 / EPSILON, delta=DELTA, weights=even)
         makers = {"pruned descent": pruned}
         for name, dial in (("keys, 30 %", 0.3), ("default", None), ("totals, 60 %", 0.6)):
-            makers[name] = make_partition_estimator(*space, epsilon=EPSILON, delta=DELTA, measuring=dial)
+            makers[name] = make_tree_estimator(*space, epsilon=EPSILON, delta=DELTA, measuring=dial)
         for name, maker in makers.items():
             found, shown = errors(truth, lambda maker=maker, job=job: job.values(maker(job.sparse)))
             ratio = " / ".join(f"{value:.2f}" for value in found / alone)
             rows.append((case, name, *_words(found), f"{shown[-1]:,.0f}", f"{ratio}; {shown[-1] / there[-1]:.2f}"))
-        statement = makers["default"](job.sparse).statement
-        assert statement is not None
-        measured = float(statement.parameters["measuring_epsilon"])
-        parameters = choose_parameters(len(sizes) + 1, EPSILON - measured, DELTA)
-        expected = predict_levels(parameters, measured, job.leaves, sizes)
-        rows.append((case, "default, predicted", *_words(expected.rmse), f"{expected.shown[-1]:,.0f}", ""))
+        parameters = estimator_parameters(len(sizes) + 1, Fraction(EPSILON), Fraction(DELTA))
+        rmse, expected = predict_levels(parameters, job.leaves, sizes)
+        rows.append((case, "default, predicted", *_words(rmse), f"{expected[-1]:,.0f}", ""))
     print_table(("data", "release", "RMSE from the root down", "leaves shown", "ratios; leaves"), rows)
 
 
@@ -180,7 +176,7 @@ def deep_trees() -> None:
             "pruned Gaussian": make_pruned_descent(
                 *space, _gaussian_scale(width + 1), delta=DELTA / 2, noise="gaussian"
             ),
-            "find, then measure": make_partition_estimator(*space, epsilon=EPSILON, delta=DELTA),
+            "find, then measure": make_tree_estimator(*space, epsilon=EPSILON, delta=DELTA),
         }
         for name, maker in makers.items():
             largest, squares, numbers = [], np.zeros(len(CLASSES)), np.zeros(len(CLASSES))
@@ -237,29 +233,6 @@ def worst_cases() -> None:
     print_table(header, rows)
 
 
-def public_trees() -> None:
-    """Must show 3: pure partitions of complete binary trees against Laplace noise with least squares."""
-    rows = []
-    for depth in PUBLIC_DEPTHS:
-        found = plan(Tree.balanced(branching=2, depth=depth), epsilon=EPSILON, alpha=ALPHA)
-        partition, laplace = found.candidate("partition_estimator"), found.candidate("tree_laplace")
-        measured = measure_partition(partition, depth, EPSILON, 0.0, ALPHA, open=False, copies=1000)
-        share = f"{100 * float(partition.parameters['measuring']):.0f} %"
-        figures = (f"{partition.error:.1f}", f"{measured.error:.1f}", f"{laplace.error:.1f}", found.best.name)
-        rows.append((depth, share, *figures))
-    print_table(
-        (
-            "depth",
-            "measures",
-            "partition, pure: predicted",
-            "measured",
-            "Laplace with least squares",
-            "planner's choice",
-        ),
-        rows,
-    )
-
-
 def _measured_leaves(parameters: GapParameters, people: int, depth: int, copies: int = 20_000) -> float:
     """The alpha-RMSE of many leaves of one count, whose tests are independent."""
     levels = np.full(copies, depth - 1)
@@ -296,9 +269,7 @@ def intervals() -> None:
     rows = []
     for sizes, kind in (((50, 20, 10), "log-normal"), ((50, 20, 10), "dense"), (COLUMNS[4], "log-normal")):
         job = Job.of(sizes, kind)
-        maker = make_partition_estimator(
-            leaf_domain(job.sparse.tree), dp.l1_distance(T="i64"), epsilon=EPSILON, delta=DELTA
-        )
+        maker = make_tree_estimator(leaf_domain(job.sparse.tree), dp.l1_distance(T="i64"), epsilon=EPSILON, delta=DELTA)
         truth, sums = job.truth(), np.zeros((4, len(sizes) + 1))
         for _ in range(RUNS):
             release = maker(job.sparse)
@@ -318,7 +289,7 @@ def intervals() -> None:
         rows.append((case, *_words(100 * sums[1] / sums[0]), *_words(sums[3] / sums[0]), *_words(ratio)))
     width = 32
     counts = counted(cascade(ROWS, width, np.random.default_rng(7)), width)
-    maker = make_partition_estimator(leaf_domain(counts.tree), dp.l1_distance(T="i64"), epsilon=EPSILON, delta=DELTA)
+    maker = make_tree_estimator(leaf_domain(counts.tree), dp.l1_distance(T="i64"), epsilon=EPSILON, delta=DELTA)
     rows.append((f"cascade of {width} bits, every fourth level", *_deep_intervals(counts, maker)))
     print_table(("data", "missed of shown, %", "half-width", "over 1.96 RMSE"), rows)
 

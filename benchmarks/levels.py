@@ -15,8 +15,7 @@ import numpy as np
 import opendp.prelude as dp
 import polars as pl
 
-from opendp_tree import OpenTree, Tree, leaf_domain, make_partition_estimator
-from opendp_tree.mechanisms.tree_estimator import make_tree_estimator
+from opendp_tree import OpenTree, Tree, leaf_domain, make_tree_estimator
 
 SIZES = ((50, 20, 10), (20, 15, 10, 8), (200, 50), (6, 6, 6, 6, 6, 6))
 WEIGHTS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
@@ -101,7 +100,6 @@ def squared_errors(
 
 
 def ratios(
-    make: Callable[..., dp.Measurement],
     counts: np.ndarray,
     releases: int,
     epsilon: float,
@@ -112,20 +110,19 @@ def ratios(
     """By level the ratio of RMSEs, and its standard error."""
     sizes, truth = counts.shape, level_counts(counts)
     if public:
-        index = [np.arange(math.prod(sizes)) // math.prod(sizes[level:]) for level in range(1, counts.ndim + 1)]
         parents, start = [np.array([-1])], 0
         for level, size in enumerate(sizes):
             above = np.repeat(np.arange(math.prod(sizes[:level])), size)
             parents.append(above + start)
             start += math.prod(sizes[:level])
-        del index
         tree: OpenTree | Tree = Tree.from_parents(np.concatenate(parents))
         data: object = counts.ravel().astype(np.int64)
     else:
         tree = OpenTree.columns(counts.ndim)
         at, people = np.indices(sizes).reshape(counts.ndim, -1), counts.ravel()
         data = tree.count(pl.DataFrame({name: np.repeat(at[i], people) for i, name in enumerate(tree.names)}))
-    mechanism = make(leaf_domain(tree), dp.l1_distance(T="i64"), epsilon=epsilon, delta=0.0 if public else delta)
+    space = leaf_domain(tree), dp.l1_distance(T="i64")
+    mechanism = make_tree_estimator(*space, epsilon=epsilon, delta=0.0 if public else delta)
     squares = np.array([squared_errors(mechanism(data), tree, truth, sizes) for _ in range(releases)])
     base = per_level(counts, epsilon, delta, public=public)
     mean = squares.mean(axis=0)
@@ -139,19 +136,14 @@ def main() -> None:
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--delta", type=float, default=1e-6)
     parser.add_argument("--public", action="store_true")
-    parser.add_argument("--old", action="store_true", help="beside the partition estimator")
     options = parser.parse_args()
     dp.enable_features("contrib")
     for sizes in SIZES:
         for kind in WEIGHTS:
             counts = leaf_counts(sizes, kind)
-            makers = {"new": make_tree_estimator} | ({"old": make_partition_estimator} if options.old else {})
-            for name, make in makers.items():
-                found, error = ratios(
-                    make, counts, options.releases, options.epsilon, options.delta, public=options.public
-                )
-                words = " / ".join(f"{a:.2f} ({b:.2f})" for a, b in zip(found, error, strict=True))
-                print(f"{' x '.join(map(str, sizes)):22s} {kind:11s} {name}: {words}", flush=True)
+            found, error = ratios(counts, options.releases, options.epsilon, options.delta, public=options.public)
+            words = " / ".join(f"{a:.2f} ({b:.2f})" for a, b in zip(found, error, strict=True))
+            print(f"{' x '.join(map(str, sizes)):22s} {kind:11s} {words}", flush=True)
 
 
 if __name__ == "__main__":

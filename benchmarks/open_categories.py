@@ -18,7 +18,7 @@ from benchmarks.peers.data import LEVELS, Job, generate
 from benchmarks.peers.measure import Level, kept, rmse
 from benchmarks.rows_to_release import group_bys
 from benchmarks.timing import print_table
-from opendp_tree import OpenTree, leaf_domain, make_partition_estimator, noise
+from opendp_tree import OpenTree, leaf_domain, make_tree_estimator, noise
 from opendp_tree.mechanisms import make_pruned_descent
 from opendp_tree.planning import make_tree_counts
 
@@ -58,7 +58,7 @@ def ours(job: Job) -> dict[str, tuple[Release, int]]:
     budget = {"epsilon": EPSILON, "delta": DELTA}
     makers = {
         "auto": make_tree_counts(*space, **budget),
-        "partition, 30 % measures": make_partition_estimator(*space, **budget, measuring=0.3),
+        "partition, 30 % measures": make_tree_estimator(*space, **budget, measuring=0.3),
         "pruned descent, planned": make_tree_counts(*space, **budget, method="pruned_laplace"),
         "pruned descent, even below the root": make_pruned_descent(*space, 1 / EPSILON, delta=DELTA, weights=EVEN),
         "pruned descent, weights tried on this data": make_pruned_descent(

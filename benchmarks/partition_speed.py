@@ -9,7 +9,7 @@ import opendp.prelude as dp
 
 from benchmarks.cascade import cascade
 from benchmarks.timing import best_of, print_table
-from opendp_tree import OpenTree, leaf_domain, make_partition_estimator
+from opendp_tree import OpenTree, leaf_domain, make_tree_estimator
 
 
 def run() -> None:
@@ -47,7 +47,7 @@ def measure(words: np.ndarray, width: int) -> tuple[object, ...]:
     keys = words if width > 64 else words[:, 1].copy()
     columns = (words[:, 1].copy(), words[:, 0].copy())
     sorting = best_of(3, lambda: np.lexsort(columns))
-    estimator = make_partition_estimator(leaf_domain(tree), dp.l1_distance(T="i64"), epsilon=1.0, delta=1e-6)
+    estimator = make_tree_estimator(leaf_domain(tree), dp.l1_distance(T="i64"), epsilon=1.0, delta=1e-6)
     counting = best_of(3, lambda: tree.count(keys))
     both = best_of(3, lambda: estimator(tree.count(keys)))
     counts = tree.count(keys)

@@ -15,7 +15,7 @@ import opendp.prelude as dp
 import polars as pl
 
 from benchmarks.timing import print_table
-from opendp_tree import Partition, TreeRelease, Unit, release_tree
+from opendp_tree import TreeEstimator, TreeRelease, Unit, release_tree
 
 PEOPLE, MOST, RUNS = 200_000, 200, 4
 BY = ["continent", "country", "city"]
@@ -23,15 +23,15 @@ COUNTRIES, CITIES = 20, 25  # in a continent, in a country
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
 BOUNDS = (6, 12, 20)
 METHODS = [
-    ("shares", "keep 1", Unit("user", rows=1), Partition()),
+    ("shares", "keep 1", Unit("user", rows=1), TreeEstimator()),
     ("shares", "shares", Unit("user", count="shares"), "auto"),
-    ("people", "keep 1", Unit("user", rows=1), Partition()),
-    ("people", "keep 5", Unit("user", rows=5), Partition()),
+    ("people", "keep 1", Unit("user", rows=1), TreeEstimator()),
+    ("people", "keep 5", Unit("user", rows=5), TreeEstimator()),
     ("people", "people, Laplace", Unit("user", count="people", nodes=BOUNDS), "people_laplace"),
     ("people", "people, Gaussian", Unit("user", count="people", nodes=BOUNDS), "people_gaussian"),
     ("people", "people", Unit("user", count="people", nodes=BOUNDS), "auto"),
-    ("rows", "keep 5", Unit("user", rows=5), Partition()),
-    ("rows", "keep 10", Unit("user", rows=10), Partition()),
+    ("rows", "keep 5", Unit("user", rows=5), TreeEstimator()),
+    ("rows", "keep 10", Unit("user", rows=10), TreeEstimator()),
     ("rows", "rows, 10", Unit("user", rows=10), "auto"),
     ("rows", "rows, 200", Unit("user", rows=200), "auto"),
     ("rows", "rows, 200 / 200 / 200 / 50", Unit("user", rows=(200, 200, 200, 50)), "auto"),
@@ -128,7 +128,7 @@ def run() -> None:
         rms = np.sqrt(np.mean([each for each, _ in found], axis=0))
         shown = np.mean([cities for _, cities in found])
         share = "-"
-        if not isinstance(method, Partition):
+        if not isinstance(method, TreeEstimator):
             levels = zip(*(held(visits, unit, release) for release in kept[key]), strict=True)
             shares = [sum(one for one, _ in level) / max(1, sum(of for _, of in level)) for level in levels]
             share = " / ".join(f"{each:.2f}" for each in shares)

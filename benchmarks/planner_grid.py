@@ -7,7 +7,8 @@ measured. The planner's choice must be the measured best, or within 5 % of it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 from itertools import product
 
@@ -16,11 +17,11 @@ import opendp.prelude as dp
 
 from benchmarks.timing import print_table
 from benchmarks.worst_case import Battery, Measured, battery, level_battery, measured_error
-from opendp_tree import Tree, leaf_domain, make_partition_estimator, plan
-from opendp_tree.mechanisms.partition.parameters import GapParameters
-from opendp_tree.mechanisms.partition.prediction import coarse, worst_caterpillar
+from opendp_tree import OpenTree, Tree, leaf_domain, plan
+from opendp_tree.mechanisms.find import choose_parameters
+from opendp_tree.mechanisms.partition.prediction import as_gaps, coarse, worst_caterpillar
 from opendp_tree.planning import Candidate, Plan
-from opendp_tree.theorems.tree_partition import GapShape
+from opendp_tree.trees.label_keys import count_tuples
 
 DEPTHS, EPSILONS, DELTAS, ALPHAS, NODES = (3, 6, 12, 33), (0.3, 1.0), (1e-9, 1e-6), (0.1, 0.5), ("public", "open")
 ALLOWED = 1.05
@@ -99,9 +100,9 @@ def measure(setting: Setting, candidate: Candidate, copies: int) -> Measured:
         made = candidate.make(leaf_domain(tree))
         # The root is one node, and may be the worst: only many runs tell.
         return measured_error(made, by_kind(empty), alpha=setting.alpha, repeats=copies // 6)
-    if candidate.name == "partition_estimator":
+    if candidate.name == "tree_estimator":
         at = setting.depth, setting.epsilon, setting.delta, setting.alpha
-        return measure_partition(candidate, *at, open=setting.nodes == "open", copies=copies)
+        return measure_partition(candidate, *at, copies=copies)
     bad = battery(
         setting.depth + 1,  # the root is heavy: a whole chain hangs below it
         alpha=setting.alpha,
@@ -114,34 +115,31 @@ def measure(setting: Setting, candidate: Candidate, copies: int) -> Measured:
 
 
 def measure_partition(
-    candidate: Candidate, depth: int, epsilon: float, delta: float, alpha: float, *, open: bool, copies: int = 4000
+    candidate: Candidate, depth: int, epsilon: float, delta: float, alpha: float, *, copies: int = 4000
 ) -> Measured:
-    """The same for a partition: its own parameters on a tree of bad branches.
-
-    Of a public tree, what has no cells counts as nobody where nodes are open: that is the open tree's release.
-    """
-    given = candidate.parameters
-    radius = None if given["radius"] == "none" else int(given["radius"])
-    threshold, margin = int(given["threshold"]), int(given["margin"])
-    shape = GapShape.uniform(depth, threshold=threshold, radius=radius, margin=margin, every_node=radius is None)
-    parameters = GapParameters(float(given["scale"]), float(given["token_scale"]), shape)
-    below = {name: getattr(shape, name)[1:] for name in ("levels", "thresholds", "radii", "margins")}
-    rough, step = coarse(replace(parameters, shape=replace(shape, **below)))  # without the root, which all share
+    """The same for the estimator of an open tree of bad branches; what is not shown counts as nobody."""
+    parameters = as_gaps(choose_parameters(depth, Fraction(epsilon), Fraction(delta)))
+    rough, step = coarse(parameters)
     bad = battery(
         depth,
         alpha=alpha,
-        open=open,
-        threshold=threshold,
+        open=True,
+        threshold=parameters.shape.thresholds[-1],
         spread=parameters.scale,
         joining=tuple(round(step * joined) for joined in worst_caterpillar(rough, alpha).arrivals),
         copies=copies,
     )
-    spent = {"epsilon": epsilon, "delta": 0.0 if radius is None else delta}
-    made = make_partition_estimator(leaf_domain(bad.tree), dp.l1_distance(T="i64"), parameters=parameters, **spent)
+    tree, paths = OpenTree.columns(bad.tree.depth - 1), bad.tree.paths()
+    made = candidate.make(leaf_domain(tree))
 
     def release(counts: np.ndarray) -> np.ndarray:
-        found = made(counts)
-        return np.where(found.cells > 0, found.estimates, 0.0) if open else found.estimates
+        here = np.flatnonzero(counts > 0)
+        found = made(count_tuples(tree, [paths[place] for place in here.tolist()], counts[here]))
+        values = np.zeros(bad.tree.node_count)
+        values[bad.tree.root] = found.estimates[0]
+        for level, labels in enumerate(found.nodes.labels, start=1):
+            values[labels.cast(int).to_numpy()] = found.estimates[found.levels == level]
+        return values
 
     return measured_error(release, bad, alpha=alpha)
 

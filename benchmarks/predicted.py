@@ -23,8 +23,8 @@ from benchmarks.worst_case import (
     measured_error,
 )
 from opendp_tree import (
-    Partition,
     Tree,
+    TreeEstimator,
     leaf_domain,
     make_multiplicative_estimator,
     make_tree_gaussian,
@@ -96,7 +96,7 @@ def every(setting: Setting) -> Iterator[tuple[str, float, Measured, bool]]:
         yield f"pruned_{law}", *pruned(setting, law), False
     for kind in ("open", "public") if setting.alpha > 0 else ():
         # On a public tree a node that is not found still has a part of the rest above it.
-        yield f"partition_estimator, {kind}", *partition(setting, open=kind == "open"), kind == "public"
+        yield f"tree_estimator, {kind}", *partition(setting, open=kind == "open"), kind == "public"
     if setting.depth <= 6 and setting.alpha >= 0.5:
         yield "multiplicative_estimator", *paper(setting), True
 
@@ -149,7 +149,7 @@ def pruned(setting: Setting, law: str) -> tuple[float, Measured]:
 def partition(setting: Setting, *, open: bool) -> tuple[float, Measured]:
     """Open trees with delta, public ones without; a release of an open tree is a public one's nodes with cells."""
     found = candidate_for(
-        Partition(),
+        TreeEstimator(),
         Asked(
             TreeFacts.of(setting.depth, nodes="open" if open else "public"),
             Budget.of(epsilon=setting.epsilon, delta=setting.delta if open else 0.0, rho=None, d_in=1),

@@ -12,9 +12,9 @@ from opendp_tree.context import frame_context, register, tree_counts
 from opendp_tree.keys.key import Key
 from opendp_tree.ledger import Ledger
 from opendp_tree.mechanisms.consistent import make_consistent, then_consistent
-from opendp_tree.mechanisms.partition.estimator import make_partition_estimator, then_partition_estimator
 from opendp_tree.mechanisms.partition.tree_partition import make_tree_partition, then_tree_partition
 from opendp_tree.mechanisms.sparse_vector import make_sparse_vector, then_sparse_vector
+from opendp_tree.mechanisms.tree_estimator import make_tree_estimator, then_tree_estimator
 from opendp_tree.mechanisms.tree_noise import (
     make_tree_gaussian,
     make_tree_laplace,
@@ -30,7 +30,7 @@ from opendp_tree.paper.estimation import (
     make_multiplicative_estimator,
     then_multiplicative_estimator,
 )
-from opendp_tree.planning.methods import Auto, Partition, PrunedDescent, TreeNoise
+from opendp_tree.planning.methods import Auto, PrunedDescent, TreeEstimator, TreeNoise
 from opendp_tree.planning.plan import plan
 from opendp_tree.plots.plan import plot_plan
 from opendp_tree.plots.rows import plot_level
@@ -55,11 +55,11 @@ __all__ = [
     "Key",
     "Ledger",
     "OpenTree",
-    "Partition",
     "Period",
     "PrunedDescent",
     "Series",
     "Tree",
+    "TreeEstimator",
     "TreeNoise",
     "TreeRelease",
     "Unit",
@@ -71,8 +71,8 @@ __all__ = [
     "make_consistent",
     "make_leaf_counts",
     "make_multiplicative_estimator",
-    "make_partition_estimator",
     "make_sparse_vector",
+    "make_tree_estimator",
     "make_tree_gaussian",
     "make_tree_laplace",
     "make_tree_partition",
@@ -89,8 +89,8 @@ __all__ = [
     "then_consistent",
     "then_leaf_counts",
     "then_multiplicative_estimator",
-    "then_partition_estimator",
     "then_sparse_vector",
+    "then_tree_estimator",
     "then_tree_gaussian",
     "then_tree_laplace",
     "then_tree_partition",

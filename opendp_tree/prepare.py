@@ -22,7 +22,7 @@ from opendp_tree.keys.key import Key
 from opendp_tree.ledger import Ledger, spend
 from opendp_tree.mechanisms.bound_report import make_bound_report
 from opendp_tree.planning.candidates import means_candidate, weighs_people
-from opendp_tree.planning.methods import Auto, Curve, Method, Partition, PeopleLayers, Quantiles, read_method
+from opendp_tree.planning.methods import Auto, Curve, Method, PeopleLayers, Quantiles, TreeEstimator, read_method
 from opendp_tree.planning.plan import check_alpha, planned_candidate, planned_people
 from opendp_tree.releases.bound_report import BoundReport
 from opendp_tree.releases.release import PrivacyStatement, TreeRelease
@@ -529,7 +529,7 @@ def _method_for(key: Key, chosen: Method, kind: str) -> Method:
     shown = key.shown_levels
     if len(shown) == key.hierarchy.depth:
         return chosen
-    if not isinstance(chosen, (Auto, Partition, PeopleLayers)):
+    if not isinstance(chosen, (Auto, TreeEstimator, PeopleLayers)):
         raise ValueError(
             f"by: show cannot be honoured for method ({chosen.name}). Hint: leave show out and read those levels of "
             "the frame; a larger stride, or fewer columns, makes fewer levels"

@@ -241,7 +241,7 @@ class Series(Mapping[str, TreeRelease]):
         if self.measuring is None:
             return self.method
         share = self.measuring[min(number, len(self.measuring) - 1)]
-        return replace(self.method if isinstance(self.method, Partition) else Partition(), measuring=share)
+        return replace(self.method if isinstance(self.method, TreeEstimator) else TreeEstimator(), measuring=share)
 
     def _said(self, release: TreeRelease, name: str) -> TreeRelease:
         """A release whose statement says what it is of, and whose privacy it costs in which periods."""
@@ -428,7 +428,7 @@ def _dial(
 ) -> tuple[float, ...] | None:
     """The dial by the number of earlier releases; None where the method has its own."""
     has_dial = key.tree is None and unit is None and not values
-    has_dial &= isinstance(method, Auto) or (isinstance(method, Partition) and method.measuring is None)
+    has_dial &= isinstance(method, Auto) or (isinstance(method, TreeEstimator) and method.measuring is None)
     if measuring is None:
         return EXPLORE if has_dial else None
     if callable(measuring) or isinstance(measuring, str) or not isinstance(measuring, Sequence) or not measuring:
@@ -439,7 +439,7 @@ def _dial(
     if not has_dial:
         raise ValueError(
             "measuring must not be given for a public tree, with a unit or a value, or where the method has its own. "
-            "Hint: leave it out, or method=Partition()"
+            "Hint: leave it out, or method=TreeEstimator()"
         )
     return tuple(float(check_probability(share, name="measuring")) for share in measuring)
 

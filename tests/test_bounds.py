@@ -82,7 +82,7 @@ def test_noise_with_least_squares_is_above(depth):
 def test_partitions_are_above(depth, alpha):
     for epsilon, delta in ((0.1, 1e-2), (1.0, 1e-6), (4.0, 1e-9)):
         found = plan(depth, epsilon=epsilon, delta=delta, alpha=alpha, nodes="public")
-        error = found.candidate("partition_estimator").error
+        error = found.candidate("tree_estimator").error
         assert error_lower_bound(depth, epsilon=epsilon, delta=delta, alpha=alpha, branching=50) <= error
 
 

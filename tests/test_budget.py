@@ -5,7 +5,7 @@ import numpy as np
 import opendp.prelude as dp
 import pytest
 
-from opendp_tree import Tree, leaf_domain, then_partition_estimator, then_tree_gaussian, then_tree_laplace
+from opendp_tree import Tree, leaf_domain, then_tree_estimator, then_tree_gaussian, then_tree_laplace
 from opendp_tree.budget import Budget, report_scale, zcdp_epsilon, zcdp_rho
 
 TREE = Tree.balanced(branching=2, depth=4)
@@ -61,9 +61,9 @@ def test_gaussian_noise_fits_every_budget_but_a_pure_one(budget):
 def test_what_one_person_may_spend_is_enough_for_the_group(d_in):
     budget = Budget.of(epsilon=0.7, delta=1e-6, rho=None, d_in=d_in)
     epsilon, delta = budget.one_person
-    made = SPACE >> then_partition_estimator(epsilon=epsilon, delta=delta)
+    made = SPACE >> then_tree_estimator(epsilon=epsilon, delta=delta)
     assert budget.covers(made.map(budget.d_in))
-    more = SPACE >> then_partition_estimator(epsilon=epsilon * 1.01, delta=delta)
+    more = SPACE >> then_tree_estimator(epsilon=epsilon * 1.01, delta=delta)
     assert not budget.covers(more.map(budget.d_in))
 
 

@@ -69,9 +69,9 @@ HUGE = 10**400
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: ot.make_partition_estimator(*SPACE, epsilon=2.0, delta=HUGE), "delta"),
-        (lambda: ot.make_partition_estimator(*SPACE, epsilon=2.0, delta=0.01, levels="a"), "levels"),
-        (lambda: ot.make_partition_estimator(*SPACE, epsilon=2.0, delta=0.01, levels=[HUGE]), "levels"),
+        (lambda: ot.make_tree_estimator(*SPACE, epsilon=2.0, delta=HUGE), "delta"),
+        (lambda: ot.make_tree_estimator(*SPACE, epsilon=2.0, delta=0.01, levels="a"), "levels"),
+        (lambda: ot.make_tree_estimator(*SPACE, epsilon=2.0, delta=0.01, levels=[HUGE]), "levels"),
         (lambda: ot.mechanisms.truncated_laplace_radius(1e300, delta=1e-300), "scale"),
         (lambda: ot.mechanisms.truncated_laplace_radius(1e18, delta=1e-300, d_in=2**62 - 1), "scale"),
         (lambda: ot.paper.multiplicative_threshold(alpha=HUGE, epsilon=1.0, delta=0.1, eta=0.1, depth=3), "alpha"),
@@ -87,7 +87,7 @@ HUGE = 10**400
         (lambda: ot.make_tree_laplace(SPACE[0], 3, 1.0), "input_metric"),
         (lambda: ot.mechanisms.make_above_threshold(ot.trees.node_domain(TREE), [1.0], 1.0, threshold=3), "metric"),
         (lambda: ot.make_sparse_vector(TREE, dp.hamming_distance(), 1.0, threshold=3), "input_domain"),
-        (lambda: ot.make_partition_estimator(*SPACE, epsilon=1.0, delta=1e-6, parameters="a"), "parameters"),
+        (lambda: ot.make_tree_estimator(*SPACE, epsilon=1.0, delta=1e-6, parameters="a"), "parameters"),
         (lambda: ot.Tree([-1, 0, 0, 9], None), "parents"),
         (lambda: ot.Tree(np.array([-1, 0]), (None,)), "labels"),
         (lambda: ot.Tree(np.array([0.5, math.inf]), None), "parents"),

@@ -11,8 +11,8 @@ from opendp_tree import (
     Auto,
     Key,
     Ledger,
-    Partition,
     Tree,
+    TreeEstimator,
     TreeNoise,
     TreeRelease,
     Unit,
@@ -64,9 +64,9 @@ def test_a_unit_is_protected_with_all_its_rows():
     best = plan(Key.of(["country", "city"]).open_tree(), epsilon=1.0, delta=1e-6, unit=unit).best
     assert release.statement.parameters["threshold"] == best.parameters["threshold"]
     assert release.lower[0] <= 900 <= release.upper[0]  # 300 users, 3 rows of each; false alarm at most 1e-9
-    kept = release_tree(VISITS, by=["country", "city"], epsilon=1.0, delta=1e-6, unit=unit, method=Partition())
+    kept = release_tree(VISITS, by=["country", "city"], epsilon=1.0, delta=1e-6, unit=unit, method=TreeEstimator())
     assert kept.statement.unit == "one value of 'user', with at most 3 rows"
-    assert (kept.statement.d_in, kept.statement.mechanism) == (3, "partition_estimator")
+    assert (kept.statement.d_in, kept.statement.mechanism) == (3, "tree_estimator")
 
 
 def test_a_public_tree_is_counted_without_delta():
@@ -198,7 +198,7 @@ def test_levels_that_cannot_be_left_out_are_refused_before_a_row_is_read(known, 
 def test_a_statement_says_what_is_counted():
     assert release_tree(VISITS, by="country", epsilon=1.0, delta=1e-6).statement.counted == "rows"
     budget = {"epsilon": 1.0, "delta": 1e-6}
-    kept = release_tree(VISITS, by="country", **budget, unit=Unit("user", rows=3), method="partition_estimator")
+    kept = release_tree(VISITS, by="country", **budget, unit=Unit("user", rows=3), method="tree_estimator")
     assert kept.statement.counted == "rows after keeping at most 3 of each user, and none without a user"
     cut = release_tree(VISITS, by="country", **budget, unit=Unit("user", rows=3))
     said = "rows, those of each user weighed down to 3 in all, and none without a user"

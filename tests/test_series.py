@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from opendp_tree import Key, Ledger, Partition, Period, Series, Tree, TreeRelease, Unit, Value, release_tree
+from opendp_tree import Key, Ledger, Period, Series, Tree, TreeEstimator, TreeRelease, Unit, Value, release_tree
 from opendp_tree.ledger import BudgetError, LedgerError
 from opendp_tree.planning.methods import Quantiles
 from opendp_tree.releases.series_frames import MEMORY, QUIET, node_frame, remembered
@@ -145,7 +145,7 @@ def test_opening_with_other_settings_is_refused_and_says_which(tmp_path):
         ({"by": ["city", "week"]}, "by"),
         ({"period": Period("day", every="week")}, "period"),
         ({"epsilon": 0.5}, "epsilon"),
-        ({"method": Partition(weights=[2.0])}, "method"),
+        ({"method": TreeEstimator(weights=[2.0])}, "method"),
         ({"confidence": 0.9}, "confidence"),
         ({"measuring": (0.5,)}, "measuring"),
         ({"by": Key.columns("city", tree=Tree.from_paths([("ghent",)]))}, "by"),
@@ -233,7 +233,7 @@ def test_schedules_that_look_at_data_are_refused(tmp_path):
     with pytest.raises(ValueError, match="below 1"):
         opened(tmp_path, measuring=(1.0,))
     with pytest.raises(ValueError, match="must not be given"):
-        opened(tmp_path, measuring=(0.5,), method=Partition(measuring=0.3))
+        opened(tmp_path, measuring=(0.5,), method=TreeEstimator(measuring=0.3))
 
 
 @pytest.mark.parametrize(

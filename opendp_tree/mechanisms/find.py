@@ -68,16 +68,20 @@ def choose_parameters(
     levels, each = depth - 1, epsilon / d_in
     share = float(delta)
     test, added = _deep_slopes(depth) if depth > NAMED else _named_slopes(levels, float(each), share, d_in)
-    if measuring is not None:
-        less = (1 - measuring) / (0.5 * (test + added))
-        test, added = min(test * less, 0.98), min(added * less, 0.98)
+    if measuring is not None:  # in the same ratio, but for what each direction must keep for its layers
+        both, most = 2 * (1 - measuring), 1 - 0.7 * measuring
+        test = min(both * test / (test + added), most)
+        added = both - test
     removal, addition = each * Fraction(round(test * 2**20), 2**20), each * Fraction(round(added * 2**20), 2**20)
     fringes = tuple(_fringe(levels - known, removal, addition, each, delta, d_in) for known in range(depth))
     used = [max(Fraction(cost(fringe).hi) for fringe in fringes) for cost in (removal_epsilon, addition_epsilon)]
     # Floats, and a little less than is left, so that the sum is within epsilon however it is rounded.
     left = [Fraction(round_down((each - cost) * (1 - Fraction(1, 2**48)))) for cost in used]
     if min(left) <= 0:
-        raise ValueError(f"epsilon ({float(epsilon)}) is too small for {depth} levels. Hint: a larger epsilon")
+        raise ValueError(
+            f"epsilon ({float(epsilon)}) and measuring ({measuring}) leave too little for {depth} levels. "
+            "Hint: a larger epsilon, or measuring=None"
+        )
     return PartitionParameters(fringes, *left)
 
 
@@ -117,7 +121,7 @@ def _named_slopes(levels: int, epsilon: float, delta: float, people: int) -> tup
     The least leaf threshold with which layers, each alone, are within kappa of a release of every level alone.
     """
     if levels == 1:
-        return 0.95, 0.95
+        return 0.9, 0.9
     if epsilon / levels > _LARGEST_RATE or delta == 0:
         return 1 / levels, 1 / levels
     alone, share = 2 * variance(levels / epsilon), _leaf_share(levels)
@@ -214,7 +218,7 @@ def _least_radius(slope: float, delta: float, people: int) -> int:
 def _least_margin(slope: float, threshold: int, levels: int, epsilon: float) -> int:
     """The least margin at which an exact count costs little per level."""
     most = _MARGIN * min(epsilon, 1.0) if levels < NAMED else min(slope / 2, 0.1 * slope / levels)
-    growth = math.expm1(most)
+    growth = math.expm1(min(most, 50.0))
     margin = max(0, math.ceil(math.log1p(-math.expm1(-slope) / growth) / slope) - 1)
     return min(margin, threshold - 1)
 

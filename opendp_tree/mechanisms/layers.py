@@ -276,7 +276,8 @@ def level_shares(
         deeper = precisions[::-1].cumsum()[::-1] - precisions  # of rests: layers of all deeper levels count them
         rest = 1 / (1 / rest_variance + np.where(shown.levels < shown.depth - 1, deeper[shown.levels], 0.0))
         variances = final_variances(shown, rest, precisions[shown.levels])
-        error = np.array([math.sqrt(float(variances[group].mean()) / aim) if group.size else 0.0 for group in groups])
+        means = [float(variances[group].mean()) if group.size else 0.0 for group in groups]
+        error = np.sqrt(np.array(means) / max(aim, LEAST_VARIANCE))
         error = error * weight
         if error.max() < least:
             best, least = shares, float(error.max())

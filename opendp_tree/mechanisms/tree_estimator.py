@@ -63,7 +63,7 @@ _FLOW_MEAN, _FLOW_DEVIATION, _FLOW_DEEP = 0.35, 0.3, 0.25
 _WIDE = 1e12
 _FAR = 3.0
 """A measured rest that is further from what was learned, in deviations, is not drawn towards it."""
-_ROOT_EVEN, _ROOT_BALANCED = 0.005, 0.02
+ROOT_EVEN, _ROOT_BALANCED = 0.005, 0.02
 """The root's share of epsilon in a public tree, with even shares below it and with balanced ones."""
 
 
@@ -86,7 +86,7 @@ def make_tree_estimator(
 
     Removing and adding a person have separate budgets, of which finding takes different parts; what is left measures
     layers of disjoint sets, chosen by what was found alone, and least squares joins everything. The map is exact, and
-    rounded up. Proof: docs/proofs/partition.md.
+    rounded up. Proof: docs/proofs/partition_estimator.md.
 
     Gives a `TreeRelease`: of an `OpenTree` the known nodes and those with a cell at or below them, of a `Tree` all
     nodes.
@@ -178,7 +178,7 @@ def make_tree_estimator(
     elif known is not None:
         raise ValueError("known must be left out for a public tree, all of whose nodes are known")
     else:
-        estimator = PublicEstimator.of(schema, kept, budget, checked, sure)
+        estimator = PublicEstimator(schema, kept, checked, sure, budget)
     if unfunded:
         return make_unfunded(input_domain, input_metric, delta=delta)
     pure = estimator.pure
@@ -186,8 +186,7 @@ def make_tree_estimator(
     def privacy_map(distance: int | float) -> float | tuple[float, float]:
         people = math.floor(read_distance(distance))  # counts that are 1.5 apart are 1 apart
         lost = estimator.loss(people) if people else (0.0, 0.0)
-        promised = float(budget.delta) if people <= budget.d_in else 0.0
-        return lost[0] if pure else with_promised_delta(lost, promised)
+        return lost[0] if pure else with_promised_delta(lost, float(budget.delta))
 
     def function(data: Any) -> Any:
         return estimator.release(read(data), estimator.statement(privacy_map(budget.d_in), float(alpha)))  # type: ignore[arg-type]
@@ -358,8 +357,8 @@ class OpenEstimator:
                 "depth": self.known.tree.depth,
                 "levels": "all" if len(self.levels) == self.known.tree.depth else ", ".join(map(str, self.levels)),
                 "known": len(self.known.paths),
-                "measuring_removal": round_up(given.alphas),
-                "measuring_addition": round_up(given.betas),
+                "measuring_removal": round_up(given.alphas * self.budget.d_in),
+                "measuring_addition": round_up(given.betas * self.budget.d_in),
                 "alpha": alpha,
             },
         )
@@ -638,18 +637,6 @@ class PublicEstimator:
     confidence: float
     budget: _Budget
 
-    @classmethod
-    def of(
-        cls,
-        tree: Tree,
-        levels: tuple[int, ...],
-        budget: _Budget,
-        weights: tuple[float | None, ...] | None,
-        confidence: float,
-    ) -> PublicEstimator:
-        """The estimator of a budget."""
-        return cls(tree, levels, weights, confidence, budget)
-
     @property
     def pure(self) -> bool:
         """Whether delta is 0; nothing is lost where it is not."""
@@ -661,10 +648,18 @@ class PublicEstimator:
         return Fraction(round_down(self.budget.epsilon / self.budget.d_in * (1 - Fraction(1, 2**48))))
 
     @cached_property
-    def shown(self) -> ShownTree:
-        """All nodes of shown levels, level by level."""
+    def wanted(self) -> Bools:
+        """Which nodes are measured, level by level: those of shown levels, and leaves that are above some of these."""
         order = self.tree.level_order
-        wanted = np.isin(order.levels, self.levels)
+        leaf = np.zeros(self.tree.node_count, dtype=np.bool_)
+        leaf[self.tree.leaves] = True
+        above = leaf[order.nodes] & (order.levels < self.levels[-1])
+        return np.isin(order.levels, self.levels) | above
+
+    @cached_property
+    def shown(self) -> ShownTree:
+        """These nodes; a leaf of another level is taken for one of the next shown level."""
+        order, wanted = self.tree.level_order, self.wanted
         levels = np.searchsorted(self.levels, order.levels[wanted])
         none = np.zeros(levels.size, dtype=np.int64)
         parents = contracted_parents(order.parents, wanted)
@@ -691,7 +686,7 @@ class PublicEstimator:
             told = np.array([math.nan if one is None else one for one in self.weights])
             weight[:-1] = np.where(np.isnan(told[1:]), 1.0, told[1:])
             root = None if math.isnan(told[0]) else float(told[0]) / (float(told[0]) + weight.sum())
-        even = np.append(_ROOT_EVEN if root is None else root, np.full(below, (1 - (root or _ROOT_EVEN)) / below))
+        even = np.append(ROOT_EVEN if root is None else root, np.full(below, (1 - (root or ROOT_EVEN)) / below))
         best, shares = float(self._errors(even, weight).max()), even
         top = _ROOT_BALANCED if root is None else root
         trial = np.append(top, np.full(below, (1 - top) / below))
@@ -705,15 +700,19 @@ class PublicEstimator:
 
     def _errors(self, shares: Floats, weight: Floats) -> Floats:
         """The weighted error of each level below the root, against a release of each level alone."""
+        shown, variances = self.shown, self.variances(shares)
+        alone = 2 * variance((shown.depth - 1) / float(self._slopes))
+        errors = [variances[shown.at(level)].mean() for level in range(1, shown.depth)]
+        return np.sqrt(np.array(errors) / max(alone, LEAST_VARIANCE)) * weight
+
+    def variances(self, shares: Floats) -> Floats:
+        """The variance of each shown node after least squares."""
         slope, shown = float(self._slopes), self.shown
-        alone = 2 * variance((shown.depth - 1) / slope)
         precisions = np.array([1 / max(2 * variance(1 / (share * slope)), LEAST_VARIANCE) for share in shares.tolist()])
         leaf = shown.child_counts == 0
         own = np.where(leaf, precisions[::-1].cumsum()[::-1][shown.levels], precisions[shown.levels])
         with np.errstate(divide="ignore", invalid="ignore"):
-            variances = final_variances(shown, np.where(leaf, np.inf, 0.0), own)
-        errors = [variances[shown.at(level)].mean() for level in range(1, shown.depth)]
-        return np.sqrt(np.array(errors) / max(alone, LEAST_VARIANCE)) * weight
+            return final_variances(shown, np.where(leaf, np.inf, 0.0), own)
 
     def loss(self, people: int) -> tuple[float, float]:
         """Epsilon and delta at a distance, rounded up."""
@@ -727,8 +726,7 @@ class PublicEstimator:
 
     def release(self, leaf_counts: Ints, statement: PrivacyStatement) -> TreeRelease:
         """All nodes."""
-        order, shown, layers = self.tree.level_order, self.shown, self.layers
-        wanted = np.isin(order.levels, self.levels)
+        order, shown, layers, wanted = self.tree.level_order, self.shown, self.layers, self.wanted
         measured = measure(layers, *people_of_tree(self.tree, leaf_counts, order.nodes[wanted]))
         estimates = self._estimates(measured)
         fringe = Fringe((), (), (), Fraction(1), Fraction(1), None)
@@ -765,6 +763,16 @@ class PublicEstimator:
             above = shown.parents[at]
             estimate[at] += mine[at] / below[above] * (estimate[above] - value[above])
         return estimate
+
+
+def public_rmse(
+    tree: Tree, levels: tuple[int, ...] | None, epsilon: float, d_in: int, weights: Weights = None
+) -> float:
+    """The largest RMSE of a shown node of a public tree."""
+    kept = check_levels(tree.depth, levels)
+    budget = _Budget(Fraction(epsilon), Fraction(0), d_in)
+    made = PublicEstimator(tree, kept, check_weights(tree, kept, weights), 0.95, budget)
+    return math.sqrt(float(made.variances(made.shares).max()))
 
 
 def people_at(occupied: Occupied, levels: Ints, places: Ints, wanted: Bools) -> tuple[Ints, Ints]:

@@ -53,9 +53,9 @@ from opendp_tree.planning.methods import (
     Line,
     Method,
     MultiplicativeEstimator,
-    Partition,
     PeopleLayers,
     Quantiles,
+    TreeEstimator,
     TreeNoise,
     read_method,
 )
@@ -292,7 +292,7 @@ def means_candidate(space: LeafValueSpace, budget: Budget, *, method: Method | s
     """Counts, sums and means of a tree within a budget; one that is possible."""
     chosen, public = read_method(method), isinstance(space.tree, Tree)
     levels = None if public else getattr(chosen, "levels", None)
-    if chosen not in (Auto(levels=levels), TreeNoise() if public else Partition(levels=levels)):
+    if chosen not in (Auto(levels=levels), TreeNoise() if public else TreeEstimator(levels=levels)):
         raise ValueError(
             f"method ({chosen.name}) must be left out, or say levels of an open tree alone, where there is a value. "
             "Hint: method='auto'"

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from opendp_tree._arguments import check_integer, check_positive, check_probability
-from opendp_tree._types import Ints
-from opendp_tree.mechanisms.partition.parameters import choose_parameters
-from opendp_tree.mechanisms.partition.prediction import predict_levels
+from opendp_tree._types import Floats, Ints
+from opendp_tree.mechanisms.find import PartitionParameters, choose_parameters, variance
+from opendp_tree.mechanisms.layers import LEAST_VARIANCE, ShownTree, final_variances, level_shares
+from opendp_tree.mechanisms.partition.prediction import as_gaps, one_test
+from opendp_tree.mechanisms.tree_estimator import GapNoise
 
 if TYPE_CHECKING:
     import polars as pl
@@ -23,6 +25,8 @@ _SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
 _SPREAD = 1.5
 """Of the logarithm of leaf counts: that of places and categories, as a rule."""
 _MOST_LEAVES = 2**20
+_SURE = 4
+"""A node of so many thresholds is a cell, as good as surely."""
 
 
 def plan_dial(
@@ -35,7 +39,7 @@ def plan_dial(
     shares: Sequence[float] = _SHARES,
     d_in: int = 1,
 ) -> pl.DataFrame:
-    """Errors and shown nodes by level, for each share of epsilon that `Partition(measuring=...)` may take.
+    """Errors and shown nodes by level, for each share of epsilon that `TreeEstimator(measuring=...)` may take.
 
     The rest of epsilon finds nodes: a small share shows more of them, a large one measures totals better. Predicted for
     a shape that is stated, not from data. Nodes that are not shown count as 0. At leaves the law is exact, above them
@@ -81,9 +85,11 @@ def plan_dial(
     found: dict[str, list[float]] = {name: [] for name in ("measuring", "level", "rmse", "shown", "nodes")}
     for share in shares:
         part = check_probability(share, name="shares")
-        parameters = choose_parameters(len(sizes) + 1, float(spent * (1 - part)), delta, d_in=people)
-        expected = predict_levels(parameters, float(spent * part / people), counts, sizes)
-        for level, (rmse, shown) in enumerate(zip(expected.rmse.tolist(), expected.shown.tolist(), strict=True)):
+        parameters = choose_parameters(
+            len(sizes) + 1, spent, check_probability(delta, name="delta"), d_in=people, measuring=float(part)
+        )
+        expected = predict_levels(parameters, counts, sizes)
+        for level, (rmse, shown) in enumerate(zip(*(each.tolist() for each in expected), strict=True)):
             row = (float(part), level, rmse, shown, math.prod(sizes[:level]))
             for name, value in zip(found, row, strict=True):
                 found[name].append(value)
@@ -91,6 +97,71 @@ def plan_dial(
     from opendp_tree.trees.label_keys import record_frame
 
     return record_frame(found)
+
+
+def predict_levels(parameters: PartitionParameters, leaf_counts: Ints, sizes: Sequence[int]) -> tuple[Floats, Floats]:
+    """By level from the root down: the plain RMSE of non-empty nodes, and how many nodes are shown."""
+    depth, gaps = len(sizes) + 1, as_gaps(parameters)
+    counts = [leaf_counts.reshape(math.prod(sizes[:level]), -1).sum(axis=1) for level in range(depth)]
+    distinct, inverse = np.unique(leaf_counts, return_inverse=True)
+    laws = [one_test(gaps, int(people)) for people in distinct]
+    seen, squares = (np.array([getattr(law, name) for law in laws])[inverse] for name in ("shown", "mean_square"))
+    shown, cells, passed = [seen], [seen], [leaf_counts * (1 - seen)]
+    once = np.array([one_test(gaps, people).shown for people in range(_SURE * gaps.shape.thresholds[0])])
+    for level in reversed(range(depth - 1)):
+        flow = passed[0].reshape(counts[level].size, -1).sum(axis=1)
+        cell = np.where(flow < once.size - 1, np.interp(flow, np.arange(once.size), once), 1.0)
+        below = 1 - np.prod((1 - shown[0]).reshape(counts[level].size, -1), axis=1)
+        passed.insert(0, flow * (1 - cell))
+        cells.insert(0, cell)
+        shown.insert(0, 1 - (1 - cell) * (1 - below))
+    shown[0] = np.ones(1)
+    variances = _variances(parameters, _typical(shown, cells, passed, counts, sizes))
+    rmse = np.zeros(depth)
+    for level in range(depth):
+        real = counts[level] > 0
+        if level == depth - 1:
+            rmse[level] = math.sqrt(squares[real].mean()) if real.any() else 0.0
+        else:
+            part, missed = shown[level][real], (1 - shown[level][real]) * counts[level][real].astype(float) ** 2
+            rmse[level] = math.sqrt(float((part * variances[level] + missed).mean())) if real.any() else 0.0
+    return rmse, np.array([part.sum() for part in shown])
+
+
+def _typical(
+    shown: list[Floats], cells: list[Floats], passed: list[Floats], counts: list[Ints], sizes: Sequence[int]
+) -> ShownTree:
+    """The tree of the nodes that are rather shown than not, with those as cells that rather are."""
+    depth = len(sizes) + 1
+    kept = [np.flatnonzero(part > 0.5) for part in shown]
+    starts = np.append(0, np.cumsum([part.size for part in kept]))
+    parents = np.full(starts[-1], -1)
+    for level in range(1, depth):
+        above = np.searchsorted(kept[level - 1], kept[level] // sizes[level - 1])
+        parents[starts[level] : starts[level + 1]] = starts[level - 1] + above.clip(0, max(kept[level - 1].size - 1, 0))
+    levels = np.repeat(np.arange(depth), [part.size for part in kept])
+    is_cell = np.concatenate([chance[here] > 0.5 for chance, here in zip(cells, kept, strict=True)])
+    is_cell[0] = False
+    flows = [counts[-1][kept[-1]], *(part[here] for part, here in zip(passed[:-1], kept[:-1], strict=True))]
+    gaps = np.concatenate((*flows[1:], flows[0]))
+    return ShownTree(levels, parents, depth, is_cell, np.arange(levels.size) == 0, np.rint(gaps).astype(np.int64))
+
+
+def _variances(parameters: PartitionParameters, shown: ShownTree) -> Floats:
+    """The mean variance of the nodes of each level, after least squares up and down the tree."""
+    rest = GapNoise.of(parameters, np.zeros(shown.levels.size, dtype=np.int64), shown).rest_variance(shown)
+    levels = list(range(0 if shown.depth <= 2 else 1, max(shown.depth - 1, 1)))
+    alphas, betas = float(parameters.alphas), float(parameters.betas)
+    shares = level_shares(shown, rest, levels, np.ones(len(levels)), alphas, betas, 1.0)
+    precisions = np.zeros(shown.depth)
+    for level, share in zip(levels, shares.tolist(), strict=True):
+        precisions[level] = 1 / max(variance(1 / (share * alphas)) + variance(1 / (share * betas)), LEAST_VARIANCE)
+    deeper = precisions[::-1].cumsum()[::-1] - precisions
+    rest = 1 / (1 / rest + np.where(shown.levels < shown.depth - 1, deeper[shown.levels], 0.0))
+    after = final_variances(shown, rest, precisions[shown.levels])
+    return np.array(
+        [after[shown.at(level)].mean() if after[shown.at(level)].size else 0.0 for level in range(shown.depth)]
+    )
 
 
 def _leaf_counts(sizes: Sequence[int], rows: int | None, stated: Any) -> Ints:

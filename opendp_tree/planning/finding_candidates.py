@@ -6,8 +6,8 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
-from typing import Any
 
 import numpy as np
 from opendp.mod import Measurement
@@ -15,92 +15,125 @@ from opendp.mod import Measurement
 from opendp_tree._arguments import check_integer
 from opendp_tree._types import Floats
 from opendp_tree.budget import Budget, Priced
-from opendp_tree.mechanisms.partition.estimator import make_partition_estimator
-from opendp_tree.mechanisms.partition.layers import default_measuring
-from opendp_tree.mechanisms.partition.parameters import GapParameters, choose_parameters
-from opendp_tree.mechanisms.partition.prediction import coarse, one_test, totals_alpha_rmse, worst_alpha_rmse
+from opendp_tree.mechanisms.find import choose_parameters, variance
+from opendp_tree.mechanisms.level_noise import normal_excess
+from opendp_tree.mechanisms.partition.parameters import GapParameters
+from opendp_tree.mechanisms.partition.prediction import as_gaps, coarse, one_test, totals_alpha_rmse, worst_alpha_rmse
 from opendp_tree.mechanisms.pruned_descent import make_pruned_descent, pruned_rmse, shown_chance, worst_pruned_rmse
+from opendp_tree.mechanisms.tree_estimator import ROOT_EVEN, make_tree_estimator, public_rmse
 from opendp_tree.mechanisms.tree_noise import level_scales
 from opendp_tree.noise import LARGEST_SCALE
 from opendp_tree.planning.candidate import Candidate, Setting, Space, TreeFacts
 from opendp_tree.planning.laws import shown_from
-from opendp_tree.planning.methods import Partition, PrunedDescent
+from opendp_tree.planning.methods import PrunedDescent, TreeEstimator
 from opendp_tree.theorems.interval import least_whole
 
-PARTITION_NEEDS = "nothing but the depth and a delta; or public nodes, and then no delta"
-PUBLIC_SHARES = (0.1, 0.2, 0.3)
-"""Shares of epsilon that measure, from which the one of least error is taken where nodes are public."""
+ESTIMATOR_NEEDS = "nothing but the depth and a delta; or public nodes, and then no delta"
 _MOST_CELLS = 2**20
-_NODES = 2**20
-"""A public tree of which only the depth is known is taken to have so many nodes, as wide ones have."""
 _SURE = 6
 """Beyond so many thresholds the law of a test does not change any more."""
 PRUNED_NEEDS = "nothing but the depth; delta above 0"
 _SHARES = (0.1, 0.3)  # of delta for the threshold; the rest turns Gaussian noise into epsilon
 
 
-@dataclass(frozen=True)
-class _Choice:
-    """One share of epsilon that measures, and what comes of it."""
-
-    measuring: float
-    parameters: GapParameters
-    error: float
-
-
-def partition_candidate(method: Partition, setting: Setting) -> Candidate:
-    """The private tree partition, and noisy counts of what it finds."""
+def estimator_candidate(method: TreeEstimator, setting: Setting) -> Candidate:
+    """Find, count known nodes, measure; noise on every level where all nodes are known."""
     facts, budget, alpha = setting
-    no = partial(Candidate.infeasible, method.name, needs=PARTITION_NEEDS)
-    if not facts.public and budget.delta == 0:
-        return no(reason="which nodes there are cannot be found without a delta")
-    if not facts.public and budget.rho is not None:
-        return no(reason="OpenDP converts no (epsilon, delta) into rho, and without public nodes there is no pure one")
+    no = partial(Candidate.infeasible, method.name, needs=ESTIMATOR_NEEDS)
     levels = _levels(method, facts)
-    deltas = _deltas(facts, budget)
-    choices = [each for delta in deltas for each in _choices(method, setting, levels, delta)]
-    if not choices:
+    if facts.public:
+        return _public_candidate(method, setting, levels)
+    if budget.delta == 0:
+        return no(reason="which nodes there are cannot be found without a delta")
+    if budget.rho is not None:
+        return no(reason="OpenDP converts no (epsilon, delta) into rho, and without public nodes there is no pure one")
+    depth = facts.depth if levels is None else len(levels)
+    try:
+        chosen = choose_parameters(
+            depth,
+            Fraction(budget.pure_epsilon),
+            Fraction(budget.delta),
+            d_in=budget.d_in,
+            measuring=None if method.measuring is None else float(method.measuring),
+        )
+    except ValueError:
         return no(reason=f"epsilon and delta are too small for a partition of depth {facts.depth}")
-    best, delta = min(choices, key=lambda each: each[0].error)
-    shape = best.parameters.shape
-    reason = "nodes are found at one price whatever their number, with their counts; what is left measures totals"
-    if facts.public and facts.tree is None and delta == 0:
-        reason += f"; this is for {_NODES:,} nodes"
+    tests, left = as_gaps(chosen), float(chosen.alphas + chosen.betas) / 2
+    cells: Floats = np.exp2(np.arange(_MOST_CELLS.bit_length(), dtype=np.float64))
+    error = max(worst_alpha_rmse(tests, alpha), float(totals_alpha_rmse(tests, left, alpha, cells).max()))
+    threshold = tests.shape.thresholds[-1]
     return Candidate(
         method.name,
         feasible=True,
-        reason=reason,
-        needs=PARTITION_NEEDS,
-        error=best.error,
+        reason="nodes are found at one price whatever their number, with their counts; what is left measures totals",
+        needs=ESTIMATOR_NEEDS,
+        error=error,
         bound=False,
-        guarantee="pure epsilon" if delta == 0 else "epsilon and delta",
+        guarantee="epsilon and delta",
         parameters={
-            "measuring": best.measuring,
-            "scale": best.parameters.scale,
-            "token_scale": best.parameters.token_scale,
-            "threshold": shape.thresholds[0],
-            "radius": "none" if shape.radii[0] is None else shape.radii[0],
-            "margin": shape.margins[0],
+            "measuring": round(left * budget.d_in / budget.pure_epsilon, 3),
+            "scale": tests.scale,
+            "token_scale": tests.token_scale,
+            "threshold": threshold,
+            "radius": threshold - 1,
+            "margin": tests.shape.margins[-1],
             "levels": "all" if levels is None else ", ".join(map(str, levels)),
         },
-        shown_from=0.0 if facts.public else shown_from(partial(cell_chance, best.parameters), shape.thresholds[0]),
+        shown_from=shown_from(partial(cell_chance, tests), threshold),
         nonnegative=True,
-        polishes=True,
-        curve=partial(_curve, best.parameters, budget.pure_epsilon / budget.d_in * best.measuring, alpha),
-        builder=partial(
-            _build_partition, setting, delta=delta, measuring=best.measuring, weights=method.weights, levels=levels
-        ),
+        integers=False,
+        curve=partial(_curve, tests, left, alpha),
+        builder=partial(_build_estimator, method, setting, levels),
         budget=budget,
     )
 
 
-def _build_partition(setting: Setting, space: Space, **options: Any) -> Priced:
-    _, budget, alpha = setting
-    told = {"alpha": alpha, "tree": space.tree, "confidence": space.confidence, "d_in": budget.d_in, **options}
-    return budget.priced(make_partition_estimator(space.domain, space.metric, epsilon=budget.pure_epsilon, **told))
+def _public_candidate(method: TreeEstimator, setting: Setting, levels: tuple[int, ...] | None) -> Candidate:
+    """Noise on every level of a public tree, little of it for the root, and least squares."""
+    facts, budget, alpha = setting
+    if facts.tree is None:  # the root may have no better count than its own
+        error = math.sqrt(2 * variance(budget.d_in / (budget.pure_epsilon * ROOT_EVEN)))
+        reason = "levels get noise and are made to add up; how much that helps the root, the depth alone does not say"
+    else:
+        error = public_rmse(facts.tree, levels, budget.pure_epsilon, budget.d_in, method.weights)
+        reason = "levels get noise and are made to add up, with shares that balance their errors"
+    return Candidate(
+        method.name,
+        feasible=True,
+        reason=reason,
+        needs=ESTIMATOR_NEEDS,
+        error=error,
+        bound=facts.tree is None,
+        guarantee="pure epsilon",
+        parameters={"levels": "all" if levels is None else ", ".join(map(str, levels))},
+        shown_from=0.0,
+        nonnegative=True,
+        integers=False,
+        curve=lambda at: np.sqrt(2 * normal_excess(alpha * at, np.full_like(at, max(error, 1e-9)))),
+        builder=partial(_build_estimator, method, setting, levels),
+        budget=budget,
+    )
 
 
-def _levels(method: Partition, facts: TreeFacts) -> tuple[int, ...] | None:
+def _build_estimator(method: TreeEstimator, setting: Setting, levels: tuple[int, ...] | None, space: Space) -> Priced:
+    facts, budget, alpha = setting
+    made = make_tree_estimator(
+        space.domain,
+        space.metric,
+        epsilon=budget.pure_epsilon,
+        delta=0.0 if facts.public else budget.delta,
+        alpha=alpha,
+        tree=space.tree,
+        confidence=space.confidence,
+        measuring=method.measuring,
+        weights=method.weights,
+        levels=levels,
+        d_in=budget.d_in,
+    )
+    return budget.priced(made)
+
+
+def _levels(method: TreeEstimator, facts: TreeFacts) -> tuple[int, ...] | None:
     """The levels that are shown, with the root's; None for all."""
     wanted = facts.levels if method.levels is None else method.levels
     if wanted is None:
@@ -109,41 +142,6 @@ def _levels(method: Partition, facts: TreeFacts) -> tuple[int, ...] | None:
     if max(levels) >= facts.depth:
         raise ValueError(f"levels ({list(wanted)}) must be some of 0 to {facts.depth - 1}; the root's level is 0")
     return None if len(levels) == facts.depth else tuple(sorted(levels))
-
-
-def _deltas(facts: TreeFacts, budget: Budget) -> list[float]:
-    """What of delta may be spent: none of it where nodes are public, or all."""
-    spent = [budget.delta] if budget.delta > 0 and budget.rho is None else []
-    return [0.0, *spent] if facts.public else spent
-
-
-def _choices(
-    method: Partition, setting: Setting, levels: Sequence[int] | None, delta: float
-) -> list[tuple[_Choice, float]]:
-    """What comes of each share that may measure; none of those that are too small."""
-    facts, budget, alpha = setting
-    depth = facts.depth if levels is None else len(levels)
-    if method.measuring is not None:
-        shares: Sequence[float] = (method.measuring,)
-    else:
-        shares = (*PUBLIC_SHARES, default_measuring(depth)) if facts.public else (default_measuring(depth),)
-    nodes = None
-    if facts.public and delta == 0:
-        nodes = (_NODES if facts.depth > 1 else 1) if facts.tree is None else facts.tree.node_count
-    most = _MOST_CELLS if facts.tree is None else min(_MOST_CELLS, facts.tree.leaf_count)
-    cells: Floats = np.exp2(np.arange(most.bit_length(), dtype=np.float64))
-    found = []
-    for share in shares:
-        try:
-            chosen = choose_parameters(
-                depth, (1 - share) * budget.pure_epsilon, delta, d_in=budget.d_in, public_nodes=nodes
-            )
-        except ValueError:
-            continue
-        left = share * budget.pure_epsilon / budget.d_in
-        error = max(worst_alpha_rmse(chosen, alpha), float(totals_alpha_rmse(chosen, left, alpha, cells).max()))
-        found.append((_Choice(share, chosen, error), delta))
-    return found
 
 
 def cell_chance(parameters: GapParameters, weights: Floats) -> Floats:
@@ -166,6 +164,8 @@ def _curve(parameters: GapParameters, epsilon: float, alpha: float, weights: Flo
         for people in np.unique(at).astype(int).tolist()
     }
     leaf = step * np.sqrt(np.array([by_count[people] for people in at.astype(int).tolist()]))
+    # A node that is tested several times may err more: as much more as the worst of all does.
+    leaf *= max(1.0, worst_alpha_rmse(parameters, alpha) / max(float(leaf.max(initial=0.0)), 1e-9))
     cells = np.append(np.maximum(weights / parameters.shape.thresholds[-1], 1.0), _MOST_CELLS)
     many = np.where(cells > 1, totals_alpha_rmse(parameters, epsilon, alpha, cells), 0.0)[:-1]
     found: Floats = np.maximum(np.where(at < most, leaf, 0.0), many)

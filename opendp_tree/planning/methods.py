@@ -30,10 +30,10 @@ __all__ = [
     "Curve",
     "Method",
     "MultiplicativeEstimator",
-    "Partition",
     "PeopleLayers",
     "PrunedDescent",
     "Quantiles",
+    "TreeEstimator",
     "TreeNoise",
 ]
 
@@ -174,15 +174,15 @@ class PrunedDescent:
 
 
 @dataclass(frozen=True)
-class Partition:
-    """The private partition of the tree, and estimates from its cells: `partition_estimator`.
+class TreeEstimator:
+    """Nodes are found and measured, or all levels get noise where nodes are public: `tree_estimator`.
 
     Parameters
     ----------
     measuring
         The share of epsilon that measures what was found, above 0 and below 1. Less finds more keys, more gives better
-        totals. By default what keeps every level near a release of its own (`make_partition_estimator`); where nodes
-        are public, the share of least error.
+        totals. By default what keeps every level near a release of its own (`make_tree_estimator`). It says nothing
+        where nodes are public.
     weights
         How much each shown level above the deepest matters, from the root's down, for at most nine levels; a level of
         twice the weight may err by half as much. By default all matter about alike.
@@ -192,8 +192,8 @@ class Partition:
 
     Examples
     --------
-    >>> Partition(measuring=0.3).name
-    'partition_estimator'
+    >>> TreeEstimator(measuring=0.3).name
+    'tree_estimator'
 
     """
 
@@ -201,7 +201,7 @@ class Partition:
     weights: Sequence[float] | None = None
     levels: Sequence[int] | None = None
 
-    name = "partition_estimator"
+    name = "tree_estimator"
 
     def __post_init__(self) -> None:
         if self.measuring is not None:
@@ -360,7 +360,7 @@ class Quantiles:
         object.__setattr__(self, "at", tuple(float(share) for share in self.at))
 
 
-Mechanism: TypeAlias = TreeNoise | PrunedDescent | Partition | MultiplicativeEstimator
+Mechanism: TypeAlias = TreeNoise | PrunedDescent | TreeEstimator | MultiplicativeEstimator
 Line: TypeAlias = Curve | Quantiles
 Method: TypeAlias = Auto | Mechanism | PeopleLayers | Line
 
@@ -374,7 +374,7 @@ METHODS: dict[str, Method] = {
         TreeNoise("gaussian", consistent=False),
         PrunedDescent("laplace"),
         PrunedDescent("gaussian"),
-        Partition(),
+        TreeEstimator(),
         MultiplicativeEstimator(),
         Curve(),
         Curve(segments=True),
@@ -402,8 +402,8 @@ def read_method(method: Method | str) -> Method:
         return METHODS[check_choice(method, name="method", choices=tuple(METHODS))]
     if not isinstance(method, Method):
         raise TypeError(
-            f"method ({type(method).__name__}) must be a name, or one of Auto, TreeNoise, PrunedDescent, Partition, "
-            "PeopleLayers, MultiplicativeEstimator, Curve, Quantiles. Hint: TreeNoise('gaussian')"
+            f"method ({type(method).__name__}) must be a name, or one of Auto, TreeNoise, PrunedDescent, "
+            "TreeEstimator, PeopleLayers, MultiplicativeEstimator, Curve, Quantiles. Hint: TreeNoise('gaussian')"
         )
     return method
 

@@ -28,7 +28,7 @@ from opendp_tree.planning.candidates import (
     people_candidate,
     people_candidates,
 )
-from opendp_tree.planning.finding_candidates import partition_candidate, pruned_candidate
+from opendp_tree.planning.finding_candidates import estimator_candidate, pruned_candidate
 from opendp_tree.planning.laws import PEOPLE, expected_rank_error, means_errors
 from opendp_tree.planning.methods import (
     MECHANISMS,
@@ -39,10 +39,10 @@ from opendp_tree.planning.methods import (
     Mechanism,
     Method,
     MultiplicativeEstimator,
-    Partition,
     PeopleLayers,
     PrunedDescent,
     Quantiles,
+    TreeEstimator,
     TreeNoise,
     method_text,
     read_method,
@@ -166,7 +166,7 @@ class Plan:
         """One row per candidate: its error, what it guarantees and needs, and why it is possible or not.
 
         >>> plan(6, epsilon=1.0, delta=1e-6, alpha=0.1, nodes="open").to_frame()["mechanism"].to_list()[0]
-        'partition_estimator'
+        'tree_estimator'
         """
         return record_frame(
             {
@@ -346,7 +346,7 @@ def plan(
     'people_gaussian'
     >>> best = plan(12, epsilon=1.0, delta=1e-6, alpha=0.1, nodes="open").best
     >>> best.name, round(best.error)
-    ('partition_estimator', 21)
+    ('tree_estimator', 21)
     >>> print(plan(12, epsilon=1.0, delta=1e-6, nodes="open").describe().splitlines()[0])
     A tree of depth 12 with nodes that nobody has listed, epsilon 1 and delta 1e-06, alpha 0.1.
 
@@ -589,8 +589,8 @@ def candidate_for(method: Mechanism, setting: Setting) -> Candidate:
             return noise_candidate(method, setting)
         if isinstance(method, PrunedDescent):
             return pruned_candidate(method, setting)
-        if isinstance(method, Partition):
-            return partition_candidate(method, setting)
+        if isinstance(method, TreeEstimator):
+            return estimator_candidate(method, setting)
         return paper_candidate(method, setting)
 
 
@@ -613,7 +613,7 @@ def _guarded(method: Mechanism, setting: Setting, auto: Auto) -> Candidate:
 
 def _of_levels(candidate: Candidate, facts: TreeFacts) -> Candidate:
     """The candidate, if it counts no other levels than are wanted."""
-    if candidate.feasible and facts.leaves_out and not facts.public and candidate.name != Partition.name:
+    if candidate.feasible and facts.leaves_out and not facts.public and candidate.name != TreeEstimator.name:
         return Candidate.infeasible(candidate.name, reason="it cannot leave out levels", needs="levels=None")
     return candidate
 

@@ -21,7 +21,7 @@ _LINES, _ROWS, _WIDE = 12, 20, 48
 ROOT = "(all)"
 """What stands for the root, whose path is empty."""
 _MECHANISMS = {
-    "partition_estimator": "the private tree partition",
+    "tree_estimator": "nodes found, layers of them measured, least squares",
     "people_laplace": "nodes found from one row per person, counts from layers with Laplace noise",
     "people_gaussian": "nodes found from one row per person, counts from layers with Gaussian noise",
     "pruned_laplace": "Laplace noise from the root down to a threshold",

@@ -10,7 +10,7 @@ from benchmarks.worst_case import Measured
 def test_the_grid_is_large_and_varied():
     grid = settings()
     assert len(grid) == len(set(grid)) >= 60
-    awaited = {"partition_estimator", "tree_laplace"}
+    awaited = {"tree_estimator", "tree_laplace"}
     for setting in grid:
         awaited.discard(setting.plan().best.name)
         if not awaited:
@@ -26,7 +26,7 @@ def test_the_choice_is_the_measured_best_or_near_it(setting):
     # And it errs by what was predicted.
     measured = found.measured[found.chosen.name]
     assert 0.9 * measured.error - 4 * measured.deviation <= found.chosen.error
-    if (found.chosen.name, setting.nodes) != ("partition_estimator", "public"):  # where hidden nodes are no worse
+    if (found.chosen.name, setting.nodes) != ("tree_estimator", "public"):  # where hidden nodes are no worse
         assert found.chosen.error <= 1.1 * measured.error + 4 * measured.deviation
 
 

@@ -77,11 +77,9 @@ def test_hidden_nodes_count_as_nobody():
     assert measured_error(never, found, alpha=0.25).error == pytest.approx(0.75 * found.truth.max())
 
 
-@pytest.mark.parametrize("nodes", ["open", "public"])
 @pytest.mark.parametrize(("depth", "alpha"), [(3, 0.5), (6, 0.1)])
-def test_the_partition_errs_as_its_plan_says(nodes, depth, alpha):
+def test_the_estimator_errs_as_its_plan_says(depth, alpha):
     """Within 10 % and four standard errors, as it was in all settings of the benchmark."""
-    delta = 1e-6 if nodes == "open" else 0.0
-    candidate = plan(depth, epsilon=1.0, delta=delta, alpha=alpha, nodes=nodes).candidate("partition_estimator")
-    found = measure_partition(candidate, depth, 1.0, delta, alpha, open=nodes == "open", copies=2000)
+    candidate = plan(depth, epsilon=1.0, delta=1e-6, alpha=alpha, nodes="open").candidate("tree_estimator")
+    found = measure_partition(candidate, depth, 1.0, 1e-6, alpha, copies=2000)
     assert abs(candidate.error - found.error) < 0.1 * found.error + 4 * found.deviation

@@ -25,7 +25,7 @@ def test_a_ledger_tells_what_was_spent_on_what_and_what_is_left(book, capsys):
     shown = capsys.readouterr().out
     assert shown.strip() == repr(Ledger.open(book)) == Ledger.open(book).describe()
     assert "for 'visits', the privacy of one row" in shown
-    assert "file rows.parquet, columns region city, output a.csv, by partition_estimator\n" in shown
+    assert "file rows.parquet, columns region city, output a.csv, by tree_estimator\n" in shown
     assert "file other.csv" in shown
     assert "Total: epsilon 1, delta 0.000001\nSpent: epsilon 0.35, delta 1e-7\nLeft:  epsilon 0.65, delta 9e-7" in shown
     assert book.read_bytes() == before

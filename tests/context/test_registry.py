@@ -85,7 +85,7 @@ def test_tree_counts_becomes_a_method_of_all_queries():
 SHARED = {
     "multiplicative_estimator": {"alpha": 0.5, "eta": 0.01, "mass_bound": 10**8},
     "tree_classifier": {"alpha": 0.5, "eta": 0.01, "threshold": 500, "mass": 10_000},
-    "partition_estimator": {},
+    "tree_estimator": {},
 }
 
 
@@ -143,13 +143,13 @@ def test_a_share_without_delta_is_refused_by_name():
             privacy_loss=loss,
             split_evenly_over=1,
         )
-        with pytest.raises(ValueError, match=r"partition_estimator must have a share of epsilon and delta. Hint"):
-            context.query().partition_estimator()
+        with pytest.raises(ValueError, match=r"tree_estimator must have a share of epsilon and delta. Hint"):
+            context.query().tree_estimator()
 
 
 CHAINS = {
     "tree_counts": lambda query: query.tree_counts(),
-    "partition_estimator": lambda query: query.partition_estimator(),
+    "tree_estimator": lambda query: query.tree_estimator(),
     "multiplicative_estimator": lambda query: query.multiplicative_estimator(**SHARED["multiplicative_estimator"]),
     "truncated_laplace": lambda query: query.tree_sum().truncated_laplace(delta=1e-7, d_in=3),
     "tree_partition": lambda query: query.tree_partition(token_scale=20.0, threshold=400, radius=300, margin=40),

@@ -15,8 +15,8 @@ from opendp._internal import _new_pure_function
 from opendp.mod import OpenDPException
 
 import opendp_tree as ot
-from opendp_tree.mechanisms.partition.estimator import make_partition_estimator
 from opendp_tree.mechanisms.partition.tree_partition import make_tree_partition
+from opendp_tree.mechanisms.tree_estimator import make_tree_estimator
 
 PAGE = Path(__file__).parents[2] / "docs" / "combinators.md"
 TREE, OPEN = ot.Tree.balanced(branching=2, depth=3), ot.OpenTree.bits(8)
@@ -77,8 +77,8 @@ MEASUREMENTS = {
         *KEYS, 4.0, delta=1e-7, noise="gaussian"
     ),
     "make_tree_partition": lambda: make_tree_partition(*KEYS, 4.0, delta=1e-7),
-    "make_partition_estimator": lambda: make_partition_estimator(*KEYS, **PROMISED),
-    "make_partition_estimator, delta=0": lambda: make_partition_estimator(*LEAVES, epsilon=1.0, delta=0.0),
+    "make_tree_estimator": lambda: make_tree_estimator(*KEYS, **PROMISED),
+    "make_tree_estimator, delta=0": lambda: make_tree_estimator(*LEAVES, epsilon=1.0, delta=0.0),
     "make_tree_counts": lambda: ot.planning.make_tree_counts(*KEYS, **PROMISED),
     "make_sparse_vector": lambda: ot.make_sparse_vector(*LEAVES, 4.0, threshold=20),
     "make_sparse_vector, gaps, open tree": lambda: ot.make_sparse_vector(*KEYS, 4.0, threshold=20, gaps=True),

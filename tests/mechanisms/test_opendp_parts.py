@@ -9,8 +9,8 @@ import pytest
 from opendp.mod import OpenDPException
 
 import opendp_tree as ot
-from opendp_tree.mechanisms.partition.estimator import make_partition_estimator
 from opendp_tree.mechanisms.partition.tree_partition import make_tree_partition
+from opendp_tree.mechanisms.tree_estimator import make_tree_estimator
 from tests.mechanisms import combinators
 from tests.mechanisms.combinators import COMBINATORS, MEASUREMENTS, SIZED, TAKES, takes, use, works
 from tests.thoroughness import thinned
@@ -94,7 +94,7 @@ ON_VECTORS = {
     "tree_gaussian": lambda space: ot.make_tree_gaussian(*space, 4.0, tree=TREE),
     "pruned_descent": lambda space: ot.mechanisms.make_pruned_descent(*space, 4.0, delta=1e-7, tree=TREE),
     "tree_partition": lambda space: make_tree_partition(*space, 4.0, delta=1e-7, tree=TREE),
-    "partition_estimator": lambda space: make_partition_estimator(*space, epsilon=1.0, delta=1e-7, tree=TREE),
+    "tree_estimator": lambda space: make_tree_estimator(*space, epsilon=1.0, delta=1e-7, tree=TREE),
     "tree_counts": lambda space: ot.planning.make_tree_counts(*space, epsilon=1.0, delta=1e-7, tree=TREE),
     "sparse_vector": lambda space: ot.make_sparse_vector(*space, 4.0, threshold=20, tree=TREE),
     "tree_classifier": lambda space: ot.paper.make_tree_classifier(

@@ -6,9 +6,9 @@ import pytest
 from opendp.mod import OpenDPException
 
 import opendp_tree as ot
-from opendp_tree.mechanisms.partition.estimator import make_partition_estimator
 from opendp_tree.mechanisms.partition.tree_partition import make_tree_partition
 from opendp_tree.mechanisms.searches import make_unfunded, with_promised_delta
+from opendp_tree.mechanisms.tree_estimator import make_tree_estimator
 from tests.thoroughness import thinned
 
 TREE, OPEN = ot.Tree.balanced(branching=2, depth=3), ot.OpenTree.bits(8)
@@ -18,8 +18,8 @@ COUNTS, FOUND = np.array([400, 0, 3, 90]), OPEN.count([7] * 500 + [200] * 300)
 TARGET = (0.5, 1e-7)
 
 BY_EPSILON = {
-    "partition_estimator": (lambda epsilon: make_partition_estimator(*LEAVES, epsilon=epsilon, delta=1e-7), COUNTS),
-    "open_partition_estimator": (lambda epsilon: make_partition_estimator(*KEYS, epsilon=epsilon, delta=1e-7), FOUND),
+    "tree_estimator": (lambda epsilon: make_tree_estimator(*LEAVES, epsilon=epsilon, delta=1e-7), COUNTS),
+    "open_tree_estimator": (lambda epsilon: make_tree_estimator(*KEYS, epsilon=epsilon, delta=1e-7), FOUND),
     "multiplicative_estimator": (
         lambda epsilon: ot.make_multiplicative_estimator(
             *LEAVES, alpha=0.5, epsilon=epsilon, delta=1e-7, eta=0.01, mass_bound=10**9
@@ -75,14 +75,14 @@ def test_the_promise_is_no_less_than_what_is_lost(name):
     assert losses[0] == (0.0, 0.0)
     assert losses[1][1] == 1e-7
     assert losses == sorted(losses)
-    assert losses[4][1] > 1e-7
+    assert losses[4][1] > 1e-7 or name == "tree_estimator"  # of a public tree nothing is lost but epsilon
 
 
 def test_a_pure_measurement_has_a_pure_probe():
     probe = make_unfunded(*LEAVES, delta=0.0)
     assert probe.output_measure == dp.max_divergence()
     assert probe.map(3) == 0.0
-    make = lambda epsilon: make_partition_estimator(*LEAVES, epsilon=epsilon, delta=0.0)  # noqa: E731
+    make = lambda epsilon: make_tree_estimator(*LEAVES, epsilon=epsilon, delta=0.0)  # noqa: E731
     assert dp.binary_search_chain(make, d_in=2, d_out=1.0).map(2) == pytest.approx(1.0, rel=1e-9)
 
 

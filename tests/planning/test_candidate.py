@@ -61,7 +61,7 @@ def test_every_candidate_is_there_and_what_is_possible_stays_within_the_budget(t
         assert release.statement.d_in == found.budget.d_in
 
 
-@pytest.mark.parametrize("name", ["partition_estimator", "pruned_laplace", "pruned_gaussian"])
+@pytest.mark.parametrize("name", ["tree_estimator", "pruned_laplace", "pruned_gaussian"])
 def test_nodes_are_shown_from_the_weight_that_is_said(name):
     found = plan(OPEN, epsilon=1.0, delta=1e-6).candidate(name)
     made = found.make(leaf_domain(OPEN))

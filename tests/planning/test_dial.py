@@ -1,14 +1,14 @@
 """What each share of epsilon that measures would give, before anything is spent."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from opendp_tree.mechanisms.partition.parameters import choose_parameters
-from opendp_tree.mechanisms.partition.prediction import predict_levels
+from opendp_tree.mechanisms.find import choose_parameters
 from opendp_tree.planning import plan_dial
-from opendp_tree.planning.dial import _coprime, _leaf_counts
+from opendp_tree.planning.dial import _coprime, _leaf_counts, predict_levels
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
 
@@ -25,9 +25,10 @@ def test_every_share_and_level_has_its_row():
 def test_stated_counts_are_what_is_predicted_for():
     counts = np.arange(20) * 7
     found = plan_dial([5, 4], leaf_counts=counts, **BUDGET, shares=[0.3], d_in=2)
-    expected = predict_levels(choose_parameters(3, 0.7, 1e-6, d_in=2), 0.15, counts, [5, 4])
-    assert found["rmse"].to_list() == pytest.approx(expected.rmse.tolist())
-    assert found["shown"].to_list() == pytest.approx(expected.shown.tolist())
+    parameters = choose_parameters(3, Fraction(1), Fraction(1e-6), d_in=2, measuring=0.3)
+    rmse, shown = predict_levels(parameters, counts, [5, 4])
+    assert found["rmse"].to_list() == pytest.approx(rmse.tolist())
+    assert found["shown"].to_list() == pytest.approx(shown.tolist())
 
 
 def test_less_measuring_shows_more_and_more_measuring_knows_totals_better():

@@ -2,7 +2,7 @@ import numpy as np
 import opendp.prelude as dp
 import pytest
 
-from opendp_tree import Auto, OpenTree, Partition, Tree, TreeNoise, Value, leaf_domain, plan
+from opendp_tree import Auto, OpenTree, Tree, TreeEstimator, TreeNoise, Value, leaf_domain, plan
 from opendp_tree.budget import Budget
 from opendp_tree.mechanisms import leaf_values_domain
 from opendp_tree.planning import plan_means
@@ -38,10 +38,10 @@ def test_an_open_tree_needs_epsilon_and_delta(amounts):
     [
         (OPEN, TreeNoise("laplace")),
         (OPEN, "pruned_laplace"),
-        (OPEN, Partition(measuring=0.3)),
+        (OPEN, TreeEstimator(measuring=0.3)),
         (OPEN, Auto(nonnegative=True)),
         (PUBLIC, TreeNoise("gaussian")),
-        (PUBLIC, Partition()),
+        (PUBLIC, TreeEstimator()),
         (PUBLIC, Auto(levels=[1])),
     ],
 )
@@ -51,7 +51,7 @@ def test_methods_that_do_not_sum_are_refused(space, method):
 
 
 def test_levels_may_be_said_for_an_open_tree():
-    for method in ("auto", "partition_estimator", Auto(levels=[0, 2]), Partition(levels=[0, 2])):
+    for method in ("auto", "tree_estimator", Auto(levels=[0, 2]), TreeEstimator(levels=[0, 2])):
         assert means_candidate(OPEN, budget(epsilon=1.0, delta=1e-6), method=method).feasible
 
 

@@ -5,9 +5,9 @@ import pytest
 from opendp_tree import (
     Auto,
     OpenTree,
-    Partition,
     PrunedDescent,
     Tree,
+    TreeEstimator,
     TreeNoise,
     leaf_domain,
     plan,
@@ -43,7 +43,7 @@ def test_a_release_says_the_name_of_its_method(tree):
 
 def test_a_name_is_a_method_with_its_defaults():
     assert read_method("pruned_gaussian") == PrunedDescent("gaussian")
-    assert read_method(Partition(measuring=0.3)) == Partition(measuring=0.3)
+    assert read_method(TreeEstimator(measuring=0.3)) == TreeEstimator(measuring=0.3)
 
 
 def test_methods_are_values():
@@ -68,10 +68,10 @@ def test_methods_are_values():
         (lambda: TreeNoise(weights="12"), TypeError, "weights"),
         (lambda: PrunedDescent(weights=[1, 0]), ValueError, r"weights\[1\]"),
         (lambda: PrunedDescent("normal"), ValueError, "noise"),
-        (lambda: Partition(measuring=1.0), ValueError, "measuring"),
-        (lambda: Partition(weights=[1, 0]), ValueError, "weights"),
-        (lambda: Partition(levels=[-1]), ValueError, "levels"),
-        (lambda: Partition(levels=3), TypeError, "levels"),
+        (lambda: TreeEstimator(measuring=1.0), ValueError, "measuring"),
+        (lambda: TreeEstimator(weights=[1, 0]), ValueError, "weights"),
+        (lambda: TreeEstimator(levels=[-1]), ValueError, "levels"),
+        (lambda: TreeEstimator(levels=3), TypeError, "levels"),
         (lambda: MultiplicativeEstimator(eta=0), ValueError, "eta"),
         (lambda: PrunedDescent(nonnegative=True), TypeError, "nonnegative"),
     ],

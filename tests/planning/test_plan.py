@@ -58,7 +58,7 @@ def test_the_lower_bound_is_below_every_candidate():
 
 
 def test_a_plan_uses_the_tree_only_if_nodes_are_public():
-    assert plan(PUBLIC, epsilon=1.0, delta=1e-6, nodes="open").best.name in ("partition_estimator", "pruned_laplace")
+    assert plan(PUBLIC, epsilon=1.0, delta=1e-6, nodes="open").best.name in ("tree_estimator", "pruned_laplace")
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ def test_candidates_are_ranked_by_error_and_impossible_ones_come_last():
     assert {c.name for c in found.candidates if not c.feasible} == NAMES - {
         "raw_laplace",
         "tree_laplace",
-        "partition_estimator",
+        "tree_estimator",
     }
     assert "delta" in found.candidate("pruned_laplace").reason
 
@@ -97,7 +97,7 @@ def test_mistakes_in_options_are_not_taken_for_extreme_budgets():
 
 def test_levels_are_left_out_or_refused_where_nodes_are_unknown():
     found = plan(OPEN, epsilon=1.0, delta=1e-6, levels=[2])
-    assert [candidate.name for candidate in found.candidates if candidate.feasible] == ["partition_estimator"]
+    assert [candidate.name for candidate in found.candidates if candidate.feasible] == ["tree_estimator"]
     assert found.candidate("pruned_laplace").reason == "it cannot leave out levels"
     for levels in (None, [1, 2, 3], [0, 1, 2, 3]):  # nothing is left out: the root is always there
         assert plan(OPEN, epsilon=1.0, delta=1e-6, levels=levels).candidate("pruned_laplace").feasible
@@ -107,7 +107,7 @@ def test_levels_are_left_out_or_refused_where_nodes_are_unknown():
         planned_candidate(OPEN, budget, alpha=0.1, method=Auto(levels=[2]))
 
 
-@pytest.mark.parametrize("method", ["auto", "partition_estimator", "pruned_laplace", "pruned_gaussian"])
+@pytest.mark.parametrize("method", ["auto", "tree_estimator", "pruned_laplace", "pruned_gaussian"])
 def test_unknown_nodes_need_a_delta_and_are_told_so(method):
     for amounts in ({"epsilon": 1.0, "rho": None}, {"epsilon": None, "rho": 0.1}):
         budget = Budget.of(delta=0.0, d_in=1, **amounts)

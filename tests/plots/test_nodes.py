@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opendp_tree import OpenTree, Tree, TreeRelease, leaf_domain, then_partition_estimator
+from opendp_tree import OpenTree, Tree, TreeRelease, leaf_domain, then_tree_estimator
 from opendp_tree.plots.nodes import MAX_CHILDREN, areas, own_area, read_nodes
 from tests.pictures import release
 
@@ -80,7 +80,7 @@ def test_rows_find_their_parents_when_ids_are_shuffled_and_labels_hold_the_separ
 
 def test_rows_find_their_parents_in_open_trees():
     tree = OpenTree.bits(8, stride=2)
-    measurement = (leaf_domain(tree), dp.l1_distance(T="i64")) >> then_partition_estimator(epsilon=9.0, delta=1e-3)
+    measurement = (leaf_domain(tree), dp.l1_distance(T="i64")) >> then_tree_estimator(epsilon=9.0, delta=1e-3)
     nodes = read(measurement(tree.count(np.repeat(np.arange(256, dtype=np.uint64), 1000))))
     assert len(nodes) > 80
     for row in range(1, len(nodes)):

@@ -14,7 +14,7 @@ from opendp_tree import (
     Tree,
     TreeRelease,
     leaf_domain,
-    make_partition_estimator,
+    make_tree_estimator,
     make_tree_gaussian,
     make_tree_laplace,
 )
@@ -101,7 +101,7 @@ RELEASES = {
     "gaussian": lambda: make_tree_gaussian(leaf_domain(PUBLIC), L1, 3.0)(PUBLIC.count(ROWS)),
     "pruned": lambda: make_pruned_descent(leaf_domain(PUBLIC), L1, 3.0, delta=1e-6)(PUBLIC.count(ROWS)),
     "pruned, open": lambda: make_pruned_descent(leaf_domain(OPEN), L1, 3.0, delta=1e-6)(OPEN.count(ROWS)),
-    "partition": lambda: make_partition_estimator(leaf_domain(OPEN), L1, epsilon=1.0, delta=1e-6)(OPEN.count(ROWS)),
+    "partition": lambda: make_tree_estimator(leaf_domain(OPEN), L1, epsilon=1.0, delta=1e-6)(OPEN.count(ROWS)),
     "certain": lambda: replace(RELEASES["partition"](), confidence=1.0),
 }
 each = pytest.mark.parametrize("make", RELEASES.values(), ids=RELEASES)
@@ -202,7 +202,7 @@ KEYS = {
 def measurements_of(tree):
     return (
         make_pruned_descent(leaf_domain(tree), L1, 4.0, threshold=10),
-        make_partition_estimator(leaf_domain(tree), L1, epsilon=2.0, delta=0.01),
+        make_tree_estimator(leaf_domain(tree), L1, epsilon=2.0, delta=0.01),
     )
 
 

@@ -97,14 +97,12 @@ def test_chains_fit_whatever_the_columns_are_called():
     assert leaf_domain(OpenTree.columns(2)) != leaf_domain(OpenTree.columns(["region"]))
 
 
-@pytest.mark.parametrize(
-    "make", [ot.mechanisms.make_pruned_descent, ot.make_tree_partition, ot.make_partition_estimator]
-)
+@pytest.mark.parametrize("make", [ot.mechanisms.make_pruned_descent, ot.make_tree_partition, ot.make_tree_estimator])
 def test_a_tree_equal_to_that_of_the_domain_may_be_given(make):
     options = {
         ot.mechanisms.make_pruned_descent: {"scale": 1.0, "delta": 1e-6},
         ot.make_tree_partition: {"scale": 1.0, "token_scale": 1.0, "threshold": 30, "radius": 20, "margin": 10},
-        ot.make_partition_estimator: {"epsilon": 1.0, "delta": 1e-6},
+        ot.make_tree_estimator: {"epsilon": 1.0, "delta": 1e-6},
     }[make]
     space = leaf_domain(OpenTree.columns(["a", "b"])), dp.l1_distance(T="i64")
     equal = make(*space, **options, tree=OpenTree.columns(2))

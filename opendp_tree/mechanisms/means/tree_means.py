@@ -17,11 +17,11 @@ from opendp_tree._opendp import make_measurement, to_then
 from opendp_tree.budget import Budget
 from opendp_tree.mechanisms.means.prediction import MeansShares, choose_shares
 from opendp_tree.mechanisms.means.release import OpenMeans, PublicMeans
-from opendp_tree.mechanisms.partition.estimator import check_levels
 from opendp_tree.mechanisms.partition.layers import SHARES
 from opendp_tree.mechanisms.partition.parameters import GapParameters, choose_parameters
 from opendp_tree.mechanisms.partition.release import FindThenMeasure
 from opendp_tree.mechanisms.searches import make_unfunded, with_promised_delta
+from opendp_tree.mechanisms.tree_estimator import check_levels
 from opendp_tree.noise import LARGEST_SCALE
 from opendp_tree.releases.release import PrivacyStatement
 from opendp_tree.rows.leaf_values import LeafValueSpace, read_space

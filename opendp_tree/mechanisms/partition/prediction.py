@@ -1,40 +1,26 @@
 """What find, then measure errs by, before any data is touched.
 
 The law of one node that is tested once is summed exactly, in floats, whatever its count; so is that of a caterpillar,
-whose arrivals tokens may take off a few at a time. These are the worst inputs that are known. For a stated shape of
-data, the errors of its levels come from the same law at the leaves and from variances of layers and cells above them.
+whose arrivals tokens may take off a few at a time. These are the worst inputs that are known.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
 
-from opendp_tree._types import Floats, Ints
+from opendp_tree._types import Floats
 from opendp_tree.mechanisms.find import PartitionParameters
 from opendp_tree.mechanisms.level_noise import normal_excess
-from opendp_tree.mechanisms.partition.layers import (
-    NAMED,
-    RATIO,
-    CellNoise,
-    LevelWeights,
-    ShownTree,
-    ladder_of,
-    level_shares,
-)
+from opendp_tree.mechanisms.partition.layers import NAMED, RATIO, CellNoise, ladder_of
 from opendp_tree.mechanisms.partition.parameters import GapParameters
 from opendp_tree.theorems.tree_partition import GapShape
 
 FINEST = 64
 """Steps up to the threshold at which laws are summed: exact up to this, and then in steps of several people."""
-_SURE = 4
-"""A node of so many thresholds is a cell, as good as surely."""
-_FLOW = 0.2
-"""The deviation of what no cell holds of a shown node, in thresholds: it is less than one, and rarely none."""
 _STARTS = 4
 """From so many lengths of even caterpillars the search for the worst one starts."""
 _TAIL = 1e-12
@@ -102,9 +88,8 @@ def coarse(parameters: GapParameters) -> tuple[GapParameters, float]:
     for radius, threshold, old in zip(shape.radii, thresholds, shape.thresholds, strict=True):
         near = None if radius is None else max(1, round(radius / step))
         radii.append(near if near is None or (radius or 0) >= old else min(near, max(1, threshold - 1)))
-    margins = tuple(
-        min(round(margin / step), threshold - 1) for margin, threshold in zip(shape.margins, thresholds, strict=True)
-    )
+    starts = [max(1, round(start / step)) for start in shape.blur_levels]
+    margins = tuple(max(0, threshold - start) for threshold, start in zip(thresholds, starts, strict=True))
     rough = replace(shape, thresholds=thresholds, radii=tuple(radii), margins=margins, every_node=True)
     return GapParameters(parameters.scale / step, parameters.token_scale / step, rough), step
 
@@ -180,88 +165,6 @@ def totals_alpha_rmse(parameters: GapParameters, epsilon: float, alpha: float, c
     deviation = np.sqrt(1 / (1 / measured + 1 / summed))
     found: Floats = np.sqrt(2 * normal_excess(alpha * cells * model.threshold, deviation))
     return found
-
-
-@dataclass(frozen=True)
-class LevelPrediction:
-    """For each level from the root down: the plain RMSE of its non-empty nodes, and how many of them are shown."""
-
-    rmse: Floats
-    shown: Floats
-
-
-def predict_levels(
-    parameters: GapParameters,
-    epsilon: float,
-    leaf_counts: Ints,
-    sizes: Sequence[int],
-    *,
-    weights: LevelWeights = None,
-) -> LevelPrediction:
-    """Errors by level for a shape that is stated or taken to be typical: leaf counts of a tree of few levels."""
-    depth = len(sizes) + 1
-    counts = [leaf_counts.reshape(math.prod(sizes[:level]), -1).sum(axis=1) for level in range(depth)]
-    distinct, inverse = np.unique(leaf_counts, return_inverse=True)
-    laws = [one_test(parameters, int(people)) for people in distinct]
-    seen = np.array([law.shown for law in laws])[inverse]
-    squares = np.array([law.mean_square for law in laws])[inverse]
-    shown_chance, cell_chance, passed = [seen], [seen], [leaf_counts * (1 - seen)]
-    once = np.array([one_test(parameters, people).shown for people in range(_SURE * parameters.shape.thresholds[0])])
-    for level in reversed(range(depth - 1)):
-        flow = passed[0].reshape(counts[level].size, -1).sum(axis=1)
-        cell = np.where(flow < once.size - 1, np.interp(flow, np.arange(once.size), once), 1.0)
-        below = 1 - np.prod((1 - shown_chance[0]).reshape(counts[level].size, -1), axis=1)
-        passed.insert(0, flow * (1 - cell))
-        cell_chance.insert(0, cell)
-        shown_chance.insert(0, 1 - (1 - cell) * (1 - below))
-    model, typical = CellNoise.of(parameters), _typical(shown_chance, cell_chance, sizes)
-    shares = level_shares(typical, model, epsilon, weights)
-    variances = _variances(typical, model, shares * epsilon / shares.sum())
-    rmse = np.zeros(depth)
-    for level in range(depth):
-        real = counts[level] > 0
-        if level == depth - 1:
-            rmse[level] = math.sqrt(squares[real].mean())
-        else:
-            part = shown_chance[level][real]
-            missed = (1 - part) * counts[level][real].astype(float) ** 2
-            rmse[level] = math.sqrt(float((part * variances[level] + missed).mean()))
-    return LevelPrediction(rmse, np.array([part.sum() for part in shown_chance]))
-
-
-def _typical(shown: list[Floats], cells: list[Floats], sizes: Sequence[int]) -> ShownTree:
-    """The tree of the nodes that are rather shown than not, with those as cells that rather are."""
-    depth = len(sizes) + 1
-    kept = [np.flatnonzero(part > 0.5) for part in shown]
-    levels = np.concatenate([np.full(part.size, level) for level, part in enumerate(kept)])
-    starts = np.append(0, np.cumsum([part.size for part in kept]))
-    parents = np.full(levels.size, -1)
-    for level in range(1, depth):
-        above = np.searchsorted(kept[level - 1], kept[level] // sizes[level - 1])
-        parents[starts[level] : starts[level + 1]] = starts[level - 1] + above.clip(0, max(kept[level - 1].size - 1, 0))
-    is_cell = np.concatenate([chance[here] > 0.5 for chance, here in zip(cells, kept, strict=True)])
-    return ShownTree(levels, parents, np.zeros(levels.size, dtype=np.int64), is_cell, depth)
-
-
-def _variances(shown: ShownTree, model: CellNoise, shares: Floats) -> Floats:
-    """The mean variance of the nodes of each level above the deepest, after least squares up and down the tree."""
-    precisions = np.append(shares**2 / 2, 0.0)
-    lower = np.append(np.cumsum(precisions[::-1])[::-1], 0.0)[1:]
-    own = np.where(shown.is_cell, model.variance(shown.levels == shown.depth - 1), (_FLOW * model.threshold) ** 2)
-    before = np.where(shown.levels == shown.depth - 1, own, 1 / (1 / own + lower[shown.levels]))
-    after = before.copy()
-    for level in reversed(range(shown.depth - 1)):
-        here = shown.at(level)
-        before[here] += shown.sum_children(after, level)
-        after[here] = 1 / (1 / before[here] + precisions[level])
-    for level in range(1, shown.depth):
-        here = shown.at(level)
-        above = shown.parents[here]  # whose variances are final by now
-        known = after[above] / before[above]
-        after[here] -= after[here] ** 2 / before[above] * (1 - known)
-    return np.array(
-        [after[shown.at(level)].mean() if shown.at(level).stop else 0.0 for level in range(shown.depth - 1)]
-    )
 
 
 def as_gaps(parameters: PartitionParameters) -> GapParameters:

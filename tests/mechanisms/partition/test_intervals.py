@@ -1,14 +1,13 @@
 import math
-from dataclasses import replace
 
 import numpy as np
 import opendp.prelude as dp
 import pytest
 
 from opendp_tree import OpenTree, Tree, leaf_domain, noise
-from opendp_tree.mechanisms.partition.estimator import make_partition_estimator
 from opendp_tree.mechanisms.partition.intervals import hidden_bound, leaf_reach, lower_end, noise_bounds
 from opendp_tree.mechanisms.partition.parameters import choose_parameters
+from opendp_tree.mechanisms.tree_estimator import make_tree_estimator
 
 L1 = dp.l1_distance(T="i64")
 SETTINGS = [(3, 0.6, 1e-6), (4, 0.2, 1e-8), (33, 0.7, 1e-6), (9, 2.0, 1e-5), (129, 0.7, 1e-6)]
@@ -102,7 +101,7 @@ def test_intervals_cover_on_hard_inputs(width):
     tree = OpenTree.bits(width)
     keys = hard_cases(tree, np.random.default_rng(2))
     counts = tree.count(keys)
-    release = make_partition_estimator(leaf_domain(tree), L1, epsilon=1.0, delta=1e-6)
+    release = make_tree_estimator(leaf_domain(tree), L1, epsilon=1.0, delta=1e-6)
     truth = {}
     for level in range(width + 1):
         prefixes, people = np.unique(keys >> np.uint64(width - level), return_counts=True)
@@ -135,28 +134,12 @@ def test_hidden_bounds_are_above_the_threshold_and_finite_where_it_matters():
         assert threshold - 1 < hidden_bound(parameters, 0.05) < threshold + 50 * setting[0] / setting[1]
 
 
-@pytest.mark.parametrize("levels", [(0, 2), (1, 2)])
-def test_nothing_is_said_of_hidden_nodes_where_a_level_is_not_tested(levels):
-    """A node of such a level is no cell however many it holds: a thousand leaves of one person each below it."""
-    parameters = choose_parameters(2, 0.6, 1e-6)
-    assert math.isfinite(hidden_bound(parameters, 0.05))
-    assert math.isinf(hidden_bound(parameters, 0.05, depth=3))
-    dp.enable_features("contrib")
-    tree = OpenTree.columns(2)
-    parameters = replace(parameters, shape=replace(parameters.shape, levels=levels))
-    release = make_partition_estimator(leaf_domain(tree), L1, epsilon=1.0, delta=1e-6, parameters=parameters)
-    rows = [("all", str(one)) for one in range(1000)] if levels[0] == 0 else [(str(one),) for one in range(1000)]
-    found = release(tree.count(rows))
-    assert 1 not in found.levels  # the node of a thousand, or the root of a thousand states, is not shown
-    assert found.hidden >= 1000
-
-
 @pytest.mark.parametrize("people", [0, 15, 500])
 def test_a_public_tree_of_one_node_is_covered(people):
     """Its root is shown though it be no cell. More than 34 misses of 200 have a chance below 1e-9."""
     dp.enable_features("contrib")
     tree = Tree.balanced(branching=2, depth=1)
-    release = make_partition_estimator(leaf_domain(tree), L1, epsilon=1.0, delta=1e-6)
+    release = make_tree_estimator(leaf_domain(tree), L1, epsilon=1.0, delta=1e-6)
     releases = [release(np.array([people])) for _ in range(200)]
     assert sum(not found.lower[0] <= people <= found.upper[0] for found in releases) <= 34
 
@@ -168,7 +151,7 @@ def test_sums_beyond_what_floats_hold_are_covered():
     counts = np.full(400, 30)
     counts[0] = 2**58
     # A root of hardly any weight is read from the sum of its children.
-    release = make_partition_estimator(leaf_domain(tree), L1, epsilon=1.0, delta=1e-6, weights=[1e-6, 1.0])
+    release = make_tree_estimator(leaf_domain(tree), L1, epsilon=1.0, delta=1e-6, weights=[1e-6, 1.0])
     ends = [(int(found.lower[0]), int(found.upper[0])) for found in (release(counts) for _ in range(30))]
     assert sum(not lower <= int(counts.sum()) <= upper for lower, upper in ends) <= 14
 

@@ -1,16 +1,19 @@
 import math
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import opendp.prelude as dp
 import pytest
 
 from opendp_tree import OpenTree, leaf_domain
-from opendp_tree.mechanisms.partition.estimator import make_partition_estimator
+from opendp_tree.mechanisms.find import choose_parameters as partition_parameters
 from opendp_tree.mechanisms.partition.layers import CellNoise
 from opendp_tree.mechanisms.partition.parameters import choose_parameters
-from opendp_tree.mechanisms.partition.prediction import one_test, predict_levels, worst_alpha_rmse, worst_caterpillar
+from opendp_tree.mechanisms.partition.prediction import one_test, worst_alpha_rmse, worst_caterpillar
 from opendp_tree.mechanisms.partition.walk import find_cells
+from opendp_tree.mechanisms.tree_estimator import make_tree_estimator
+from opendp_tree.planning.dial import predict_levels
 from opendp_tree.trees.occupied import Occupied
 
 COPIES = 100_000
@@ -127,7 +130,7 @@ def test_predicted_levels_are_measured():
     codes = np.indices(sizes).reshape(3, -1).T
     rows = np.repeat(codes, leaves, axis=0)
     counts = tree.count([tuple(f"{part:02d}" for part in row) for row in rows.tolist()])
-    release = make_partition_estimator(leaf_domain(tree), dp.l1_distance(T="i64"), epsilon=1.0, delta=1e-6)
+    release = make_tree_estimator(leaf_domain(tree), dp.l1_distance(T="i64"), epsilon=1.0, delta=1e-6)
     truth = [leaves.reshape(math.prod(sizes[:level]), -1).sum(axis=1) for level in range(4)]
     squares, shown = np.zeros(4), np.zeros(4)
     for _ in range(30):
@@ -141,10 +144,9 @@ def test_predicted_levels_are_measured():
             values[codes[here]] = found.estimates[here]
             squares[level] += np.mean((values - truth[level])[truth[level] > 0] ** 2) / 30
             shown[level] += here.size / 30
-    measuring = float(found.statement.parameters["measuring_epsilon"])
-    expected = predict_levels(choose_parameters(4, 1 - measuring, 1e-6), measuring, leaves, sizes)
-    assert np.sqrt(squares[3]) == pytest.approx(expected.rmse[3], rel=0.03)
-    assert shown[3] == pytest.approx(expected.shown[3], rel=0.03)
-    assert np.sqrt(squares[2]) == pytest.approx(expected.rmse[2], rel=0.12)
-    assert np.sqrt(squares[1]) == pytest.approx(expected.rmse[1], rel=0.3)
-    assert shown[1:3] == pytest.approx(expected.shown[1:3], rel=0.03)
+    rmse, expected = predict_levels(partition_parameters(4, Fraction(1), Fraction(1e-6)), leaves, sizes)
+    assert np.sqrt(squares[3]) == pytest.approx(rmse[3], rel=0.03)
+    assert shown[3] == pytest.approx(expected[3], rel=0.03)
+    assert np.sqrt(squares[2]) == pytest.approx(rmse[2], rel=0.12)
+    assert np.sqrt(squares[1]) == pytest.approx(rmse[1], rel=0.3)
+    assert shown[1:3] == pytest.approx(expected[1:3], rel=0.03)
