@@ -741,7 +741,7 @@ def make_tree_counts(
     True
     >>> release = counts(tree.count(["ghent"] * 700 + ["lu"] * 100))
     >>> release.statement.mechanism, release.statement.loss == {"epsilon": counts.map(1)}
-    ('tree_laplace', True)
+    ('tree_estimator', True)
     >>> whole = (leaf_domain(tree), dp.l1_distance(T="i64")) >> then_tree_counts(
     ...     epsilon=1.0, method=TreeNoise(integers=True)
     ... )
