@@ -21,7 +21,7 @@ from opendp_tree._types import Bools
 from opendp_tree.budget import Budget
 from opendp_tree.keys.key import Key
 from opendp_tree.ledger import Amount, Ledger, LedgerEntry, LedgerError, show
-from opendp_tree.planning.methods import Auto, Method, TreeEstimator, Quantiles, read_method
+from opendp_tree.planning.methods import Auto, Method, Quantiles, TreeEstimator, read_method
 from opendp_tree.prepare import Account, Prepared, Question
 from opendp_tree.releases.json import write_tree
 from opendp_tree.releases.release import TreeRelease
