@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 from opendp.mod import Measurement
@@ -147,10 +147,16 @@ def _levels(method: TreeEstimator, facts: TreeFacts) -> tuple[int, ...] | None:
 def cell_chance(parameters: GapParameters, weights: Floats) -> Floats:
     """The chance that a leaf of each weight is a cell."""
     rough, step = coarse(parameters)
-    most = _SURE * rough.shape.thresholds[-1]
-    chances = np.array([one_test(rough, people).shown for people in range(most + 1)])
-    found: Floats = np.interp(weights / step, np.arange(most + 1), chances)
+    chances = _chances(rough)
+    found: Floats = np.interp(weights / step, np.arange(chances.size), chances)
     return found
+
+
+@lru_cache(maxsize=64)
+def _chances(parameters: GapParameters) -> Floats:
+    """The chances of leaves of 0, 1, ... people."""
+    most = _SURE * parameters.shape.thresholds[-1]
+    return np.array([one_test(parameters, people).shown for people in range(most + 1)])
 
 
 def _curve(parameters: GapParameters, epsilon: float, alpha: float, weights: Floats) -> Floats:
