@@ -11,13 +11,14 @@ import numpy as np
 from opendp.metrics import l1_distance
 from opendp.mod import Domain, Measurement, Metric
 
-from opendp_tree._arguments import check_choice, check_integer
+from opendp_tree._arguments import check_choice, check_integer, check_type
 from opendp_tree._opendp import make_function
 from opendp_tree._types import Floats
 from opendp_tree.budget import Budget, Priced
 from opendp_tree.mechanisms.consistent import polished
 from opendp_tree.planning.methods import Auto, Method
 from opendp_tree.releases.release import TreeRelease
+from opendp_tree.trees.known_nodes import KnownNodes
 from opendp_tree.trees.level_weights import balanced_level_weights, level_variances
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.tree import Tree
@@ -41,14 +42,25 @@ class TreeFacts:
     """The nodes, if they are known to the planner."""
     levels: tuple[int, ...] | None
     """The levels whose error counts, and of open nodes those that are shown; None for all."""
+    known: KnownNodes | None = None
+    """Public nodes of an open tree; None where none are."""
     solved: dict[str, tuple[Weights, float]] = field(default_factory=dict, compare=False, repr=False)
     """What `least_squares` has come to, by noise, for plans of other budgets."""
 
     @classmethod
     def of(
-        cls, tree_or_depth: Tree | OpenTree | int, *, nodes: str | None = None, levels: Iterable[int] | None = None
+        cls,
+        tree_or_depth: Tree | OpenTree | int,
+        *,
+        nodes: str | None = None,
+        levels: Iterable[int] | None = None,
+        known: KnownNodes | None = None,
     ) -> TreeFacts:
         """What a hierarchy is, from the arguments of `plan`, checked."""
+        if known is not None:
+            check_type(known, KnownNodes, name="known", hint="Key.columns(..., known=[('be', 'ghent')]).known")
+            if known.tree != tree_or_depth:
+                raise ValueError("known must be of the same open tree. Hint: plan(key.hierarchy, known=key.known)")
         if nodes is not None:
             check_choice(nodes, name="nodes", choices=("public", "open"))
         tree = tree_or_depth if isinstance(tree_or_depth, Tree) else None
@@ -63,7 +75,12 @@ class TreeFacts:
             if nodes is None:
                 raise ValueError("nodes must be 'public' or 'open', because a depth alone does not tell")
         public = nodes == "public" or (nodes is None and tree is not None)
-        return cls(depth, public, tree if public else None, _check_levels(levels, depth))
+        return cls(depth, public, tree if public else None, _check_levels(levels, depth), known)
+
+    @property
+    def closed(self) -> bool:
+        """Whether known nodes have no children but known ones, so that nothing needs to be found."""
+        return self.public or (self.known is not None and all(self.known.closed))
 
     @property
     def leaves_out(self) -> bool:

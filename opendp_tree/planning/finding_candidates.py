@@ -15,18 +15,18 @@ from opendp.mod import Measurement
 from opendp_tree._arguments import check_integer
 from opendp_tree._types import Floats
 from opendp_tree.budget import Budget, Priced
-from opendp_tree.mechanisms.find import choose_parameters, variance
-from opendp_tree.mechanisms.level_noise import normal_excess
+from opendp_tree.mechanisms.find import NAMED, PartitionParameters, choose_parameters, closed_parameters, variance
 from opendp_tree.mechanisms.partition.parameters import GapParameters
 from opendp_tree.mechanisms.partition.prediction import as_gaps, coarse, one_test, totals_alpha_rmse, worst_alpha_rmse
 from opendp_tree.mechanisms.pruned_descent import make_pruned_descent, pruned_rmse, shown_chance, worst_pruned_rmse
 from opendp_tree.mechanisms.tree_estimator import ROOT_EVEN, make_tree_estimator, public_rmse
 from opendp_tree.mechanisms.tree_noise import level_scales
 from opendp_tree.noise import LARGEST_SCALE
-from opendp_tree.planning.candidate import Candidate, Setting, Space, TreeFacts
-from opendp_tree.planning.laws import shown_from
+from opendp_tree.planning.candidate import Candidate, LevelError, Setting, Space, TreeFacts
+from opendp_tree.planning.laws import deviation_curve, shown_from
 from opendp_tree.planning.methods import PrunedDescent, TreeEstimator
 from opendp_tree.theorems.interval import least_whole
+from opendp_tree.trees.known_nodes import KnownNodes, level_of
 
 ESTIMATOR_NEEDS = "nothing but the depth and a delta; or public nodes, and then no delta"
 _MOST_CELLS = 2**20
@@ -43,11 +43,13 @@ def estimator_candidate(method: TreeEstimator, setting: Setting) -> Candidate:
     levels = _levels(method, facts)
     if facts.public:
         return _public_candidate(method, setting, levels)
+    depth = facts.depth if levels is None else len(levels)
+    if facts.closed:
+        return _closed_candidate(method, setting, levels, depth)
     if budget.delta == 0:
         return no(reason="which nodes there are cannot be found without a delta")
     if budget.rho is not None:
         return no(reason="OpenDP converts no (epsilon, delta) into rho, and without public nodes there is no pure one")
-    depth = facts.depth if levels is None else len(levels)
     try:
         chosen = choose_parameters(
             depth,
@@ -83,8 +85,60 @@ def estimator_candidate(method: TreeEstimator, setting: Setting) -> Candidate:
         nonnegative=True,
         integers=False,
         curve=partial(_curve, tests, left, alpha),
+        by_level=None if facts.known is None else partial(known_errors, facts.known, chosen, levels),
         builder=partial(_build_estimator, method, setting, levels),
         budget=budget,
+        method=method,
+    )
+
+
+def known_errors(known: KnownNodes, parameters: PartitionParameters, levels: Sequence[int] | None) -> list[LevelError]:
+    """About the deviation of a known node's count by shown level, where no others are found.
+
+    A leaf has its own rest, and a level above it a layer; the root of three levels or more is the sum of the level
+    below it. In deep trees, whose layers follow what is found, nodes are bounded by the sum of all rests.
+    """
+    shown = list(range(known.tree.depth)) if levels is None else list(levels)
+    numbers = Counter(level_of(known.tree, path) for path in known.paths)
+    leaf = parameters.fringes[-1].rest_scales
+    assert leaf is not None
+    rest = sum(variance(float(scale)) for scale in leaf)
+    layers = max(len(shown) - 2, 1)
+    layer = sum(variance(layers / float(part)) for part in (parameters.alphas, parameters.betas))
+    above = len(known.paths) * rest if len(shown) > NAMED else layer
+    squares = [above] * (len(shown) - 1) + [rest]
+    if 2 < len(shown) <= NAMED:
+        squares[0] = layer * max(1, numbers[shown[1]])
+    return [
+        LevelError(level, math.sqrt(square), nodes=numbers[level])
+        for level, square in zip(shown, squares, strict=True)
+        if numbers[level]
+    ]
+
+
+def _closed_candidate(method: TreeEstimator, setting: Setting, levels: tuple[int, ...] | None, depth: int) -> Candidate:
+    """All nodes are known: their rests and a layer per level get noise, and nothing is found."""
+    facts, budget, alpha = setting
+    chosen = closed_parameters(depth, Fraction(budget.pure_epsilon), d_in=budget.d_in)
+    assert facts.known is not None
+    errors = known_errors(facts.known, chosen, levels)
+    error = max(each.error for each in errors)
+    return Candidate(
+        method.name,
+        feasible=True,
+        reason="all nodes are known: levels get noise and are made to add up",
+        needs=ESTIMATOR_NEEDS,
+        error=error,
+        bound=True,
+        guarantee="pure epsilon",
+        parameters={"levels": "all" if levels is None else ", ".join(map(str, levels))},
+        shown_from=0.0,
+        nonnegative=True,
+        curve=partial(deviation_curve, error, alpha),
+        by_level=lambda: errors,
+        builder=partial(_build_estimator, method, setting, levels),
+        budget=budget,
+        method=method,
     )
 
 
@@ -109,9 +163,10 @@ def _public_candidate(method: TreeEstimator, setting: Setting, levels: tuple[int
         shown_from=0.0,
         nonnegative=True,
         integers=False,
-        curve=lambda at: np.sqrt(2 * normal_excess(alpha * at, np.full_like(at, max(error, 1e-9)))),
+        curve=partial(deviation_curve, error, alpha),
         builder=partial(_build_estimator, method, setting, levels),
         budget=budget,
+        method=method,
     )
 
 
@@ -121,9 +176,10 @@ def _build_estimator(method: TreeEstimator, setting: Setting, levels: tuple[int,
         space.domain,
         space.metric,
         epsilon=budget.pure_epsilon,
-        delta=0.0 if facts.public else budget.delta,
+        delta=0.0 if facts.closed else budget.delta,
         alpha=alpha,
         tree=space.tree,
+        known=facts.known,
         confidence=space.confidence,
         measuring=method.measuring,
         weights=method.weights,

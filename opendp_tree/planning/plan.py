@@ -52,6 +52,7 @@ from opendp_tree.rows.unit import Unit
 from opendp_tree.rows.value import Value, read_values
 from opendp_tree.theorems.interval import bisect
 from opendp_tree.trees.domains import tree_of_leaves
+from opendp_tree.trees.known_nodes import KnownNodes
 from opendp_tree.trees.label_keys import record_frame
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.tree import Tree
@@ -112,7 +113,7 @@ class Plan:
         """
         budget, facts = self.budget, self.facts
         both = budget.rho is not None and budget.delta > 0
-        if not self.worst_case or facts is None or facts.levels is not None or both:
+        if not self.worst_case or facts is None or facts.levels is not None or facts.known or both:
             return 0.0
         return error_lower_bound(
             facts.depth if facts.tree is None else facts.tree,
@@ -244,7 +245,7 @@ class Plan:
             return "Ranked by the weight from which a node is shown: mechanisms that find small nodes rank first."
         forgiven = f"{100 * self.alpha:g} % of its count" if self.alpha else "nothing"
         said = f"Ranked by the error of the worst node, small or large: {forgiven} is forgiven"
-        public = self.facts is None or self.facts.public
+        public = self.facts is None or self.facts.closed
         return f"{said}." if public else f"{said}, and a node that is not found errs by all of its count."
 
     def describe(self) -> str:
@@ -303,6 +304,7 @@ def plan(
     aim: Literal["error", "keys"] = "error",
     unit: Unit | None = None,
     value: Value | Sequence[Value] | None = None,
+    known: KnownNodes | None = None,
 ) -> Plan:
     """Ranks every mechanism by its worst error for this tree and budget, before any data is touched.
 
@@ -339,6 +341,9 @@ def plan(
         What is summed, as `release_tree` takes it: `Value("amount", bounds=(0, 500))`, or a list. The error is the
         standard deviation of a count at the worst level; `levels()` has that of sums, too. Where nodes must be found,
         each is taken to have 20 children. By default None: rows are counted alone.
+    known
+        The nodes of an open tree that everybody knows, as a key has them: `plan(key.hierarchy, known=key.known)`.
+        `levels()` has about the deviation of a known node's count. By default None: none are known.
 
     Examples
     --------
@@ -352,8 +357,10 @@ def plan(
 
     """
     budget = Budget.of(epsilon=epsilon, delta=delta, rho=rho, d_in=d_in)
-    setting = Setting(TreeFacts.of(tree_or_depth, nodes=nodes, levels=levels), budget, check_alpha(alpha))
+    setting = Setting(TreeFacts.of(tree_or_depth, nodes=nodes, levels=levels, known=known), budget, check_alpha(alpha))
     auto, person, values = Auto(aim=aim), Unit.of(unit), read_values(value)
+    if known is not None and (values or (person is not None and person.weighs)):
+        raise ValueError("known must be left out where there is a value or a unit. Hint: Unit('user', leaves=3)")
     if values:
         return _plan_values(setting, values, _typical_sizes(setting.facts))
     if person is not None and person.weighs:
@@ -371,6 +378,9 @@ def plan_for(setting: Setting, auto: Auto | None = None) -> Plan:
 
 
 def _subject(facts: TreeFacts) -> str:
+    if facts.known is not None:
+        others = "and no others" if facts.closed else "and others that nobody has listed"
+        return f"A tree of depth {facts.depth} with {len(facts.known.paths)} known nodes {others}"
     return f"A tree of depth {facts.depth} with {'public nodes' if facts.public else 'nodes that nobody has listed'}"
 
 
@@ -613,6 +623,8 @@ def _guarded(method: Mechanism, setting: Setting, auto: Auto) -> Candidate:
 
 def _of_levels(candidate: Candidate, facts: TreeFacts) -> Candidate:
     """The candidate, if it counts no other levels than are wanted."""
+    if candidate.feasible and facts.known is not None and candidate.name != TreeEstimator.name:
+        return Candidate.infeasible(candidate.name, reason="it cannot make use of known names", needs="known=None")
     if candidate.feasible and facts.leaves_out and not facts.public and candidate.name != TreeEstimator.name:
         return Candidate.infeasible(candidate.name, reason="it cannot leave out levels", needs="levels=None")
     return candidate
@@ -626,16 +638,22 @@ def _rank(candidate: Candidate, aim: str) -> tuple[bool, float, float, bool]:
     return not candidate.feasible, first, second, candidate.name in REFERENCES
 
 
-def planned_candidate(tree: Tree | OpenTree, budget: Budget, *, alpha: float, method: Method | str) -> Candidate:
+def planned_candidate(
+    tree: Tree | OpenTree, budget: Budget, *, alpha: float, method: Method | str, known: KnownNodes | None = None
+) -> Candidate:
     """The method's own candidate, or the best of all; one that is possible."""
     chosen = read_method(method)
+    if known is not None and not isinstance(chosen, Auto | TreeEstimator):
+        raise ValueError(
+            f"by: known names cannot be honoured for method ({chosen.name}). Hint: method='auto', or leave known out"
+        )
     if isinstance(tree, Tree) and tree.ranges is not None and chosen == Auto():
         chosen = Curve()
     if isinstance(chosen, Line):
         return line_candidate(
             chosen, tree, budget, group=lambda groups, part: planned_candidate(groups, part, alpha=alpha, method="auto")
         )
-    facts = TreeFacts.of(tree, levels=chosen.levels if isinstance(chosen, Auto) else None)
+    facts = TreeFacts.of(tree, levels=chosen.levels if isinstance(chosen, Auto) else None, known=known)
     setting = Setting(facts, budget, check_alpha(alpha))
     if isinstance(chosen, PeopleLayers):
         raise ValueError(f"method ({chosen.name}) is for records of people. Hint: unit=Unit('user', rows=5)")
@@ -647,7 +665,7 @@ def planned_candidate(tree: Tree | OpenTree, budget: Budget, *, alpha: float, me
             f"method ({chosen.name}) must be one for unknown nodes, or all nodes must be known: {candidate.reason}. "
             "Hint: method='auto', or Key.columns(..., tree=Tree.from_paths(...))"
         )
-    if not facts.public and budget.delta == 0:
+    if not facts.closed and budget.delta == 0:
         raise ValueError(
             "delta must be above 0 where nodes are unknown: without a chance of a larger loss, none can be found. "
             "Hint: delta=1e-6, or a public tree: Key.columns(..., tree=Tree.from_paths(...))"

@@ -2,11 +2,12 @@ import numpy as np
 import opendp.prelude as dp
 import pytest
 
-from opendp_tree import Auto, OpenTree, PrunedDescent, Tree, TreeEstimator, leaf_domain, plan
+from opendp_tree import Auto, OpenTree, PrunedDescent, Tree, TreeEstimator, Unit, leaf_domain, plan
 from opendp_tree.budget import Budget
 from opendp_tree.planning.candidate import Setting, TreeFacts
 from opendp_tree.planning.finding_candidates import estimator_candidate, lowest_threshold, pruned_candidate
-from opendp_tree.planning.plan import best_candidate
+from opendp_tree.planning.plan import best_candidate, planned_candidate
+from opendp_tree.trees.known_nodes import KnownNodes
 from tests.thoroughness import thinned
 
 L1 = dp.l1_distance(T="i64")
@@ -194,3 +195,44 @@ def test_laplace_noise_makes_no_rho():
 def test_nothing_is_found_without_delta():
     budget = Budget.of(epsilon=1.0, delta=0.0, rho=None, d_in=1)
     assert "delta" in pruned_candidate(PrunedDescent(), Setting(TreeFacts.of(OPEN), budget, 0.1)).reason
+
+
+KNOWN = [(f"s{state}", f"c{county}", f"t{city}") for state in range(3) for county in range(3) for city in range(3)]
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_predicted_errors_of_known_nodes_are_near_what_is_measured(closed):
+    """500 releases of 40 nodes: the mean deviation of a level has a standard error of about 2 %, of the root 4 %."""
+    names = KnownNodes.of(OPEN, KNOWN)
+    known = KnownNodes.of(OPEN, KNOWN, closed=names.paths if closed else ())
+    budget = {"epsilon": 1.0, "delta": 0.0 if closed else 1e-6}
+    found = plan(OPEN, **budget, known=known)
+    assert found.best.name == "tree_estimator"
+    assert found.best.shown_from == 0 or not closed
+    made = found.best.make(leaf_domain(OPEN))
+    assert found.budget.covers(made.map(1))
+    counts = OPEN.count([path for path in KNOWN for _ in range(400)])
+    frames = [made(counts).to_frame(other=False) for _ in range(500)]
+    deviations = np.array([frame["estimate"].to_numpy() for frame in frames]).std(axis=0)
+    predicted = found.levels().filter(mechanism="tree_estimator")
+    assert predicted["nodes"].to_list() == [1, 3, 9, 27]
+    for level, error in predicted.select("level", "error").rows():
+        here = deviations[(frames[0]["level"] == level).to_numpy()]
+        assert here.mean() < 1.3 * error
+        assert here.max() > 0.4 * error
+
+
+def test_known_names_are_for_the_tree_estimator_of_the_same_tree():
+    known = KnownNodes.of(OPEN, KNOWN)
+    found = plan(OPEN, epsilon=1.0, delta=1e-6, known=known)
+    assert [each.name for each in found.candidates if each.feasible] == ["tree_estimator"]
+    assert found.lower_bound == 0
+    assert "40 known nodes and others that nobody has listed" in found.describe()
+    with pytest.raises(ValueError, match="known must be of the same open tree"):
+        plan(OpenTree.columns(2), epsilon=1.0, delta=1e-6, known=known)
+    with pytest.raises(TypeError, match="known"):
+        plan(OPEN, epsilon=1.0, delta=1e-6, known=KNOWN)
+    with pytest.raises(ValueError, match="known must be left out"):
+        plan(OPEN, epsilon=1.0, delta=1e-6, known=known, unit=Unit("user", rows=3))
+    with pytest.raises(ValueError, match=r"known names cannot be honoured for method \(pruned_laplace\)"):
+        planned_candidate(OPEN, BUDGET, alpha=0.1, method="pruned_laplace", known=known)
