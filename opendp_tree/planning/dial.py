@@ -5,19 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from opendp_tree._arguments import check_integer, check_positive, check_probability
+from opendp_tree._arguments import check_integer, check_probability
 from opendp_tree._types import Floats, Ints
+from opendp_tree.budget import Budget
 from opendp_tree.mechanisms.find import PartitionParameters, choose_parameters, variance
 from opendp_tree.mechanisms.layers import LEAST_VARIANCE, ShownTree, final_variances, level_shares
 from opendp_tree.mechanisms.partition.prediction import as_gaps, one_test
 from opendp_tree.mechanisms.tree_estimator import GapNoise
-
-if TYPE_CHECKING:
-    import polars as pl
+from opendp_tree.planning.candidate import Candidate, LevelError
+from opendp_tree.planning.methods import TreeEstimator
+from opendp_tree.planning.plan import Plan
 
 __all__ = ["plan_dial"]
 
@@ -38,7 +39,7 @@ def plan_dial(
     leaf_counts: Any = None,
     shares: Sequence[float] = _SHARES,
     d_in: int = 1,
-) -> pl.DataFrame:
+) -> Plan:
     """Errors and shown nodes by level, for each share of epsilon that `TreeEstimator(measuring=...)` may take.
 
     The rest of epsilon finds nodes: a small share shows more of them, a large one measures totals better. Predicted for
@@ -66,12 +67,11 @@ def plan_dial(
     Examples
     --------
     >>> found = plan_dial([50, 20, 10], rows=1_000_000, epsilon=1.0, delta=1e-6, shares=[0.2, 0.6])
-    >>> found.columns
-    ['measuring', 'level', 'rmse', 'shown', 'nodes']
-    >>> keys, totals = found.filter(level=3)["shown"]
+    >>> levels = found.levels().sort("method")
+    >>> keys, totals = levels.filter(level=3)["shown"]
     >>> keys > totals  # more cities are found if less measures
     True
-    >>> keys, totals = found.filter(level=1)["rmse"]
+    >>> keys, totals = levels.filter(level=1)["error"]
     >>> keys > totals  # and states are better if more does
     True
 
@@ -79,24 +79,35 @@ def plan_dial(
     sizes = [check_integer(each, name="children", least=1) for each in children]
     if not sizes or math.prod(sizes) > _MOST_LEAVES:
         raise ValueError(f"children must be one number or more, with at most {_MOST_LEAVES:,} leaves in all")
-    spent = check_positive(epsilon, name="epsilon")
-    people = check_integer(d_in, name="d_in", least=1)
+    budget = Budget.of(epsilon=epsilon, delta=float(check_probability(delta, name="delta")), d_in=d_in)
     counts = _leaf_counts(sizes, rows, leaf_counts)
-    found: dict[str, list[float]] = {name: [] for name in ("measuring", "level", "rmse", "shown", "nodes")}
-    for share in shares:
-        part = check_probability(share, name="shares")
-        parameters = choose_parameters(
-            len(sizes) + 1, spent, check_probability(delta, name="delta"), d_in=people, measuring=float(part)
-        )
-        expected = predict_levels(parameters, counts, sizes)
-        for level, (rmse, shown) in enumerate(zip(*(each.tolist() for each in expected), strict=True)):
-            row = (float(part), level, rmse, shown, math.prod(sizes[:level]))
-            for name, value in zip(found, row, strict=True):
-                found[name].append(value)
+    found = [_candidate(float(check_probability(share, name="shares")), budget, counts, sizes) for share in shares]
+    numbers = ", ".join(f"{math.prod(sizes[:level]):,}" for level in range(len(sizes) + 1))
+    subject = f"A tree of depth {len(sizes) + 1} with {numbers} nodes by level and {int(counts.sum()):,} rows"
+    measure = "the root mean square error of the nodes of the worst level, where those that are not shown count as 0"
+    return Plan(subject, measure, budget, tuple(sorted(found, key=lambda each: each.error)))
 
-    from opendp_tree.trees.label_keys import record_frame
 
-    return record_frame(found)
+def _candidate(share: float, budget: Budget, counts: Ints, sizes: Sequence[int]) -> Candidate:
+    """What comes of one share of epsilon that measures."""
+    parameters = choose_parameters(len(sizes) + 1, *budget.exact, d_in=budget.d_in, measuring=share)
+    rmse, shown = (each.tolist() for each in predict_levels(parameters, counts, sizes))
+    errors = [
+        LevelError(level, rmse[level], nodes=math.prod(sizes[:level]), shown=shown[level]) for level in range(len(rmse))
+    ]
+    return Candidate(
+        TreeEstimator.name,
+        feasible=True,
+        reason=f"{share:g} of epsilon measures totals, and the rest finds nodes",
+        needs="epsilon and delta",
+        error=max(rmse),
+        guarantee="epsilon and delta",
+        parameters={"measuring": share},
+        shown_from=float(parameters.fringes[0].thresholds[-1]),
+        by_level=lambda: errors,
+        budget=budget,
+        method=TreeEstimator(measuring=share),
+    )
 
 
 def predict_levels(parameters: PartitionParameters, leaf_counts: Ints, sizes: Sequence[int]) -> tuple[Floats, Floats]:

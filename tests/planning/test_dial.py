@@ -14,28 +14,32 @@ BUDGET = {"epsilon": 1.0, "delta": 1e-6}
 
 
 def test_every_share_and_level_has_its_row():
-    found = plan_dial([5, 4], rows=10_000, **BUDGET, shares=[0.2, 0.5])
-    assert found.select("measuring", "level", "nodes").rows() == [
-        (share, level, nodes) for share in (0.2, 0.5) for level, nodes in enumerate((1, 5, 20))
+    plan = plan_dial([5, 4], rows=10_000, **BUDGET, shares=[0.2, 0.5])
+    found = plan.levels().sort("method", "level")
+    assert found.select("method", "level", "nodes").rows() == [
+        (f"TreeEstimator(measuring={share})", level, nodes)
+        for share in (0.2, 0.5)
+        for level, nodes in enumerate((1, 5, 20))
     ]
-    assert (found["rmse"].to_numpy() > 0).all()
+    assert plan.best.error == min(each.error for each in plan.candidates)
+    assert (found["error"].to_numpy() > 0).all()
     assert (found["shown"] <= found["nodes"] + 1e-9).all()
 
 
 def test_stated_counts_are_what_is_predicted_for():
     counts = np.arange(20) * 7
-    found = plan_dial([5, 4], leaf_counts=counts, **BUDGET, shares=[0.3], d_in=2)
+    found = plan_dial([5, 4], leaf_counts=counts, **BUDGET, shares=[0.3], d_in=2).levels()
     parameters = choose_parameters(3, Fraction(1), Fraction(1e-6), d_in=2, measuring=0.3)
     rmse, shown = predict_levels(parameters, counts, [5, 4])
-    assert found["rmse"].to_list() == pytest.approx(rmse.tolist())
+    assert found["error"].to_list() == pytest.approx(rmse.tolist())
     assert found["shown"].to_list() == pytest.approx(shown.tolist())
 
 
 def test_less_measuring_shows_more_and_more_measuring_knows_totals_better():
-    found = plan_dial([50, 20, 10], rows=1_000_000, **BUDGET)
+    found = plan_dial([50, 20, 10], rows=1_000_000, **BUDGET).levels().sort("method")
     shown = found.filter(level=3)["shown"].to_numpy()
     assert (np.diff(shown) < 0).all()
-    states = found.filter(level=1)["rmse"].to_numpy()
+    states = found.filter(level=1)["error"].to_numpy()
     assert (np.diff(states) < 0).all()
 
 
