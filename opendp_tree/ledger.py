@@ -40,12 +40,15 @@ _TABLES = (
     f"PRAGMA application_id = {_APPLICATION}",
     f"PRAGMA user_version = {_VERSION}",
 )
+ONE_ROW = "one row"
+"""The unit of releases of which no two may count the same row."""
 _PROBLEMS = {
     "locked": "is locked by another process. Hint: end the program that holds it open, and try again",
     "not a database": "is no ledger. Hint: name another file, or a new one; text files of early versions are not read",
     "readonly": "cannot be written. Hint: check who may write the file and its folder",
     "unable to open": "cannot be opened. Hint: check the name, and who may write there",
     "full": "has no room on its disk. Hint: free some, and try again; nothing was spent",
+    "disk I/O": "could not be read or written; nothing was spent. Hint: check the disk and the folder, and try again",
 }
 
 
@@ -251,6 +254,7 @@ class Ledger:
             entries = self._entries(db)
             if name is not None and any(entry.name == name for entry in entries):
                 raise LedgerError(f"{self.path} has a release {name!r} already. Hint: ledger.stored({name!r})")
+            self._check_unit((statement or {}).get("unit"), entries, disjoint)
             self._refuse_more_than_is_left(asked, entries, disjoint)
             row = (len(entries) + 1, _now(), *texts, name, release, disjoint)
             db.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
@@ -303,12 +307,23 @@ class Ledger:
             As in `commit`. By default None: the cost is added.
 
         """
-        if unit is not None and self.unit not in (None, unit):
+        entries = self.entries()
+        self._check_unit(unit, entries, disjoint)
+        self._refuse_more_than_is_left(self._asked(cost), entries, disjoint)
+
+    def _check_unit(self, unit: str | None, entries: Sequence[LedgerEntry], disjoint: str | None) -> None:
+        """Refuse a unit that is not the ledger's own, or not that of its entries: losses of two units do not add up."""
+        known = self.unit or next((each.statement["unit"] for each in entries if each.statement.get("unit")), None)
+        if unit is not None and known not in (None, unit):
             raise LedgerError(
-                f"{self.path} is for unit {self.unit!r}, not {unit!r}. Hint: keep one ledger for each, or protect the "
+                f"{self.path} is for unit {known!r}, not {unit!r}. Hint: keep one ledger for each, or protect the "
                 "same unit"
             )
-        self._refuse_more_than_is_left(self._asked(cost), self.entries(), disjoint)
+        if disjoint is not None and (known or unit or ONE_ROW) != ONE_ROW:
+            raise LedgerError(
+                f"disjoint ({disjoint!r}) must be given for unit {ONE_ROW!r} only, not {known or unit!r}: a person may "
+                "have rows in several releases. Hint: leave disjoint out"
+            )
 
     def _asked(self, cost: Mapping[str, Amount]) -> dict[str, Fraction]:
         """A cost in this ledger's terms."""

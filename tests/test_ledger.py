@@ -114,6 +114,36 @@ def test_a_ledger_is_for_one_total_unit_and_data_set(path):
         Ledger.open(path).commit({"rho": 1})
 
 
+def test_losses_of_two_units_are_never_added_up(path):
+    """Nor is the dearest of disjoint releases taken for people, who may have rows in all of them."""
+    ledger = Ledger.open(path, total={"epsilon": 2})
+    ledger.commit({"epsilon": 1}, statement={"unit": "one row"})
+    for refused in (
+        lambda: ledger.commit({"epsilon": 1}, statement={"unit": "one value of 'user'"}),
+        lambda: ledger.check({"epsilon": 1}, unit="one value of 'user'"),
+        lambda: Ledger.open(path.with_suffix(".person"), total=PURE, unit="one user").commit(PURE, disjoint="weeks"),
+    ):
+        with pytest.raises(LedgerError, match=r"is for unit 'one row', not|must be given for unit 'one row' only"):
+            refused()
+    assert len(ledger.entries()) == 1
+    assert ledger.commit({"epsilon": 1}, disjoint="weeks") == 2
+
+
+def test_an_error_of_the_disk_is_told_as_such_and_spends_nothing(path, monkeypatch):
+    ledger = Ledger.open(path, total=PURE)
+
+    def fails(*args, **options):
+        raise sqlite3.OperationalError("disk I/O error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite3, "connect", fails)
+        with pytest.raises(
+            LedgerError, match=r"could not be read or written; nothing was spent\. Hint: check the disk"
+        ):
+            ledger.commit({"epsilon": "0.25"})
+    assert ledger.entries() == []
+
+
 @pytest.mark.parametrize("amount", ["-1", "nan", "inf", "1e999999999", "1e-999999999", "x", None, float("nan"), -0.5])
 def test_amounts_are_finite_and_not_negative(path, amount):
     with pytest.raises(LedgerError, match=r"total: epsilon \(.*\) must be a finite number"):

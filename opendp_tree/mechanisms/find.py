@@ -120,7 +120,7 @@ def _named_slopes(levels: int, epsilon: float, delta: float, people: int) -> tup
 
     The least leaf threshold with which layers, each alone, are within kappa of a release of every level alone.
     """
-    if levels == 1:
+    if levels <= 1:
         return 0.9, 0.9
     if epsilon / levels > _LARGEST_RATE or delta == 0:
         return 1 / levels, 1 / levels

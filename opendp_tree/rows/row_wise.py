@@ -224,7 +224,8 @@ def _call(name: str, options: Node, inputs: list[Node], dtypes: list[pl.DataType
     if name == "ToPhysical":
         return first in ("integer", "float", "truth", "text", "date", "time", "datetime")
     if name == "Clip":
-        return all(kind in NUMBERS for kind in kinds)
+        # Polars broadcasts a bound of one row, so that a bound that is a column is not taken row by row.
+        return all(kind in NUMBERS for kind in kinds) and not any(map(_has_column, inputs[1:]))
     if name == "FillNull":
         return _same(kinds)
     if name == "Cut":
@@ -249,7 +250,8 @@ def _replace(name: str, options: Node, inputs: list[Node], dtypes: list[pl.DataT
         return False
     if name == "Replace":
         return len(inputs) == 3 and (dtypes[0] == pl.Float64 or old == kinds[0]) and _same([kinds[0], new])
-    plain = options["return_dtype"] is None and len(inputs) == 4
+    # Two old values of another kind may become one value of the column's, and then a row has two matches.
+    plain = options["return_dtype"] is None and len(inputs) == 4 and old == kinds[0]
     return plain and new in (*NUMBERS, "text", "truth") and (dtypes[3] == pl.Null or _same([new, kinds[3]]))
 
 

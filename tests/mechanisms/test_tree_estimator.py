@@ -173,3 +173,11 @@ def test_known_paths_may_be_deeper_than_all_keys():
         tree.count(["usr/lib"] * 300 + ["etc"] * 200)
     )
     assert set(release.to_frame(other=False)["path"]) >= {"", "usr / lib / x / y", "home", "etc"}
+
+
+@pytest.mark.parametrize("options", [{"epsilon": 1.0, "levels": [0]}, {"epsilon": 1e6}])
+def test_the_root_alone_and_a_huge_epsilon_are_released(options):
+    counts = OpenTree.columns(3).count([("a", "b", str(row % 7)) for row in range(3000)])
+    made = make_tree_estimator(leaf_domain(counts.tree), dp.l1_distance(T="i64"), delta=1e-6, **options)
+    assert made.map(1) <= (options["epsilon"], 1e-6)
+    assert abs(made(counts).estimates[0] - 3000) < 400

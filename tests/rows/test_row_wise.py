@@ -283,3 +283,14 @@ def test_truncations_are_those_that_do_not_see_the_order_of_rows():
     assert not found(ranges.shuffle().over("int64", order_by="date") < 2)
     assert not found(ranges.shuffle().over(pl.col("int64") + 1) < 2)
     assert not found(ranges.shuffle().over("int64") == 2)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        pl.col("int64").clip(2, pl.col("int32")),  # a bound of one row would be broadcast
+        pl.col("int64").replace_strict({1.5: 2.0, 1.0: -1.0}, default=256),  # both would be 1, and match twice
+    ],
+)
+def test_expressions_that_polars_does_not_take_row_by_row_are_refused(expression):
+    assert "row-wise" in refused(("with_columns", expression.alias("made")))
