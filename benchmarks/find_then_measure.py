@@ -27,7 +27,7 @@ from opendp_tree.mechanisms.partition.parameters import GapParameters, choose_pa
 from opendp_tree.mechanisms.partition.prediction import worst_alpha_rmse, worst_caterpillar
 from opendp_tree.mechanisms.partition.release import people_at
 from opendp_tree.mechanisms.partition.walk import find_cells
-from opendp_tree.planning.dial import predict_levels
+from opendp_tree.planning.laws import predict_levels
 from opendp_tree.theorems.tree_partition import GapShape
 from opendp_tree.trees.occupied import Occupied
 from opendp_tree.trees.sparse_counts import SparseCounts

@@ -396,3 +396,15 @@ def test_weighed_people_below_groups_and_ranges_are_counted_and_kept_ones_have_m
         assert "a / [7, 14) / [10, 11)" in release.to_frame()["path"].to_list()
     kept = release_tree(rows, by=by, unit=Unit("user", rows=2), epsilon=2.0, delta=1e-6, method="curve")
     assert kept.quantiles([0.5])["estimate"].to_list() == pytest.approx([10.5], abs=1)
+
+
+def test_known_names_are_released_and_closed_ones_need_no_delta():
+    frame = pl.DataFrame({"country": ["be"] * 300, "city": ["ghent"] * 300})
+    paths = [("be", "ghent"), ("nl", "delft")]
+    release = release_tree(frame, by=Key.columns("country", "city", known=paths), epsilon=1.0, delta=1e-6)
+    assert release.statement.mechanism == "tree_estimator"
+    assert {("be", "ghent"), ("nl", "delft")} <= set(release.to_frame(other=False).select("country", "city").rows())
+    closed = release_tree(frame, by=Key.columns("country", "city", known=paths, closed=True), epsilon=1.0)
+    assert set(closed.statement.loss) == {"epsilon"}
+    with pytest.raises(ValueError, match="delta must be above 0 where nodes are unknown"):
+        release_tree(frame, by=Key.columns("country", "city", known=paths), epsilon=1.0)

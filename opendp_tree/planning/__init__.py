@@ -1,12 +1,12 @@
 """Choosing a mechanism before anything is spent."""
 
 from opendp_tree.planning.candidate import Candidate
-from opendp_tree.planning.dial import plan_dial
 from opendp_tree.planning.laws import NoiseErrors, noise_errors
 from opendp_tree.planning.methods import Curve, MultiplicativeEstimator, PeopleLayers, Quantiles
 from opendp_tree.planning.plan import (
     Plan,
     make_tree_counts,
+    plan_dial,
     plan_line,
     plan_means,
     smallest_epsilon,

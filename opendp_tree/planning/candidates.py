@@ -14,17 +14,21 @@ from opendp.measures import zero_concentrated_divergence
 from opendp.metrics import l1_distance
 from opendp.mod import Measurement
 
+from opendp_tree._arguments import check_integer
 from opendp_tree._opendp import make_function
 from opendp_tree._types import Floats
 from opendp_tree.budget import Budget, Priced
 from opendp_tree.mechanisms.chosen_quantiles import SCALES as CHOICE_SCALES
 from opendp_tree.mechanisms.chosen_quantiles import make_chosen_quantiles
 from opendp_tree.mechanisms.curve import SCALES, make_bin_curve, make_segment_curve
+from opendp_tree.mechanisms.find import choose_parameters, closed_parameters, variance
 from opendp_tree.mechanisms.grouped_curves import make_grouped_curves
 from opendp_tree.mechanisms.level_noise import laplace_excess
 from opendp_tree.mechanisms.means.tree_means import make_tree_means
-from opendp_tree.mechanisms.partition.prediction import as_gaps
+from opendp_tree.mechanisms.partition.prediction import as_gaps, totals_alpha_rmse, worst_alpha_rmse
 from opendp_tree.mechanisms.people import choose_design, make_people_estimator
+from opendp_tree.mechanisms.pruned_descent import make_pruned_descent
+from opendp_tree.mechanisms.tree_estimator import ROOT_EVEN, make_tree_estimator, public_rmse
 from opendp_tree.mechanisms.tree_noise import (
     gaussian_variance,
     laplace_variance,
@@ -35,15 +39,19 @@ from opendp_tree.mechanisms.tree_noise import (
 from opendp_tree.noise import LARGEST_SCALE
 from opendp_tree.paper.clipping import make_clipped_estimator
 from opendp_tree.paper.estimation import make_multiplicative_estimator
-from opendp_tree.planning.candidate import Candidate, LevelError, Setting, Space, Weights
-from opendp_tree.planning.finding_candidates import cell_chance
+from opendp_tree.planning.candidate import Candidate, LevelError, Setting, Space, TreeFacts, Weights
 from opendp_tree.planning.laws import (
+    MOST_CELLS,
+    cell_chance,
     choice_scale,
     clipping_radius,
     deviation_curve,
+    estimator_curve,
     expected_rank_error,
+    known_errors,
     level_maxima,
     paper_error,
+    pruning,
     shown_from,
     uses_segments,
 )
@@ -54,6 +62,7 @@ from opendp_tree.planning.methods import (
     Method,
     MultiplicativeEstimator,
     PeopleLayers,
+    PrunedDescent,
     Quantiles,
     TreeEstimator,
     TreeNoise,
@@ -68,6 +77,9 @@ from opendp_tree.trees.level_weights import level_variances
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.tree import Tree
 
+ESTIMATOR_NEEDS = "nothing but the depth and a delta; or public nodes, and then no delta"
+PRUNED_NEEDS = "nothing but the depth; delta above 0"
+PRUNED_SHARES = (0.1, 0.3)  # of delta for the threshold; the rest turns Gaussian noise into epsilon
 PEOPLE_NEEDS = "a unit; where nodes must be found, epsilon and delta; for Gaussian noise, delta or rho"
 LINE_NEEDS = "a line of bins, such as Key.number"
 Group = Callable[[Tree | OpenTree, Budget], Candidate]
@@ -424,3 +436,195 @@ def _grouped(method: Curve, tree: Tree | OpenTree, budget: Budget, group: Group)
         return budget.fit(made, float(budget.d_in / left))
 
     return _candidate(method, bins, budget, build)
+
+
+def estimator_candidate(method: TreeEstimator, setting: Setting) -> Candidate:
+    """Find, count known nodes, measure; noise on every level where all nodes are known."""
+    facts, budget, alpha = setting
+    no = partial(Candidate.infeasible, method.name, needs=ESTIMATOR_NEEDS)
+    levels = _levels(method, facts)
+    if facts.public:
+        return _public_candidate(method, setting, levels)
+    depth = facts.depth if levels is None else len(levels)
+    if facts.closed:
+        return _closed_candidate(method, setting, levels, depth)
+    if budget.delta == 0:
+        return no(reason="which nodes there are cannot be found without a delta")
+    if budget.rho is not None:
+        return no(reason="OpenDP converts no (epsilon, delta) into rho, and without public nodes there is no pure one")
+    try:
+        chosen = choose_parameters(
+            depth,
+            Fraction(budget.pure_epsilon),
+            Fraction(budget.delta),
+            d_in=budget.d_in,
+            measuring=None if method.measuring is None else float(method.measuring),
+        )
+    except ValueError:
+        return no(reason=f"epsilon and delta are too small for a partition of depth {facts.depth}")
+    tests, left = as_gaps(chosen), float(chosen.alphas + chosen.betas) / 2
+    cells: Floats = np.exp2(np.arange(MOST_CELLS.bit_length(), dtype=np.float64))
+    error = max(worst_alpha_rmse(tests, alpha), float(totals_alpha_rmse(tests, left, alpha, cells).max()))
+    threshold = tests.shape.thresholds[-1]
+    return Candidate(
+        method.name,
+        feasible=True,
+        reason="nodes are found at one price whatever their number, with their counts; what is left measures totals",
+        needs=ESTIMATOR_NEEDS,
+        error=error,
+        bound=False,
+        guarantee="epsilon and delta",
+        parameters={
+            "measuring": round(left * budget.d_in / budget.pure_epsilon, 3),
+            "scale": tests.scale,
+            "token_scale": tests.token_scale,
+            "threshold": threshold,
+            "radius": threshold - 1,
+            "margin": tests.shape.margins[-1],
+            "levels": "all" if levels is None else ", ".join(map(str, levels)),
+        },
+        shown_from=shown_from(partial(cell_chance, tests), threshold),
+        nonnegative=True,
+        integers=False,
+        curve=partial(estimator_curve, tests, left, alpha),
+        by_level=None if facts.known is None else partial(known_errors, facts.known, chosen, levels),
+        builder=partial(_build_estimator, method, setting, levels),
+        budget=budget,
+        method=method,
+    )
+
+
+def _closed_candidate(method: TreeEstimator, setting: Setting, levels: tuple[int, ...] | None, depth: int) -> Candidate:
+    """All nodes are known: their rests and a layer per level get noise, and nothing is found."""
+    facts, budget, alpha = setting
+    chosen = closed_parameters(depth, Fraction(budget.pure_epsilon), d_in=budget.d_in)
+    assert facts.known is not None
+    errors = known_errors(facts.known, chosen, levels)
+    error = max(each.error for each in errors)
+    return Candidate(
+        method.name,
+        feasible=True,
+        reason="all nodes are known: levels get noise and are made to add up",
+        needs=ESTIMATOR_NEEDS,
+        error=error,
+        bound=True,
+        guarantee="pure epsilon",
+        parameters={"levels": "all" if levels is None else ", ".join(map(str, levels))},
+        shown_from=0.0,
+        nonnegative=True,
+        curve=partial(deviation_curve, error, alpha),
+        by_level=lambda: errors,
+        builder=partial(_build_estimator, method, setting, levels),
+        budget=budget,
+        method=method,
+    )
+
+
+def _public_candidate(method: TreeEstimator, setting: Setting, levels: tuple[int, ...] | None) -> Candidate:
+    """Noise on every level of a public tree, little of it for the root, and least squares."""
+    facts, budget, alpha = setting
+    if facts.tree is None:  # the root may have no better count than its own
+        error = math.sqrt(2 * variance(budget.d_in / (budget.pure_epsilon * ROOT_EVEN)))
+        reason = "levels get noise and are made to add up; how much that helps the root, the depth alone does not say"
+    else:
+        error = public_rmse(facts.tree, levels, budget.pure_epsilon, budget.d_in, method.weights)
+        reason = "levels get noise and are made to add up, with shares that balance their errors"
+    return Candidate(
+        method.name,
+        feasible=True,
+        reason=reason,
+        needs=ESTIMATOR_NEEDS,
+        error=error,
+        bound=facts.tree is None,
+        guarantee="pure epsilon",
+        parameters={"levels": "all" if levels is None else ", ".join(map(str, levels))},
+        shown_from=0.0,
+        nonnegative=True,
+        integers=False,
+        curve=partial(deviation_curve, error, alpha),
+        builder=partial(_build_estimator, method, setting, levels),
+        budget=budget,
+        method=method,
+    )
+
+
+def _build_estimator(method: TreeEstimator, setting: Setting, levels: tuple[int, ...] | None, space: Space) -> Priced:
+    facts, budget, alpha = setting
+    made = make_tree_estimator(
+        space.domain,
+        space.metric,
+        epsilon=budget.pure_epsilon,
+        delta=0.0 if facts.closed else budget.delta,
+        alpha=alpha,
+        tree=space.tree,
+        known=facts.known,
+        confidence=space.confidence,
+        measuring=method.measuring,
+        weights=method.weights,
+        levels=levels,
+        d_in=budget.d_in,
+    )
+    return budget.priced(made)
+
+
+def _levels(method: TreeEstimator, facts: TreeFacts) -> tuple[int, ...] | None:
+    """The levels that are shown, with the root's; None for all."""
+    wanted = facts.levels if method.levels is None else method.levels
+    if wanted is None:
+        return None
+    levels = {0, *(check_integer(level, name="levels", least=0) for level in wanted)}
+    if max(levels) >= facts.depth:
+        raise ValueError(f"levels ({list(wanted)}) must be some of 0 to {facts.depth - 1}; the root's level is 0")
+    return None if len(levels) == facts.depth else tuple(sorted(levels))
+
+
+def pruned_candidate(method: PrunedDescent, setting: Setting) -> Candidate:
+    """Noise on the nodes whose parents are shown, and a threshold."""
+    (facts, budget, alpha), noise = setting, method.noise
+    no = partial(Candidate.infeasible, method.name, needs=PRUNED_NEEDS)
+    if budget.delta == 0:
+        return no(reason="which nodes there are cannot be found without a delta")
+    if noise == "laplace" and budget.rho is not None:
+        return no(reason="OpenDP converts no (epsilon, delta) into rho")
+    weights = (1.0,) * facts.depth if method.weights is None else facts.normal_weights(method.weights)
+    # Only Gaussian noise that becomes epsilon has a delta to split.
+    shares = PRUNED_SHARES if noise == "gaussian" and budget.rho is None else (1.0,)
+    tried = (pruning(noise, weights, budget, alpha, share) for share in shares)
+    possible = [each for each in tried if each is not None]
+    if not possible:
+        return no(reason="the budget is so small that noise of its scale cannot be drawn")
+    error, best = min(possible, key=lambda each: each[0])
+
+    def build(space: Space) -> Priced:
+        def made(at: float) -> Measurement:
+            return make_pruned_descent(
+                space.domain,
+                space.metric,
+                at,
+                tree=space.tree,
+                delta=best.delta,
+                d_in=budget.d_in,
+                noise=noise,
+                weights=None if method.weights is None else weights,
+                confidence=space.confidence,
+            )
+
+        return budget.fit(made, best.scale)
+
+    return Candidate(
+        method.name,
+        feasible=True,
+        reason="large nodes are found from the root down; what is below the threshold counts as nobody",
+        needs=PRUNED_NEEDS,
+        error=error,
+        bound=facts.levels is not None,
+        guarantee="epsilon and delta" if noise == "laplace" else "zCDP and delta",
+        parameters={"scale": best.scale, "threshold": max(best.thresholds), "threshold_delta": best.delta},
+        shown_from=shown_from(best.shown, max(best.thresholds)),
+        nonnegative=True,
+        integers=True,
+        polishes=True,
+        curve=partial(best.errors, alpha),
+        builder=build,
+        budget=budget,
+    )

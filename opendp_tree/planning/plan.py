@@ -6,20 +6,29 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from opendp.mod import Domain, Measurement, Metric, assert_features
 
-from opendp_tree._arguments import check_choice, check_integer, check_positive, check_scale, shortened
+from opendp_tree._arguments import (
+    check_choice,
+    check_integer,
+    check_positive,
+    check_probability,
+    check_scale,
+    shortened,
+)
 from opendp_tree._opendp import to_then
 from opendp_tree._show import Bar, Cell, html_table, progress, table
-from opendp_tree._types import Floats
+from opendp_tree._types import Floats, Ints
 from opendp_tree.bounds import error_lower_bound
 from opendp_tree.budget import EPSILONS, Budget
-from opendp_tree.planning.candidate import Candidate, Setting, TreeFacts
+from opendp_tree.mechanisms.find import choose_parameters
+from opendp_tree.planning.candidate import Candidate, LevelError, Setting, TreeFacts
 from opendp_tree.planning.candidates import (
     LINE_NEEDS,
+    estimator_candidate,
     line_candidate,
     line_reason,
     means_candidate,
@@ -27,9 +36,16 @@ from opendp_tree.planning.candidates import (
     paper_candidate,
     people_candidate,
     people_candidates,
+    pruned_candidate,
 )
-from opendp_tree.planning.finding_candidates import estimator_candidate, pruned_candidate
-from opendp_tree.planning.laws import PEOPLE, expected_rank_error, means_errors
+from opendp_tree.planning.laws import (
+    MOST_CELLS,
+    PEOPLE,
+    expected_rank_error,
+    means_errors,
+    predict_levels,
+    typical_counts,
+)
 from opendp_tree.planning.methods import (
     MECHANISMS,
     REFERENCES,
@@ -60,9 +76,10 @@ from opendp_tree.trees.tree import Tree
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Plan", "make_tree_counts", "plan", "plan_line", "plan_means", "smallest_epsilon", "then_tree_counts"]
+__all__ = ["Plan", "make_tree_counts", "plan", "plan_dial", "plan_line", "plan_means", "smallest_epsilon"]
 
 _DIGITS = 1e-3
+_DIAL = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
 _NODE_ERROR = "how far the worst node, of whatever count, is predicted to be off beyond {:g} % of its count"
 
 
@@ -506,6 +523,86 @@ def plan_line(
     measure = f"by how many people a quantile is missed in the mean, where {rows:,} are spread evenly"
     best_first = tuple(sorted(found, key=lambda each: each.error))
     return Plan(f"A line of {size:,} bins", measure, budget, best_first)
+
+
+def plan_dial(
+    children: Sequence[int],
+    *,
+    epsilon: float,
+    delta: float,
+    rows: int | None = None,
+    leaf_counts: Any = None,
+    shares: Sequence[float] = _DIAL,
+    d_in: int = 1,
+) -> Plan:
+    """Errors and shown nodes by level, for each share of epsilon that `TreeEstimator(measuring=...)` may take.
+
+    The rest of epsilon finds nodes: a small share shows more of them, a large one measures totals better. Predicted for
+    a shape that is stated, not from data. Nodes that are not shown count as 0. At leaves the law is exact, above them
+    it is that of layers and least squares.
+
+    Parameters
+    ----------
+    children
+        How many children each node has, from the root down: `[50, 20, 10]` for states, counties and cities.
+    epsilon
+        The privacy loss.
+    delta
+        The chance of a larger loss, which unknown nodes need.
+    rows
+        About how many rows there are. By default None: `leaf_counts` say it. Their sizes are then taken to be
+        log-normal, as those of places and categories often are, spread evenly over the tree.
+    leaf_counts
+        Instead of `rows`: a typical count of each leaf, children of one node together. By default None.
+    shares
+        The shares of epsilon to compare. By default a tenth to seven tenths.
+    d_in
+        How many rows one person may have. By default 1.
+
+    Examples
+    --------
+    >>> found = plan_dial([50, 20, 10], rows=1_000_000, epsilon=1.0, delta=1e-6, shares=[0.2, 0.6])
+    >>> levels = found.levels().sort("method")
+    >>> keys, totals = levels.filter(level=3)["shown"]
+    >>> keys > totals  # more cities are found if less measures
+    True
+    >>> keys, totals = levels.filter(level=1)["error"]
+    >>> keys > totals  # and states are better if more does
+    True
+
+    """
+    sizes = [check_integer(each, name="children", least=1) for each in children]
+    if not sizes or math.prod(sizes) > MOST_CELLS:
+        raise ValueError(f"children must be one number or more, with at most {MOST_CELLS:,} leaves in all")
+    budget = Budget.of(epsilon=epsilon, delta=float(check_probability(delta, name="delta")), d_in=d_in)
+    counts = typical_counts(sizes, rows, leaf_counts)
+    found = [_dial_candidate(float(check_probability(share, name="shares")), budget, counts, sizes) for share in shares]
+    numbers = ", ".join(f"{math.prod(sizes[:level]):,}" for level in range(len(sizes) + 1))
+    subject = f"A tree of depth {len(sizes) + 1} with {numbers} nodes by level and {int(counts.sum()):,} rows"
+    measure = "the root mean square error of the nodes of the worst level, where those that are not shown count as 0"
+    return Plan(subject, measure, budget, tuple(sorted(found, key=lambda each: each.error)))
+
+
+def _dial_candidate(share: float, budget: Budget, counts: Ints, sizes: Sequence[int]) -> Candidate:
+    """What comes of one share of epsilon that measures."""
+    parameters = choose_parameters(len(sizes) + 1, *budget.exact, d_in=budget.d_in, measuring=share)
+    rmse, shown = (each.tolist() for each in predict_levels(parameters, counts, sizes))
+    errors = [
+        LevelError(level, rmse[level], nodes=math.prod(sizes[:level]), shown=shown[level]) for level in range(len(rmse))
+    ]
+    return Candidate(
+        TreeEstimator.name,
+        feasible=True,
+        reason=f"{share:g} of epsilon measures totals, and the rest finds nodes",
+        needs="epsilon and delta",
+        error=max(rmse),
+        guarantee="epsilon and delta",
+        parameters={"measuring": share},
+        shown_from=float(parameters.fringes[0].thresholds[-1]),
+        by_level=lambda: errors,
+        budget=budget,
+        method=TreeEstimator(measuring=share),
+    )
 
 
 @progress("searching")

@@ -8,7 +8,7 @@ import pytest
 
 from opendp_tree.mechanisms.find import choose_parameters
 from opendp_tree.planning import plan_dial
-from opendp_tree.planning.dial import _coprime, _leaf_counts, predict_levels
+from opendp_tree.planning.laws import _coprime, predict_levels, typical_counts
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
 
@@ -46,7 +46,7 @@ def test_less_measuring_shows_more_and_more_measuring_knows_totals_better():
 @pytest.mark.parametrize("sizes", [[3], [50, 20, 10], [7, 11], [2, 2, 2, 2]])
 def test_typical_counts_sum_to_the_rows_and_are_spread_evenly(sizes):
     leaves = math.prod(sizes)
-    counts = _leaf_counts(sizes, 1000 * leaves, None)
+    counts = typical_counts(sizes, 1000 * leaves, None)
     assert counts.sum() == pytest.approx(1000 * leaves, rel=0.01)
     assert counts.size == leaves
     if leaves >= 1000:

@@ -5,7 +5,8 @@ import pytest
 from opendp_tree import Auto, OpenTree, PrunedDescent, Tree, TreeEstimator, Unit, leaf_domain, plan
 from opendp_tree.budget import Budget
 from opendp_tree.planning.candidate import Setting, TreeFacts
-from opendp_tree.planning.finding_candidates import estimator_candidate, lowest_threshold, pruned_candidate
+from opendp_tree.planning.candidates import estimator_candidate, pruned_candidate
+from opendp_tree.planning.laws import lowest_threshold
 from opendp_tree.planning.plan import best_candidate, planned_candidate
 from opendp_tree.trees.known_nodes import KnownNodes
 from tests.thoroughness import thinned

@@ -13,7 +13,7 @@ from opendp_tree.mechanisms.partition.parameters import choose_parameters
 from opendp_tree.mechanisms.partition.prediction import one_test, worst_alpha_rmse, worst_caterpillar
 from opendp_tree.mechanisms.partition.walk import find_cells
 from opendp_tree.mechanisms.tree_estimator import make_tree_estimator
-from opendp_tree.planning.dial import predict_levels
+from opendp_tree.planning.laws import predict_levels
 from opendp_tree.trees.occupied import Occupied
 
 COPIES = 100_000
