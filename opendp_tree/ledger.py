@@ -313,7 +313,9 @@ class Ledger:
 
     def _check_unit(self, unit: str | None, entries: Sequence[LedgerEntry], disjoint: str | None) -> None:
         """Refuse a unit that is not the ledger's own, or not that of its entries: losses of two units do not add up."""
-        known = self.unit or next((each.statement["unit"] for each in entries if each.statement.get("unit")), None)
+        units = (each.statement.get("unit") for each in entries)
+        known = self.unit or next((_without_periods(each) for each in units if isinstance(each, str)), None)
+        unit = None if unit is None else _without_periods(unit)
         if unit is not None and known not in (None, unit):
             raise LedgerError(
                 f"{self.path} is for unit {known!r}, not {unit!r}. Hint: keep one ledger for each, or protect the "
@@ -565,6 +567,11 @@ def _is_begun(path: Path, db: sqlite3.Connection) -> bool:
     if any(marks) or db.execute("SELECT 1 FROM sqlite_master").fetchone():
         raise LedgerError(f"{path} {_PROBLEMS['not a database']}")
     return False
+
+
+def _without_periods(unit: str) -> str:
+    """A unit in words, without what the statement of a series says behind it."""
+    return unit.partition(", in ")[0]
 
 
 def _damaged(path: Path, error: Exception | None = None) -> LedgerError:
