@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from opendp.mod import assert_features
 
 from opendp_tree._arguments import check_integer, check_probability, check_type
@@ -154,7 +155,7 @@ class Series(Mapping[str, TreeRelease]):
         chosen = read_method(method)
         if isinstance(chosen, Quantiles):
             raise ValueError(f"method ({chosen.name}) must give counts in a series. Hint: Curve() has all quantiles")
-        shares = _dial(measuring, key, chosen, person, values)
+        shares = _dial(measuring, key, chosen, person, values, rho)
         budget = {"epsilon": epsilon, "delta": delta, "rho": rho}
         cost = {name: repr(amount) for name, amount in budget.items() if amount is not None}
         if total is None and person is not None and not Path(path).exists():
@@ -222,7 +223,8 @@ class Series(Mapping[str, TreeRelease]):
         needed = columns if self.unit is None else [*columns, self.unit.column]
         account = Account.of(self.ledger, self.unit, **self.budget, disjoint=self._disjoint)
         rows = self.period.rows(read_source(data), name, needed)
-        key = _key_with_known(self.key, [self._stored(entry) for entry in entries[-MEMORY:]])
+        recent = entries[-MEMORY:] if self._has_known else []
+        key = _key_with_known(self.key, [self._stored(entry) for entry in recent])
         question = Question.of(key, unit=self.unit, method=self._method(len(entries)), value=self.value or None)
         measurement = question.measurement(rows, account.budget, alpha=0.1, confidence=self.confidence)
         note = {"period": name, "columns": columns}
@@ -234,6 +236,13 @@ class Series(Mapping[str, TreeRelease]):
             if name not in self.periods:
                 raise
             return self[name]  # another process was faster: this one's release is thrown away unseen
+
+    @property
+    def _has_known(self) -> bool:
+        """Whether a release can know names: unknown ones must be found, without values."""
+        assert self.key is not None
+        finds = isinstance(self.method, Auto | TreeEstimator) and self.budget is not None and self.budget["rho"] is None
+        return finds and self.key.tree is None and self.unit is None and not self.value
 
     def _method(self, number: int) -> Method:
         """The method of a release after so many earlier ones."""
@@ -424,10 +433,10 @@ class Series(Mapping[str, TreeRelease]):
 
 
 def _dial(
-    measuring: Any, key: Key, method: Method, unit: Unit | None, values: tuple[Value, ...]
+    measuring: Any, key: Key, method: Method, unit: Unit | None, values: tuple[Value, ...], rho: float | None
 ) -> tuple[float, ...] | None:
     """The dial by the number of earlier releases; None where the method has its own."""
-    has_dial = key.tree is None and unit is None and not values
+    has_dial = key.tree is None and unit is None and not values and rho is None
     has_dial &= isinstance(method, Auto) or (isinstance(method, TreeEstimator) and method.measuring is None)
     if measuring is None:
         return EXPLORE if has_dial else None
@@ -438,15 +447,21 @@ def _dial(
         )
     if not has_dial:
         raise ValueError(
-            "measuring must not be given for a public tree, with a unit or a value, or where the method has its own. "
+            "measuring must not be given for a public tree, a unit, a value or rho, or where the method has its own. "
             "Hint: leave it out, or method=TreeEstimator()"
         )
     return tuple(float(check_probability(share, name="measuring")) for share in measuring)
 
 
 def _key_with_known(key: Key, releases: Sequence[TreeRelease]) -> Key:
-    """The key with the names that the last releases have shown and that are not forgotten."""
-    return key
+    """The key with the names that the last of some releases has shown and that are not forgotten."""
+    if not releases:
+        return key
+    last = releases[-1]
+    shown = np.ones(last.estimates.size, dtype=np.bool_) if last.shown is None else last.shown.copy()
+    shown[shown] = remembered(releases)
+    public = [] if key.known is None else [key.known]
+    return replace(key, known=[*public, replace(last, shown=shown)])
 
 
 def _key_text(key: Key) -> str:

@@ -13,6 +13,7 @@ from opendp_tree import Key, Ledger, Period, Series, Tree, TreeEstimator, TreeRe
 from opendp_tree.ledger import BudgetError, LedgerError
 from opendp_tree.planning.methods import Quantiles
 from opendp_tree.releases.series_frames import MEMORY, QUIET, node_frame, remembered
+from opendp_tree.series import _key_with_known
 from opendp_tree.trees.open_tree import OpenTree
 
 WEEK = Period("week")
@@ -325,6 +326,68 @@ def test_known_new_and_quiet(tmp_path):
     assert set(series.known.filter(pl.col("path") == "ghent")["first"]) == {"W1"}
     last = set(series["W4"].to_frame(other=False)["path"])
     assert set(series.known["path"]) | set(series.quiet()["path"]) == last
+
+
+def test_names_that_were_shown_are_shown_again_and_forgotten_when_nobody_is_there(tmp_path):
+    """Four estimates of nobody are kept with a chance of about 1 in 14, so that ten tries all fail in 1 of 10**11."""
+    series, frame = opened(tmp_path), visits(18)
+    shown = set(series.release(frame, "W1").to_frame(other=False)["path"])
+    assert "bruges" in shown
+    for number in range(2, 5):
+        assert shown <= set(series.release(frame, f"W{number}").to_frame(other=False)["path"])
+    assert not series.to_frame().filter((pl.col("period") != "W1") & pl.col("new")).height
+    for number in range(5, 19):
+        series.release(frame, f"W{number}")
+    assert "bruges" not in set(series["W18"].to_frame(other=False)["path"])
+    assert {"ghent", "liege"} <= set(series["W18"].to_frame(other=False)["path"])
+    assert series.ledger.left()["epsilon"] == 0
+
+
+def test_what_a_release_knows_depends_on_earlier_releases_alone(tmp_path):
+    """Rows of other periods, and rows of its own, change nothing of what is known."""
+    low = made({("x", ""): 50, ("x", "a"): -9.0, ("y", "b"): 50})
+    key = Key.columns("state", "city")
+    assert _key_with_known(key, []) == key
+    assert _key_with_known(key, [low]).known.paths == ((), ("x",), ("y",), ("x", "a"), ("y", "b"))
+    assert _key_with_known(key, [low] * MEMORY).known.paths == ((), ("x",), ("y",), ("y", "b"))
+    public = Key.columns("state", "city", known=[("x", "a")])
+    assert ("x", "a") in _key_with_known(public, [low] * MEMORY).known.paths
+
+
+@pytest.mark.parametrize(
+    "by",
+    [
+        Key.ip("address"),
+        Key.path("page", depth=3),
+        Key.url("page"),
+        Key.calendar("at"),
+        Key.bits("number", width=16, stride=4),
+        Key.nested(Key.columns("city"), Key.ip("address")),
+        Key.columns("city", "number", show=["number"]),
+        Key.columns("flag", "day"),
+    ],
+    ids=lambda key: f"{key.kind}",
+)
+def test_every_kind_of_key_has_its_series(tmp_path, by):
+    rows = pl.DataFrame(
+        {
+            "week": ["W1", "W2", "W3"] * 300,
+            "city": ["ghent", None, "liege"] * 300,
+            "address": ["10.0.0.1", "192.168.1.7", "no address"] * 300,
+            "page": ["/a/b", "/a/c", None] * 300,
+            "at": [datetime(2024, 5, 1), datetime(2024, 6, 1), None] * 300,
+            "number": [1, 300, 70_000] * 300,
+            "flag": [True, False, None] * 300,
+            "day": [date(2024, 5, 1), date(2024, 5, 2), None] * 300,
+        }
+    ).sort("city")
+    rows = rows.with_columns(week=pl.Series(["W1", "W2", "W3"] * 300))
+    series = opened(tmp_path, by=by)
+    for name in ("W1", "W2", "W3"):
+        series.release(rows, name)
+    first, last = (set(series[name].to_frame(other=False)["path"]) for name in ("W1", "W3"))
+    assert first <= last
+    assert series.known.height == len(last)
 
 
 # Changes and sums.

@@ -148,6 +148,8 @@ def check_path(tree: OpenTree, path: Any) -> tuple[Any, ...]:
         raise TypeError(f"a path ({type(path).__name__}) must be a tuple. Hint: (label, ...), or (prefix, bits)")
     if tree.kind == "bits":
         return path if tree.outside and path == (OUTSIDE,) else _check_prefix(tree, path)
+    if tree.kind == "paths" and tree.depth > 1 and path == (None,):  # where rows without a path are
+        return path
     kinds = (str,) if tree.kind == "paths" else (str, int, date, type(None))
     if len(path) >= tree.depth or not all(isinstance(label, kinds) for label in path):
         words = "each a text" if len(kinds) == 1 else "each a text, a number, a date or None"
