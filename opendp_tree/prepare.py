@@ -22,8 +22,9 @@ from opendp_tree.keys.key import Key
 from opendp_tree.ledger import Ledger, spend
 from opendp_tree.mechanisms.bound_report import make_bound_report
 from opendp_tree.planning.candidates import means_candidate, weighs_people
-from opendp_tree.planning.methods import Auto, Curve, Method, PeopleLayers, Quantiles, TreeEstimator, read_method
-from opendp_tree.planning.plan import check_alpha, planned_candidate, planned_people
+from opendp_tree.planning.laws import PEOPLE
+from opendp_tree.planning.methods import Auto, Curve, Line, Method, PeopleLayers, Quantiles, TreeEstimator, read_method
+from opendp_tree.planning.plan import Plan, check_alpha, plan, planned_candidate, planned_people
 from opendp_tree.releases.bound_report import BoundReport
 from opendp_tree.releases.release import PrivacyStatement, TreeRelease
 from opendp_tree.releases.words import cost_words
@@ -337,15 +338,16 @@ def bound_report(
     report_scale(epsilon)
     account = Account.of(ledger, Unit(unit, count="shares"), epsilon=epsilon, delta=0.0, rho=None)
     frame = read_source(data)
-    measurement = make_bound_report(
-        frame_domain(frame),
-        symmetric_id_distance(identifier=unit),
-        report_scale(account.budget.pure_epsilon),
-        most=most,
-        confidence=confidence,
-    )
+    measurement = make_report(frame, unit, account.budget, most=most, confidence=confidence)
     report: BoundReport = Prepared(measurement, frame, account, {"columns": [unit], "bounds": most}).release()
     return report
+
+
+def make_report(frame: Any, unit: str, budget: Budget, *, most: int, confidence: float) -> Measurement:
+    """From what `read_source` gives to a report within a budget for one person."""
+    metric = symmetric_id_distance(identifier=unit)
+    scale = report_scale(budget.pure_epsilon)
+    return make_bound_report(frame_domain(frame), metric, scale, most=most, confidence=confidence)
 
 
 @dataclass(frozen=True)
@@ -458,6 +460,31 @@ class Question:
             person=self.unit,
             known=self.key.known,
         )
+
+    def plan(self, frame: Any, budget: Budget, *, alpha: float) -> Plan:
+        """What `measurement` chooses from, the best first, or the one method that was asked for. No row is read."""
+        counts, tree, method = self.transformation(frame), self.key.hierarchy, self.method
+        at = budget.at(counts.map(1))  # type: ignore[no-untyped-call]
+        if isinstance(method, Line) or (isinstance(tree, Tree) and tree.ranges is not None and method == Auto()):
+            candidate = planned_candidate(tree, at, alpha=alpha, method=method, known=self.key.known)
+            measure = f"by how many rows a quantile is missed beyond its range, where {PEOPLE:,} are spread evenly"
+            return Plan("A number in ranges", measure, at, (candidate,))
+        options = (method.levels, method.aim) if isinstance(method, Auto) else (None, "error")
+        every = plan(
+            tree,
+            epsilon=at.epsilon,
+            delta=at.delta,
+            rho=at.rho,
+            d_in=at.d_in,
+            alpha=alpha,
+            levels=options[0],
+            aim=options[1],
+            unit=self.unit if self.kind == "records" else None,
+            value=self.values or None,
+            known=self.key.known,
+        )
+        known = isinstance(method, Auto) or self.values
+        return every if known else replace(every, candidates=(every.candidate(method.name),))
 
 
 @dataclass(frozen=True)

@@ -44,9 +44,8 @@ def test_trees_that_fill_memory_are_refused_at_once(make, message):
 @pytest.mark.parametrize("depth", thinned(["1001", "999999"], 2))
 def test_the_command_line_refuses_paths_that_are_too_deep(depth, tmp_path):
     pl.DataFrame({"p": ["a/b"]}).write_csv(tmp_path / "rows.csv")
-    found = spawn(
-        "release", tmp_path / "rows.csv", "--path", "p", "--depth", depth, "--epsilon", "1", "-o", tmp_path / "o.csv"
-    )
+    by = f"path(p, depth={depth})"
+    found = spawn("release", tmp_path / "rows.csv", "--by", by, "--epsilon", "1", "-o", tmp_path / "o.csv")
     assert found.returncode == 2
     assert "must be at most 1000" in found.stderr
 

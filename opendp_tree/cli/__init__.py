@@ -1,5 +1,5 @@
 """The command `opendp-tree`."""
 
-from opendp_tree.cli.command import main
+from opendp_tree.cli.main import main
 
 __all__ = ["main"]

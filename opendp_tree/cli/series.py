@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from opendp_tree._files import PendingFile
 from opendp_tree._interrupts import stop_if_interrupted
-from opendp_tree.cli.parser import INPUTS
-from opendp_tree.cli.source import typed
-from opendp_tree.cli.spending import first_sentence
+from opendp_tree.cli.commands import first_sentence, typed
+from opendp_tree.cli.options import INPUTS
 from opendp_tree.cli.terminal import CommandError, Exit, silenced, termination_deferred
 from opendp_tree.keys.text import read_key
 from opendp_tree.ledger import LedgerError, LockedError, decimal_texts

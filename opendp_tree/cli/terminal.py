@@ -36,6 +36,7 @@ class Exit(IntEnum):
     INFEASIBLE = 4
     AGAIN = 75
     INTERRUPTED = 130
+    TERMINATED = 143
 
 
 class CommandError(Exception):

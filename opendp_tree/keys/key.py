@@ -83,7 +83,7 @@ class Key(KeyKind):
         return ColumnKey(columns_used=names, depth=len(names) + 1, **options)
 
     @classmethod
-    def path(cls, column: str, *, separator: str = "/", depth: int, **options: Unpack[Options]) -> Key:
+    def path(cls, column: str, *, separator: str = "/", depth: int = 4, **options: Unpack[Options]) -> Key:
         """One column of texts such as "a/b/c", split as `OpenTree.paths` splits them.
 
         Parameters
@@ -93,7 +93,8 @@ class Key(KeyKind):
         separator
             What stands between labels. By default "/".
         depth
-            The most levels that are counted, the root's among them: what is below belongs to the last one.
+            The most levels that are counted, the root's among them: what is below belongs to the last one. By
+            default 4.
         **options
             `tree`, `nulls`, `outside`, `show`, `known` and `closed`, as for every `Key`.
 

@@ -154,6 +154,10 @@ class LevelError(NamedTuple):
     """How many of them are expected to be shown."""
 
 
+class InfeasibleError(ValueError):
+    """No mechanism, or not the one asked for, can do this with this budget."""
+
+
 class Setting(NamedTuple):
     """What every method is asked about."""
 
@@ -306,11 +310,11 @@ class Candidate:
 
         """
         if self.builder is None or self.budget is None:
-            raise ValueError(f"{self.name} is not possible here: {self.reason}")
+            raise InfeasibleError(f"{self.name} is not possible here: {self.reason}")
         metric = l1_distance(T="i64") if input_metric is None else input_metric
         priced = self.builder(Space(input_domain, metric, tree, confidence))
         if not self.budget.covers(priced.loss):
-            raise ValueError(f"{self.name} would spend {priced.loss}, more than {self.budget.loss}")
+            raise InfeasibleError(f"{self.name} would spend {priced.loss}, more than {self.budget.loss}")
         measure, loss = self.budget.statement(priced.loss)
         d_in = self.budget.d_in
 

@@ -39,7 +39,7 @@ from opendp_tree.mechanisms.tree_noise import (
 from opendp_tree.noise import LARGEST_SCALE
 from opendp_tree.paper.clipping import make_clipped_estimator
 from opendp_tree.paper.estimation import make_multiplicative_estimator
-from opendp_tree.planning.candidate import Candidate, LevelError, Setting, Space, TreeFacts, Weights
+from opendp_tree.planning.candidate import Candidate, InfeasibleError, LevelError, Setting, Space, TreeFacts, Weights
 from opendp_tree.planning.laws import (
     MOST_CELLS,
     cell_chance,
@@ -305,12 +305,12 @@ def means_candidate(space: LeafValueSpace, budget: Budget, *, method: Method | s
     chosen, public = read_method(method), isinstance(space.tree, Tree)
     levels = None if public else getattr(chosen, "levels", None)
     if chosen not in (Auto(levels=levels), TreeNoise() if public else TreeEstimator(levels=levels)):
-        raise ValueError(
+        raise InfeasibleError(
             f"method ({chosen.name}) must be left out, or say levels of an open tree alone, where there is a value. "
             "Hint: method='auto'"
         )
     if not public and (budget.delta == 0 or budget.rho is not None):
-        raise ValueError(
+        raise InfeasibleError(
             "epsilon and delta must both be given where nodes have to be found. Hint: delta=1e-6, or a public tree"
         )
 
@@ -352,7 +352,7 @@ def line_candidate(method: Line, tree: Tree | OpenTree, budget: Budget, *, group
     if isinstance(method, Curve) and method.groups is not None:
         return _grouped(method, tree, budget, group)
     if not isinstance(tree, Tree):
-        raise ValueError(
+        raise InfeasibleError(
             f"method ({method.name}) is not possible: nodes of an open tree have no order. It needs {LINE_NEEDS}. "
             "Hint: for curves by group, release_tree with by=Key.nested(Key.columns(...), Key.number(...))"
         )
@@ -360,7 +360,9 @@ def line_candidate(method: Line, tree: Tree | OpenTree, budget: Budget, *, group
     scale = choice_scale(method, budget) if isinstance(method, Quantiles) else budget.d_in / budget.pure_epsilon
     low, high = CHOICE_SCALES if isinstance(method, Quantiles) else SCALES
     if not low <= scale <= high / 2:
-        raise ValueError(f"method ({method.name}) is not possible: the budget is beyond what noise can be drawn for")
+        raise InfeasibleError(
+            f"method ({method.name}) is not possible: the budget is beyond what noise can be drawn for"
+        )
 
     def build(space: Space) -> Priced:
         def made(at: float) -> Measurement:
@@ -400,9 +402,9 @@ def _grouped(method: Curve, tree: Tree | OpenTree, budget: Budget, group: Group)
     assert method.groups is not None
     assert method.ranges is not None
     if not isinstance(tree, OpenTree):
-        raise ValueError("method: groups must be levels of an open tree. Hint: public_groups, where all are known")
+        raise InfeasibleError("method: groups must be levels of an open tree. Hint: public_groups, where all are known")
     if budget.rho is not None and method.public_groups is None:
-        raise ValueError(
+        raise InfeasibleError(
             "rho must not be given where groups are found. Hint: epsilon and delta, or Curve(public_groups=...)"
         )
     whole = budget.pure_epsilon

@@ -25,7 +25,7 @@ from opendp_tree._types import Floats, Ints
 from opendp_tree.bounds import error_lower_bound
 from opendp_tree.budget import EPSILONS, Budget
 from opendp_tree.mechanisms.find import choose_parameters
-from opendp_tree.planning.candidate import Candidate, LevelError, Setting, TreeFacts
+from opendp_tree.planning.candidate import Candidate, InfeasibleError, LevelError, Setting, TreeFacts
 from opendp_tree.planning.candidates import (
     LINE_NEEDS,
     estimator_candidate,
@@ -753,27 +753,27 @@ def planned_candidate(
     facts = TreeFacts.of(tree, levels=chosen.levels if isinstance(chosen, Auto) else None, known=known)
     setting = Setting(facts, budget, check_alpha(alpha))
     if isinstance(chosen, PeopleLayers):
-        raise ValueError(f"method ({chosen.name}) is for records of people. Hint: unit=Unit('user', rows=5)")
+        raise InfeasibleError(f"method ({chosen.name}) is for records of people. Hint: unit=Unit('user', rows=5)")
     candidate = best_candidate(chosen, setting) if isinstance(chosen, Auto) else candidate_for(chosen, setting)
     if candidate.feasible:
         return candidate
     if isinstance(chosen, TreeNoise | MultiplicativeEstimator) and not facts.public:
-        raise ValueError(
+        raise InfeasibleError(
             f"method ({chosen.name}) must be one for unknown nodes, or all nodes must be known: {candidate.reason}. "
             "Hint: method='auto', or Key.columns(..., tree=Tree.from_paths(...))"
         )
     if not facts.closed and budget.delta == 0:
-        raise ValueError(
+        raise InfeasibleError(
             "delta must be above 0 where nodes are unknown: without a chance of a larger loss, none can be found. "
             "Hint: delta=1e-6, or a public tree: Key.columns(..., tree=Tree.from_paths(...))"
         )
     if facts.leaves_out and not facts.public and budget.rho is not None:
-        raise ValueError(
+        raise InfeasibleError(
             "levels must be left out with rho where nodes are unknown: only the partition leaves levels out, and it "
             "spends epsilon and delta. Hint: epsilon=1.0, delta=1e-6"
         )
     what = "nothing is possible" if isinstance(chosen, Auto) else f"method ({chosen.name}) is not possible"
-    raise ValueError(f"{what}: {candidate.reason}. It needs {candidate.needs}. Hint: plan(...).describe()")
+    raise InfeasibleError(f"{what}: {candidate.reason}. It needs {candidate.needs}. Hint: plan(...).describe()")
 
 
 def planned_people(
@@ -790,11 +790,11 @@ def planned_people(
         candidate = people_candidates(chosen, unit, setting)[0]
     if not candidate.feasible:
         if not facts.public and budget.rho is not None and isinstance(unit.rows, int):
-            raise ValueError(
+            raise InfeasibleError(
                 "rho must be epsilon and delta where nodes are unknown and people are weighed: finding nodes spends "
                 "these. Hint: epsilon=1.0, delta=1e-6, or method='pruned_gaussian', which keeps rows of each"
             )
-        raise ValueError(
+        raise InfeasibleError(
             f"method ({chosen.name}) is not possible for this unit: {candidate.reason}. It needs {candidate.needs}. "
             "Hint: plan(..., unit=...).describe()"
         )

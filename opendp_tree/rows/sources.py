@@ -491,22 +491,3 @@ def with_numbers(frame: pl.LazyFrame, columns: Sequence[str]) -> pl.LazyFrame:
     types = frame.collect_schema()
     texts = [pl.col(name).str.strip_chars() for name in columns if types[name] == pl.String]
     return read_again_like(frame.with_columns(text.cast(pl.Float64, strict=False) for text in texts), frame)
-
-
-def read_paths(
-    listed: pl.LazyFrame, columns: Sequence[str], *, like: pl.LazyFrame, separator: str, depth: int
-) -> list[tuple[Any, ...]]:
-    """The distinct rows of a list of nodes as paths, which end at the first null; labels as the data have them."""
-    types = like.collect_schema()
-    labels = (pl.String, pl.Categorical, pl.Enum)
-    rows = listed.select(
-        pl.col(name).cast(pl.String if types[name] in labels else types[name], strict=False) for name in columns
-    )
-    distinct = rows.unique(maintain_order=True).collect().rows()
-    if separator:
-        split = [
-            str(text).removeprefix(separator).removesuffix(separator).split(separator) for (text,) in distinct if text
-        ]
-        return list(dict.fromkeys(tuple(path[: depth - 1]) for path in split))
-    paths = [row[: row.index(None)] if None in row else row for row in distinct]
-    return list(dict.fromkeys(path for path in paths if path))

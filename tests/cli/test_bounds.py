@@ -83,7 +83,7 @@ WRONG = [
     (["--most", "3"], 2, "--unit"),
     ([*ASKED, "--confidence", "0"], 2, "confidence"),
     ([*ASKED, "--total-epsilon", "1"], 2, "Hint: --ledger LEDGER"),
-    ([*ASKED, "--total-delta", "0.1", "--ledger", "book"], 2, "goes with --total-epsilon"),
+    ([*ASKED, "--total-delta", "0.1", "--ledger", "book"], 2, "requires --total-epsilon"),
     ([*ASKED, "-o", "out.doc"], 2, "unknown ending"),
     ([*ASKED, "-o", "a.csv", "--plot", "a.csv"], 2, "a file is named twice"),
     ([*ASKED, "-o", "nowhere/out.csv"], 1, "Hint"),

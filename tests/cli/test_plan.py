@@ -2,13 +2,13 @@ import json
 
 import pytest
 
-from opendp_tree import OpenTree, Unit, plan
+from opendp_tree import Key, OpenTree, Tree, Unit, Value, plan
 from opendp_tree.cli import main
 from tests.cli.helpers import BUDGET, write_rows
 
 
 def test_the_table_has_every_mechanism_and_says_why_not(capsys):
-    assert main(["plan", "--depth", "6", *BUDGET]) == 0
+    assert main(["plan", "--by", "a,b,c,d,e", *BUDGET]) == 0
     first, _, heads, *lines, _, ranking = capsys.readouterr().out.splitlines()
     found = plan(6, epsilon=1.0, delta=1e-6, nodes="open")
     assert first == found.describe().splitlines()[0]
@@ -20,70 +20,83 @@ def test_the_table_has_every_mechanism_and_says_why_not(capsys):
         assert ("not possible: " in line) == (not candidate.feasible)
 
 
-def test_json_is_the_same_plan(capsys):
-    assert main(["plan", "--depth", "6", *BUDGET, "--nodes", "public", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    found = plan(6, epsilon=1.0, delta=1e-6, nodes="public")
-    assert told["best"] == found.best.name
-    assert [each["mechanism"] for each in told["candidates"]] == [each.name for each in found.candidates]
-    assert told["candidates"][0]["error"] == found.best.error
+def planned(capsys, *words):
+    assert main(["plan", *words, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
 
 
-def test_a_files_columns_make_the_depth(tmp_path, capsys):
+def test_a_file_is_not_needed_and_is_checked_if_it_is_given(tmp_path, capsys):
     source = write_rows(tmp_path)
-    told = {}
-    for name, words in {
-        "by": ["--by", "region,city"],
-        "ip": ["--ip", "address"],
-        "calendar": ["--calendar", "day", "--levels", "year,month,day,hour"],
-        "number": ["--number", "day", "--low", "2023-01-01", "--high", "2025-01-01", "--width", "1d"],
-        "nested": ["--by", "region", "--url", "url"],
-        "path": ["--path", "url", "--depth", "7"],
+    for by, depth in {
+        "region,city": 3,
+        "ip(address)": 5,
+        "calendar(day, levels=(year, month, day, hour))": 5,
+        "number(day, low=2023-01-01, high=2025-01-01, width=1d)": 4,
+        "region, url(url)": 7,
+        "path(url, depth=7)": 7,
     }.items():
-        assert main(["plan", source, *words, *BUDGET, "--json"]) == 0
-        told[name] = json.loads(capsys.readouterr().out)["depth"]
-    assert told == {"by": 3, "ip": 5, "calendar": 5, "number": 4, "nested": 7, "path": 7}
+        told = planned(capsys, source, "--by", by, *BUDGET)
+        assert told["depth"] == depth
+        assert planned(capsys, "--by", by, *BUDGET) == told
+        assert told["candidates"][0]["error"] > 0
+    assert main(["plan", source, "--by", "nowhere", *BUDGET]) == 2
+    assert "has no column nowhere. Hint" in capsys.readouterr().err
 
 
 def test_public_nodes_from_a_file(tmp_path, capsys):
-    source = write_rows(tmp_path)
-    words = ["plan", source, "--by", "region,city", "--tree", source, "--epsilon", "1", "--json"]
-    assert main(words) == 0
-    best = json.loads(capsys.readouterr().out)["best"]
-    assert "laplace" in best
+    source, words = write_rows(tmp_path), ["--by", "region,city", "--epsilon", "1"]
+    paths = [("north", "aä"), ("north", "b"), ("south", "c")]
+    told = planned(capsys, source, *words, "--tree", source)
+    tree = Key.columns("region", "city", tree=Tree.from_paths(paths)).hierarchy
+    assert told["best"] == plan(tree, epsilon=1.0).best.name
+    assert planned(capsys, *words, "--tree", source) == told
 
 
-def test_more_rows_for_each_person_cost_more(capsys):
-    errors = []
-    for rows in ("1", "3"):
-        assert main(["plan", "--depth", "4", *BUDGET, "--rows-per-unit", rows, "--json"]) == 0
-        errors.append(json.loads(capsys.readouterr().out)["candidates"][0]["error"])
-    assert errors[0] < errors[1]
-    assert errors[1] == plan(OpenTree.columns(3), epsilon=1.0, delta=1e-6, unit=Unit("unit", rows=3)).best.error
+OPEN = OpenTree.columns(3)
+CASES = [
+    ("", {}),
+    ("--unit u --rows-per-unit 3", {"unit": Unit("u", rows=3)}),
+    ("--unit u --count people --nodes-per-unit 6,12,20", {"unit": Unit("u", count="people", nodes=(6, 12, 20))}),
+    ("--unit u --count shares", {"unit": Unit("u", count="shares")}),
+    ("--unit u --leaves-per-unit 3", {"d_in": 3}),
+    ("--value v --bounds 0 500", {"value": Value("v", bounds=(0, 500))}),
+]
 
 
-def test_people_and_shares_are_planned_for(capsys):
-    assert main(["plan", "--depth", "4", *BUDGET, "--count", "people", "--nodes-per-unit", "6,12,20", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["best"] == "people_gaussian"
-    assert main(["plan", "--depth", "4", *BUDGET, "--count", "shares"]) == 0
-    assert "Counted: shares of people" in capsys.readouterr().out
-    assert main(["plan", "--depth", "4", *BUDGET, "--count", "people", "--rows-per-unit", "3"]) == 2
-    assert "must suit --count. Hint: --nodes-per-unit M" in capsys.readouterr().err
+@pytest.mark.parametrize(("words", "options"), CASES)
+def test_a_plan_tells_the_error_of_the_release_with_the_same_options(capsys, words, options):
+    common = [*words.split(), "-o", "out.csv", "--ledger", "ledger", "--confidence", "0.9"]
+    told = planned(capsys, "--by", "a,b,c", *BUDGET, *common)
+    best = plan(OPEN, epsilon=1.0, delta=1e-6, **options).best
+    assert (told["best"], told["candidates"][0]["error"]) == (best.name, best.error)
+
+
+def test_one_method_is_planned_for_alone(capsys):
+    told = planned(capsys, "--by", "a,b,c", *BUDGET, "--method", "pruned_laplace")
+    expected = plan(OPEN, epsilon=1.0, delta=1e-6).candidate("pruned_laplace").error
+    assert [(each["mechanism"], each["error"]) for each in told["candidates"]] == [("pruned_laplace", expected)]
+    number = ["--by", "number(age, low=0, high=100, bins=65536)", "--epsilon", "1"]
+    errors = [planned(capsys, *number, *more)["candidates"] for more in ([], ["--quantiles", "0.5"])]
+    assert errors[0] == errors[1]
+    groups = planned(capsys, "--by", "kind, number(age, low=0, high=100, bins=65536)", *BUDGET)
+    assert groups["candidates"][0]["error"] > 0
+    assert errors[0][0]["error"] > 0
 
 
 def test_nothing_possible_is_a_result_with_a_code_of_its_own(capsys):
-    assert main(["plan", "--depth", "4", "--epsilon", "1"]) == 4
+    assert main(["plan", "--by", "a,b,c", "--epsilon", "1"]) == 4
     assert "not possible" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ([], "a hierarchy is missing. Hint: --depth N, or FILE"),
-        (["--by", "a", "--depth", "3"], "--by needs a file. Hint: FILE --by ..., or --depth N alone"),
-        (["--path", "a", "--depth", "3"], "--path needs a file"),
+        ("--count people", "--count and the per-unit bounds require --unit. Hint: --unit COLUMN"),
+        ("--unit u --count people --rows-per-unit 3", "--unit requires a bound. Hint: --nodes-per-unit M"),
+        ("--value v", "Give one --bounds for each --value (1 --value and 0 --bounds were given)"),
+        ("--unit u --count shares --rows-per-unit 3", "Hint: opendp-tree plan --help"),
     ],
 )
-def test_a_plan_needs_a_depth_or_a_file(words, told, capsys):
-    assert main(["plan", *words, *BUDGET]) == 2
+def test_wrong_options_are_refused_as_by_release(capsys, words, told):
+    assert main(["plan", "--by", "a", *BUDGET, *words.split()]) == 2
     assert told in capsys.readouterr().err

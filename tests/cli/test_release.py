@@ -1,6 +1,7 @@
 """Releases end to end. What is about files and processes runs in processes of its own."""
 
 import io
+import json
 import os
 import re
 import shlex
@@ -52,21 +53,21 @@ def test_every_format_in_and_out(tmp_path, form):
 
 
 KEYS = [
-    (["--path", "url"], {"": 5000, "shop": 4000, "about": 1000, "shop / books": 4000}),
-    (["--path", "url", "--separator", "/", "--depth", "2"], {"": 5000, "shop": 4000, "about": 1000}),
-    (["--calendar", "day"], {"": 5000, "2023": 1000, "2024": 4000, "2023 / 1": 1000, "2024 / 5": 4000}),
-    (["--calendar", "day", "--levels", "month,hour"], {"": 5000, "1": 1000, "5": 4000, "1 / 23": 1000, "5 / 8": 4000}),
-    (["--calendar", "day", "--levels", "quarter,weekday"], {"": 5000, "Q1 / Mon": 1000, "Q2": 4000, "Q2 / Fri": 4000}),
-    (["--url", "url"], {"": 5000, "/shop": 4000, "/shop / /books": 4000, "/about": 1000}),
-    (["--ip", "address", "--ip-version", "both"], {"": 5000, "IPv4": 5000, "IPv4 / 10.0.0.0/8": 4000}),
-    (["--by", "region", "--path", "url"], {"": 5000, "north / shop": 3000, "south / about": 1000}),
-    (["--ip", "address", "--ip-version", "6"], {"": 5000, "(outside)": 5000}),
+    (["--by", "path(url)"], {"": 5000, "shop": 4000, "about": 1000, "shop / books": 4000}),
+    (["--by", "path(url, separator='/', depth=2)"], {"": 5000, "shop": 4000, "about": 1000}),
+    (["--by", "calendar(day)"], {"": 5000, "2023": 1000, "2024": 4000, "2023 / 1": 1000, "2024 / 5": 4000}),
+    (["--by", "calendar(day, levels=(month, hour))"], {"": 5000, "1": 1000, "5": 4000, "1 / 23": 1000, "5 / 8": 4000}),
+    (["--by", "calendar(day, levels=(quarter, weekday))"], {"": 5000, "Q1 / Mon": 1000, "Q2": 4000, "Q2 / Fri": 4000}),
+    (["--by", "url(url)"], {"": 5000, "/shop": 4000, "/shop / /books": 4000, "/about": 1000}),
+    (["--by", "ip(address, version=both)"], {"": 5000, "IPv4": 5000, "IPv4 / 10.0.0.0/8": 4000}),
+    (["--by", "region, path(url)"], {"": 5000, "north / shop": 3000, "south / about": 1000}),
+    (["--by", "ip(address, version=6)"], {"": 5000, "(outside)": 5000}),
     (
-        ["--number", "day", "--low", "2023-01-01", "--high", "2024-12-31", "--bins", "2"],
+        ["--by", "number(day, low=2023-01-01, high=2024-12-31, bins=2)"],
         {"": 5000, "[2023-01-01, 2024-01-01)": 1000, "[2024-01-01, 2024-12-31]": 4000},
     ),
     (
-        ["--number", "day", "--low", "2024-05-17", "--high", "2024-05-18", "--width", "8h"],
+        ["--by", "number(day, low=2024-05-17, high=2024-05-18, width=8h)"],
         {"": 5000, "[2024-05-17 08:00:00, 2024-05-17 16:00:00)": 4000, "(outside)": 1000},
     ),
     (["--by", "region", "--unit", "person", "--rows-per-unit", "2"], {"": 5000, "north": 3000, "south": 2000}),
@@ -93,11 +94,11 @@ def test_numbers_need_no_delta_and_texts_that_are_none_are_outside(tmp_path, for
     frame = pl.DataFrame({"amount": values})
     if form == "parquet":
         frame = frame.with_columns(pl.col("amount").str.strip_chars().cast(pl.Float64, strict=False))
-    words = ["--number", "amount", "--low", "0", "--high", "10", "--bins", "4", "--epsilon", "1"]
     for outside, last in (("leaf", 700), ("ends", 300), ("drop", None)):
         out = tmp_path / f"{outside}.parquet"
         source = write_rows(tmp_path, form, frame)
-        assert main(["release", source, *words, "--outside", outside, "-o", str(out)]) == 0
+        by = f"number(amount, low=0, high=10, bins=4, outside={outside})"
+        assert main(["release", source, "--by", by, "--epsilon", "1", "-o", str(out)]) == 0
         found = estimates(out)
         first = 2300 if outside == "ends" else 2000
         truth = {"[0, 2.5)": first, "[2.5, 5)": 1000, "[5, 7.5)": 0, "[7.5, 10]": 600 if outside == "ends" else 500}
@@ -107,11 +108,11 @@ def test_numbers_need_no_delta_and_texts_that_are_none_are_outside(tmp_path, for
 
 def test_addresses(tmp_path):
     source, out = write_rows(tmp_path), tmp_path / "out.csv"
-    assert main(["release", source, "--ip", "address", *BUDGET, "-o", str(out)]) == 0
+    assert main(["release", source, "--by", "ip(address)", *BUDGET, "-o", str(out)]) == 0
     found = estimates(out)
     assert abs(found["10.0.0.0/8"] - 4000) < FAR
     assert abs(found["192.168.1.1/32"] - 1000) < FAR
-    words = ["--ip", "address6", "--ip-version", "6", "--stride", "32"]
+    words = ["--by", "ip(address6, version=6, stride=32)"]
     assert main(["release", source, *words, *BUDGET, "-o", str(out)]) == 0
     assert abs(estimates(out)["2001:db8::/32"] - 4000) < FAR
 
@@ -119,7 +120,7 @@ def test_addresses(tmp_path):
 def test_public_nodes_are_listed_by_a_file(tmp_path):
     listed, out = tmp_path / "nodes.csv", tmp_path / "out.parquet"
     listed.write_text("region,city\nnorth,aä\nnorth,b\nsouth,c\nsouth,nowhere\nwest,\n")
-    words = ["release", write_rows(tmp_path), "--by", "region,city", "--nodes", "public", "--tree", str(listed)]
+    words = ["release", write_rows(tmp_path), "--by", "region,city", "--tree", str(listed)]
     assert main([*words, "--epsilon", "1", "-o", str(out)]) == 0  # no delta is needed
     assert near(estimates(out), {**TRUTH, "south / nowhere": 0, "west": 0, "(outside)": 0})
     listed.write_text("region,city\nnorth,aä\n")
@@ -128,9 +129,32 @@ def test_public_nodes_are_listed_by_a_file(tmp_path):
     assert main([*words, "--outside", "drop", "--epsilon", "1", "-o", str(out)]) == 0
     assert near(estimates(out), {"": 2000, "north": 2000, "north / aä": 2000})
     listed.write_text("url\nshop/books\nabout\n")
-    words = ["release", write_rows(tmp_path), "--path", "url", "--tree", str(listed)]
+    words = ["release", write_rows(tmp_path), "--by", "path(url)", "--tree", str(listed)]
     assert main([*words, "--epsilon", "1", "-o", str(out)]) == 0
     assert near(estimates(out), {"": 5000, "shop": 4000, "shop / books": 4000, "about": 1000, "(outside)": 0})
+
+
+@pytest.mark.parametrize(
+    ("by", "leaf"),
+    [
+        ("ip(address, stride=16)", "2560 / 1"),
+        ("ip(address, version=both, stride=16)", "IPv4 / 10.0.0.0/16 / 10.0.0.1/32"),
+        ("url(url, depth=3)", "/shop / /books"),
+        ("calendar(day, levels=(year, quarter))", "2024 / Q2"),
+        ("region, path(url)", "north / shop / books"),
+    ],
+)
+def test_public_nodes_of_every_kind_of_key_are_listed_by_a_file(tmp_path, by, leaf):
+    out = tmp_path / "out.parquet"
+    source = write_rows(tmp_path)
+    listed = tmp_path / "nodes.csv"
+    ROWS.unique(["region", "url", "address", "day"]).write_csv(listed)
+    assert main(["release", source, "--by", by, "--tree", str(listed), "--epsilon", "1", "-o", str(out)]) == 0
+    found = estimates(out)
+    assert near(
+        {place: found.get(place, -FAR) for place in ("", leaf)}, {"": 5000, leaf: 3000 if "north" in leaf else 4000}
+    )
+    assert found["(outside)"] < FAR
 
 
 def test_labels_of_a_list_are_read_as_the_data_have_them(tmp_path):
@@ -204,42 +228,47 @@ def failures(folder):
     by, out = ["--by", "region,city"], ["-o", str(folder / "out.csv")]
     usual = [*by, *BUDGET, *out]
     return [
-        ([str(folder / "missing.csv"), *usual], 1, "there is no file"),
-        ([str(folder), *usual], 1, "there is no file"),
+        ([str(folder / "missing.csv"), *usual], 75, "there is no file"),
+        ([str(folder), *usual], 75, "there is no file"),
         ([at["empty.csv"], *usual], 1, "is empty"),
         ([at["empty.parquet"], *usual], 1, "is empty"),
         ([at["rows.ndjson"], "--by", "region", *BUDGET, *out], 2, "NDJSON is not read"),
         ([at["rows.ndjson"], "--format", "ndjson", "--by", "region", *BUDGET, *out], 2, "invalid choice: 'ndjson'"),
-        ([rows, *by, *BUDGET, "--spreadsheet-safe", "-o", str(folder / "out.json")], 2, "goes with CSV output"),
+        ([rows, *by, *BUDGET, "--spreadsheet-safe", "-o", str(folder / "out.json")], 2, "is for CSV"),
         ([at["quotes.csv"], *usual], 1, "release failed"),
         ([at["cut.parquet"], *usual], 1, "cannot be read as parquet"),
         ([at["notes.txt"], *usual], 2, "unknown ending"),
         ([at["headless.csv"], *usual], 2, "has no column region"),
         ([rows, "--by", "region,town", *BUDGET, *out], 2, "has no column town"),
         ([rows, "--by", "region", "--unit", "who", "--rows-per-unit", "1", *BUDGET, *out], 2, "has no column who"),
-        ([rows, "--by", "region", "--unit", "person", *BUDGET, *out], 2, "--unit needs a bound"),
-        ([rows, "--by", "region", "--rows-per-unit", "3", *BUDGET, *out], 2, "need a unit"),
-        ([rows, "--by", "region", "--count", "shares", *BUDGET, *out], 2, "need a unit"),
+        ([rows, "--by", "region", "--unit", "person", *BUDGET, *out], 2, "--unit requires a bound"),
+        ([rows, "--by", "region", "--rows-per-unit", "3", *BUDGET, *out], 2, "require --unit"),
+        ([rows, "--by", "region", "--count", "shares", *BUDGET, *out], 2, "require --unit"),
         ([rows, "--by", "region", "--unit", "person", "--count", "people", *BUDGET, *out], 2, "--nodes-per-unit M"),
-        ([rows, *BUDGET, *out], 2, "a hierarchy is missing"),
-        ([rows, *by, "--stride", "8", *BUDGET, *out], 2, "--stride goes with --ip"),
-        ([rows, *by, "--depth", "8", *BUDGET, *out], 2, "--depth goes with --path"),
-        ([rows, *by, "--nodes", "public", *BUDGET, *out], 2, "must be listed"),
-        ([rows, *by, "--nodes", "open", "--tree", rows, *BUDGET, *out], 2, "--tree lists public nodes"),
+        ([rows, *BUDGET, *out], 2, "arguments are required: --by"),
         ([rows, *by, "--tree", at["nothing.csv"], *BUDGET, *out], 1, "lists no nodes"),
-        ([rows, "--ip", "address", "--tree", rows, *BUDGET, *out], 2, "--tree goes with"),
         ([rows, *by, "--epsilon", "0", *out], 2, "must be a positive number"),
         ([rows, *by, "--epsilon", "1", "--delta", "1", *out], 2, "below 1"),
-        ([rows, *by, "--epsilon", "1", *out], 4, "need a delta"),
+        ([rows, *by, "--epsilon", "1", *out], 4, "requires a delta above 0"),
         ([rows, *by, *BUDGET, "--method", "raw_laplace", *out], 4, "Hint: --tree FILE"),
+        (
+            [rows, "--by", "number(address, low=0, high=9, bins=9)", "--tree", rows, *BUDGET, *out],
+            2,
+            "not for a number",
+        ),
+        (
+            [rows, "--by", "number(address, low=0, high=9, bins=9)", "--outside", "drop", *BUDGET, *out],
+            2,
+            "not for a number",
+        ),
         ([rows, *by, *BUDGET, "--confidence", "0", *out], 2, "--confidence must be above 0"),
         ([rows, *by, *BUDGET, "-o", str(folder / "out.xls")], 2, "unknown ending"),
         ([rows, *by, *BUDGET, "-o", str(folder / "no" / "out.csv")], 1, "No such file or directory"),
         ([rows, *by, *BUDGET, "-o", "/dev/null", "--output-format", "csv"], 1, "not a regular file"),
         ([rows, *by, *BUDGET, "-o", rows], 2, "a file is named twice"),
-        ([rows, *usual, "--total-epsilon", "1"], 2, "for a ledger"),
-        ([rows, *usual, "--dataset", "x"], 2, "for a ledger"),
-        ([rows, *usual, "--ledger", str(folder / "new"), "--total-delta", "0"], 2, "goes with --total-epsilon"),
+        ([rows, *usual, "--total-epsilon", "1"], 2, "require --ledger"),
+        ([rows, *usual, "--dataset", "x"], 2, "require --ledger"),
+        ([rows, *usual, "--ledger", str(folder / "new"), "--total-delta", "0"], 2, "requires --total-epsilon"),
         ([rows, *usual, "--ledger", str(folder / "new")], 1, "no ledger at"),
         ([rows, *usual, "--ledger", at["notes.txt"]], 1, "is no ledger"),
     ]
@@ -263,7 +292,7 @@ def test_what_polars_writes_when_it_panics_is_not_shown(tmp_path, capfd, monkeyp
         os.write(2, b"thread panicked: secret\n")
         raise RuntimeError("secret")
 
-    monkeypatch.setattr("opendp_tree.cli.release.build_measurement", lambda *_: panic)
+    monkeypatch.setattr("opendp_tree.prepare.Question.measurement", lambda *_, **__: panic)
     out = tmp_path / "out.csv"
     assert main(["release", write_rows(tmp_path), "--by", "region", *BUDGET, "-o", str(out)]) == 1
     assert re.fullmatch(
@@ -276,7 +305,7 @@ def test_damaged_files_cost_nothing(tmp_path, capsys):
     book = tmp_path / "ledger"
     Ledger.open(book, total={"epsilon": 1}, unit="one row")
     before = book.read_bytes()
-    for name in ("latin.csv", "quotes.csv", "cut.parquet", "empty.csv"):
+    for name in ("quotes.csv", "cut.parquet", "empty.csv"):
         words = ["release", str(tmp_path / name), "--by", "region,city", "--epsilon", "1", "--ledger", str(book)]
         assert main([*words, "--tree", write_rows(tmp_path), "-o", str(tmp_path / "out.csv")]) == 1
         assert "secret" not in capsys.readouterr().err
@@ -329,7 +358,7 @@ def test_a_picture_goes_with_the_release_or_nothing_is_released(tmp_path, capsys
     assert main([*words, str(tmp_path / "no" / "out.html")]) == 1
     assert "No such file or directory" in capsys.readouterr().err
     with monkeypatch.context() as patch:
-        patch.setattr("opendp_tree.cli.spending.find_spec", lambda name: None)
+        patch.setattr("opendp_tree.cli.commands.find_spec", lambda name: None)
         assert main([*words, str(picture)]) == 1
     assert "Hint: pip install plotly" in capsys.readouterr().err
     assert sorted(os.listdir(tmp_path)) == ["rows.parquet"]
@@ -385,6 +414,24 @@ def test_a_terminal_sees_progress_and_a_summary_unless_it_is_quiet(tmp_path):
     assert on_a_terminal([*words, "--quiet"]) == (0, "")
 
 
+def test_a_log_sees_the_summary_if_asked(tmp_path, capsys):
+    out, book = tmp_path / "out.csv", str(tmp_path / "ledger")
+    words = ["release", write_rows(tmp_path), "--by", "region,city", *BUDGET, "-o", str(out)]
+    assert main([*words, "--verbose"]) == 0
+    assert "Privacy: epsilon" in capsys.readouterr().err
+    assert main([*words, "--json", "--ledger", book, "--total-epsilon", "1.5", "--total-delta", "1e-5"]) == 0
+    (line,) = capsys.readouterr().err.splitlines()
+    told = json.loads(line)
+    assert (told["exit_code"], told["command"], told["output"]) == (0, "release", "out.csv")
+    assert told["cost"] == {"epsilon": "1", "delta": "0.000001"}
+    assert told["left"]["epsilon"] == "0.5"
+    assert told["statement"]["counted"] == "rows"
+    assert main([*words, "--json", "--ledger", book]) == 3
+    (line,) = capsys.readouterr().err.splitlines()
+    assert json.loads(line).keys() == {"exit_code", "error"}
+    assert json.loads(line)["exit_code"] == 3
+
+
 def test_two_processes_cannot_both_have_the_last_of_a_budget(tmp_path):
     source, book = write_rows(tmp_path), tmp_path / "ledger"
     words = ["release", source, "--by", "region", *BUDGET, "--ledger", book]
@@ -425,7 +472,7 @@ def test_a_closed_standard_output_is_refused_before_anything_is_spent(tmp_path):
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="has no such file")
-@pytest.mark.parametrize("words", [["plan", "--depth", "3"], ["release", "rows.parquet", "--by", "region", "-o", "-"]])
+@pytest.mark.parametrize("words", [["plan", "--by", "a"], ["release", "rows.parquet", "--by", "region", "-o", "-"]])
 def test_a_full_output_is_one_line_and_an_exit_code(tmp_path, words):
     write_rows(tmp_path)
     with open("/dev/full", "wb") as full:
@@ -467,13 +514,6 @@ def test_modes_are_kept_and_links_followed_by_output_and_picture(tmp_path):
         assert (tmp_path / f"real-{name}").stat().st_mode & 0o777 == 0o600
 
 
-def test_an_empty_separator_is_refused(tmp_path, capsys):
-    source, out = write_rows(tmp_path), tmp_path / "out.csv"
-    assert main(["release", source, "--path", "url", "--separator", "", *BUDGET, "-o", str(out)]) == 2
-    assert "separator ('') must be a non-empty text" in capsys.readouterr().err
-    assert not out.exists()
-
-
 @pytest.mark.parametrize("form", ["csv", "ndjson", "json", "parquet"])
 def test_labels_of_every_type_are_written_in_every_format(tmp_path, capfd, form):
     frame = pl.DataFrame(
@@ -505,7 +545,7 @@ def test_a_panic_while_writing_is_one_line_without_data(tmp_path, capfd, monkeyp
         os.write(2, b"secret")
         raise pl.exceptions.PanicException("secret")
 
-    monkeypatch.setattr("opendp_tree.cli.release._encode", panic)
+    monkeypatch.setattr("opendp_tree.cli.commands._encode_release", panic)
     source, book = write_rows(tmp_path), tmp_path / "ledger"
     words = ["release", source, "--by", "region", *BUDGET, "-o", str(tmp_path / "out.csv")]
     assert main([*words, "--ledger", str(book), *LEDGER]) == 1
@@ -536,10 +576,10 @@ def test_sums_and_means_of_a_column(tmp_path, form):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--value", "person"], "each --value needs bounds"),
-        (["--bounds", "0", "5"], "each --value needs bounds"),
+        (["--value", "person"], "Give one --bounds for each --value"),
+        (["--bounds", "0", "5"], "Give one --bounds for each --value"),
         (["--value", "person", "--bounds", "5", "0"], "bounds"),
-        (["--value", "region", "--bounds", "0", "5"], "in use already"),
+        (["--value", "region", "--bounds", "0", "5"], "must not be a column of --by or --unit"),
         (["--value", "nowhere", "--bounds", "0", "5"], "has no column nowhere"),
         (["--value", "person", "--bounds", "0", "x"], "must be a number"),
     ],
@@ -557,7 +597,7 @@ def test_values_that_cannot_be_are_refused(tmp_path, capsys, words, said):
 def test_quantiles_of_a_number_by_group(tmp_path, method):
     frame = pl.DataFrame({"kind": ["a", "b"] * 5000, "age": [20, 60] * 5000})
     source, out = write_rows(tmp_path, frame=frame), tmp_path / "out.csv"
-    line = ["--by", "kind", "--number", "age", "--low", "0", "--high", "100", "--bins", "100", "--method", method]
+    line = ["--by", "kind, number(age, low=0, high=100, bins=100)", "--method", method]
     assert main(["release", source, *line, *BUDGET, "--quantiles", "0.25,0.5", "-o", str(out)]) == 0
     found = read(out).sort("kind", "quantile")
     assert found["kind"].to_list() == ["a", "a", "b", "b"]
@@ -566,7 +606,7 @@ def test_quantiles_of_a_number_by_group(tmp_path, method):
 
 def test_quantiles_of_groups_cannot_be_chosen_and_nothing_is_spent(tmp_path, capsys):
     source, book = write_rows(tmp_path, frame=pl.DataFrame({"kind": ["a"] * 50, "age": [20] * 50})), tmp_path / "ledger"
-    line = ["--by", "kind", "--number", "age", "--low", "0", "--high", "100", "--bins", "100"]
+    line = ["--by", "kind, number(age, low=0, high=100, bins=100)"]
     words = ["release", source, *line, *BUDGET, "--quantiles", "0.5", "--method", "chosen_quantiles"]
     assert main([*words, "-o", str(tmp_path / "out.csv"), "--ledger", str(book), *LEDGER]) == 2
     assert "the number is below groups" in capsys.readouterr().err
@@ -576,7 +616,7 @@ def test_quantiles_of_groups_cannot_be_chosen_and_nothing_is_spent(tmp_path, cap
 @pytest.mark.parametrize("method", ["auto", "bin_curve", "chosen_quantiles"])
 def test_quantiles_of_a_number(tmp_path, method):
     pl.DataFrame({"age": [float(age) for age in range(100)] * 50}).write_parquet(tmp_path / "ages.parquet")
-    line = ["--number", "age", "--low", "0", "--high", "100", "--bins", "100", "--epsilon", "1", "--method", method]
+    line = ["--by", "number(age, low=0, high=100, bins=100)", "--epsilon", "1", "--method", method]
     out = tmp_path / "out.csv"
     words = ["release", str(tmp_path / "ages.parquet"), *line, "--quantiles", "0.25,0.5", "-o", str(out)]
     assert main(words) == 0
@@ -585,11 +625,11 @@ def test_quantiles_of_a_number(tmp_path, method):
     assert [abs(value - share) < 5 for value, share in zip(found["estimate"], (25, 50), strict=True)] == [True, True]
 
 
-@pytest.mark.parametrize("groups", [[], ["--by", "kind"]])
+@pytest.mark.parametrize("groups", ["", "kind, "])
 def test_quantiles_of_people_keep_rows_of_each(tmp_path, groups):
     rows = pl.DataFrame({"user": range(4000), "kind": ["a"] * 4000, "age": [20.5] * 4000})
     source, out = write_rows(tmp_path, frame=rows), tmp_path / "out.csv"
-    line = [*groups, "--number", "age", "--low", "0", "--high", "100", "--bins", "100"]
+    line = ["--by", f"{groups}number(age, low=0, high=100, bins=100)"]
     unit = ["--unit", "user", "--rows-per-unit", "2"]
     assert main(["release", source, *line, *unit, *BUDGET, "--quantiles", "0.5", "-o", str(out)]) == 0
     assert read(out)["estimate"].to_list() == pytest.approx([20.5], abs=3)
@@ -599,7 +639,7 @@ def test_quantiles_of_people_keep_rows_of_each(tmp_path, groups):
 
 def test_chosen_quantiles_are_kept_as_json(tmp_path):
     pl.DataFrame({"age": [float(age) for age in range(100)] * 50}).write_parquet(tmp_path / "ages.parquet")
-    line = ["--number", "age", "--low", "0", "--high", "100", "--bins", "100", "--epsilon", "1"]
+    line = ["--by", "number(age, low=0, high=100, bins=100)", "--epsilon", "1"]
     out = tmp_path / "out.json"
     words = ["--method", "chosen_quantiles", "--quantiles", "0.25,0.5", "-o", str(out)]
     assert main(["release", str(tmp_path / "ages.parquet"), *line, *words]) == 0
@@ -611,14 +651,14 @@ def test_chosen_quantiles_are_kept_as_json(tmp_path):
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        ("--by age --quantiles 0.5 -o {out}.csv", "--quantiles needs a number"),
-        ("--number age --low 0 --high 9 --bins 9 --quantiles 0.5 -o {out}.json", "has no JSON: a curve's has them all"),
-        ("--number age --low 0 --high 9 --bins 9 --method chosen_quantiles -o {out}.csv", "needs to know which"),
+        ("--by age --quantiles 0.5 -o {out}.csv", "--quantiles requires a number"),
+        ("--by 'number(age, low=0, high=9, bins=9)' --quantiles 0.5 -o {out}.json", "--quantiles has no JSON"),
+        ("--by 'number(age, low=0, high=9, bins=9)' --method chosen_quantiles -o {out}.csv", "requires --quantiles"),
         (
-            "--number age --low 0 --high 9 --bins 9 --quantiles 0.5 --method tree_laplace -o {out}.csv",
+            "--by 'number(age, low=0, high=9, bins=9)' --quantiles 0.5 --method tree_laplace -o {out}.csv",
             "has no quantiles",
         ),
-        ("--number age --low 0 --high 9 --bins 9 --quantiles 2 -o {out}.csv", "from 0 to 1"),
+        ("--by 'number(age, low=0, high=9, bins=9)' --quantiles 2 -o {out}.csv", "from 0 to 1"),
     ],
 )
 def test_quantiles_that_cannot_be_are_refused(tmp_path, capsys, words, complaint):
@@ -646,7 +686,7 @@ def test_rho_is_spent_from_a_ledger_of_rho_and_delta(tmp_path, capsys):
 def test_a_number_below_columns_gives_curves_as_in_the_library(tmp_path):
     frame = pl.DataFrame({"kind": ["a"] * 3000 + ["b"] * 2000, "age": [20, 40] * 2500})
     source, out = write_rows(tmp_path, frame=frame), tmp_path / "out.json"
-    words = ["release", source, "--by", "kind", "--number", "age", "--low", "0", "--high", "64", "--bins", "8", *BUDGET]
+    words = ["release", source, "--by", "kind, number(age, low=0, high=64, bins=8)", *BUDGET]
     assert main([*words, "-o", str(out)]) == 0
     release = TreeRelease.from_json(out.read_text())
     same = release_tree(

@@ -103,8 +103,8 @@ MISTAKES = {
         [
             'release_tree(visits, by=["country", "city"], method=Auto(levels=[2]), rho=0.1, delta=1e-6)',
             'release_tree(visits, by=Key.columns("country", "city", show=["city"]), method="pruned_laplace", epsilon=1.0, delta=1e-6)',
-            "plan --by country --depth 3 --epsilon 1 --delta 1e-6",
-            "release visits.csv --by country --stride 8 --epsilon 1 --delta 1e-6 -o out.csv",
+            "plan --by country --value age --epsilon 1 --delta 1e-6",
+            "release visits.csv --by country --count people --epsilon 1 --delta 1e-6 -o out.csv",
         ],
     ),
 }

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from opendp_tree.cli import main
-from opendp_tree.cli.parser import build_parser
+from opendp_tree.cli.options import build_parser
 from opendp_tree.cli.terminal import Exit
 from opendp_tree.data.flights import FLIGHTS
 
