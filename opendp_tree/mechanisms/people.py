@@ -523,31 +523,20 @@ class PeopleRelease:
         if isinstance(records.tree, Tree):
             return self._public(records, records.tree)
         assert self.known is not None
-        design, size = self.design, records.sparse.occupied.levels.size
-        places = KnownPlaces.of(self.known, self.levels, records.with_counts(np.arange(1, size + 1)))
-        index = places.counts.occupied.counts - 1  # of the leaf at each place; -1 where only a known node is
-        place_of = np.zeros(size, dtype=np.int64)
-        place_of[index[index >= 0]] = np.flatnonzero(index >= 0)
+        design, places = self.design, KnownPlaces.of(self.known, self.levels, records.sparse)
         # Where gaps count people, everybody is put somewhere; else only where somebody's place may be shown.
-        drawn = None if design.scales is None else places.unknown[place_of]
+        drawn = None if design.scales is None else places.unknown[places.place_of]
         bounds = [] if design.count == "people" else list(dict.fromkeys(design.bounds))
         weigh: list[Callable[[PeoplePart], Ints]] = [partial(PeoplePart.placed, among=drawn)]
         weigh += [partial(leaf_units, bound=bound, units=design.units) for bound in bounds]
         placed, *units = records.summed(*weigh)
-
-        def by_place(counts: Ints) -> Ints:
-            found = np.zeros(index.size, dtype=np.int64)
-            found[place_of] = counts
-            return found
-
-        found = Found.of(places.with_counts(by_place(placed)), design.parameters)
+        found = Found.of(places.with_counts(placed), design.parameters)
         if design.scales is None:
-            return self._by_gaps(found, by_place(units[0]))
+            return self._by_gaps(found, units[0])
         if design.count == "people":
-            return self._layered(found, self._people(records, found, place_of))
-        by_bound = {bound: by_place(each) for bound, each in zip(bounds, units, strict=True)}
+            return self._layered(found, self._people(records, found))
         sums = np.zeros(found.shown.levels.size, dtype=np.int64)
-        for bound, counts in by_bound.items():
+        for bound, counts in zip(bounds, units, strict=True):
             here = np.isin(found.shown.levels, [level for level, each in enumerate(design.bounds) if each == bound])
             sums[here] = saturate.join(*found.people(here, counts))[here]
         return self._layered(found, sums)
@@ -639,7 +628,7 @@ class PeopleRelease:
             return None
         return float(most_shares(np.array([most]), miss * _PLACED)[0])
 
-    def _people(self, records: PeopleRecords, found: Found, place_of: Ints) -> Ints:
+    def _people(self, records: PeopleRecords, found: Found) -> Ints:
         """What people weigh at shown nodes, who weigh the same whatever is shown."""
         occupied, shown = found.places.counts.occupied, found.shown
 
@@ -652,7 +641,7 @@ class PeopleRelease:
             return owner
 
         def nodes_of_leaves(level: int) -> Ints:
-            return nodes_of_places(level)[place_of]
+            return nodes_of_places(level)[found.places.place_of]
 
         levels = range(len(self.levels))
         here = [found.first[shown.at(level)] for level in levels]

@@ -217,22 +217,36 @@ class KnownPlaces:
     levels: Ints
     known: Bools
     closed: Bools
+    place_of: Ints
+    """Of each key."""
 
     @classmethod
     def of(cls, names: KnownNodes, levels: tuple[int, ...], counts: SparseCounts) -> KnownPlaces:
-        """The places of counts, among them the known nodes of shown levels."""
-        counts, known, closed = names.among(counts)
-        occupied, kept = counts.occupied, np.array(levels)
+        """The places of keys, among them the known nodes of shown levels."""
+        by_key = counts.occupied.counts
+        numbered = replace(counts.occupied, counts=np.arange(1, by_key.size + 1))
+        placed, known, closed = names.among(replace(counts, occupied=numbered))
+        occupied, kept = placed.occupied, np.array(levels)
         contracted = occupied
         if kept.size < names.tree.depth:
             index = np.searchsorted(kept, np.arange(names.tree.depth), side="right") - 1
             contracted = replace(occupied, levels=index[occupied.levels], meets=index[occupied.meets])
-        return cls(counts, contracted, kept, known & np.isin(occupied.levels, kept), closed)
+        place_of = np.zeros(by_key.size, dtype=np.int64)
+        held = np.flatnonzero(occupied.counts)  # a place is that of one key at most, whose number it holds here
+        place_of[occupied.counts[held] - 1] = held
+        known = known & np.isin(occupied.levels, kept)
+        return cls(placed, contracted, kept, known, closed, place_of).with_counts(by_key)
+
+    def by_place(self, values: Ints) -> Ints:
+        """Numbers of the keys by place; 0 where only a known node is."""
+        found = np.zeros(self.known.size, dtype=np.int64)
+        found[self.place_of] = values
+        return found
 
     def with_counts(self, counts: Ints) -> KnownPlaces:
-        """The same places with these counts."""
-        occupied = replace(self.counts.occupied, counts=counts)
-        contracted = replace(self.contracted, counts=counts)
+        """The same places with these counts of the keys."""
+        placed = self.by_place(counts)
+        occupied, contracted = (replace(each, counts=placed) for each in (self.counts.occupied, self.contracted))
         return replace(self, counts=replace(self.counts, occupied=occupied), contracted=contracted)
 
     @cached_property
@@ -290,10 +304,9 @@ class Found:
         return cls(places, nodes, wanted, shown, first, tops)
 
     def people(self, which: Bools, counts: Ints | None = None) -> tuple[Ints, Ints]:
-        """The people of some shown nodes, in halves as `measure` takes them; `counts` is by place."""
-        occupied = self.places.counts.occupied
-        occupied = occupied if counts is None else replace(occupied, counts=counts)
-        return people_at(occupied, self.nodes.levels[self.wanted], self.first, which)
+        """The people of some shown nodes, in halves as `measure` takes them; `counts` is by key."""
+        places = self.places if counts is None else self.places.with_counts(counts)
+        return people_at(places.counts.occupied, self.nodes.levels[self.wanted], self.first, which)
 
 
 @dataclass(frozen=True)
