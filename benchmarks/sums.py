@@ -17,7 +17,7 @@ import polars as pl
 from benchmarks.timing import print_table
 from opendp_tree import Value, release_tree
 from opendp_tree.data import example_flights
-from opendp_tree.mechanisms.means.prediction import choose_shares
+from opendp_tree.mechanisms.means import choose_shares
 
 BY = ["origin", "carrier", "dest"]
 LEVELS = ("all", *BY)

@@ -12,7 +12,7 @@ from opendp_tree._opendp import to_then
 from opendp_tree.context.queries import at_leaf_counts, leaf_counts, share_of, then, tree_counts
 from opendp_tree.mechanisms.chosen_quantiles import make_chosen_quantiles
 from opendp_tree.mechanisms.curve import make_bin_curve, make_segment_curve
-from opendp_tree.mechanisms.means.tree_means import make_tree_means
+from opendp_tree.mechanisms.means import make_tree_means
 from opendp_tree.mechanisms.partition.tree_partition import make_tree_partition
 from opendp_tree.mechanisms.people import make_people_estimator
 from opendp_tree.mechanisms.pruned_descent import make_pruned_descent

@@ -5,7 +5,7 @@ from opendp_tree.mechanisms.chosen_quantiles import make_chosen_quantiles, then_
 from opendp_tree.mechanisms.consistent import make_consistent, then_consistent
 from opendp_tree.mechanisms.curve import make_bin_curve, make_segment_curve, then_bin_curve, then_segment_curve
 from opendp_tree.mechanisms.grouped_curves import make_grouped_curves, then_grouped_curves
-from opendp_tree.mechanisms.means.tree_means import make_tree_means, then_tree_means
+from opendp_tree.mechanisms.means import make_tree_means, then_tree_means
 from opendp_tree.mechanisms.people import make_people_estimator, then_people_estimator
 from opendp_tree.mechanisms.pruned_descent import make_pruned_descent, then_pruned_descent
 from opendp_tree.mechanisms.queries import LinearCounts, RangeCounts, linear_counts, prefix_counts, range_counts

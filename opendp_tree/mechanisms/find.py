@@ -73,7 +73,7 @@ def choose_parameters(
         test = min(both * test / (test + added), most)
         added = both - test
     removal, addition = each * Fraction(round(test * 2**20), 2**20), each * Fraction(round(added * 2**20), 2**20)
-    fringes = tuple(_fringe(levels - known, removal, addition, each, delta, d_in) for known in range(depth))
+    fringes = tuple(make_fringe(levels - known, removal, addition, each, delta, d_in) for known in range(depth))
     used = [max(Fraction(cost(fringe).hi) for fringe in fringes) for cost in (removal_epsilon, addition_epsilon)]
     # Floats, and a little less than is left, so that the sum is within epsilon however it is rounded.
     left = [Fraction(round_down((each - cost) * (1 - Fraction(1, 2**48)))) for cost in used]
@@ -91,7 +91,7 @@ def even_parameters(
     """Parameters with which finding takes one share of epsilon in both directions; silent: nothing counts rests."""
     each, levels = epsilon / d_in, depth - 1
     slope = each * finding
-    fringes = tuple(_fringe(levels - known, slope, slope, each, delta, d_in) for known in range(depth))
+    fringes = tuple(make_fringe(levels - known, slope, slope, each, delta, d_in) for known in range(depth))
     if silent:
         fringes = tuple(replace(fringe, rest_scales=None) for fringe in fringes)
     used = max(Fraction(cost(fringe).hi) for fringe in fringes for cost in (removal_epsilon, addition_epsilon))
@@ -171,10 +171,12 @@ def _slope_of_variance(wanted: float) -> float:
     return high
 
 
-def _fringe(
+def make_fringe(
     levels: int, removal: Fraction, addition: Fraction, epsilon: Fraction, delta: Fraction, people: int
 ) -> Fringe:
     """A fringe of so many levels with at most these prices per person, and delta at `people`."""
+    if min(removal, addition) * Fraction(noise.LARGEST_SCALE) < 2:
+        raise ValueError(f"epsilon ({float(epsilon)}) is too small: noise of its scale cannot be drawn")
     scale = Fraction(three_digits(1 / removal))
     if levels == 0:
         return Fringe((), (), (), scale, scale, (scale, Fraction(three_digits(1 / addition))))

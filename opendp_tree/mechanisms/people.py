@@ -34,8 +34,15 @@ from opendp_tree.mechanisms.consistent import Consistency
 from opendp_tree.mechanisms.find import NAMED, PartitionParameters, choose_parameters, even_parameters, variance
 from opendp_tree.mechanisms.layers import ShownTree, choose_layers, measure
 from opendp_tree.mechanisms.searches import make_unfunded, with_promised_delta
-from opendp_tree.mechanisms.tails import hidden_bound, layer_bounds, leaf_reaches
-from opendp_tree.mechanisms.tree_estimator import Found, GapNoise, KnownPlaces, check_levels, estimate_nodes
+from opendp_tree.mechanisms.tails import layer_bounds, leaf_reaches
+from opendp_tree.mechanisms.tree_estimator import (
+    Found,
+    GapNoise,
+    KnownPlaces,
+    check_levels,
+    estimate_nodes,
+    hidden_weight,
+)
 from opendp_tree.mechanisms.tree_noise import gaussian_variance, laplace_variance, one_or_all, single_bound
 from opendp_tree.noise import LARGEST_SCALE
 from opendp_tree.releases.release import PrivacyStatement, TreeRelease
@@ -622,11 +629,8 @@ class PeopleRelease:
         """What a node that is not shown weighs at most: people put there, and those who were put elsewhere."""
         given, miss = self.design.parameters, 1 - self.confidence
         assert given is not None
-        fringes = [fringe for fringe in given.fringes if fringe.levels]
-        most = max((hidden_bound(fringe, miss * (1 - _PLACED)) for fringe in fringes), default=math.inf)
-        if len(self.levels) < found.places.counts.tree.depth or not math.isfinite(most):
-            return None
-        return float(most_shares(np.array([most]), miss * _PLACED)[0])
+        most = hidden_weight(given, self.levels, found.places.counts.tree.depth, miss * (1 - _PLACED))
+        return float(most_shares(np.array([most]), miss * _PLACED)[0]) if math.isfinite(most) else None
 
     def _people(self, records: PeopleRecords, found: Found) -> Ints:
         """What people weigh at shown nodes, who weigh the same whatever is shown."""

@@ -409,14 +409,8 @@ class OpenEstimator:
             cells=cell_counts,
             nodes=nodes,
             shown=None if wanted.all() else wanted,
-            hidden=self._hidden(),
+            hidden=hidden_weight(self.parameters, self.levels, counts.tree.depth, 1 - self.confidence),
         )
-
-    def _hidden(self) -> float:
-        if len(self.levels) < self.known.tree.depth:
-            return math.inf
-        fringes = [fringe for fringe in self.parameters.fringes if fringe.levels]
-        return max((hidden_bound(fringe, 1 - self.confidence) for fringe in fringes), default=0.0)
 
 
 def _statement(spent: float | tuple[float, float], budget: _Budget, parameters: Mapping[str, Any]) -> PrivacyStatement:
@@ -434,6 +428,14 @@ def _spread(values: Ints, wanted: Bools) -> Ints:
     found = np.zeros(wanted.size, dtype=values.dtype)
     found[wanted] = values
     return found
+
+
+def hidden_weight(parameters: PartitionParameters, levels: tuple[int, ...], depth: int, miss: float) -> float:
+    """What a node that is not shown holds at most, missed with chance at most `miss`; `inf` if nothing is proven."""
+    if len(levels) < depth:
+        return math.inf
+    fringes = [fringe for fringe in parameters.fringes if fringe.levels]
+    return max((hidden_bound(fringe, miss) for fringe in fringes), default=0.0)
 
 
 @dataclass(frozen=True)

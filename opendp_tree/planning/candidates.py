@@ -24,7 +24,7 @@ from opendp_tree.mechanisms.curve import SCALES, make_bin_curve, make_segment_cu
 from opendp_tree.mechanisms.find import choose_parameters, closed_parameters, variance
 from opendp_tree.mechanisms.grouped_curves import make_grouped_curves
 from opendp_tree.mechanisms.level_noise import laplace_excess
-from opendp_tree.mechanisms.means.tree_means import make_tree_means
+from opendp_tree.mechanisms.means import make_tree_means
 from opendp_tree.mechanisms.partition.prediction import as_gaps, totals_alpha_rmse, worst_alpha_rmse
 from opendp_tree.mechanisms.people import choose_design, make_people_estimator
 from opendp_tree.mechanisms.pruned_descent import make_pruned_descent

@@ -23,8 +23,8 @@ from opendp_tree.mechanisms.find import NAMED, PartitionParameters, variance
 from opendp_tree.mechanisms.layers import LEAST_VARIANCE as LEAST_REST
 from opendp_tree.mechanisms.layers import ShownTree, final_variances, level_shares
 from opendp_tree.mechanisms.level_noise import normal_excess
-from opendp_tree.mechanisms.means.prediction import choose_shares
-from opendp_tree.mechanisms.means.prediction import predict_levels as predict_means
+from opendp_tree.mechanisms.means import choose_shares
+from opendp_tree.mechanisms.means import predict_levels as predict_means
 from opendp_tree.mechanisms.partition.parameters import GapParameters
 from opendp_tree.mechanisms.partition.prediction import as_gaps, coarse, one_test, totals_alpha_rmse, worst_alpha_rmse
 from opendp_tree.mechanisms.pruned_descent import pruned_rmse, shown_chance, worst_pruned_rmse

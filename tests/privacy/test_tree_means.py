@@ -4,6 +4,7 @@ M is 2 or 3 instead of 2**20; 1/scale is ln 2, so that the mass of an integer z 
 over ln 2 is a power of 2. What is summed where is asked of the code that releases it, with its noise set to 0.
 """
 
+from collections import defaultdict
 from fractions import Fraction
 from itertools import combinations_with_replacement, product
 
@@ -12,14 +13,15 @@ import polars as pl
 import pytest
 
 from opendp_tree import noise
-from opendp_tree.mechanisms.means import layers as means_layers
-from opendp_tree.mechanisms.means.layers import NodeSums, SumScales, measure_centred, measure_pairs
-from opendp_tree.mechanisms.partition.layers import ShownTree, cut_by_level, make_layers
+from opendp_tree.mechanisms import means as means_layers
+from opendp_tree.mechanisms.layers import ShownTree, cut_by_level, make_layers
+from opendp_tree.mechanisms.means import NodeSums, SumScales, measure_centred, measure_pairs
 from opendp_tree.rows.counting import step_of
 from opendp_tree.rows.value import Value
 from opendp_tree.theorems.tree_means import centred_l1, pair_l1, steps_of, sums_epsilon, tree_means_epsilon
 from tests.privacy.divergence import hockey_stick, joint, largest_ratio
-from tests.privacy.tree_partition_law import far_from, tree_law, uniform
+from tests.privacy.partition_law import Part, tree_law
+from tests.privacy.people_law import noisy_rests
 
 HALF = Fraction(1, 2)
 STEPS = 3
@@ -27,10 +29,10 @@ PARENTS = np.array([-1, 0, 0, 1, 1, 2])
 """A root, two nodes below it, three leaves."""
 LEVELS = np.array([0, 1, 1, 2, 2, 2])
 SHOWN = [
-    ShownTree(LEVELS, PARENTS, np.zeros(6, dtype=np.int64), np.array(cells), 3)
-    for cells in ([0, 0, 0, 1, 1, 1], [1, 1, 0, 1, 0, 1], [1, 1, 1, 1, 1, 1])
+    ShownTree(LEVELS, PARENTS, 3, np.array(cells) > 0, np.array(cells) == 2, np.zeros(6, dtype=np.int64))
+    for cells in ([2, 2, 0, 2, 0, 0], [0, 0, 0, 1, 1, 1], [1, 1, 0, 1, 0, 1], [1, 1, 1, 1, 1, 1])
 ]
-"""The same nodes, with different cells: nested ones among them."""
+"""The same nodes, with different cells: nested and known ones among them."""
 ROWS = list(product((0, 1, 2, 3, 4, 5), range(STEPS + 1)))
 """A row is a node and a step."""
 
@@ -55,8 +57,8 @@ def node_sums(rows):
 
 def released(shown, rows):
     """Every number that is released, layer by layer, before its noise."""
-    marked, cuts = cut_by_level(shown)
-    layers = make_layers(shown, marked, cuts, np.ones(len(cuts)), Fraction(1))
+    marked, cuts = cut_by_level(shown, [0, 1])
+    layers = make_layers(shown, marked, cuts, np.ones(len(cuts)), Fraction(1), Fraction(1))
     scales = SumScales.of(layers, (Fraction(1),), Fraction(1))
     sums = (node_sums(rows),)
     pairs = measure_pairs(layers, scales, sums)[0]
@@ -127,23 +129,26 @@ def moving(shift, ratio=HALF):
     return at(0), at(shift)
 
 
-def released_law(own, moves, side, mechanism, far):
-    """Cells and gaps of a root with two leaves, and every noisy number that one more row moves."""
-    numbers = joint([moving(shift)[side] for shift in moves])
-    found = tree_law(mechanism, (-1, 0, 0), own, far)
+def released_law(own, moves, side, parts):
+    """Cells, gaps and rests of a root with two leaves, and every noisy number that one more row moves."""
+    numbers, found = joint([moving(shift)[side] for shift in moves]), defaultdict(Fraction)
+    for (cells, rests), chance in tree_law((-1, 0, 0), own, parts).items():
+        for told, mass in noisy_rests(rests, parts):
+            found[cells, told] += chance * mass
     return {(cells, told): chance * mass for cells, chance in found.items() for told, mass in numbers.items()}, found
 
 
-def test_cells_and_sums_together_lose_no_more_than_the_sum_of_both():
-    mechanism = uniform(HALF, HALF, 2, 4, 3, 1)
+@pytest.mark.parametrize("known", [(0,), (0, 1)], ids=str)
+def test_cells_and_sums_together_lose_no_more_than_the_sum_of_both(known):
+    parts = {node: Part(HALF, HALF, HALF, HALF, ((3, 2, 1),) if node == 0 else ()) for node in known}
     layers = Fraction(2) ** int(sums_epsilon(1, pairs=[Fraction(1)], centred=[Fraction(1)], steps=2))
     tight = False
-    for first, second, leaf, step in product(range(5), range(3), (1, 2), range(3)):
-        own, far = (0, first, second), far_from(mechanism, first + second + 1)
+    for first, second, leaf, step in product(range(4), range(2), (1, 2), range(3)):
+        own = (0, first, second)
         larger = tuple(count + (place == leaf) for place, count in enumerate(own))
         moves = (step, 2 - step, 2 * step - 2)  # P, Q, and the centred sum of the deepest node shown, whichever it is
-        before, found = released_law(own, moves, 0, mechanism, far)
-        after, found_after = released_law(larger, moves, 1, mechanism, far)
+        before, found = released_law(own, moves, 0, parts)
+        after, found_after = released_law(larger, moves, 1, parts)
         for ratio in (Fraction(1), Fraction(3, 2), Fraction(2), Fraction(5, 2)):
             for p, q, of_p, of_q in ((before, after, found, found_after), (after, before, found_after, found)):
                 assert hockey_stick(p, q, ratio * layers) <= hockey_stick(of_p, of_q, ratio)

@@ -4,7 +4,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from opendp_tree.mechanisms.means.intervals import (
+from opendp_tree.mechanisms.layers import ShownTree
+from opendp_tree.mechanisms.means import (
+    Centred,
     Union,
     ValueBounds,
     box_bounds,
@@ -13,9 +15,7 @@ from opendp_tree.mechanisms.means.intervals import (
     pair_bounds,
     two_reach,
 )
-from opendp_tree.mechanisms.means.layers import Centred
-from opendp_tree.mechanisms.partition.intervals import Bounds
-from opendp_tree.mechanisms.partition.layers import ShownTree
+from opendp_tree.mechanisms.tails import Bounds
 from opendp_tree.rows.value import Value
 from opendp_tree.theorems.tree_means import STEPS
 
@@ -118,9 +118,8 @@ def test_a_narrower_reach_would_miss():
 
 def test_a_box_holds_all_sums_and_means_of_its_counts_and_centred_sums():
     size = 200
-    shown = ShownTree(
-        np.zeros(size, dtype=np.int64), np.full(size, -1), np.zeros(size, dtype=np.int64), np.full(size, True), 1
-    )
+    none = np.zeros(size, dtype=np.int64)
+    shown = ShownTree(none, np.full(size, -1), 1, none == 0, none > 0, none)
     least = RNG.integers(0, 50, size).astype(float)
     most = least + RNG.integers(0, 40, size)
     centred = Centred(1.0 * STEPS, (RNG.integers(-60, 60, size) * STEPS))

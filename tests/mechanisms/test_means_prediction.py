@@ -5,7 +5,7 @@ import pytest
 
 from opendp_tree import Value, frame_domain
 from opendp_tree.mechanisms import make_leaf_values, then_tree_means
-from opendp_tree.mechanisms.means.prediction import MeansShares, choose_shares, predict_levels
+from opendp_tree.mechanisms.means import MeansShares, choose_shares, predict_levels
 
 dp.enable_features("contrib")
 

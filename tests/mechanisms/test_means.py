@@ -8,11 +8,11 @@ import pytest
 
 from opendp_tree import OpenTree, Tree, Value
 from opendp_tree.mechanisms import LeafValues, leaf_values_domain, make_tree_means
-from opendp_tree.mechanisms.means.tree_means import _check_scales
+from opendp_tree.mechanisms.find import even_parameters
+from opendp_tree.mechanisms.means import _check_scales, choose_shares
 from opendp_tree.noise import LARGEST_SCALE
-from opendp_tree.theorems.interval import exp
+from opendp_tree.theorems.partition import removal_delta
 from opendp_tree.theorems.tree_means import STEPS
-from opendp_tree.theorems.tree_partition import gap_delta
 
 dp.enable_features("contrib")
 AMOUNT = Value("amount", bounds=(0, 500))
@@ -56,13 +56,14 @@ def test_delta_is_that_of_cells_at_the_distance():
     made = open_means()
     leaves = LeafValues(OPEN.count([("be", "ghent")] * 100), (np.array([50 * STEPS]),))
     statement = made(leaves).statement
-    scale, radius = Fraction(statement.parameters["scale"]), statement.parameters["threshold"] - 1
-    from opendp_tree.theorems.tree_partition import GapShape
-
-    shape = GapShape.uniform(3, threshold=radius + 1, radius=radius, margin=statement.parameters["margin"])
+    finding = Fraction(choose_shares(3, 1.0, 1e-6).finding)
+    fringe = even_parameters(3, Fraction(1), Fraction(1e-6), finding=finding).fringes[0]
+    assert (float(fringe.test_scale), fringe.thresholds[-1]) == tuple(
+        statement.parameters[name] for name in ("scale", "threshold")
+    )
     for k in (2, 5):
         lost = made.map(k)[1]
-        exact = gap_delta(exp(-1 / scale), shape, k=k)
+        exact = removal_delta(fringe, k=k)
         assert exact.lo <= Fraction(lost) <= Fraction(exact.hi) * (1 + Fraction(1, 2**50))
 
 
@@ -84,8 +85,8 @@ def test_opendps_search_finds_the_epsilon_for_a_budget():
     [
         (open_means, {"delta": 0.0}, "delta .* must be above 0 where nodes are unknown"),
         (public_means, {"delta": 1e-6}, "delta must be 0 for a public tree"),
-        (public_means, {"shares": (0.4, 0.3, 0.3)}, "shares and levels must be left out"),
-        (public_means, {"levels": [0, 1]}, "shares and levels must be left out"),
+        (public_means, {"shares": (0.4, 0.3, 0.3)}, "shares, levels and known must be left out"),
+        (public_means, {"levels": [0, 1]}, "shares, levels and known must be left out"),
         (open_means, {"shares": (0.4, 0.3, 0)}, "shares"),
         (open_means, {"levels": [7]}, "levels"),
         (open_means, {"epsilon": -1.0}, "epsilon"),
