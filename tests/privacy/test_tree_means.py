@@ -140,7 +140,7 @@ def released_law(own, moves, side, parts):
 
 @pytest.mark.parametrize("known", [(0,), (0, 1)], ids=str)
 def test_cells_and_sums_together_lose_no_more_than_the_sum_of_both(known):
-    parts = {node: Part(HALF, HALF, HALF, HALF, ((3, 2, 1),) if node == 0 else ()) for node in known}
+    parts = {node: Part(HALF, HALF, HALF, HALF, ((4, 3, 1),) if node == 0 else ()) for node in known}
     layers = Fraction(2) ** int(sums_epsilon(1, pairs=[Fraction(1)], centred=[Fraction(1)], steps=2))
     tight = False
     for first, second, leaf, step in product(range(4), range(2), (1, 2), range(3)):
