@@ -66,7 +66,7 @@ def run_release(options: argparse.Namespace) -> Exit:
     """Release the counts of a file. Interrupts wait while OpenDP counts and while files are written."""
     progress = Progress(quiet=options.quiet or options.json)
     _check_request(options)
-    _check_outputs(options, reads=(options.file, options.tree))
+    _check_outputs(options, reads=(options.file, options.tree, options.known))
     form = _output_format(options) or "csv"
     _check_format(options, form)
     progress.step("planning")
@@ -231,6 +231,8 @@ def _read_request(options: argparse.Namespace) -> Request:
             if key.tree is not None:
                 raise ValueError("--outside is not for a number. Hint: --by 'number(..., outside=drop)'")
             key = replace(key, outside=options.outside)
+        if options.known is not None:
+            key = replace(key, known=_read_known(options, key, frame))
         question = Question.of(key, unit=unit, method=_method(options), value=values or None)
     except (TypeError, ValueError) as error:  # about arguments: no data has been read
         raise _usage(options, error) from None
@@ -268,30 +270,47 @@ def typed(frame: pl.LazyFrame, key: Key) -> pl.LazyFrame:
 
 def _read_tree(options: argparse.Namespace, key: Key, frame: pl.LazyFrame) -> Tree:
     """The public tree that a file lists: the leaf of each row, whose path ends at the first null."""
-    listed = typed(_scan(options.tree, None, key.columns_used), key)
+    try:
+        return Tree.from_paths(_read_paths(options, options.tree, key, frame))
+    except (TypeError, ValueError):
+        message = f"{options.tree} does not list a tree. Hint: one leaf per row, each once"
+        raise CommandError(Exit.FAILURE, message) from None
+
+
+def _read_known(options: argparse.Namespace, key: Key, frame: pl.LazyFrame) -> Any:
+    """The names that a file lists, or those that an earlier release shows."""
+    if Path(options.known).suffix.lower() != ".json":
+        return _read_paths(options, options.known, key, frame)
+    try:
+        return TreeRelease.from_json(Path(options.known).read_text("utf-8"))
+    except (TypeError, ValueError):
+        message = f"{options.known} does not hold a release. Hint: the JSON of an earlier release by the same key"
+        raise CommandError(Exit.FAILURE, message) from None
+
+
+def _read_paths(options: argparse.Namespace, name: str, key: Key, frame: pl.LazyFrame) -> list[Any]:
+    """The names in a file with the key's columns, one per row."""
+    listed = typed(_scan(name, None, key.columns_used), key)
     if options.file is not None:
         types, texts = frame.collect_schema(), (pl.Categorical, pl.Enum)
-        dtypes = {name: pl.String if types[name] in texts else types[name] for name in key.columns_used}
+        dtypes = {each: pl.String if types[each] in texts else types[each] for each in key.columns_used}
         listed = listed.cast(dtypes, strict=False)  # type: ignore[arg-type]
     try:
         with silenced():
-            groups = listed.select(key.expressions(key.columns_used, listed.collect_schema())).unique(
-                maintain_order=True
-            )
-            labels = key.labels(groups.collect())
+            schema = listed.collect_schema()
+            groups = listed.select(key.expressions(key.columns_used, schema)).unique(maintain_order=True).collect()
+            if name == options.known and key.open_tree().kind == "bits":
+                return groups.to_series().drop_nulls().to_list()
+            labels = key.labels(groups)
     except FRAME_ERRORS:
-        raise CommandError(Exit.FAILURE, f"{options.tree} cannot be read. Hint: is it damaged?") from None
+        raise CommandError(Exit.FAILURE, f"{name} cannot be read. Hint: is it damaged?") from None
     rows = zip(*(column.to_list() for column in labels.columns), strict=True)
     cut = [row[:length] for row, length in zip(rows, labels.lengths.tolist(), strict=True)]
     paths = dict.fromkeys(row[: row.index(None)] if None in row else row for row in cut)
     paths.pop((), None)
     if not paths:
-        raise CommandError(Exit.FAILURE, f"{options.tree} lists no nodes. Hint: one leaf per row")
-    try:
-        return Tree.from_paths(list(paths))
-    except (TypeError, ValueError):
-        message = f"{options.tree} does not list a tree. Hint: one leaf per row, each once"
-        raise CommandError(Exit.FAILURE, message) from None
+        raise CommandError(Exit.FAILURE, f"{name} lists no nodes. Hint: one leaf per row")
+    return list(paths)
 
 
 def _scan(name: str, form: str | None, columns: tuple[str, ...], *, missing: Exit = Exit.FAILURE) -> pl.LazyFrame:

@@ -198,7 +198,11 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
         help="columns from the coarsest, then other keys: 'country, ip(address, version=6)', 'path(url)', "
         "'calendar(day, levels=(year, month))', 'number(age, low=0, high=100, bins=20)'",
     )
-    key.add_argument("--tree", metavar="FILE", help="the nodes are public: a file with the same columns lists them")
+    nodes = key.add_mutually_exclusive_group()
+    nodes.add_argument("--tree", metavar="FILE", help="all nodes are public: a file with the same columns lists them")
+    nodes.add_argument(
+        "--known", metavar="FILE", help="some nodes are public: such a file, or the JSON of an earlier release"
+    )
     key.add_argument(
         "--outside", choices=("leaf", "drop"), help="count rows outside the tree at a leaf of their own (leaf), or not"
     )

@@ -157,6 +157,27 @@ def test_public_nodes_of_every_kind_of_key_are_listed_by_a_file(tmp_path, by, le
     assert found["(outside)"] < FAR
 
 
+def test_known_nodes_are_shown_from_a_list_and_from_an_earlier_release(tmp_path):
+    listed, out, again = tmp_path / "known.csv", tmp_path / "out.json", tmp_path / "again.json"
+    listed.write_text("region,city\nnorth,nowhere\nwest,\n")
+    words = ["release", write_rows(tmp_path), "--by", "region,city", *BUDGET]
+    assert main([*words, "--known", str(listed), "-o", str(out)]) == 0
+    assert estimates(out).keys() == {*TRUTH, "west", "north / nowhere"}
+    assert main([*words, "--known", str(out), "-o", str(again)]) == 0
+    assert estimates(again).keys() == estimates(out).keys()
+    assert main([*words, "--known", write_rows(tmp_path, "csv"), "-o", str(again), "--tree", str(listed)]) == 2
+    listed.rename(tmp_path / "known.json")
+    assert main([*words, "--known", str(tmp_path / "known.json"), "-o", str(again)]) == 1
+
+
+def test_known_addresses_are_shown(tmp_path):
+    listed, out = tmp_path / "known.csv", tmp_path / "out.csv"
+    listed.write_text("address\n10.0.0.0/8\n172.16.0.9\n")
+    words = ["release", write_rows(tmp_path), "--by", "ip(address)", *BUDGET]
+    assert main([*words, "--known", str(listed), "-o", str(out)]) == 0
+    assert {"10.0.0.0/8", "172.16.0.9/32"} <= estimates(out).keys()
+
+
 def test_labels_of_a_list_are_read_as_the_data_have_them(tmp_path):
     listed, out = tmp_path / "nodes.csv", tmp_path / "out.parquet"
     listed.write_text("month\n1\n2\n")
