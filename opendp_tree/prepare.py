@@ -528,14 +528,12 @@ def make_release(
     most = d_in if isinstance(counts, tuple) else counts.map(d_in)  # type: ignore[no-untyped-call]
     amounts = budget.at(most)
     held = space[0].descriptor if isinstance(space[0], ExtrinsicDomain) else None
-    if known is not None and isinstance(held, PeopleSpace | LeafValueSpace):
-        raise ValueError("by: known names cannot be honoured with people or values yet. Hint: leave known out")
     unit = protected_unit(metric, d_in, None if isinstance(held, PeopleSpace) else most)
     if isinstance(held, PeopleSpace):
         assert person is not None
-        candidate = planned_people(held.tree, person, amounts, alpha=check_alpha(alpha), method=method)
+        candidate = planned_people(held.tree, person, amounts, alpha=check_alpha(alpha), method=method, known=known)
     elif isinstance(held, LeafValueSpace):
-        candidate = means_candidate(held, amounts, method=method)
+        candidate = means_candidate(held, amounts, method=method, known=known)
     else:
         candidate = planned_candidate(tree_of_leaves(space[0], tree), amounts, alpha=alpha, method=method, known=known)
     released = candidate.make(*space, tree=tree, confidence=confidence, unit=unit, counted=counted)

@@ -73,6 +73,7 @@ from opendp_tree.rows.leaf_values import LeafValueSpace
 from opendp_tree.rows.unit import Unit
 from opendp_tree.theorems.interval import round_down
 from opendp_tree.trees.domains import leaf_domain
+from opendp_tree.trees.known_nodes import KnownNodes
 from opendp_tree.trees.level_weights import level_variances
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.tree import Tree
@@ -241,7 +242,7 @@ def people_candidate(method: PeopleLayers, unit: Unit, setting: Setting) -> Cand
     bounds = unit.bounds(len(levels))
     try:
         design = choose_design(
-            unit.count, bounds, budget, finds=not facts.public, noise=method.noise, measuring=method.measuring
+            unit.count, bounds, budget, finds=not facts.closed, noise=method.noise, measuring=method.measuring
         )
     except ValueError as error:
         return no(reason=str(error).split(". Hint:")[0])
@@ -257,6 +258,7 @@ def people_candidate(method: PeopleLayers, unit: Unit, setting: Setting) -> Cand
             rho=budget.rho,
             rows=unit.rows,
             nodes=unit.nodes,
+            known=facts.known,
             noise=design.noise,
             measuring=method.measuring,
             levels=None if facts.public else levels,
@@ -300,16 +302,19 @@ def people_candidates(auto: Auto, unit: Unit, setting: Setting) -> tuple[Candida
     return tuple(sorted(found, key=lambda each: each.error if each.feasible else math.inf))
 
 
-def means_candidate(space: LeafValueSpace, budget: Budget, *, method: Method | str) -> Candidate:
+def means_candidate(
+    space: LeafValueSpace, budget: Budget, *, method: Method | str, known: KnownNodes | None = None
+) -> Candidate:
     """Counts, sums and means of a tree within a budget; one that is possible."""
     chosen, public = read_method(method), isinstance(space.tree, Tree)
+    closed = public or (known is not None and all(known.closed))
     levels = None if public else getattr(chosen, "levels", None)
     if chosen not in (Auto(levels=levels), TreeNoise() if public else TreeEstimator(levels=levels)):
         raise InfeasibleError(
             f"method ({chosen.name}) must be left out, or say levels of an open tree alone, where there is a value. "
             "Hint: method='auto'"
         )
-    if not public and (budget.delta == 0 or budget.rho is not None):
+    if not closed and (budget.delta == 0 or budget.rho is not None):
         raise InfeasibleError(
             "epsilon and delta must both be given where nodes have to be found. Hint: delta=1e-6, or a public tree"
         )
@@ -319,8 +324,9 @@ def means_candidate(space: LeafValueSpace, budget: Budget, *, method: Method | s
             given.domain,
             given.metric,
             epsilon=budget.pure_epsilon,
-            delta=0.0 if public else budget.delta,
+            delta=0.0 if closed else budget.delta,
             confidence=given.confidence,
+            known=known,
             levels=levels,
             d_in=budget.d_in,
         )
@@ -331,7 +337,7 @@ def means_candidate(space: LeafValueSpace, budget: Budget, *, method: Method | s
         feasible=True,
         reason="pairs of sums tell counts and sums at the price of one, and gaps tell the counts of cells",
         needs="nothing but the depth and a delta; or public nodes, and then no delta",
-        guarantee="pure epsilon" if public else "epsilon and delta",
+        guarantee="pure epsilon" if closed else "epsilon and delta",
         builder=build,
         budget=budget,
         method=chosen,

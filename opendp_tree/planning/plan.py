@@ -376,8 +376,8 @@ def plan(
     budget = Budget.of(epsilon=epsilon, delta=delta, rho=rho, d_in=d_in)
     setting = Setting(TreeFacts.of(tree_or_depth, nodes=nodes, levels=levels, known=known), budget, check_alpha(alpha))
     auto, person, values = Auto(aim=aim), Unit.of(unit), read_values(value)
-    if known is not None and (values or (person is not None and person.weighs)):
-        raise ValueError("known must be left out where there is a value or a unit. Hint: Unit('user', leaves=3)")
+    if known is not None and values:
+        raise ValueError("known must be left out where there is a value, planned without it. Hint: known=None")
     if values:
         return _plan_values(setting, values, _typical_sizes(setting.facts))
     if person is not None and person.weighs:
@@ -777,11 +777,18 @@ def planned_candidate(
 
 
 def planned_people(
-    tree: Tree | OpenTree, unit: Unit, budget: Budget, *, alpha: float, method: Method | str
+    tree: Tree | OpenTree,
+    unit: Unit,
+    budget: Budget,
+    *,
+    alpha: float,
+    method: Method | str,
+    known: KnownNodes | None = None,
 ) -> Candidate:
     """The method's own candidate, or the better of both noises; one that is possible."""
     chosen = read_method(method)
-    facts = TreeFacts.of(tree, levels=chosen.levels if isinstance(chosen, (Auto, PeopleLayers)) else None)
+    levels = chosen.levels if isinstance(chosen, (Auto, PeopleLayers)) else None
+    facts = TreeFacts.of(tree, levels=levels, known=known)
     setting = Setting(facts, budget, alpha)
     if isinstance(chosen, PeopleLayers):
         candidate = people_candidate(chosen, unit, setting)
@@ -789,7 +796,7 @@ def planned_people(
         assert isinstance(chosen, Auto)
         candidate = people_candidates(chosen, unit, setting)[0]
     if not candidate.feasible:
-        if not facts.public and budget.rho is not None and isinstance(unit.rows, int):
+        if not facts.closed and budget.rho is not None and isinstance(unit.rows, int):
             raise InfeasibleError(
                 "rho must be epsilon and delta where nodes are unknown and people are weighed: finding nodes spends "
                 "these. Hint: epsilon=1.0, delta=1e-6, or method='pruned_gaussian', which keeps rows of each"

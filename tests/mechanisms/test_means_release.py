@@ -139,3 +139,10 @@ def test_nobody_at_all_still_has_a_release():
     assert open_release.to_frame().height <= 1
     public = release_tree(frame, by=Key.columns(*BY, tree=tree_of(FRAME)), epsilon=1.0, value=DELAY)
     assert public.to_frame()["mean"].is_between(-30, 180).all()
+
+
+def test_known_names_have_means_too():
+    key = Key.columns(*BY, known=[("o0", "c99"), ("o9",)])
+    frame = release_tree(FRAME, by=key, epsilon=1.0, delta=1e-6, value=DELAY).to_frame(other=False)
+    assert {("o0", "c99"), ("o9", None), ("o0", "c1")} <= set(frame.select(BY).rows())
+    assert frame["mean"].is_between(-30, 180).all()

@@ -211,3 +211,27 @@ def test_shares_are_as_far_from_those_put_there_as_the_bound_says(chance):
         least = float(least_shares(np.array([placed]), chance)[0])
         assert poisson.sf(placed - 1, least) <= chance or placed == 0
         assert least <= placed <= most
+
+
+@pytest.mark.parametrize("kind_of_noise", ["laplace", "gaussian"])
+def test_people_weigh_the_same_whatever_is_known(kind_of_noise, monkeypatch):
+    """Otherwise counts of an unchanged table would fall as more names become known. Without noise, at a known name."""
+    for name in ("laplace", "gaussian"):
+        monkeypatch.setattr(noise, name, lambda scale, size: np.zeros(size, dtype=np.int64))
+    counts = []
+    for more in ([], [("be", "liege")], [("be", "liege"), ("lu", "lux"), ("lu", "esch"), ("nl", None)]):
+        known = KnownNodes.of(OPEN, [("be", "ghent"), *more])
+        release_of, data = measurement("people", "open", nodes=(1, 1), known=known, noise=kind_of_noise)
+        paths, frame = paths_of(release_of(data))
+        assert {("be", "ghent"), *more} <= set(paths)
+        counts.append(frame["estimate"][paths.index(("be", "ghent"))])
+    assert counts[0] == counts[1] == counts[2] > 0
+
+
+def test_who_has_no_unknown_row_is_put_nowhere():
+    """Where all leaves with rows are known, nothing is found, however many people there are."""
+    known = KnownNodes.of(OPEN, PATHS)
+    release_of, data = measurement("rows", "open", known=known)
+    release = release_of(data)
+    assert sorted(paths_of(release)[0], key=str) == sorted(ALL, key=str)
+    assert release.statement.parameters["known"] == len(ALL)

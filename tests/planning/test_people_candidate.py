@@ -2,7 +2,7 @@ import opendp.prelude as dp
 import polars as pl
 import pytest
 
-from opendp_tree import Auto, OpenTree, Tree, Unit, plan, release_tree
+from opendp_tree import Auto, Key, OpenTree, Tree, Unit, plan, release_tree
 from opendp_tree.budget import Budget
 from opendp_tree.mechanisms import people_domain
 from opendp_tree.planning.candidate import Setting, TreeFacts
@@ -100,3 +100,15 @@ def test_rho_for_unknown_nodes_is_refused_with_a_way_out():
     with pytest.raises(ValueError, match=r"Hint: .*method='pruned_gaussian', which keeps rows of each"):
         release_tree(rows, **ask)
     assert "keeping at most 2" in release_tree(rows, **ask, method="pruned_gaussian").statement.counted
+
+
+@pytest.mark.parametrize("closed", [False, True])
+@pytest.mark.parametrize("unit", UNITS[:1] + UNITS[2:], ids=str)
+def test_known_names_are_shown_with_units(unit, closed):
+    rows = pl.DataFrame({"user": range(400), "state": ["be"] * 400, "county": ["a"] * 400, "city": ["x"] * 400})
+    names = [("lu", "b", "y"), ("be", "a", "z")]
+    key = Key.columns("state", "county", "city", known=names, closed=closed or None)
+    spent = {"epsilon": 1.0} if closed else {"epsilon": 1.0, "delta": 1e-6}
+    frame = release_tree(rows, by=key, unit=unit, **spent).to_frame(other=False)
+    assert set(names) <= set(frame.select("state", "county", "city").rows())
+    assert (("be", "a", "x") in frame.select("state", "county", "city").rows()) is not closed
