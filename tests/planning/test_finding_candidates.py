@@ -2,7 +2,7 @@ import numpy as np
 import opendp.prelude as dp
 import pytest
 
-from opendp_tree import Auto, OpenTree, PrunedDescent, Tree, TreeEstimator, Unit, leaf_domain, plan
+from opendp_tree import Auto, OpenTree, PrunedDescent, Tree, TreeEstimator, Unit, Value, leaf_domain, plan
 from opendp_tree.budget import Budget
 from opendp_tree.planning.candidate import Setting, TreeFacts
 from opendp_tree.planning.candidates import estimator_candidate, pruned_candidate
@@ -234,6 +234,7 @@ def test_known_names_are_for_the_tree_estimator_of_the_same_tree():
     with pytest.raises(TypeError, match="known"):
         plan(OPEN, epsilon=1.0, delta=1e-6, known=KNOWN)
     with pytest.raises(ValueError, match="known must be left out"):
-        plan(OPEN, epsilon=1.0, delta=1e-6, known=known, unit=Unit("user", rows=3))
+        plan(OPEN, epsilon=1.0, delta=1e-6, known=known, value=Value("x", bounds=(0, 1)))
+    assert plan(OPEN, epsilon=1.0, delta=1e-6, known=known, unit=Unit("user", rows=3)).best.name == "people_laplace"
     with pytest.raises(ValueError, match=r"known names cannot be honoured for method \(pruned_laplace\)"):
         planned_candidate(OPEN, BUDGET, alpha=0.1, method="pruned_laplace", known=known)
