@@ -21,12 +21,13 @@ from opendp_tree._show import Bar, Cell, html_table, one_line, progress, table
 from opendp_tree._types import Bools
 from opendp_tree.budget import Budget
 from opendp_tree.keys.key import Key
-from opendp_tree.ledger import Amount, Ledger, LedgerEntry, LedgerError, show
+from opendp_tree.ledger import Amount, Ledger, LedgerEntry, LedgerError, LockedError, show
 from opendp_tree.planning.methods import Auto, Method, Quantiles, TreeEstimator, read_method
 from opendp_tree.prepare import Account, Prepared, Question
 from opendp_tree.releases.json import write_tree
 from opendp_tree.releases.release import TreeRelease
 from opendp_tree.releases.series_frames import MEMORY, changes, long_frame, moving_sums, node_frame, remembered
+from opendp_tree.rows.dtypes import kinds_of
 from opendp_tree.rows.period import Period
 from opendp_tree.rows.sources import read_source
 from opendp_tree.rows.unit import Unit, unit_words
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Series"]
 
+_TIMES = ("datetime", "time")
 EXPLORE = (0.2, 0.2, 0.2, 0.2, 0.5)
 """The share of epsilon that measures, by the number of earlier releases: names are found first, and measured later."""
 
@@ -174,8 +176,7 @@ class Series(Mapping[str, TreeRelease]):
             "measuring": repr(shares),
         }
         whose = unit_words(None if person is None else person.column)
-        known_total = None if total is None and Path(path).exists() else total or cost
-        ledger = Ledger.open(path, total=known_total, unit=whose)
+        ledger = _ledger(path, total or (cost if person is None else None), whose, stated=total is not None)
         _check_unit(ledger, whose)
         kept = json.loads(ledger.settings() or ledger.settings(json.dumps(settings)) or "{}")
         if differ := [name for name, text in settings.items() if kept.get(name) != text]:
@@ -223,6 +224,12 @@ class Series(Mapping[str, TreeRelease]):
         needed = columns if self.unit is None else [*columns, self.unit.column]
         account = Account.of(self.ledger, self.unit, **self.budget, disjoint=self._disjoint)
         rows = self.period.rows(read_source(data), name, needed)
+        kinds = kinds_of(rows.collect_schema())
+        if self._has_known and (times := [name for name in self.key.label_columns if kinds[name] in _TIMES]):
+            raise ValueError(
+                f"by: labels of {times[0]!r} ({kinds[times[0]]}) cannot be known to later periods. Hint: Key.calendar, "
+                "or cast them to dates or texts"
+            )
         recent = entries[-MEMORY:] if self._has_known else []
         key = _key_with_known(self.key, [self._stored(entry) for entry in recent])
         question = Question.of(key, unit=self.unit, method=self._method(len(entries)), value=self.value or None)
@@ -470,6 +477,18 @@ def _key_text(key: Key) -> str:
     public += [] if key.known is None else [repr((key.known.paths, key.known.closed))]
     digest = hashlib.sha256(json.dumps(public, sort_keys=True).encode()).hexdigest()[:16]
     return f"{key!r}, names {digest}" if public else repr(key)
+
+
+def _ledger(path: str | Path, total: Mapping[str, Amount] | None, whose: str, *, stated: bool) -> Ledger:
+    """The file of a series, begun if need be; a file that others begin at this moment is waited for."""
+    try:
+        return Ledger.open(path, total=total, unit=whose)
+    except LockedError:
+        raise
+    except LedgerError:
+        if stated or total is None:
+            raise
+    return Ledger.open(path, unit=whose)  # it may have a larger total, for other releases too
 
 
 def _check_unit(ledger: Ledger, whose: str) -> None:

@@ -390,6 +390,13 @@ def test_every_kind_of_key_has_its_series(tmp_path, by):
     assert series.known.height == len(last)
 
 
+def test_labels_that_cannot_be_known_are_refused_before_the_first_release(tmp_path):
+    series = opened(tmp_path, by="at")
+    with pytest.raises(ValueError, match=r"labels of 'at' \(datetime\) cannot be known"):
+        series.release(visits().with_columns(at=pl.lit(datetime(2024, 5, 1))), "W1")
+    assert series.ledger.left()["epsilon"] == 1
+
+
 # Changes and sums.
 
 
