@@ -124,7 +124,7 @@ def test_without_noise_the_threshold_decides():
         ("c", 0.0, 0.0, 9.0, False, False),
         ("a / x", 50.0, 50.0, 50.0, True, False),
         ("a / y", 0.0, 0.0, 9.0, False, False),
-        ("a / (other)", 3.0, None, None, True, True),
+        ("a / (other)", 3.0, 0.0, 53.0, True, True),
         ("b / z", 10.0, 10.0, 10.0, True, False),
     ]
 

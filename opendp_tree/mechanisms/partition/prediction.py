@@ -36,10 +36,10 @@ class OneTest:
 
 
 def one_test(parameters: GapParameters, people: int, *, alpha: float = 0.0, is_leaf: bool = True) -> OneTest:
-    """The exact law of one test of a node with so many people, at the deepest tested level."""
-    shape = parameters.shape
-    threshold, radius = shape.thresholds[-1], shape.radii[-1]
-    level = threshold - shape.margins[-1]
+    """The exact law of one test of a node with so many people: at the deepest tested level, or at the top one."""
+    shape, tested = parameters.shape, -1 if is_leaf else 0
+    threshold, radius = shape.thresholds[tested], shape.radii[tested]
+    level = threshold - shape.margins[tested]
     tokens = _geometric(parameters.token_scale, None)
     room = max(people - level + 1, 0)
     taken = np.minimum(np.arange(tokens.size), room)
@@ -67,8 +67,8 @@ def _geometric(scale: float, radius: int | None) -> Floats:
 def worst_alpha_rmse(parameters: GapParameters, alpha: float) -> float:
     """The largest alpha-RMSE of a node, over nodes that are tested once and the worst caterpillar that is found."""
     parameters, step = coarse(parameters)
-    threshold = parameters.shape.thresholds[-1]
-    counts = range(max(1, threshold // 2), threshold + math.ceil(4 * parameters.token_scale) + 2)
+    thresholds = parameters.shape.thresholds
+    counts = range(max(1, thresholds[-1] // 2), thresholds[0] + math.ceil(4 * parameters.token_scale) + 2)
     once = (
         one_test(parameters, people, alpha=alpha, is_leaf=is_leaf).mean_square
         for is_leaf in (True, False)
