@@ -597,3 +597,14 @@ def test_settings_are_plain_json(tmp_path):
     settings = json.loads(Ledger.open(tmp_path / "series.db").settings())
     assert settings["period"] == {"column": "week", "every": None}
     assert settings["epsilon"] == "1.0"
+
+
+@pytest.mark.parametrize(("every", "last"), [("day", "9999-12-31"), ("month", "9999-12"), ("year", "9999")])
+def test_the_calendars_last_period_has_none_after_it(every, last):
+    with pytest.raises(ValueError, match="before the calendar's last"):
+        Period("day", every=every).next(last)
+
+
+def test_a_file_that_another_process_is_beginning_is_no_series_yet(tmp_path):
+    (tmp_path / "series.db").touch()
+    assert list(opened(tmp_path).periods) == []

@@ -127,7 +127,10 @@ class Period:
         name
             The period.
         """
-        return self._name_of(self.first_day(name) + timedelta(days=_AT_LEAST[self._calendar()]))
+        try:
+            return self._name_of(self.first_day(name) + timedelta(days=_AT_LEAST[self._calendar()]))
+        except OverflowError:
+            raise ValueError(f"period ({name!r}) must be before the calendar's last. Hint: years end at 9999") from None
 
     def year_before(self, name: str) -> str | None:
         """The period a year before this one; None where that year has no such week or day.

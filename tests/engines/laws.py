@@ -292,7 +292,6 @@ def test_sums_are_refused_before_anything_is_spent(store, given, tmp_path):
 QUERIES = {
     "steps": lambda query: query.filter(pl.col("n") > 0).tree_counts(by="k"),
     "sums": lambda query: query.tree_counts(by="k", value=Value("n", bounds=(0, 1))),
-    "OpenDP's own": lambda query: query.select(dp.len(signed=True)),
 }
 
 
