@@ -471,7 +471,7 @@ class Question:
             return Plan("A number in ranges", measure, at, (candidate,))
         options = (method.levels, method.aim) if isinstance(method, Auto) else (None, "error")
         every = plan(
-            tree,
+            self.key,
             epsilon=at.epsilon,
             delta=at.delta,
             rho=at.rho,
@@ -481,10 +481,9 @@ class Question:
             aim=options[1],
             unit=self.unit if self.kind == "records" else None,
             value=self.values or None,
-            known=self.key.known,
         )
-        known = isinstance(method, Auto) or self.values
-        return every if known else replace(every, candidates=(every.candidate(method.name),))
+        all_wanted = isinstance(method, Auto) or self.values
+        return every if all_wanted else replace(every, candidates=(every.candidate(method.name),))
 
 
 @dataclass(frozen=True)

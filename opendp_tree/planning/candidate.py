@@ -11,10 +11,11 @@ import numpy as np
 from opendp.metrics import l1_distance
 from opendp.mod import Domain, Measurement, Metric
 
-from opendp_tree._arguments import check_choice, check_integer, check_type
+from opendp_tree._arguments import check_choice, check_integer
 from opendp_tree._opendp import make_function
 from opendp_tree._types import Floats
 from opendp_tree.budget import Budget, Priced
+from opendp_tree.keys.key import Key
 from opendp_tree.mechanisms.consistent import polished
 from opendp_tree.planning.methods import Auto, Method
 from opendp_tree.releases.release import TreeRelease
@@ -50,17 +51,16 @@ class TreeFacts:
     @classmethod
     def of(
         cls,
-        tree_or_depth: Tree | OpenTree | int,
+        tree_or_depth: Tree | OpenTree | Key | int,
         *,
         nodes: str | None = None,
         levels: Iterable[int] | None = None,
         known: KnownNodes | None = None,
     ) -> TreeFacts:
         """What a hierarchy is, from the arguments of `plan`, checked."""
-        if known is not None:
-            check_type(known, KnownNodes, name="known", hint="Key.columns(..., known=[('be', 'ghent')]).known")
-            if known.tree != tree_or_depth:
-                raise ValueError("known must be of the same open tree. Hint: plan(key.hierarchy, known=key.known)")
+        if isinstance(tree_or_depth, Key):
+            key, tree_or_depth = tree_or_depth, tree_or_depth.hierarchy
+            known, levels = key.known, key.shown_levels if levels is None and key.show is not None else levels
         if nodes is not None:
             check_choice(nodes, name="nodes", choices=("public", "open"))
         tree = tree_or_depth if isinstance(tree_or_depth, Tree) else None

@@ -470,7 +470,11 @@ def estimator_candidate(method: TreeEstimator, setting: Setting) -> Candidate:
         )
     except ValueError:
         return no(reason=f"epsilon and delta are too small for a partition of depth {facts.depth}")
-    tests, left = as_gaps(chosen), float(chosen.alphas + chosen.betas) / 2
+    # Below the highest open node; what is below others has fewer levels, and lower thresholds.
+    top = 0 if facts.known is None else facts.known.highest_open
+    top = min(top if levels is None else sum(level <= top for level in levels) - 1, depth - 2)
+    tests = as_gaps(replace(chosen, fringes=chosen.fringes[max(top, 0) :]))
+    left = float(chosen.alphas + chosen.betas) / 2
     cells: Floats = np.exp2(np.arange(MOST_CELLS.bit_length(), dtype=np.float64))
     error = max(worst_alpha_rmse(tests, alpha), float(totals_alpha_rmse(tests, left, alpha, cells).max()))
     threshold = tests.shape.thresholds[-1]

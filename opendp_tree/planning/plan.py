@@ -24,6 +24,7 @@ from opendp_tree._show import Bar, Cell, html_table, progress, table
 from opendp_tree._types import Floats, Ints
 from opendp_tree.bounds import error_lower_bound
 from opendp_tree.budget import EPSILONS, Budget
+from opendp_tree.keys.key import Key
 from opendp_tree.mechanisms.find import choose_parameters
 from opendp_tree.planning.candidate import Candidate, InfeasibleError, LevelError, Setting, TreeFacts
 from opendp_tree.planning.candidates import (
@@ -309,7 +310,7 @@ def _budget_text(budget: Budget) -> str:
 
 @progress("planning")
 def plan(
-    tree_or_depth: Tree | OpenTree | int,
+    tree_or_depth: Tree | OpenTree | Key | int,
     *,
     epsilon: float | None = None,
     delta: float = 0.0,
@@ -321,7 +322,6 @@ def plan(
     aim: Literal["error", "keys"] = "error",
     unit: Unit | None = None,
     value: Value | Sequence[Value] | None = None,
-    known: KnownNodes | None = None,
 ) -> Plan:
     """Ranks every mechanism by its worst error for this tree and budget, before any data is touched.
 
@@ -332,8 +332,9 @@ def plan(
     Parameters
     ----------
     tree_or_depth
-        The tree, or its number of levels with the root's. With a `Tree`, least squares is computed on it; for a mere
-        depth its error is bounded by that of noise as it is.
+        The tree, a `Key` with its known names and levels, or a number of levels with the root's. With a `Tree`, least
+        squares is computed on it; for a mere depth its error is bounded by that of noise as it is. With known names,
+        `levels()` has about the deviation of a known node's count.
     epsilon
         The privacy loss. Give either this or `rho`.
     delta
@@ -358,9 +359,6 @@ def plan(
         What is summed, as `release_tree` takes it: `Value("amount", bounds=(0, 500))`, or a list. The error is the
         standard deviation of a count at the worst level; `levels()` has that of sums, too. Where nodes must be found,
         each is taken to have 20 children. By default None: rows are counted alone.
-    known
-        The nodes of an open tree that everybody knows, as a key has them: `plan(key.hierarchy, known=key.known)`.
-        `levels()` has about the deviation of a known node's count. By default None: none are known.
 
     Examples
     --------
@@ -374,10 +372,10 @@ def plan(
 
     """
     budget = Budget.of(epsilon=epsilon, delta=delta, rho=rho, d_in=d_in)
-    setting = Setting(TreeFacts.of(tree_or_depth, nodes=nodes, levels=levels, known=known), budget, check_alpha(alpha))
+    setting = Setting(TreeFacts.of(tree_or_depth, nodes=nodes, levels=levels), budget, check_alpha(alpha))
     auto, person, values = Auto(aim=aim), Unit.of(unit), read_values(value)
-    if known is not None and values:
-        raise ValueError("known must be left out where there is a value, planned without it. Hint: known=None")
+    if setting.facts.known is not None and values:
+        raise ValueError("known names must be left out where there is a value. Hint: a public tree")
     if values:
         return _plan_values(setting, values, _typical_sizes(setting.facts))
     if person is not None and person.weighs:

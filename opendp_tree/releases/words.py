@@ -50,7 +50,7 @@ def release_words(release: TreeRelease) -> tuple[list[str], list[str]]:
     mask = slice(None) if release.shown is None else release.shown
     reach = np.maximum(release.upper - release.estimates, release.estimates - release.lower)[mask]
     counted = counted_words(statement)
-    first = [tree_words(release.tree, reach.size), *([counted] if counted else [])]
+    first = [tree_words(release.tree, reach.size), *known_words(release), *([counted] if counted else [])]
     first += value_words(release.values, shown=mask) if release.adds_up else [NO_SUMS]
     first.append(cost_words(statement))
     rest = [*error_words(release.confidence, reach, counted=counted), *hidden_words(release)]
@@ -76,6 +76,14 @@ def tree_words(tree: Tree | OpenTree, shown: int) -> str:
     nodes = _number(tree.node_count, "node")
     which = f"all {nodes}" if shown == tree.node_count else f"{shown} of {nodes}"
     return f"Counts of {which} of a public tree of depth {tree.depth}{names}."
+
+
+def known_words(release: TreeRelease) -> list[str]:
+    """How many nodes of an open tree were known beforehand, besides the root."""
+    known = None if release.statement is None else release.statement.parameters.get("known")
+    if isinstance(release.tree, Tree) or not isinstance(known, int) or known < 2:
+        return []
+    return [f"Known beforehand: {_number(known - 1, 'node')} below the root, shown whatever their counts."]
 
 
 def value_words(values: Sequence[NodeValues], *, shown: Any) -> list[str]:
@@ -127,6 +135,8 @@ def error_words(confidence: float, reach: Floats, *, counted: str | None = None)
 def hidden_words(release: TreeRelease) -> list[str]:
     """What is not shown, and what is known about it."""
     bound, which = release.hidden, "nodes"
+    if release.statement is not None and release.statement.parameters.get("threshold", 0) is None:
+        return ["Not shown: nothing. Rows that lead to no known node count at the last one on their path."]
     if isinstance(release.tree, Tree):
         if release.shown is None or release.shown.all():
             return []

@@ -73,6 +73,12 @@ class KnownNodes:
         ordered = sorted(every, key=lambda path: (level_of(tree, path), tuple(map(_sortable, path))))
         return cls(tree, tuple(ordered), tuple(path in shut for path in ordered))
 
+    @property
+    def highest_open(self) -> int:
+        """The highest level with an open node; that of the deepest keys where all are closed."""
+        levels = (level_of(self.tree, path) for path, closed in zip(self.paths, self.closed, strict=True) if not closed)
+        return min(levels, default=self.tree.depth - 1)
+
     def among(self, counts: SparseCounts) -> tuple[SparseCounts, Bools, Bools]:
         """The counts with a place for each known node, which places these are, and which are closed."""
         if len(self.paths) == 1:
@@ -100,7 +106,7 @@ def _with_ancestors(tree: OpenTree, path: tuple[Any, ...]) -> list[tuple[Any, ..
     if tree.kind != "bits":
         return [path[:length] for length in range(len(path) + 1)]
     if path == (OUTSIDE,):
-        return [path]
+        return [(0, 0), path]
     bits = [min(level * tree.stride, tree.width) for level in range(level_of(tree, path) + 1)]
     return [(path[0] >> (tree.width - each) << (tree.width - each), each) for each in bits]
 

@@ -2,7 +2,7 @@ import numpy as np
 import opendp.prelude as dp
 import pytest
 
-from opendp_tree import Auto, OpenTree, PrunedDescent, Tree, TreeEstimator, Unit, Value, leaf_domain, plan
+from opendp_tree import Auto, Key, OpenTree, PrunedDescent, Tree, TreeEstimator, Unit, Value, leaf_domain, plan
 from opendp_tree.budget import Budget
 from opendp_tree.planning.candidate import Setting, TreeFacts
 from opendp_tree.planning.candidates import estimator_candidate, pruned_candidate
@@ -204,10 +204,9 @@ KNOWN = [(f"s{state}", f"c{county}", f"t{city}") for state in range(3) for count
 @pytest.mark.parametrize("closed", [False, True])
 def test_predicted_errors_of_known_nodes_are_near_what_is_measured(closed):
     """500 releases of 40 nodes: the mean deviation of a level has a standard error of about 2 %, of the root 4 %."""
-    names = KnownNodes.of(OPEN, KNOWN)
-    known = KnownNodes.of(OPEN, KNOWN, closed=names.paths if closed else ())
+    key = Key.columns("state", "county", "city", known=KNOWN, closed=closed)
     budget = {"epsilon": 1.0, "delta": 0.0 if closed else 1e-6}
-    found = plan(OPEN, **budget, known=known)
+    found = plan(key, **budget)
     assert found.best.name == "tree_estimator"
     assert found.best.shown_from == 0 or not closed
     made = found.best.make(leaf_domain(OPEN))
@@ -225,16 +224,13 @@ def test_predicted_errors_of_known_nodes_are_near_what_is_measured(closed):
 
 def test_known_names_are_for_the_tree_estimator_of_the_same_tree():
     known = KnownNodes.of(OPEN, KNOWN)
-    found = plan(OPEN, epsilon=1.0, delta=1e-6, known=known)
+    key = Key.columns("state", "county", "city", known=known)
+    found = plan(key, epsilon=1.0, delta=1e-6)
     assert [each.name for each in found.candidates if each.feasible] == ["tree_estimator"]
     assert found.lower_bound == 0
     assert "40 known nodes and others that nobody has listed" in found.describe()
-    with pytest.raises(ValueError, match="known must be of the same open tree"):
-        plan(OpenTree.columns(2), epsilon=1.0, delta=1e-6, known=known)
-    with pytest.raises(TypeError, match="known"):
-        plan(OPEN, epsilon=1.0, delta=1e-6, known=KNOWN)
-    with pytest.raises(ValueError, match="known must be left out"):
-        plan(OPEN, epsilon=1.0, delta=1e-6, known=known, value=Value("x", bounds=(0, 1)))
-    assert plan(OPEN, epsilon=1.0, delta=1e-6, known=known, unit=Unit("user", rows=3)).best.name == "people_laplace"
+    assert plan(key, epsilon=1.0, delta=1e-6, unit=Unit("user", rows=3)).best.feasible
+    with pytest.raises(ValueError, match="known names must be left out where there is a value"):
+        plan(key, epsilon=1.0, delta=1e-6, value=Value("amount", bounds=(0, 1)))
     with pytest.raises(ValueError, match=r"known names cannot be honoured for method \(pruned_laplace\)"):
         planned_candidate(OPEN, BUDGET, alpha=0.1, method="pruned_laplace", known=known)
