@@ -61,7 +61,6 @@ def test_a_key_is_what_its_text_says(text, key):
         ("'a", "must close each quote. Hint"),
         ("ip(address), country", "must name columns before other kinds of keys. Hint"),
         ("number(n)", r"missing .* Hint: number\(n, low=\.\.\., high="),
-        ("path(n)", r"missing .* Hint: path\(n, separator=\.\.\., depth="),
         ("ip(address, version=x)", r"version \('x'\) must be 4, 6 or 'both'"),
         ("number(n, low=1_0, high=20, bins=2)", r"low .* must be"),
     ],
