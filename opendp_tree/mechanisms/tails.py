@@ -171,6 +171,8 @@ def narrowest(shown: ShownTree, measured: tuple[NoisySums, ...]) -> tuple[Unions
         sets[part.nodes] = sets[part.rests] = 1
         has[part.nodes] = has[part.rests] = above[part.rests] = True
         values, sets = shown.totals(values), shown.totals(sets)
+        if not part.rests.size:  # nobody is outside the layer's nodes, so that all nodes above them are unions as well
+            has = sets > 0
         whole.improve(number, part, has, values, sets)
         inside.improve(number, part, above, values - rests, sets - 1)
     return whole, inside

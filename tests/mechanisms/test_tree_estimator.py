@@ -181,3 +181,10 @@ def test_the_root_alone_and_a_huge_epsilon_are_released(options):
     made = make_tree_estimator(leaf_domain(counts.tree), dp.l1_distance(T="i64"), delta=1e-6, **options)
     assert made.map(1) <= (options["epsilon"], 1e-6)
     assert abs(made(counts).estimates[0] - 3000) < 400
+
+
+def test_the_root_of_a_public_tree_has_the_interval_of_its_parts():
+    """Three leaves with noise of scale about 1; its own count has 1 / 200 of epsilon."""
+    tree = Tree.from_paths([("a",), ("b",), ("c",)])
+    release = make_tree_estimator(leaf_domain(tree), L1, epsilon=1.0, delta=0.0)(np.array([2000, 1115, 1245]))
+    assert release.upper[0] - release.lower[0] < 25
