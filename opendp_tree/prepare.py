@@ -107,9 +107,8 @@ def release_tree(
     memory
         How much memory people's rows may take while they are weighed, or cut to the unit's bounds: bytes, or a text
         such as "2GiB". By default None: an eighth of the machine's memory, and at most 2 GiB. Where there are more
-        rows, the data are read several times, a part of the people each time; without a unit, keys of bits and
-        addresses of one version, a range of keys each time. A lazy frame whose plan does more than read, choose rows
-        by their values and compute from them is run once, and what is needed of it is held in memory.
+        rows, the data are read several times, a part of the people each time. Frames in memory and files that
+        `read_source` opened are read again; any other lazy frame is run once, and its rows are held in memory.
 
     Examples
     --------

@@ -65,8 +65,8 @@ def tree_counts(
         What is summed at every node, too: `Value("amount", bounds=(0, 500))`, or a list of several, as in
         `release_tree`. By default None: rows are counted alone.
     memory
-        How much memory people's rows may take while they are cut to the unit's bounds, or keys of bits without a unit,
-        as in `release_tree`: bytes, or a text such as "2GiB". By default None: an eighth of the machine's memory, and
+        How much memory people's rows may take while they are weighed or cut to the unit's bounds, as in
+        `release_tree`: bytes, or a text such as "2GiB". By default None: an eighth of the machine's memory, and
         at most 2 GiB.
 
     Examples

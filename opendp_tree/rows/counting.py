@@ -62,7 +62,7 @@ class RowCounter:
     lookup: Lookup | None
     """For a public tree."""
     memory: int
-    """How many bytes people's records, or keys of bits, may take together before they are read part by part."""
+    """How many bytes people's records may take together before they are read part by part."""
 
     @classmethod
     def of(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from opendp_tree._types import Bools, Ints, Levels, Words
-from opendp_tree.saturate import LIMIT, clamp, range_sums
+from opendp_tree.saturate import clamp, range_sums
 from opendp_tree.trees.bits import BitKeys, words_of
 from opendp_tree.trees.labels import OUTSIDE, tagged_label
 from opendp_tree.trees.occupied import Occupied, meets_between
@@ -58,32 +57,6 @@ class SparseCounts:
         return cls._of_bits(tree, keys, meets, counts, outside)
 
     @classmethod
-    def joined(cls, tree: OpenTree, parts: Iterable[SparseCounts]) -> SparseCounts:
-        """Counts of keys of bits from those of ranges of keys."""
-        high: list[Words] = []
-        low: list[Words] = []
-        meets: list[Levels] = []
-        counts: list[Ints] = []
-        outside = 0
-        for part in parts:
-            assert isinstance(part.keys, BitKeys)
-            size = part.occupied.counts.size - part.outside
-            outside += int(part.occupied.counts[size:].sum())
-            if not size:
-                continue
-            keys = part.keys[:size]
-            if high:
-                last, first = BitKeys(high[-1][-1:], low[-1][-1:]), keys[:1]
-                meets.append(last.common_bits(first) // min(tree.stride, 128))
-            high.append(keys.high)
-            low.append(keys.low)
-            counts.append(part.occupied.counts[:size])
-            meets.append(part.occupied.meets[: size - 1])
-        joined = [_chained(arrays, kind) for arrays, kind in ((high, np.uint64), (low, np.uint64), (meets, np.int16))]
-        keys = BitKeys(joined[0], joined[1])
-        return cls._of_bits(tree, keys, joined[2], _chained(counts, np.int64), min(outside, LIMIT))
-
-    @classmethod
     def _of_bits(cls, tree: OpenTree, keys: BitKeys, meets: Levels, counts: Ints, outside: int) -> SparseCounts:
         levels = np.broadcast_to(np.int64(tree.depth - 1), counts.shape)
         if not outside:
@@ -124,13 +97,6 @@ class SparseCounts:
         cls, tree: OpenTree, levels: Levels, meets: Levels, counts: Ints, keys: BitKeys | LabelKeys
     ) -> SparseCounts:
         return cls(tree, Occupied(levels, meets, counts), keys)
-
-
-def _chained(arrays: list[Any], kind: Any) -> Any:
-    """The arrays one after another; they are let go of."""
-    whole = arrays[0] if len(arrays) == 1 else np.concatenate([np.zeros(0, kind), *arrays])
-    arrays.clear()
-    return whole
 
 
 def _merged(differ: Bools, size: int, people: Ints | None) -> tuple[Ints | slice, Ints]:
