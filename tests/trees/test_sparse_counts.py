@@ -110,18 +110,6 @@ def test_words_with_people_count_as_keys_that_repeat(shape, keys, ordered):
     assert found.keys.low.tolist() == expected.keys.low.tolist()
 
 
-@given(st.sampled_from([(8, 3), (8, 1)]), st.lists(st.integers(-2, 260), max_size=20), st.lists(st.integers(0, 255)))
-def test_counts_of_ranges_join_to_those_of_all(shape, keys, edges):
-    tree = OpenTree.bits(*shape, outside=True)
-    ends = [-3, *sorted(edges), 300]
-    ranges = [[key for key in keys if lower <= key < upper] for lower, upper in pairwise(ends)]
-    found, expected = SparseCounts.joined(tree, map(tree.count, ranges)), tree.count(keys)
-    for name in ("levels", "meets", "counts"):
-        assert getattr(found.occupied, name).tolist() == getattr(expected.occupied, name).tolist()
-    assert found.keys.high.tolist() == expected.keys.high.tolist()
-    assert found.outside == expected.outside
-
-
 @given(st.lists(st.tuples(labels, st.none() | labels), max_size=12), st.data())
 def test_rows_of_labels_with_people_count_as_rows_that_repeat(rows, data):
     people = data.draw(st.lists(st.integers(1, 4), min_size=len(rows), max_size=len(rows)))
