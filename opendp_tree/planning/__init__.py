@@ -1,7 +1,6 @@
 """Choosing a mechanism before anything is spent."""
 
 from opendp_tree.planning.candidate import Candidate
-from opendp_tree.planning.laws import NoiseErrors, noise_errors
 from opendp_tree.planning.methods import Curve, MultiplicativeEstimator, PeopleLayers, Quantiles
 from opendp_tree.planning.plan import (
     Plan,
@@ -17,12 +16,10 @@ __all__ = [
     "Candidate",
     "Curve",
     "MultiplicativeEstimator",
-    "NoiseErrors",
     "PeopleLayers",
     "Plan",
     "Quantiles",
     "make_tree_counts",
-    "noise_errors",
     "plan_dial",
     "plan_line",
     "plan_means",

@@ -42,6 +42,7 @@ from opendp_tree.paper.estimation import make_multiplicative_estimator
 from opendp_tree.planning.candidate import Candidate, InfeasibleError, LevelError, Setting, Space, TreeFacts, Weights
 from opendp_tree.planning.laws import (
     MOST_CELLS,
+    PEOPLE,
     cell_chance,
     choice_scale,
     clipping_radius,
@@ -344,15 +345,6 @@ def means_candidate(
     )
 
 
-def line_reason(method: Line) -> str:
-    """What speaks for a method."""
-    if isinstance(method, Quantiles):
-        return "chosen by the exponential mechanism, without counts or intervals of values"
-    if method.segments:
-        return "segments where people are, all quantiles with intervals"
-    return "a tree over all bins, all quantiles with intervals"
-
-
 def line_candidate(method: Line, tree: Tree | OpenTree, budget: Budget, *, group: Group) -> Candidate:
     """A curve or quantiles, as one of the ways to make a release; its error is in ranks."""
     if isinstance(method, Curve) and method.groups is not None:
@@ -384,16 +376,24 @@ def line_candidate(method: Line, tree: Tree | OpenTree, budget: Budget, *, group
 
         return budget.fit(made, scale)
 
-    return _candidate(method, bins, budget, build)
+    return priced_line(method, bins, budget, build)
 
 
-def _candidate(method: Line, bins: int, budget: Budget, build: Callable[[Space], Priced]) -> Candidate:
+def priced_line(
+    method: Line, bins: int, budget: Budget, build: Callable[[Space], Priced] | None = None, *, people: int = PEOPLE
+) -> Candidate:
+    """A curve or quantiles with the expected error in ranks."""
+    reason = "a tree over all bins, all quantiles with intervals"
+    if isinstance(method, Quantiles):
+        reason = "chosen by the exponential mechanism, without counts or intervals of values"
+    elif method.segments:
+        reason = "segments where people are, all quantiles with intervals"
     return Candidate(
         method.name,
         feasible=True,
-        reason=line_reason(method),
+        reason=reason,
         needs=LINE_NEEDS,
-        error=expected_rank_error(method, bins, budget),
+        error=expected_rank_error(method, bins, budget, people=people),
         guarantee="pure epsilon",
         shown_from=0.0,
         nonnegative=True,
@@ -443,7 +443,7 @@ def _grouped(method: Curve, tree: Tree | OpenTree, budget: Budget, group: Group)
 
         return budget.fit(made, float(budget.d_in / left))
 
-    return _candidate(method, bins, budget, build)
+    return priced_line(method, bins, budget, build)
 
 
 def estimator_candidate(method: TreeEstimator, setting: Setting) -> Candidate:

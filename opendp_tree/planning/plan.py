@@ -28,21 +28,19 @@ from opendp_tree.keys.key import Key
 from opendp_tree.mechanisms.find import choose_parameters
 from opendp_tree.planning.candidate import Candidate, InfeasibleError, LevelError, Setting, TreeFacts
 from opendp_tree.planning.candidates import (
-    LINE_NEEDS,
     estimator_candidate,
     line_candidate,
-    line_reason,
     means_candidate,
     noise_candidate,
     paper_candidate,
     people_candidate,
     people_candidates,
+    priced_line,
     pruned_candidate,
 )
 from opendp_tree.planning.laws import (
     MOST_CELLS,
     PEOPLE,
-    expected_rank_error,
     means_errors,
     predict_levels,
     typical_counts,
@@ -144,30 +142,17 @@ class Plan:
 
     def __repr__(self) -> str:
         """What is asked, a table of all candidates, and what ranks them."""
-        rows = [[each.name, _error_text(each), _shown_text(each), _reason(each)] for each in self.candidates]
-        shown = table(["mechanism", "error", "shows from", ""], rows)
+        shown = table(["mechanism", "error", "shows from", ""], [_row(each) for each in self.candidates])
         return f"{self._question()}\n\n{shown}\n\n{self._ranking()}"
 
     def _repr_html_(self) -> str:
-        top = 20 * self.best.error
-        rows: list[list[Cell]] = [
-            # Beyond `top` bars are all alike, so that the others can be told apart.
-            [
-                each.name,
-                _error_text(each),
-                Bar(min(each.error, top) if each.feasible else None),
-                _shown_text(each),
-                _reason(each),
-            ]
-            for each in self.candidates
-        ]
-        return html_table(
-            ["mechanism", "error", "", "shows from", ""],
-            rows,
-            title=self._question(),
-            below=[self._ranking()],
-            strong=0 if self.best.feasible else None,
-        )
+        rows: list[list[Cell]] = []
+        for each in self.candidates:
+            name, error, *rest = _row(each)
+            # Beyond 20 times the best, bars are all alike, so that the others can be told apart.
+            rows.append([name, error, Bar(min(each.error, 20 * self.best.error) if each.feasible else None), *rest])
+        heads, strong = ["mechanism", "error", "", "shows from", ""], 0 if self.best.feasible else None
+        return html_table(heads, rows, title=self._question(), below=[self._ranking()], strong=strong)
 
     def _question(self) -> str:
         said = f"{self.subject}, {_budget_text(self.budget)}{f', alpha {self.alpha:g}' if self.worst_case else ''}."
@@ -176,10 +161,8 @@ class Plan:
     def _ranking(self) -> str:
         """What makes one candidate better than another."""
         by = "the fewest rows from which a node is shown" if self.aim == "keys" else "error"
-        if not self.worst_case:
-            return f"Ranked by {by}. Error: {self.measure}."
-        elsewhere = "For nodes of one count another may be better: plot_plan shows it."
-        return f"Ranked by {by}. Error: {self.measure}. {elsewhere}"
+        elsewhere = " For nodes of one count another may be better: plot_plan shows it." if self.worst_case else ""
+        return f"Ranked by {by}. Error: {self.measure}.{elsewhere}"
 
     def to_frame(self) -> pl.DataFrame:
         """One row per candidate: its error, what it guarantees and needs, and why it is possible or not.
@@ -187,17 +170,16 @@ class Plan:
         >>> plan(6, epsilon=1.0, delta=1e-6, alpha=0.1, nodes="open").to_frame()["mechanism"].to_list()[0]
         'tree_estimator'
         """
+        every = self.candidates
         return record_frame(
             {
-                "mechanism": [each.name for each in self.candidates],
-                "feasible": [each.feasible for each in self.candidates],
-                "error": [each.error if each.feasible else None for each in self.candidates],
-                "is_bound": [each.bound for each in self.candidates],
-                "shown_from": [each.shown_from if each.feasible else None for each in self.candidates],
-                "guarantee": [each.guarantee for each in self.candidates],
-                "needs": [each.needs for each in self.candidates],
-                "reason": [each.reason for each in self.candidates],
-                "method": [None if each.method is None else method_text(each.method) for each in self.candidates],
+                "mechanism": [each.name for each in every],
+                "feasible": [each.feasible for each in every],
+                "error": [each.error if each.feasible else None for each in every],
+                "is_bound": [each.bound for each in every],
+                "shown_from": [each.shown_from if each.feasible else None for each in every],
+                **{name: [getattr(each, name) for each in every] for name in ("guarantee", "needs", "reason")},
+                "method": [None if each.method is None else method_text(each.method) for each in every],
             }
         )
 
@@ -212,21 +194,13 @@ class Plan:
         >>> frame.filter(mechanism="tree_laplace")["error"].round(1).to_list()
         [4.0, 4.0, 4.0]
         """
-        rows = [
-            (each.name, None if each.method is None else method_text(each.method), error)
-            for each in self.candidates
-            if each.by_level is not None
-            for error in each.by_level()
-        ]
+        rows = [(each, error) for each in self.candidates if each.by_level is not None for error in each.by_level()]
+        columns = ("level", "quantity", "error", "nodes", "shown")
         return record_frame(
             {
-                "mechanism": [name for name, _, _ in rows],
-                "method": [method for _, method, _ in rows],
-                "level": [error.level for _, _, error in rows],
-                "quantity": [error.quantity for _, _, error in rows],
-                "error": [error.error for _, _, error in rows],
-                "nodes": [error.nodes for _, _, error in rows],
-                "shown": [error.shown for _, _, error in rows],
+                "mechanism": [each.name for each, _ in rows],
+                "method": [None if each.method is None else method_text(each.method) for each, _ in rows],
+                **{name: [getattr(error, name) for _, error in rows] for name in columns},
             }
         )
 
@@ -255,21 +229,9 @@ class Plan:
         weights: Floats = np.geomspace(1.0, 30 * largest / max(self.alpha, 0.02), 200, dtype=np.float64)
         return weights
 
-    def _meaning(self) -> str:
-        """What "best" means, in a sentence."""
-        if not self.worst_case:
-            return f"Ranked by {self.measure}."
-        if self.aim == "keys":
-            return "Ranked by the weight from which a node is shown: mechanisms that find small nodes rank first."
-        forgiven = f"{100 * self.alpha:g} % of its count" if self.alpha else "nothing"
-        said = f"Ranked by the error of the worst node, small or large: {forgiven} is forgiven"
-        public = self.facts is None or self.facts.closed
-        return f"{said}." if public else f"{said}, and a node that is not found errs by all of its count."
-
     def describe(self) -> str:
         """The plan in words."""
-        lines = [self._question(), self._meaning()]
-        best = self.best
+        best, lines = self.best, [self._question(), self._ranking()]
         if not best.feasible:
             lines.append("Nothing is possible:")
         else:
@@ -280,26 +242,17 @@ class Plan:
             )
             if self.lower_bound > 0:
                 lines.append(f"No mechanism at all goes below {self.lower_bound:.3g}.")
-        for each in self.candidates:
-            if each.feasible:
-                lines.append(f"- {each.name}: {'at most ' if each.bound else ''}{each.error:.3g}; {each.reason}.")
-            else:
-                lines.append(f"- {each.name}: not possible; {each.reason}.")
+        for name, error, _, reason in map(_row, self.candidates):
+            lines.append(f"- {name}: {reason}." if error == "-" else f"- {name}: {error}; {reason}.")
         return "\n".join(lines)
 
 
-def _error_text(candidate: Candidate) -> str:
-    return ("at most " if candidate.bound else "") + f"{candidate.error:.3g}" if candidate.feasible else "-"
-
-
-def _shown_text(candidate: Candidate) -> str:
+def _row(candidate: Candidate) -> list[str]:
+    """A candidate's name, its error, from which count it shows a node, and why."""
     if not candidate.feasible:
-        return "-"
-    return "all nodes" if candidate.shown_from == 0 else f"{candidate.shown_from:,.0f} rows"
-
-
-def _reason(candidate: Candidate) -> str:
-    return candidate.reason if candidate.feasible else f"not possible: {candidate.reason}"
+        return [candidate.name, "-", "-", f"not possible: {candidate.reason}"]
+    shown = "all nodes" if candidate.shown_from == 0 else f"{candidate.shown_from:,.0f} rows"
+    return [candidate.name, f"{'at most ' * candidate.bound}{candidate.error:.3g}", shown, candidate.reason]
 
 
 def _budget_text(budget: Budget) -> str:
@@ -483,12 +436,8 @@ def plan_line(
     ----------
     bins
         How many bins the line has.
-    epsilon
-        The privacy loss. Give either this or `rho`.
-    rho
-        The privacy loss of zero-concentrated differential privacy, instead of `epsilon`.
-    d_in
-        The distance at which the budget is spent: how many rows one person may have. By default 1.
+    epsilon, rho, d_in
+        The budget, as for `plan`.
     quantiles
         Those that are wanted. By default the median. A curve has all of them.
     people
@@ -504,23 +453,10 @@ def plan_line(
     """
     size, rows = check_integer(bins, name="bins", least=1), check_integer(people, name="people", least=1)
     budget = Budget.of(epsilon=epsilon, rho=rho, d_in=d_in)
-    found = [
-        Candidate(
-            method.name,
-            feasible=True,
-            reason=line_reason(method),
-            needs=LINE_NEEDS,
-            error=expected_rank_error(method, size, budget, people=rows),
-            guarantee="pure epsilon",
-            shown_from=0.0,
-            budget=budget,
-            method=method,
-        )
-        for method in (Curve(segments=True), Curve(segments=False), Quantiles(quantiles))
-    ]
+    methods = (Curve(segments=True), Curve(segments=False), Quantiles(quantiles))
+    found = [priced_line(method, size, budget, people=rows) for method in methods]
     measure = f"by how many people a quantile is missed in the mean, where {rows:,} are spread evenly"
-    best_first = tuple(sorted(found, key=lambda each: each.error))
-    return Plan(f"A line of {size:,} bins", measure, budget, best_first)
+    return Plan(f"A line of {size:,} bins", measure, budget, tuple(sorted(found, key=lambda each: each.error)))
 
 
 def plan_dial(
@@ -620,20 +556,10 @@ def smallest_epsilon(
 
     Parameters
     ----------
-    tree_or_depth
-        The tree, or its number of levels with the root's.
     error
         The largest worst alpha-RMSE that will do.
-    delta
-        The chance of a larger loss than epsilon. By default 0: none. Without it nothing can be found in open trees.
-    alpha
-        The share of a node's own count that an error may have and be forgiven. By default a tenth.
-    d_in
-        The distance at which the budget is spent. By default 1: one row.
-    nodes
-        "public" or "open". By default what the tree says; a depth does not tell.
-    levels
-        The levels that are wanted, as for `plan`. By default all.
+    tree_or_depth, delta, alpha, d_in, nodes, levels
+        As for `plan`.
 
     Examples
     --------
@@ -831,20 +757,11 @@ def make_tree_counts(
         `leaf_domain(tree)`, or OpenDP's vectors of i64 for a public tree.
     input_metric
         `l1_distance(T="i64")`: how far leaf counts are apart.
-    epsilon
-        The privacy loss at distance `d_in`. Give either this or `rho`.
-    delta
-        The chance of a larger loss. By default 0: none. Without it nothing can be found in open trees.
-    rho
-        The privacy loss of zero-concentrated differential privacy, instead of `epsilon`.
-    alpha
-        The share of a node's own count that an error may have and be forgiven, when mechanisms are compared; from 0 to
-        below 1. By default a tenth.
+    epsilon, delta, rho, alpha, d_in
+        The budget and the distance at which it is spent, and what mechanisms are compared by: as for `plan`.
     method
         How the release is made: "auto" (the default: the first of `plan`, which knows public facts alone), another
         method's name, or a value with its own options, such as `TreeNoise("gaussian", nonnegative=True)`.
-    d_in
-        The distance at which the budget is spent: how many counts one person can change. By default 1: one row.
     tree
         The tree, where the domain does not carry it: for vectors. By default the domain's.
     confidence
