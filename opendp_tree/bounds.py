@@ -80,7 +80,9 @@ def error_lower_bound(
     1.33
     """
     budget = _check_budget(epsilon=epsilon, delta=delta, rho=rho)
-    forgiven = _check_alpha(alpha)
+    forgiven = check_scale(alpha, name="alpha")
+    if forgiven >= 1:
+        raise ValueError(f"alpha ({alpha}) must be below 1. Hint: with 1, the estimate 0 has no error")
     d_in = check_integer(d_in, name="d_in", least=1)
     best = 0.0
     for arity, depth in _packings(tree, check_integer(branching, name="branching", least=1)):
@@ -116,14 +118,8 @@ def packing_bound(
         The relative error, above 0 and below 1.
     eta
         The chance with which a node may miss it, below 1/2.
-    epsilon
-        The privacy loss. Give either this or `rho`.
-    delta
-        The chance of a larger loss than epsilon. By default 0: none.
-    rho
-        The privacy loss of zero-concentrated differential privacy, instead of `epsilon`.
-    d_in
-        The distance at which the budget is spent. By default 1: one row.
+    epsilon, delta, rho, d_in
+        As in `error_lower_bound`.
 
     Examples
     --------
@@ -136,11 +132,9 @@ def packing_bound(
         raise ValueError(f"eta ({eta}) must be below 1/2. Hint: with 1/2, no answer need be right")
     d_in = check_integer(d_in, name="d_in", least=1)
     levels = _packings(tree, 2)[0][1] - 1
-
-    def impossible(steps: int) -> bool:
-        return accuracy_is_impossible(steps, levels=levels, eta=failure, **budget)
-
-    possible = least_whole(lambda steps: not impossible(steps), most=LIMIT // d_in)
+    possible = least_whole(
+        lambda steps: not accuracy_is_impossible(steps, levels=levels, eta=failure, **budget), most=LIMIT // d_in
+    )
     return round_down(packing_threshold(possible - 1, alpha=allowed, d_in=d_in))
 
 
@@ -158,12 +152,8 @@ def unbiased_error_lower_bound(
     ----------
     tree
         A public tree.
-    epsilon
-        The privacy loss. Give either this or `rho`.
-    rho
-        The privacy loss of zero-concentrated differential privacy, instead of `epsilon`.
-    d_in
-        The distance at which the budget is spent. By default 1: one row.
+    epsilon, rho, d_in
+        As in `error_lower_bound`.
 
     Examples
     --------
@@ -183,14 +173,7 @@ def unbiased_error_lower_bound(
 
 
 def complete_depth(tree: Tree, *, branching: int = 2) -> int:
-    """The depth of the largest complete tree, `branching` children each, that a tree contains when nodes are left out.
-
-    Examples
-    --------
-    >>> complete_depth(Tree.balanced(branching=3, depth=4)), complete_depth(Tree.from_parents([-1, 0, 0, 1, 1]))
-    (4, 2)
-
-    """
+    """The depth of the largest complete tree, `branching` children each, that a tree has when nodes are left out."""
     depths = np.ones(tree.node_count, dtype=np.int64)
     for ids in reversed(tree.levels[1:]):
         order = ids[np.lexsort((-depths[ids], tree.parents[ids]))]
@@ -236,13 +219,6 @@ def _check_budget(*, epsilon: float | None, delta: float, rho: float | None) -> 
     return _Budget(epsilon=check_positive(epsilon or 0.0, name="epsilon"), delta=exact, rho=None)
 
 
-def _check_alpha(alpha: float) -> Fraction:
-    exact = check_scale(alpha, name="alpha")
-    if exact >= 1:
-        raise ValueError(f"alpha ({alpha}) must be below 1. Hint: with 1, the estimate 0 has no error")
-    return exact
-
-
 def _best_steps(budget: _Budget, *, levels: int, branching: int, most: int) -> tuple[int, float]:
     """The number of steps whose bound is largest, nearly, and that bound at distance 1 and alpha 0, in floats."""
     room = levels * math.log(branching) + 60.0
@@ -250,16 +226,11 @@ def _best_steps(budget: _Budget, *, levels: int, branching: int, most: int) -> t
         top = math.sqrt(room / max(float(budget["rho"]), 1e-300))
     else:
         top = room / max(float(budget["epsilon"] or 0), 1e-300)
-    last = max(1.0, min(top, float(most)))
-    steps: Floats = np.unique(np.floor(np.geomspace(1.0, last, 300, dtype=np.float64)))
-    errors = _float_errors(steps, budget, levels=levels, branching=branching)
-    here = int(np.argmax(errors))
-    near: Floats = np.unique(
-        np.floor(np.linspace(steps[max(here - 1, 0)], steps[min(here + 1, steps.size - 1)], 100, dtype=np.float64))
-    )
+    steps: Floats = np.unique(np.floor(np.geomspace(1.0, max(1.0, min(top, float(most))), 300, dtype=np.float64)))
+    best = int(np.argmax(_float_errors(steps, budget, levels=levels, branching=branching)))
+    near: Floats = np.unique(np.floor(np.linspace(*steps[[max(best - 1, 0), min(best + 1, steps.size - 1)]], 100)))
     errors = _float_errors(near, budget, levels=levels, branching=branching)
-    place = int(np.argmax(errors))
-    return min(int(near[place]), most), float(errors[place])
+    return min(int(near[np.argmax(errors)]), most), float(errors.max())
 
 
 def _float_errors(steps: Floats, budget: _Budget, *, levels: int, branching: int) -> Floats:

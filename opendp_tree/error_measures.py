@@ -13,16 +13,7 @@ from opendp_tree._arguments import check_positive, check_scale
 from opendp_tree._types import Array, Bools, Floats
 from opendp_tree.saturate import LIMIT
 
-__all__ = [
-    "accuracy",
-    "is_accurate",
-    "l2_error",
-    "linf_error",
-    "mrmse_alpha",
-    "rmse_alpha",
-    "smoothed_relative_error",
-]
-
+__all__ = ["accuracy", "is_accurate", "l2_error", "linf_error", "mrmse_alpha", "rmse_alpha", "smoothed_relative_error"]
 
 _LARGEST = 2.0**1000
 """So that no sum of runs overflows."""
@@ -47,10 +38,7 @@ def rmse_alpha(estimates: npt.ArrayLike, truth: npt.ArrayLike, *, alpha: float =
     """
     forgiven = float(check_scale(alpha, name="alpha"))
     errors, counts = _errors(estimates, truth)
-    over = np.maximum(errors - _times(forgiven, counts), 0)
-    # Divided by the largest, so that no square is too large or too small for a float.
-    largest = np.maximum(over.max(axis=0), np.finfo(np.float64).tiny)
-    return np.asarray(largest * np.sqrt(np.mean((over / largest) ** 2, axis=0)))
+    return _root_mean_square(np.maximum(errors - _times(forgiven, counts), 0))
 
 
 def mrmse_alpha(estimates: npt.ArrayLike, truth: npt.ArrayLike, *, alpha: float = 0.0) -> float:
@@ -60,12 +48,8 @@ def mrmse_alpha(estimates: npt.ArrayLike, truth: npt.ArrayLike, *, alpha: float 
 
     Parameters
     ----------
-    estimates
-        Of shape (runs, nodes), or of shape (runs,) for one count.
-    truth
-        The true counts: of shape (nodes,), or one number.
-    alpha
-        The share of a count that an error may have and be forgiven. By default 0: none, the plain RMSE.
+    estimates, truth, alpha
+        As in `rmse_alpha`.
 
     Examples
     --------
@@ -80,10 +64,8 @@ def accuracy(estimates: npt.ArrayLike, truth: npt.ArrayLike, *, alpha: float, ta
 
     Parameters
     ----------
-    estimates
-        Of shape (runs, nodes), or of shape (runs,) for one count.
-    truth
-        The true counts: of shape (nodes,), or one number.
+    estimates, truth
+        As in `rmse_alpha`.
     alpha
         The relative error that is allowed.
     tau
@@ -106,16 +88,10 @@ def is_accurate(
 
     Parameters
     ----------
-    estimates
-        Of shape (runs, nodes), or of shape (runs,) for one count.
-    truth
-        The true counts: of shape (nodes,), or one number.
-    alpha
-        The relative error that is allowed.
+    estimates, truth, alpha, tau
+        As in `accuracy`.
     eta
         The share of runs that may miss it.
-    tau
-        A threshold below which counts are judged as if they were it; one, or one for each node. By default 0: none.
 
     Examples
     --------
@@ -131,10 +107,8 @@ def smoothed_relative_error(estimates: npt.ArrayLike, truth: npt.ArrayLike, *, s
 
     Parameters
     ----------
-    estimates
-        Of shape (runs, nodes), or of shape (runs,) for one count.
-    truth
-        The true counts: of shape (nodes,), or one number.
+    estimates, truth
+        As in `rmse_alpha`.
     smoothing
         The count from which on errors are relative; positive.
 
@@ -154,19 +128,15 @@ def l2_error(estimates: npt.ArrayLike, truth: npt.ArrayLike) -> float:
 
     Parameters
     ----------
-    estimates
-        Of shape (runs, nodes).
-    truth
-        The true counts, of shape (nodes,).
+    estimates, truth
+        As in `rmse_alpha`.
 
     Examples
     --------
     >>> round(l2_error([[103, 7], [88, 9]], [100, 7]), 3)
     6.265
     """
-    each = rmse_alpha(estimates, truth)
-    largest = max(float(each.max()), np.finfo(np.float64).tiny)
-    return largest * float(np.sqrt(np.mean((each / largest) ** 2)))
+    return float(_root_mean_square(np.ravel(rmse_alpha(estimates, truth))))
 
 
 def linf_error(estimates: npt.ArrayLike, truth: npt.ArrayLike) -> float:
@@ -174,10 +144,8 @@ def linf_error(estimates: npt.ArrayLike, truth: npt.ArrayLike) -> float:
 
     Parameters
     ----------
-    estimates
-        Of shape (runs, nodes).
-    truth
-        The true counts, of shape (nodes,).
+    estimates, truth
+        As in `rmse_alpha`.
 
     Examples
     --------
@@ -186,6 +154,12 @@ def linf_error(estimates: npt.ArrayLike, truth: npt.ArrayLike) -> float:
     """
     errors, _ = _errors(estimates, truth)
     return float(np.mean(errors.reshape(errors.shape[0], -1).max(axis=1)))
+
+
+def _root_mean_square(values: Floats) -> Floats:
+    # Divided by the largest, so that no square is too large or too small for a float.
+    largest = np.maximum(values.max(axis=0), np.finfo(np.float64).tiny)
+    return np.asarray(largest * np.sqrt(np.mean((values / largest) ** 2, axis=0)))
 
 
 def _misses(estimates: npt.ArrayLike, truth: npt.ArrayLike, *, alpha: float, tau: npt.ArrayLike) -> Bools:
@@ -216,10 +190,10 @@ def _errors(estimates: npt.ArrayLike, truth: npt.ArrayLike) -> tuple[Floats, Flo
     if (counts < 0).any():
         raise ValueError("truth must not be negative. Hint: the measures are about counts")
     if all(x.dtype.kind in "iu" and int(x.min()) >= -LIMIT and int(x.max()) <= LIMIT for x in (guesses, counts)):
-        guesses, counts = guesses.astype(np.int64), counts.astype(np.int64)  # exact beyond 2**53 too
+        difference = guesses.astype(np.int64) - counts.astype(np.int64)  # exact beyond 2**53 too
     else:
-        guesses, counts = guesses.astype(np.float64), counts.astype(np.float64)
-    return np.abs(guesses - counts).astype(np.float64), counts.astype(np.float64)
+        difference = guesses.astype(np.float64) - counts.astype(np.float64)
+    return np.abs(difference).astype(np.float64), counts.astype(np.float64)
 
 
 def _numbers(values: npt.ArrayLike, *, name: str) -> Array:

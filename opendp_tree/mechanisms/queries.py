@@ -17,14 +17,20 @@ __all__ = ["LinearCounts", "RangeCounts", "linear_counts", "prefix_counts", "ran
 
 
 @dataclass(frozen=True)
-class LinearCounts:
-    """Estimates of weighted sums; `lower` and `upper` hold each true sum with probability at least `confidence`."""
+class RangeCounts:
+    """Estimates of range counts; `lower` and `upper` hold each true count with probability at least `confidence`."""
 
     estimates: Floats
     lower: Floats
     upper: Floats
     confidence: Floats
-    """One for each sum: fewer nodes, more confidence, where intervals of nodes are joined."""
+    """One for each query: fewer nodes, more confidence, where intervals of nodes are joined."""
+
+
+@dataclass(frozen=True)
+class LinearCounts(RangeCounts):
+    """Estimates of weighted sums; `lower` and `upper` hold each true sum with probability at least `confidence`."""
+
     variances: Floats | None
     """Of the best unbiased estimates of the sums, exactly, where the release comes from least squares."""
 
@@ -59,21 +65,30 @@ def linear_counts(release: TreeRelease, weights: npt.ArrayLike) -> LinearCounts:
     rows = _check_weights(weights, release.estimates.size)
     estimates = rows @ release.estimates
     if release.fit is None:
-        low, high = np.where(rows > 0, release.lower, release.upper), np.where(rows > 0, release.upper, release.lower)
-        counted = rows != 0
-        lower = np.where(counted, rows * np.where(counted, low, 0.0), 0.0).sum(axis=1)
-        upper = np.where(counted, rows * np.where(counted, high, 0.0), 0.0).sum(axis=1)
-        confidence = np.maximum(0.0, 1 - counted.sum(axis=1) * (1 - release.confidence))
-        return LinearCounts(estimates, lower, upper, confidence, None)
-    fit = release.fit
-    variances = np.array([_variance(fit.estimator, row) for row in rows])
-    centre, half = rows @ fit.best, fit.multiplier * np.sqrt(variances)
-    lower, upper = np.minimum(centre - half, estimates), np.maximum(centre + half, estimates)
-    if fit.nonnegative:  # a sum without negative weights of counts that are not negative is not
-        never = (rows >= 0).all(axis=1)
-        lower = np.where(never, np.maximum(lower, 0.0), lower)
-        upper = np.where(never, np.maximum(upper, 0.0), upper)
-    return LinearCounts(estimates, lower, upper, np.full(rows.shape[0], release.confidence), variances)
+        pairs = (release.lower, release.upper), (release.upper, release.lower)
+        ends = (np.where(rows == 0, 0.0, np.where(rows > 0, *pair)) for pair in pairs)
+        lower, upper = ((rows * end).sum(axis=1) for end in ends)
+        return LinearCounts(estimates, lower, upper, _joint_confidence(release, (rows != 0).sum(axis=1)), None)
+    variances = np.array([_variance(release.fit.estimator, row) for row in rows])
+    interval = _fit_interval(release, estimates, rows @ release.fit.best, variances, (rows >= 0).all(axis=1))
+    return LinearCounts(estimates, *interval, variances)
+
+
+def _joint_confidence(release: TreeRelease, pieces: Ints) -> Floats:
+    return np.maximum(0.0, 1 - pieces * (1 - release.confidence))
+
+
+def _fit_interval(
+    release: TreeRelease, estimates: Floats, centre: Floats, variances: Floats, positive: Bools | bool
+) -> tuple[Floats, Floats, Floats]:
+    """Intervals around least-squares estimates, which hold the released estimates, and their confidence."""
+    assert release.fit is not None
+    half = release.fit.multiplier * np.sqrt(variances)
+    # A sum without negative weights of counts that are not negative is not negative.
+    least = np.where(positive, 0.0, -np.inf) if release.fit.nonnegative else -np.inf
+    lower, upper = (np.maximum(end, least) for end in (centre - half, centre + half))
+    confidence = np.full(estimates.size, release.confidence)
+    return np.minimum(lower, estimates), np.maximum(upper, estimates), confidence
 
 
 def _check_weights(weights: npt.ArrayLike, nodes: int) -> Floats:
@@ -107,17 +122,6 @@ def _variance(fit: LeastSquares, weights: Floats) -> float:
         slopes[level.inner] += mean
     root = float(fit.variances[fit.order.tree.root])
     return float(slopes[0] ** 2 * root + scatters[0])
-
-
-@dataclass(frozen=True)
-class RangeCounts:
-    """Estimates of range counts; `lower` and `upper` hold each true count with probability at least `confidence`."""
-
-    estimates: Floats
-    lower: Floats
-    upper: Floats
-    confidence: Floats
-    """One for each range: fewer nodes, more confidence, where intervals of nodes are joined."""
 
 
 def range_counts(release: TreeRelease, first: npt.ArrayLike, last: npt.ArrayLike) -> RangeCounts:
@@ -160,20 +164,13 @@ def range_counts(release: TreeRelease, first: npt.ArrayLike, last: npt.ArrayLike
     walk = _Walk.of(release, tree)
     running = np.concatenate(([0.0], np.cumsum(release.estimates[tree.leaves])))
     estimates = running[ends] - running[starts]
+    pairs = list(zip(starts.tolist(), ends.tolist(), strict=True))
     if release.fit is None:
-        bounds = np.array([walk.join(a, b) for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]).reshape(-1, 3)
-        lower, upper, pieces = bounds.T
-        confidence = np.maximum(0.0, 1 - pieces * (1 - release.confidence))
-        return RangeCounts(estimates, lower, upper, confidence)
+        lower, upper, pieces = np.array([walk.join(a, b) for a, b in pairs]).reshape(-1, 3).T
+        return RangeCounts(estimates, lower, upper, _joint_confidence(release, pieces))
     best = np.concatenate(([0.0], np.cumsum(release.fit.best[tree.leaves])))
-    centre = best[ends] - best[starts]
-    variances = [walk.variance(a, b) for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
-    half = release.fit.multiplier * np.sqrt(variances)
-    lower, upper = centre - half, centre + half
-    if release.fit.nonnegative:
-        lower, upper = np.maximum(lower, 0.0), np.maximum(upper, 0.0)
-    confidence = np.full(estimates.size, release.confidence)
-    return RangeCounts(estimates, np.minimum(lower, estimates), np.maximum(upper, estimates), confidence)
+    variances = np.array([walk.variance(a, b) for a, b in pairs])
+    return RangeCounts(estimates, *_fit_interval(release, estimates, best[ends] - best[starts], variances, True))
 
 
 def prefix_counts(release: TreeRelease, last: npt.ArrayLike) -> RangeCounts:
@@ -182,7 +179,7 @@ def prefix_counts(release: TreeRelease, last: npt.ArrayLike) -> RangeCounts:
     Parameters
     ----------
     release
-        Over a public tree whose leaves are numbered depth-first, with counts that add up.
+        As in `range_counts`.
     last
         How many leaves each prefix has: a number or an array.
 
