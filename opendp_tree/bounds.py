@@ -228,7 +228,8 @@ def _best_steps(budget: _Budget, *, levels: int, branching: int, most: int) -> t
         top = room / max(float(budget["epsilon"] or 0), 1e-300)
     steps: Floats = np.unique(np.floor(np.geomspace(1.0, max(1.0, min(top, float(most))), 300, dtype=np.float64)))
     best = int(np.argmax(_float_errors(steps, budget, levels=levels, branching=branching)))
-    near: Floats = np.unique(np.floor(np.linspace(*steps[[max(best - 1, 0), min(best + 1, steps.size - 1)]], 100)))
+    low, high = float(steps[max(best - 1, 0)]), float(steps[min(best + 1, steps.size - 1)])
+    near: Floats = np.unique(np.floor(np.linspace(low, high, 100)))
     errors = _float_errors(near, budget, levels=levels, branching=branching)
     return min(int(near[np.argmax(errors)]), most), float(errors.max())
 

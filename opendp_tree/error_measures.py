@@ -190,10 +190,10 @@ def _errors(estimates: npt.ArrayLike, truth: npt.ArrayLike) -> tuple[Floats, Flo
     if (counts < 0).any():
         raise ValueError("truth must not be negative. Hint: the measures are about counts")
     if all(x.dtype.kind in "iu" and int(x.min()) >= -LIMIT and int(x.max()) <= LIMIT for x in (guesses, counts)):
-        difference = guesses.astype(np.int64) - counts.astype(np.int64)  # exact beyond 2**53 too
+        guesses, counts = guesses.astype(np.int64), counts.astype(np.int64)  # exact beyond 2**53 too
     else:
-        difference = guesses.astype(np.float64) - counts.astype(np.float64)
-    return np.abs(difference).astype(np.float64), counts.astype(np.float64)
+        guesses, counts = guesses.astype(np.float64), counts.astype(np.float64)
+    return np.abs(guesses - counts).astype(np.float64), counts.astype(np.float64)
 
 
 def _numbers(values: npt.ArrayLike, *, name: str) -> Array:

@@ -75,11 +75,11 @@ def linear_counts(release: TreeRelease, weights: npt.ArrayLike) -> LinearCounts:
 
 
 def _joint_confidence(release: TreeRelease, pieces: Ints) -> Floats:
-    return np.maximum(0.0, 1 - pieces * (1 - release.confidence))
+    return np.asarray(np.maximum(0.0, 1 - pieces * (1 - release.confidence)), dtype=np.float64)
 
 
 def _fit_interval(
-    release: TreeRelease, estimates: Floats, centre: Floats, variances: Floats, positive: Bools | bool
+    release: TreeRelease, estimates: Floats, centre: Floats, variances: Floats, positive: npt.ArrayLike
 ) -> tuple[Floats, Floats, Floats]:
     """Intervals around least-squares estimates, which hold the released estimates, and their confidence."""
     assert release.fit is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -80,17 +80,20 @@ class ChosenQuantiles:
         parts = form.read_text(text, kind=_FORMAT)
         statement = PrivacyStatement(**form.read_statement(form.part(parts, "statement", dict)))
         confidence = form.part(parts, "confidence", float)
-        if not 0 < confidence < 1:
-            raise ValueError('"confidence" must be above 0 and below 1')
+        form.require(0 < confidence < 1, '"confidence" must be above 0 and below 1')
         edges = form.read_edges(form.part(parts, "edges", dict))
-        shares = form.read_array(form.part(parts, "quantiles", list), "quantiles", float)
-        if not shares.size or not ((shares >= 0) & (shares <= 1)).all():
-            raise ValueError('"quantiles" must hold at least one number, all from 0 to 1')
-        bins, missed = (_one_each(parts, name, shares.size) for name in ("bins", "missed"))
-        if not ((bins >= 0) & (bins < edges.size - 1)).all():
-            raise ValueError('"bins" must be indices of bins, of which there is one fewer than "edges"')
-        if (missed < 0).any():
-            raise ValueError('"missed" must not be negative')
+        shares, bins, missed = (
+            form.array_part(parts, name, kind) for name, kind in (("quantiles", float), ("bins", int), ("missed", int))
+        )
+        is_share = shares.size and ((shares >= 0) & (shares <= 1)).all()
+        form.require(is_share, '"quantiles" must hold at least one number, all from 0 to 1')
+        for name, array in (("bins", bins), ("missed", missed)):
+            form.require(
+                array.size == shares.size, f'"{name}" must have one entry for each of the {shares.size} "quantiles"'
+            )
+        is_bin = ((bins >= 0) & (bins < edges.size - 1)).all()
+        form.require(is_bin, '"bins" must be indices of bins, of which there is one fewer than "edges"')
+        form.require((missed >= 0).all(), '"missed" must not be negative')
         return cls(check_quantiles(shares.tolist()), bins, missed, edges, confidence, statement)
 
     def describe(self) -> str:
@@ -115,13 +118,6 @@ class ChosenQuantiles:
 
     def __repr__(self) -> str:
         return f"ChosenQuantiles({', '.join(f'{float(share):g}' for share in self.shares)})"
-
-
-def _one_each(parts: Mapping[str, Any], name: str, size: int) -> Ints:
-    found: Ints = form.read_array(form.part(parts, name, list), name, int)
-    if found.size != size:
-        raise ValueError(f'"{name}" must have one entry for each of the {size} "quantiles"')
-    return found
 
 
 def _text(edge: Any) -> str:

@@ -75,7 +75,7 @@ def test_json_brings_back_every_number(names):
 
 def test_infinite_ends_and_nan_survive():
     odd = replace(node_values(), sum_upper=np.full(5, np.inf), mean=np.full(5, np.nan))
-    (again,) = read_values(json.loads(json.dumps(write_values([odd]))), 5)
+    (again,) = read_values({"values": json.loads(json.dumps(write_values([odd])))}, 5)
     assert np.isinf(again.sum_upper).all()
     assert np.isnan(again.mean).all()
 
