@@ -75,7 +75,7 @@ class TreeFacts:
             if nodes is None:
                 raise ValueError("nodes must be 'public' or 'open', because a depth alone does not tell")
         public = nodes == "public" or (nodes is None and tree is not None)
-        return cls(depth, public, tree if public else None, _check_levels(levels, depth), known)
+        return cls(depth, public, tree if public else None, check_levels(levels, depth), known)
 
     @property
     def closed(self) -> bool:
@@ -190,10 +190,10 @@ class Candidate:
     """
 
     name: str
-    feasible: bool
     reason: str
     """Why it is possible, or why not."""
     needs: str
+    feasible: bool = True
     error: float = math.inf
     bound: bool = False
     guarantee: str = ""
@@ -212,42 +212,6 @@ class Candidate:
     budget: Budget | None = field(default=None, repr=False, compare=False)
     method: Method | None = field(default=None, repr=False, compare=False)
     """The method with all of its options."""
-
-    @classmethod
-    def infeasible(cls, name: str, *, reason: str, needs: str) -> Candidate:
-        """A mechanism that this setting does not allow.
-
-        Parameters
-        ----------
-        name
-            The method's name.
-        reason
-            Why it is not possible, as the end of a sentence.
-        needs
-            What would make it possible.
-
-        """
-        return cls(name, False, reason, needs)
-
-    def wanted(self, auto: Auto) -> Candidate:
-        """The candidate, if its estimates are what they must be; else why it is not possible.
-
-        Parameters
-        ----------
-        auto
-            What estimates must be.
-
-        """
-        if self.polishes and (auto.nonnegative or auto.integers):
-            kept = self.nonnegative or auto.nonnegative, self.integers or auto.integers
-            return replace(self, nonnegative=kept[0], integers=kept[1], polish=kept)
-        for name, asked, promised in (
-            ("nonnegative", auto.nonnegative, self.nonnegative),
-            ("integers", auto.integers, self.integers),
-        ):
-            if self.feasible and asked and not promised:
-                return Candidate.infeasible(self.name, reason=f"it cannot promise {name}", needs=f"{name}=False")
-        return self
 
     def error_at(self, weights: Sequence[float] | Floats) -> Floats:
         """The predicted alpha-RMSE of a node of each weight: of the worst such node.
@@ -329,7 +293,19 @@ class Candidate:
         return priced.measurement >> make_function(told)
 
 
-def _check_levels(levels: Iterable[int] | None, depth: int) -> tuple[int, ...] | None:
+def suited(candidate: Candidate, auto: Auto) -> Candidate:
+    """The candidate, if its estimates are what they must be; else why it is not possible."""
+    if candidate.polishes and (auto.nonnegative or auto.integers):
+        kept = candidate.nonnegative or auto.nonnegative, candidate.integers or auto.integers
+        return replace(candidate, nonnegative=kept[0], integers=kept[1], polish=kept)
+    for name in ("nonnegative", "integers"):
+        if candidate.feasible and getattr(auto, name) and not getattr(candidate, name):
+            return Candidate(candidate.name, f"it cannot promise {name}", f"{name}=False", feasible=False)
+    return candidate
+
+
+def check_levels(levels: Iterable[int] | None, depth: int) -> tuple[int, ...] | None:
+    """Levels of a tree of this depth, ascending."""
     if levels is None:
         return None
     wanted = tuple(sorted({check_integer(level, name="levels", least=0) for level in levels}))

@@ -14,7 +14,6 @@ from opendp.measures import zero_concentrated_divergence
 from opendp.metrics import l1_distance
 from opendp.mod import Measurement
 
-from opendp_tree._arguments import check_integer
 from opendp_tree._opendp import make_function
 from opendp_tree._types import Floats
 from opendp_tree.budget import Budget, Priced
@@ -39,7 +38,17 @@ from opendp_tree.mechanisms.tree_noise import (
 from opendp_tree.noise import LARGEST_SCALE
 from opendp_tree.paper.clipping import make_clipped_estimator
 from opendp_tree.paper.estimation import make_multiplicative_estimator
-from opendp_tree.planning.candidate import Candidate, InfeasibleError, LevelError, Setting, Space, TreeFacts, Weights
+from opendp_tree.planning.candidate import (
+    Candidate,
+    InfeasibleError,
+    LevelError,
+    Setting,
+    Space,
+    TreeFacts,
+    Weights,
+    check_levels,
+    suited,
+)
 from opendp_tree.planning.laws import (
     MOST_CELLS,
     PEOPLE,
@@ -69,7 +78,7 @@ from opendp_tree.planning.methods import (
     TreeNoise,
     read_method,
 )
-from opendp_tree.releases.release import PrivacyStatement, TreeRelease
+from opendp_tree.releases.release import PrivacyStatement
 from opendp_tree.rows.leaf_values import LeafValueSpace
 from opendp_tree.rows.unit import Unit
 from opendp_tree.theorems.interval import round_down
@@ -94,7 +103,7 @@ _ETAS = (1e-1, 1e-3, 1e-6)
 def noise_candidate(method: TreeNoise, setting: Setting) -> Candidate:
     """Noise on every node, as it is or with least squares."""
     (facts, budget, alpha), noise = setting, method.noise
-    no = partial(Candidate.infeasible, method.name, needs=NOISE_NEEDS[noise])
+    no = partial(Candidate, method.name, feasible=False, needs=NOISE_NEEDS[noise])
     if not facts.public:
         return no(reason="noise on every node needs to know every node")
     if noise == "gaussian" and budget.rho is None and budget.delta == 0:
@@ -118,9 +127,14 @@ def noise_candidate(method: TreeNoise, setting: Setting) -> Candidate:
             return np.sqrt(2 * laplace_excess(alpha * at, widest))
         return deviation_curve(error, alpha, at)
 
+    def build(space: Space) -> Priced:
+        options: dict[str, Any] = {name: getattr(method, name) for name in ("consistent", "nonnegative", "integers")}
+        options |= {"tree": space.tree, "weights": weights, "confidence": space.confidence}
+        make = make_tree_laplace if noise == "laplace" else make_tree_gaussian
+        return budget.fit(lambda at: make(space.domain, space.metric, at, **options), scale)
+
     return Candidate(
         method.name,
-        feasible=True,
         reason=reason,
         needs=NOISE_NEEDS[noise],
         error=error,
@@ -132,7 +146,7 @@ def noise_candidate(method: TreeNoise, setting: Setting) -> Candidate:
         integers=method.integers or not method.consistent,
         curve=curve,
         by_level=partial(_noise_levels, method, setting, scale, weights),
-        builder=partial(_build_noise, method, weights, budget, scale),
+        builder=build,
         budget=budget,
         method=method,
     )
@@ -152,29 +166,10 @@ def _noise_levels(method: TreeNoise, setting: Setting, scale: float, weights: We
     return [LevelError(level, math.sqrt(squares[level]), nodes=size) for level, size in enumerate(sizes)]
 
 
-def _build_noise(method: TreeNoise, weights: Weights, budget: Budget, scale: float, space: Space) -> Priced:
-    make = make_tree_laplace if method.noise == "laplace" else make_tree_gaussian
-
-    def made(at: float) -> Measurement:
-        return make(
-            space.domain,
-            space.metric,
-            at,
-            tree=space.tree,
-            weights=weights,
-            consistent=method.consistent,
-            confidence=space.confidence,
-            nonnegative=method.nonnegative,
-            integers=method.integers,
-        )
-
-    return budget.fit(made, scale)
-
-
 def paper_candidate(method: MultiplicativeEstimator, setting: Setting) -> Candidate:
     """Algorithm Estimation, clipped as in the lemma on the multiplicative RMSE."""
     facts, budget, alpha = setting
-    no = partial(Candidate.infeasible, method.name, needs=PAPER_NEEDS)
+    no = partial(Candidate, method.name, feasible=False, needs=PAPER_NEEDS)
     if not facts.public:
         return no(reason="its rounds look at every node, so they need to know every node")
     one = budget.one_person
@@ -193,23 +188,20 @@ def paper_candidate(method: MultiplicativeEstimator, setting: Setting) -> Candid
             space.domain, space.metric, alpha=alpha, epsilon=epsilon, delta=delta, eta=eta, tree=space.tree
         )
 
-        def made(at: float) -> Measurement:
-            return make_clipped_estimator(
+        clipped = budget.fit(
+            lambda at: make_clipped_estimator(
                 space.domain, space.metric, at, estimator=estimator, radius=radius, tree=space.tree
-            )
-
-        clipped = budget.fit(made, scale)
+            ),
+            scale,
+        )
         statement = PrivacyStatement(method.name, "", budget.d_in, {}, parameters)  # the cost is told by `make`
 
-        def release(found: TreeRelease) -> TreeRelease:
-            return replace(found, statement=statement)
-
-        return Priced(clipped.measurement >> make_function(release), clipped.loss)
+        told = make_function(lambda release: replace(release, statement=statement))
+        return Priced(clipped.measurement >> told, clipped.loss)
 
     parameters: dict[str, int | float | str | None] = {"tau_min": tau, "eta": eta, "scale": scale, "radius": radius}
     return Candidate(
         method.name,
-        feasible=True,
         reason="rounds of sparse vectors, then intervals; its constants are large",
         needs=PAPER_NEEDS,
         error=error,
@@ -237,7 +229,7 @@ def weighs_people(unit: Unit | None, method: Method | str) -> bool:
 def people_candidate(method: PeopleLayers, unit: Unit, setting: Setting) -> Candidate:
     """Nodes found with one row a person, if they must be found, and layers with weights."""
     facts, budget, alpha = setting
-    no = partial(Candidate.infeasible, method.name, needs=PEOPLE_NEEDS)
+    no = partial(Candidate, method.name, feasible=False, needs=PEOPLE_NEEDS)
     wanted = facts.levels if method.levels is None else method.levels
     levels = tuple(range(facts.depth)) if facts.public or wanted is None else tuple(sorted({0, *wanted}))
     bounds = unit.bounds(len(levels))
@@ -271,7 +263,6 @@ def people_candidate(method: PeopleLayers, unit: Unit, setting: Setting) -> Cand
     tests = None if design.parameters is None else as_gaps(design.parameters)
     return Candidate(
         method.name if method.noise else f"people_{design.noise}",
-        feasible=True,
         reason=f"noise of a count, by level from the root's: {', '.join(f'{each:.3g}' for each in deviations)}",
         needs=PEOPLE_NEEDS,
         error=max(deviations),
@@ -297,7 +288,7 @@ def people_candidate(method: PeopleLayers, unit: Unit, setting: Setting) -> Cand
 def people_candidates(auto: Auto, unit: Unit, setting: Setting) -> tuple[Candidate, ...]:
     """Both noises, the better first."""
     found = [
-        people_candidate(PeopleLayers(noise, levels=auto.levels), unit, setting).wanted(auto)
+        suited(people_candidate(PeopleLayers(noise, levels=auto.levels), unit, setting), auto)
         for noise in ("laplace", "gaussian")
     ]
     return tuple(sorted(found, key=lambda each: each.error if each.feasible else math.inf))
@@ -335,7 +326,6 @@ def means_candidate(
 
     return Candidate(
         "tree_means",
-        feasible=True,
         reason="pairs of sums tell counts and sums at the price of one, and gaps tell the counts of cells",
         needs="nothing but the depth and a delta; or public nodes, and then no delta",
         guarantee="pure epsilon" if closed else "epsilon and delta",
@@ -390,7 +380,6 @@ def priced_line(
         reason = "segments where people are, all quantiles with intervals"
     return Candidate(
         method.name,
-        feasible=True,
         reason=reason,
         needs=LINE_NEEDS,
         error=expected_rank_error(method, bins, budget, people=people),
@@ -449,13 +438,11 @@ def _grouped(method: Curve, tree: Tree | OpenTree, budget: Budget, group: Group)
 def estimator_candidate(method: TreeEstimator, setting: Setting) -> Candidate:
     """Find, count known nodes, measure; noise on every level where all nodes are known."""
     facts, budget, alpha = setting
-    no = partial(Candidate.infeasible, method.name, needs=ESTIMATOR_NEEDS)
+    no = partial(Candidate, method.name, feasible=False, needs=ESTIMATOR_NEEDS)
     levels = _levels(method, facts)
-    if facts.public:
-        return _public_candidate(method, setting, levels)
-    depth = facts.depth if levels is None else len(levels)
     if facts.closed:
-        return _closed_candidate(method, setting, levels, depth)
+        return _pure_candidate(method, setting, levels)
+    depth = facts.depth if levels is None else len(levels)
     if budget.delta == 0:
         return no(reason="which nodes there are cannot be found without a delta")
     if budget.rho is not None:
@@ -480,11 +467,9 @@ def estimator_candidate(method: TreeEstimator, setting: Setting) -> Candidate:
     threshold = tests.shape.thresholds[-1]
     return Candidate(
         method.name,
-        feasible=True,
         reason="nodes are found at one price whatever their number, with their counts; what is left measures totals",
         needs=ESTIMATOR_NEEDS,
         error=error,
-        bound=False,
         guarantee="epsilon and delta",
         parameters={
             "measuring": round(left * budget.d_in / budget.pure_epsilon, 3),
@@ -497,7 +482,6 @@ def estimator_candidate(method: TreeEstimator, setting: Setting) -> Candidate:
         },
         shown_from=shown_from(partial(cell_chance, tests), threshold),
         nonnegative=True,
-        integers=False,
         curve=partial(estimator_curve, tests, left, alpha),
         by_level=None if facts.known is None else partial(known_errors, facts.known, chosen, levels),
         builder=partial(_build_estimator, method, setting, levels),
@@ -506,36 +490,20 @@ def estimator_candidate(method: TreeEstimator, setting: Setting) -> Candidate:
     )
 
 
-def _closed_candidate(method: TreeEstimator, setting: Setting, levels: tuple[int, ...] | None, depth: int) -> Candidate:
-    """All nodes are known: their rests and a layer per level get noise, and nothing is found."""
+def _pure_candidate(method: TreeEstimator, setting: Setting, levels: tuple[int, ...] | None) -> Candidate:
+    """All nodes are known: levels get noise, of a public tree little of it for the root, and least squares."""
     facts, budget, alpha = setting
-    chosen = closed_parameters(depth, Fraction(budget.pure_epsilon), d_in=budget.d_in)
-    assert facts.known is not None
-    errors = known_errors(facts.known, chosen, levels)
-    error = max(each.error for each in errors)
-    return Candidate(
-        method.name,
-        feasible=True,
-        reason="all nodes are known: levels get noise and are made to add up",
-        needs=ESTIMATOR_NEEDS,
-        error=error,
-        bound=True,
-        guarantee="pure epsilon",
-        parameters={"levels": "all" if levels is None else ", ".join(map(str, levels))},
-        shown_from=0.0,
-        nonnegative=True,
-        curve=partial(deviation_curve, error, alpha),
-        by_level=lambda: errors,
-        builder=partial(_build_estimator, method, setting, levels),
-        budget=budget,
-        method=method,
-    )
-
-
-def _public_candidate(method: TreeEstimator, setting: Setting, levels: tuple[int, ...] | None) -> Candidate:
-    """Noise on every level of a public tree, little of it for the root, and least squares."""
-    facts, budget, alpha = setting
-    if facts.tree is None:  # the root may have no better count than its own
+    errors = None
+    if not facts.public:
+        assert facts.known is not None
+        depth = facts.depth if levels is None else len(levels)
+        chosen = closed_parameters(depth, Fraction(budget.pure_epsilon), d_in=budget.d_in)
+        errors = known_errors(facts.known, chosen, levels)
+        error, reason = (
+            max(each.error for each in errors),
+            "all nodes are known: levels get noise and are made to add up",
+        )
+    elif facts.tree is None:  # the root may have no better count than its own
         error = math.sqrt(2 * variance(budget.d_in / (budget.pure_epsilon * ROOT_EVEN)))
         reason = "levels get noise and are made to add up; how much that helps the root, the depth alone does not say"
     else:
@@ -543,7 +511,6 @@ def _public_candidate(method: TreeEstimator, setting: Setting, levels: tuple[int
         reason = "levels get noise and are made to add up, with shares that balance their errors"
     return Candidate(
         method.name,
-        feasible=True,
         reason=reason,
         needs=ESTIMATOR_NEEDS,
         error=error,
@@ -552,8 +519,8 @@ def _public_candidate(method: TreeEstimator, setting: Setting, levels: tuple[int
         parameters={"levels": "all" if levels is None else ", ".join(map(str, levels))},
         shown_from=0.0,
         nonnegative=True,
-        integers=False,
         curve=partial(deviation_curve, error, alpha),
+        by_level=None if errors is None else lambda: errors,
         builder=partial(_build_estimator, method, setting, levels),
         budget=budget,
         method=method,
@@ -581,19 +548,15 @@ def _build_estimator(method: TreeEstimator, setting: Setting, levels: tuple[int,
 
 def _levels(method: TreeEstimator, facts: TreeFacts) -> tuple[int, ...] | None:
     """The levels that are shown, with the root's; None for all."""
-    wanted = facts.levels if method.levels is None else method.levels
-    if wanted is None:
-        return None
-    levels = {0, *(check_integer(level, name="levels", least=0) for level in wanted)}
-    if max(levels) >= facts.depth:
-        raise ValueError(f"levels ({list(wanted)}) must be some of 0 to {facts.depth - 1}; the root's level is 0")
-    return None if len(levels) == facts.depth else tuple(sorted(levels))
+    wanted = facts.levels if method.levels is None else check_levels(method.levels, facts.depth)
+    levels = None if wanted is None else tuple(sorted({0, *wanted}))
+    return None if levels is None or len(levels) == facts.depth else levels
 
 
 def pruned_candidate(method: PrunedDescent, setting: Setting) -> Candidate:
     """Noise on the nodes whose parents are shown, and a threshold."""
     (facts, budget, alpha), noise = setting, method.noise
-    no = partial(Candidate.infeasible, method.name, needs=PRUNED_NEEDS)
+    no = partial(Candidate, method.name, feasible=False, needs=PRUNED_NEEDS)
     if budget.delta == 0:
         return no(reason="which nodes there are cannot be found without a delta")
     if noise == "laplace" and budget.rho is not None:
@@ -608,24 +571,12 @@ def pruned_candidate(method: PrunedDescent, setting: Setting) -> Candidate:
     error, best = min(possible, key=lambda each: each[0])
 
     def build(space: Space) -> Priced:
-        def made(at: float) -> Measurement:
-            return make_pruned_descent(
-                space.domain,
-                space.metric,
-                at,
-                tree=space.tree,
-                delta=best.delta,
-                d_in=budget.d_in,
-                noise=noise,
-                weights=None if method.weights is None else weights,
-                confidence=space.confidence,
-            )
-
-        return budget.fit(made, best.scale)
+        options: dict[str, Any] = {"tree": space.tree, "delta": best.delta, "d_in": budget.d_in, "noise": noise}
+        options |= {"weights": None if method.weights is None else weights, "confidence": space.confidence}
+        return budget.fit(lambda at: make_pruned_descent(space.domain, space.metric, at, **options), best.scale)
 
     return Candidate(
         method.name,
-        feasible=True,
         reason="large nodes are found from the root down; what is below the threshold counts as nobody",
         needs=PRUNED_NEEDS,
         error=error,

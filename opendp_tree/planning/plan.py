@@ -26,7 +26,7 @@ from opendp_tree.bounds import error_lower_bound
 from opendp_tree.budget import EPSILONS, Budget
 from opendp_tree.keys.key import Key
 from opendp_tree.mechanisms.find import choose_parameters
-from opendp_tree.planning.candidate import Candidate, InfeasibleError, LevelError, Setting, TreeFacts
+from opendp_tree.planning.candidate import Candidate, InfeasibleError, LevelError, Setting, TreeFacts, suited
 from opendp_tree.planning.candidates import (
     estimator_candidate,
     line_candidate,
@@ -526,7 +526,6 @@ def _dial_candidate(share: float, budget: Budget, counts: Ints, sizes: Sequence[
     ]
     return Candidate(
         TreeEstimator.name,
-        feasible=True,
         reason=f"{share:g} of epsilon measures totals, and the rest finds nodes",
         needs="epsilon and delta",
         error=max(rmse),
@@ -602,7 +601,7 @@ def check_alpha(alpha: float) -> float:
 
 def ranked(auto: Auto, setting: Setting, mechanisms: Sequence[Mechanism] = MECHANISMS) -> tuple[Candidate, ...]:
     """Candidates, the best first and impossible ones last."""
-    candidates = [_of_levels(_guarded(each, setting, auto), setting.facts).wanted(auto) for each in mechanisms]
+    candidates = [suited(_of_levels(_guarded(each, setting, auto), setting.facts), auto) for each in mechanisms]
     return tuple(sorted(candidates, key=lambda each: _rank(each, auto.aim)))
 
 
@@ -635,19 +634,18 @@ def _guarded(method: Mechanism, setting: Setting, auto: Auto) -> Candidate:
         candidate = None
     if candidate is not None and (math.isfinite(candidate.error) or not candidate.feasible):
         return candidate
-    return Candidate.infeasible(
-        method.name,
-        reason="this depth and budget are beyond what can be computed",
-        needs="a budget that is less extreme",
-    )
+    reason, needs = "this depth and budget are beyond what can be computed", "a budget that is less extreme"
+    return Candidate(method.name, reason, needs, feasible=False)
 
 
 def _of_levels(candidate: Candidate, facts: TreeFacts) -> Candidate:
     """The candidate, if it counts no other levels than are wanted."""
-    if candidate.feasible and facts.known is not None and candidate.name != TreeEstimator.name:
-        return Candidate.infeasible(candidate.name, reason="it cannot make use of known names", needs="known=None")
-    if candidate.feasible and facts.leaves_out and not facts.public and candidate.name != TreeEstimator.name:
-        return Candidate.infeasible(candidate.name, reason="it cannot leave out levels", needs="levels=None")
+    if not candidate.feasible or candidate.name == TreeEstimator.name:
+        return candidate
+    if facts.known is not None:
+        return Candidate(candidate.name, "it cannot make use of known names", "known=None", feasible=False)
+    if facts.leaves_out and not facts.public:
+        return Candidate(candidate.name, "it cannot leave out levels", "levels=None", feasible=False)
     return candidate
 
 

@@ -72,7 +72,7 @@ def test_nodes_are_shown_from_the_weight_that_is_said(name):
 
 
 def test_what_is_not_possible_is_not_made():
-    broken = Candidate.infeasible("tree_laplace", reason="no nodes", needs="nodes")
+    broken = Candidate("tree_laplace", feasible=False, reason="no nodes", needs="nodes")
     assert broken.error_at([1.0]).tolist() == [math.inf]
     with pytest.raises(ValueError, match="tree_laplace is not possible here: no nodes"):
         broken.make(leaf_domain(PUBLIC))

@@ -5,7 +5,7 @@ import pytest
 from opendp_tree import Auto, Key, OpenTree, Tree, Unit, plan, release_tree
 from opendp_tree.budget import Budget
 from opendp_tree.mechanisms import people_domain
-from opendp_tree.planning.candidate import Setting, TreeFacts
+from opendp_tree.planning.candidate import Setting, TreeFacts, suited
 from opendp_tree.planning.candidates import (
     people_candidate,
     people_candidates,
@@ -89,9 +89,9 @@ def test_a_method_has_its_own_options():
 def test_estimates_are_made_what_they_must_be():
     facts, budget = TreeFacts.of(PUBLIC), Budget.of(**BUDGETS[0], d_in=1)
     signed = people_candidate(PeopleLayers("laplace"), UNITS[0], Setting(facts, budget, 0.1))
-    made = signed.wanted(Auto(nonnegative=True, integers=True))
+    made = suited(signed, Auto(nonnegative=True, integers=True))
     assert (signed.nonnegative, made.nonnegative, made.integers) == (False, True, True)
-    assert signed.wanted(Auto()) == signed
+    assert suited(signed, Auto()) == signed
 
 
 def test_rho_for_unknown_nodes_is_refused_with_a_way_out():

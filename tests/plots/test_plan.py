@@ -37,7 +37,7 @@ def test_impossible_mechanisms_are_named_with_their_reason():
 
 
 def test_reasons_are_text():
-    broken = Candidate.infeasible("multiplicative_estimator", reason="<b>more</b> budget", needs="")
+    broken = Candidate("multiplicative_estimator", feasible=False, reason="<b>more</b> budget", needs="")
     given = mechanisms("open")
     figure = plot_plan(replace(given, candidates=(given.best, broken)))
     assert footer_of(figure) == ["Not possible (&lt;b&gt;more&lt;/b&gt; budget): multiplicative_estimator."]
