@@ -10,11 +10,13 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+import polars.selectors as cs
 from opendp.mod import Measurement
 
 from opendp_tree._files import PendingFile
@@ -29,7 +31,6 @@ from opendp_tree.planning.methods import METHODS, Auto, Curve, Line, Method, Qua
 from opendp_tree.prepare import Account, Prepared, Question, make_report
 from opendp_tree.releases.bound_report import BoundReport
 from opendp_tree.releases.release import TreeRelease
-from opendp_tree.releases.words import level_rows
 from opendp_tree.releases.writing import FORMATS, format_of, frame_bytes, unwritable
 from opendp_tree.rows.grouping import read_again_like
 from opendp_tree.rows.sources import FORMATS as ENDINGS
@@ -50,12 +51,9 @@ def run_plan(options: argparse.Namespace) -> Exit:
     except (TypeError, ValueError) as error:
         raise _refusal(options, request, error) from None
     if options.json:
-        rows = [{name: _finite(value) for name, value in row.items()} for row in plan.to_frame().to_dicts()]
-        print(
-            json.dumps(
-                {"depth": request.question.key.hierarchy.depth, "best": plan.best.name, "candidates": rows}, indent=1
-            )
-        )
+        rows = plan.to_frame().with_columns(cs.float().replace(math.inf, None)).to_dicts()  # JSON has no infinity
+        record = {"depth": request.question.key.hierarchy.depth, "best": plan.best.name, "candidates": rows}
+        print(json.dumps(record, indent=1))
     else:
         print(plan)
     return Exit.OK if plan.best.feasible else Exit.INFEASIBLE
@@ -68,7 +66,11 @@ def run_release(options: argparse.Namespace) -> Exit:
     _check_request(options)
     _check_outputs(options, reads=(options.file, options.tree, options.known))
     form = _output_format(options) or "csv"
-    _check_format(options, form)
+    if options.quantiles is not None and form == "json" and options.method != Quantiles.name:
+        words = "--quantiles has no JSON, because the JSON of a curve has all of them"
+        raise CommandError(Exit.USAGE, f"{words}. Hint: -o OUT.csv")
+    if options.spreadsheet_safe and form != "csv":
+        raise CommandError(Exit.USAGE, f"--spreadsheet-safe is for CSV, not for {form}. Hint: leave it out")
     progress.step("planning")
     with interruptible():
         request = _read_request(options)
@@ -79,20 +81,9 @@ def run_release(options: argparse.Namespace) -> Exit:
         )
     except (TypeError, ValueError) as error:
         raise _refusal(options, request, error) from None
-    note = {
-        "file": Path(options.file).name,
-        "columns": request.question.columns,
-        "output": Path(options.output).name,
-    }
-    job = Job(
-        "release",
-        request.frame,
-        measurement,
-        request.budget,
-        request.cost,
-        note,
-        lambda release: _encode_release(options, release, form),
-    )
+    note = {"file": Path(options.file).name, "columns": request.question.columns, "output": Path(options.output).name}
+    encode = partial(_encode_release, options, form)
+    job = Job("release", request.frame, measurement, request.budget, request.cost, note, encode)
     release: TreeRelease = _run_job(options, job, progress)
     if options.plot is not None:
         progress.step("drawing")
@@ -116,7 +107,7 @@ def run_bounds(options: argparse.Namespace) -> Exit:
     except (TypeError, ValueError) as error:  # about columns and arguments: no row has been read
         raise _usage(options, error) from None
     note = {"file": Path(options.file).name, "bounds": options.most}
-    job = Job("report", frame, measurement, budget, cost, note, lambda report: _encode_report(report, form))
+    job = Job("report", frame, measurement, budget, cost, note, partial(_encode_report, form))
     report: BoundReport = _run_job(options, job, progress)
     if options.plot is not None:
         from opendp_tree.plots.bands import plot_bounds
@@ -143,7 +134,7 @@ def run_ledger(options: argparse.Namespace) -> Exit:
         print(ledger.describe())
     else:
         entries = ledger.entries()
-        left = ledger.left_after(entries)
+        left, kept = ledger.left_after(entries), ("time", "note", "statement")
         record = {
             "dataset": ledger.dataset,
             "unit": ledger.unit,
@@ -151,13 +142,7 @@ def run_ledger(options: argparse.Namespace) -> Exit:
             "spent": decimal_texts({name: total - left[name] for name, total in ledger.total.items()}),
             "left": decimal_texts(left),
             "entries": [
-                {
-                    "entry": each.number,
-                    "time": each.time,
-                    "cost": decimal_texts(each.cost),
-                    "note": each.note,
-                    "statement": each.statement,
-                }
+                {"entry": each.number, "cost": decimal_texts(each.cost)} | {name: getattr(each, name) for name in kept}
                 for each in entries
             ],
         }
@@ -210,10 +195,14 @@ def _check_request(options: argparse.Namespace) -> None:
 def _read_request(options: argparse.Namespace) -> Request:
     """The file, with all that can be checked before its rows are read."""
     try:
-        unit, values = _unit(options), _values(options)
+        unit, key = None, options.by
+        if options.unit is not None:
+            limits = {"rows": options.rows_per_unit, "leaves": options.leaves_per_unit, "nodes": options.nodes_per_unit}
+            unit = Unit(options.unit, count=options.count or "rows", **limits)
+        pairs = zip(options.value or (), options.bounds or (), strict=True)
+        values = read_values([Value(column, bounds=(low, high)) for column, (low, high) in pairs] or None)
         epsilon, rho = (None if each is None else float(each) for each in (options.epsilon, options.rho))
         cost, budget = Budget.of(epsilon=epsilon, rho=rho, delta=float(options.delta)).written()
-        key: Key = options.by
         columns = (*key.columns_used, *([] if unit is None else [unit.column]))
         if repeated := [each.column for each in values if each.column in columns]:
             raise ValueError(f"--value {repeated[0]} must not be a column of --by or --unit.")
@@ -223,32 +212,17 @@ def _read_request(options: argparse.Namespace) -> Request:
         else:
             frame = _scan(options.file, options.format, columns, missing=Exit.AGAIN)
         frame = with_numbers(typed(frame, key), [each.column for each in values])
-        if options.tree is not None:
-            if key.tree is not None:
-                raise ValueError("--tree is not for a number, whose ranges are known.")
-            key = replace(key, tree=_read_tree(options, key, frame), outside=options.outside)
-        elif options.outside is not None:
-            if key.tree is not None:
-                raise ValueError("--outside is not for a number. Hint: --by 'number(..., outside=drop)'")
-            key = replace(key, outside=options.outside)
+        if key.tree is not None and (options.tree or options.outside):
+            raise ValueError("--tree and --outside are not for a number. Hint: --by 'number(..., outside=drop)'")
+        if options.tree or options.outside:
+            tree = None if options.tree is None else _read_tree(options, key, frame)
+            key = replace(key, tree=tree, outside=options.outside)
         if options.known is not None:
             key = replace(key, known=_read_known(options, key, frame))
         question = Question.of(key, unit=unit, method=_method(options), value=values or None)
     except (TypeError, ValueError) as error:  # about arguments: no data has been read
         raise _usage(options, error) from None
     return Request(frame, question, budget, cost)
-
-
-def _unit(options: argparse.Namespace) -> Unit | None:
-    if options.unit is None:
-        return None
-    bounds = {"rows": options.rows_per_unit, "leaves": options.leaves_per_unit, "nodes": options.nodes_per_unit}
-    return Unit(options.unit, count=options.count or "rows", **bounds)
-
-
-def _values(options: argparse.Namespace) -> tuple[Value, ...]:
-    pairs = zip(options.value or (), options.bounds or (), strict=True)
-    return read_values([Value(column, bounds=(low, high)) for column, (low, high) in pairs] or None)
 
 
 def _method(options: argparse.Namespace) -> Method | str:
@@ -396,15 +370,6 @@ def _output_format(options: argparse.Namespace) -> str | None:
     return form
 
 
-def _check_format(options: argparse.Namespace, form: str) -> None:
-    """That the format can hold what is asked for."""
-    if options.quantiles is not None and form == "json" and options.method != Quantiles.name:
-        words = "--quantiles has no JSON, because the JSON of a curve has all of them"
-        raise CommandError(Exit.USAGE, f"{words}. Hint: -o OUT.csv")
-    if options.spreadsheet_safe and form != "csv":
-        raise CommandError(Exit.USAGE, f"--spreadsheet-safe is for CSV, not for {form}. Hint: leave it out")
-
-
 def _check_labels(request: Request, form: str) -> None:
     """That the types of the labels can be written in the format."""
     if form == "json" or not request.question.key.label_columns:  # all other labels are texts and numbers
@@ -512,7 +477,7 @@ def _tell(options: argparse.Namespace, progress: Progress, job: Job, made: Any, 
         print(json.dumps(record), file=sys.stderr)
 
 
-def _encode_release(options: argparse.Namespace, release: TreeRelease, form: str) -> bytes:
+def _encode_release(options: argparse.Namespace, form: str, release: TreeRelease) -> bytes:
     if form == "json":
         return release.to_json().encode()
     if options.quantiles is not None:
@@ -532,26 +497,20 @@ def _draw_release(release: TreeRelease, path: str, quantiles: tuple[float, ...] 
 
 
 def _release_words(release: TreeRelease, quantiles: tuple[float, ...] | None) -> str:
-    """A table by level, or of quantiles, and the statement."""
+    """The largest nodes, or quantiles, as a table, and the release in words."""
     if quantiles is not None:
         frame = release.quantiles(quantiles)
         cells = [["" if cell is None else str(cell) for cell in row] for row in frame.rows()]
         return f"{table(frame.columns, cells)}\n\n{release.describe()}"
-    names = ("all", *(release.tree.names or ()))
-    rows = [
-        [names[level] if level < len(names) else str(level), shown, largest, half]
-        for level, shown, largest, half in level_rows(release.to_frame())
-    ]
-    return f"{table(['level', 'nodes', 'largest', 'within'], rows)}\n\n{release.describe()}"
+    return repr(release)
 
 
-def _encode_report(report: BoundReport, form: str | None) -> bytes:
+def _encode_report(form: str | None, report: BoundReport) -> bytes:
     if form is None:
         return f"{_report_words(report)}\n".encode()
     if form == "json":
         return report.to_json().encode()
-    words = report.describe()
-    return frame_bytes(report.to_frame(), file_format=form, statement=report.statement, words=words)
+    return frame_bytes(report.to_frame(), file_format=form, statement=report.statement, words=report.describe())
 
 
 def _report_words(report: BoundReport) -> str:
@@ -562,11 +521,6 @@ def _report_words(report: BoundReport) -> str:
         for bound, *shares in zip(report.bounds.tolist(), *parts, strict=True)
     ]
     return f"{report.describe()}\n\n{table(['bound', 'keeps', 'at least', 'at most', ''], rows)}"
-
-
-def _finite(value: object) -> object:
-    """JSON has no infinity."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _kind(error: BaseException) -> str:

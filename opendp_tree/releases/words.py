@@ -196,21 +196,6 @@ def _largest(release: TreeRelease, most: int) -> tuple[list[tuple[Any, ...]], st
     return rows, f"... and {left:,} smaller {'row' if left == 1 else 'rows'}: see to_frame()." if left else ""
 
 
-def level_rows(frame: pl.DataFrame) -> list[tuple[int, int, float, float]]:
-    """For each level: how many nodes are shown, their largest estimate, and half of their median interval."""
-    return (
-        frame.filter(pl.col("shown") & ~pl.col("other"))
-        .group_by("level")
-        .agg(
-            pl.len(),
-            pl.col("estimate").max(),
-            half=((pl.col("upper") - pl.col("lower")) / 2).median(),
-        )
-        .sort("level")
-        .rows()
-    )
-
-
 def with_truth(frame: pl.DataFrame, rows: pl.LazyFrame, by: Sequence[str]) -> pl.DataFrame:
     """The shown nodes with `truth`, the number of rows at each, and `error`."""
     levels = [

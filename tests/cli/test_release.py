@@ -430,7 +430,7 @@ def test_a_terminal_sees_progress_and_a_summary_unless_it_is_quiet(tmp_path):
     assert code == 0
     assert "counting ..." in shown
     last = shown.split("\033[K")[-1]
-    assert re.search(r"^level +nodes +largest +within\s+all +1 +[45],\d\d\d", last)
+    assert re.search(r"^\(all\) +[45],\d\d\d", last, re.M)
     assert "Privacy: epsilon" in last
     assert on_a_terminal([*words, "--quiet"]) == (0, "")
 
