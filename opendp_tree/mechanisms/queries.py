@@ -13,8 +13,6 @@ from opendp_tree.releases.release import TreeRelease
 from opendp_tree.trees.least_squares import LeastSquares
 from opendp_tree.trees.tree import Tree
 
-__all__ = ["LinearCounts", "RangeCounts", "linear_counts", "prefix_counts", "range_counts"]
-
 
 @dataclass(frozen=True)
 class RangeCounts:

@@ -1,4 +1,4 @@
-"""Pictures of releases and plans, with Plotly (the extra `plot`). They show what was released and touch no data."""
+"""Pictures of releases and plans. They show what was released and touch no data. All need Plotly (the extra `plot`)."""
 
 from opendp_tree.plots.bands import plot_bounds, plot_cdf
 from opendp_tree.plots.page import write_html, write_image

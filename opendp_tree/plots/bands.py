@@ -7,27 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from opendp_tree._arguments import check_type
+from opendp_tree.plots import style
 from opendp_tree.plots.nodes import release_footer
-from opendp_tree.plots.style import (
-    BAND,
-    BLUE,
-    DASHES,
-    LINES,
-    QUIET,
-    as_text,
-    axis,
-    confidence_text,
-    graph_objects,
-    layout,
-    text_or,
-)
 from opendp_tree.releases.bound_report import BoundReport
 from opendp_tree.releases.release import TreeRelease
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
-
-__all__ = ["plot_bounds", "plot_cdf"]
 
 _POINTS = 1000
 _GROUPS = 8
@@ -35,8 +21,6 @@ _GROUPS = 8
 
 def plot_cdf(release: TreeRelease, *, title: str | None = None) -> go.Figure:
     """The share that lies below each value, within the band of its intervals; of groups the lines of the first eight.
-
-    Needs Plotly: `pip install plotly`.
 
     Parameters
     ----------
@@ -58,7 +42,10 @@ def plot_cdf(release: TreeRelease, *, title: str | None = None) -> go.Figure:
 
     """
     check_type(release, TreeRelease, name="release", hint="release_tree(..., by=Key.number(...))")
-    interval, groups = confidence_text(release.confidence), release.tree.names if release.curves is not None else ()
+    interval, groups = (
+        style.confidence_text(release.confidence),
+        release.tree.names if release.curves is not None else (),
+    )
     frame = release.cdf()
     parts = [frame]
     if groups:
@@ -69,24 +56,24 @@ def plot_cdf(release: TreeRelease, *, title: str | None = None) -> go.Figure:
         name = " / ".join(str(label) for label in thin.select(groups).row(0)) if groups else "estimate"
         values = thin["value"].to_list()
         low, middle, high = ([100 * value for value in thin[end].to_list()] for end in ("lower", "estimate", "upper"))
-        style = {"color": LINES[place], "dash": DASHES[place], "width": 3}
+        stroke = {"color": style.LINES[place], "dash": style.DASHES[place], "width": 3}
         hover = "<b>below %{x}</b><br>%{y:.3~g} %<br>", "%{fullData.name}"
-        line, band = _line_in_band(values, low, middle, high, interval, name=as_text(name), line=style, hover=hover)
+        line, band = _line_in_band(
+            values, low, middle, high, interval, name=style.as_text(name), line=stroke, hover=hover
+        )
         traces += [line] if groups else [line, band]
     more = f" The first {_GROUPS} of {len(parts):,} groups." if len(parts) > _GROUPS else ""
     look = _layout(
-        title=text_or(title, default="Share below each value"),
+        title=style.text_or(title, default="Share below each value"),
         subtitle=("Lines: estimate." if groups else f"Line: estimate. Band: {interval} of each value.") + more,
         footer=release_footer(release),
-        axes=(axis("value"), "share below"),
+        axes=(style.axis("value"), "share below"),
     )
-    return graph_objects().Figure(traces, look)
+    return style.graph_objects().Figure(traces, look)
 
 
 def plot_bounds(report: BoundReport, *, title: str | None = None) -> go.Figure:
     """The share of rows that each bound keeps, within the band of its intervals; the recommended one is marked.
-
-    Needs Plotly: `pip install plotly`.
 
     Parameters
     ----------
@@ -104,25 +91,25 @@ def plot_bounds(report: BoundReport, *, title: str | None = None) -> go.Figure:
     ('What a bound keeps', ['estimate', '95 % interval', 'recommended'])
     """
     check_type(report, BoundReport, name="report", hint="opendp_tree.bound_report(...)")
-    go = graph_objects()
+    go = style.graph_objects()
     low, middle, high = ((100 * part).tolist() for part in (report.lower, report.shares, report.upper))
     hover = "<b>at most %{x:,} rows</b><br>keeps %{y:.3~g} %<br>", ""
-    style = {"color": BLUE, "width": 3}
-    interval = confidence_text(report.confidence)
+    stroke = {"color": style.BLUE, "width": 3}
+    interval = style.confidence_text(report.confidence)
     traces = _line_in_band(
-        report.bounds.tolist(), low, middle, high, interval, line=style, hover=hover, mode="lines+markers"
+        report.bounds.tolist(), low, middle, high, interval, line=stroke, hover=hover, mode="lines+markers"
     )
     if report.recommended is not None:
-        mark = {"color": QUIET, "dash": "dot", "width": 2}
+        mark = {"color": style.QUIET, "dash": "dot", "width": 2}
         traces.append(go.Scatter(x=[report.recommended] * 2, y=[0, 100], name="recommended", mode="lines", line=mark))
     sentence, *rest = report.describe().splitlines()[1:]
     # 1, 2, 5, 10, ... up to the largest bound
     ticks = [step * 10**power for power in range(len(str(report.most))) for step in (1, 2, 5)]
-    bounds = axis(
+    bounds = style.axis(
         "rows of each person that are kept", type="log", tickvals=[tick for tick in ticks if tick <= report.most]
     )
     look = _layout(
-        title=text_or(title, default="What a bound keeps"),
+        title=style.text_or(title, default="What a bound keeps"),
         subtitle=sentence,
         footer=rest,
         axes=(bounds, "share of rows kept"),
@@ -143,7 +130,7 @@ def _line_in_band(
     mode: str = "lines",
 ) -> list[Any]:
     """Estimates as a line, and the band of their intervals, all in per cent."""
-    go = graph_objects()
+    go = style.graph_objects()
     ends = f"{interval} %{{customdata[0]:.3~g}} % to %{{customdata[1]:.3~g}} %<extra>{hover[1]}</extra>"
     return [
         go.Scatter(
@@ -155,7 +142,7 @@ def _line_in_band(
         go.Scatter(
             x=[*x, *x[::-1]],
             y=[*high, *low[::-1]],
-            **{"name": interval, "fill": "toself", "fillcolor": BAND, "line": {"width": 0}, "hoverinfo": "skip"},
+            **{"name": interval, "fill": "toself", "fillcolor": style.BAND, "line": {"width": 0}, "hoverinfo": "skip"},
             mode="lines",
         ),
     ]
@@ -163,8 +150,8 @@ def _line_in_band(
 
 def _layout(*, title: str, subtitle: str, footer: list[str], axes: tuple[dict[str, Any], str]) -> dict[str, Any]:
     """A sheet with shares from 0 to 100 % upward, and a legend below."""
-    look = layout(title=title, subtitle=subtitle, footer=footer, below=100)
-    look["xaxis"], look["yaxis"] = axes[0], axis(axes[1], range=[0, 102], ticksuffix=" %")
+    look = style.layout(title=title, subtitle=subtitle, footer=footer, below=100)
+    look["xaxis"], look["yaxis"] = axes[0], style.axis(axes[1], range=[0, 102], ticksuffix=" %")
     look["legend"] = {"orientation": "h", "x": 0, "xanchor": "left", "y": -0.13, "yanchor": "top"}
     look["showlegend"] = True
     return look

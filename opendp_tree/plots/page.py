@@ -13,23 +13,10 @@ from typing import TYPE_CHECKING, Any
 from opendp_tree._arguments import check_integer, check_type
 from opendp_tree._files import PendingFile
 from opendp_tree._interrupts import deferred_interrupts, interruptible
-from opendp_tree.plots.style import (
-    CLICK,
-    FONT,
-    FOOTER,
-    HEAD,
-    HEIGHT,
-    INK,
-    QUIET,
-    SOFT_BREAK,
-    foot_height,
-    graph_objects,
-)
+from opendp_tree.plots import style
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
-
-__all__ = ["write_html", "write_image"]
 
 _PAGE = """<!DOCTYPE html>
 <html lang="en">
@@ -98,7 +85,7 @@ def write_html(figure: go.Figure | Sequence[go.Figure], path: str | os.PathLike[
     >>> "<title>Two bars</title>" in page, page.count("<h1>Two bars</h1>")
     (True, 2)
     """
-    go = graph_objects()
+    go = style.graph_objects()
     figures = list(figure) if isinstance(figure, (list, tuple)) else [figure]
     for each in figures:
         check_type(each, go.Figure, name="figure", hint="plot_tree(...)")
@@ -115,7 +102,7 @@ def write_html(figure: go.Figure | Sequence[go.Figure], path: str | os.PathLike[
         name=html.escape(parts[0][0] or "opendp-tree"),
         sections="\n".join(section for _, section, _ in parts),
         figures=f"{{{drawings}}}",
-        **{"font": FONT, "ink": INK, "quiet": QUIET, "plotly": get_plotlyjs()},
+        **{"font": style.FONT, "ink": style.INK, "quiet": style.QUIET, "plotly": get_plotlyjs()},
     )
     with deferred_interrupts(), PendingFile(target) as file:
         file.commit(page.encode("utf-8"))
@@ -140,7 +127,7 @@ def write_image(
     height
         In pixels. By default the figure's own.
     """
-    check_type(figure, graph_objects().Figure, name="figure", hint="plot_tree(...)")
+    check_type(figure, style.graph_objects().Figure, name="figure", hint="plot_tree(...)")
     check_integer(width, name="width", least=1)
     if height is not None:
         check_integer(height, name="height", least=1)
@@ -168,7 +155,7 @@ def _on_paper(figure: go.Figure) -> go.Figure:
     still = figure.__class__(figure)
     told = still.layout.title.subtitle.text
     if told:
-        still.update_layout(title_subtitle_text=told.replace(CLICK, ""))
+        still.update_layout(title_subtitle_text=told.replace(style.CLICK, ""))
     return still
 
 
@@ -178,15 +165,15 @@ def _section(figure: go.Figure, place: str) -> tuple[str, str, str]:
     look = dict(drawing["layout"])
     title = look.pop("title", None) or {}
     notes = look.get("annotations", ())
-    look["annotations"] = [note for note in notes if note.get("name") != FOOTER]
-    foot = "<br>".join(note.get("text", "") for note in notes if note.get("name") == FOOTER)
+    look["annotations"] = [note for note in notes if note.get("name") != style.FOOTER]
+    foot = "<br>".join(note.get("text", "") for note in notes if note.get("name") == style.FOOTER)
     height = look.pop("height", None)
     look.pop("width", None)
     margin = dict(look.get("margin", {}))
     if "t" in margin:
-        margin["t"] = max(4, margin["t"] - HEAD)
+        margin["t"] = max(4, margin["t"] - style.HEAD)
     if "b" in margin and len(look["annotations"]) < len(notes):
-        margin["b"] -= foot_height(foot.count("<br>") + 1 if foot else 0)
+        margin["b"] -= style.foot_height(foot.count("<br>") + 1 if foot else 0)
     name = _plain(title.get("text") or "")
     lead = _plain((title.get("subtitle") or {}).get("text") or "")
     header = (f"<h1>{html.escape(name)}</h1>" if name else "") + (f"<p>{html.escape(lead)}</p>" if lead else "")
@@ -197,8 +184,10 @@ def _section(figure: go.Figure, place: str) -> tuple[str, str, str]:
     section = _SECTION.format(
         header=header,
         place=place,
-        height=_LEAST_HEIGHT if height in (None, HEIGHT) else height,
-        footer="".join(f"<p>{html.escape(_plain(line))}</p>" for line in foot.replace(SOFT_BREAK, " ").split("<br>")),
+        height=_LEAST_HEIGHT if height in (None, style.HEIGHT) else height,
+        footer="".join(
+            f"<p>{html.escape(_plain(line))}</p>" for line in foot.replace(style.SOFT_BREAK, " ").split("<br>")
+        ),
     )
     return name, section, data
 

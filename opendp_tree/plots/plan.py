@@ -12,13 +12,11 @@ from opendp_tree._arguments import check_type
 from opendp_tree._types import Floats
 from opendp_tree.planning.candidate import Candidate
 from opendp_tree.planning.plan import Plan
-from opendp_tree.plots.style import DASHES, LINES, as_text, axis, graph_objects, layout, text_or
+from opendp_tree.plots import style
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
     import polars as pl
-
-__all__ = ["plot_plan"]
 
 LEAST = 0.1
 """Errors below a tenth of a person are all alike."""
@@ -33,8 +31,6 @@ def plot_plan(plan: Plan, *, title: str | None = None) -> go.Figure:
     a dot and its figure. So for nodes of some counts another line may be lower; the footer says for which. Named below
     instead of drawn: mechanisms that are not possible, with the reason, and those whose error is everywhere more than
     100 times the best one's.
-
-    Needs Plotly: `pip install plotly`.
 
     Parameters
     ----------
@@ -63,7 +59,7 @@ def plot_plan(plan: Plan, *, title: str | None = None) -> go.Figure:
         curves,
         [each for each in possible if each not in beyond],
         best=best.name if best.feasible else None,
-        title=text_or(title, default="Error before any data is touched"),
+        title=style.text_or(title, default="Error before any data is touched"),
         subtitle=_why(plan) if best.feasible else "No mechanism is possible.",
         axes=("true count of a node", f"predicted α-RMSE, α = {plan.alpha:g}"),
         footer=footer,
@@ -107,7 +103,7 @@ def _lines(
     axes: tuple[str, str],
     footer: Sequence[str],
 ) -> go.Figure:
-    go = graph_objects()
+    go = style.graph_objects()
     traces = []
     at: list[float] = []
     height: list[float] = []
@@ -121,22 +117,22 @@ def _lines(
         seen = y >= LEAST
         at += x[seen].tolist()
         height += y[seen].tolist()
-        says = f"<b>{as_text(name)}</b><br>weight %{{x:,.4~g}}<br>error {'at most ' * each.bound}%{{y:,.3~g}}"
+        says = f"<b>{style.as_text(name)}</b><br>weight %{{x:,.4~g}}<br>error {'at most ' * each.bound}%{{y:,.3~g}}"
         traces.append(
             go.Scatter(
                 x=x,
                 y=y,
-                name=as_text(f"{name} (best)" if name == best else name),
+                name=style.as_text(f"{name} (best)" if name == best else name),
                 **_marks(y, each.error, told),
                 line={
-                    **{"color": LINES[place % len(LINES)], "dash": DASHES[place % len(DASHES)]},
+                    **{"color": style.LINES[place % len(style.LINES)], "dash": style.DASHES[place % len(style.DASHES)]},
                     "width": 4 if name == best else 2,
                 },
                 hovertemplate=f"{says}<extra></extra>",
             )
         )
     # The legend is over the lines, where it takes as many rows as it needs; under them it would leave a gap.
-    look = layout(title=title, subtitle=subtitle, footer=footer, below=48, above=22)
+    look = style.layout(title=title, subtitle=subtitle, footer=footer, below=48, above=22)
     look["xaxis"] = _log_axis(axes[0], at, spare=0)
     look["yaxis"] = _log_axis(axes[1], height, spare=0.08)
     look["legend"] = {"orientation": "h", "x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom"}
@@ -171,7 +167,7 @@ def _log_axis(title: str, values: Sequence[float], *, spare: float) -> dict[str,
     steps = (1, 2, 5) if high - low <= 2.5 else (1,)
     ticks = [step * 10.0**power for power in range(math.floor(low), math.ceil(high) + 1) for step in steps]
     texts = [_short(tick) for tick in ticks]
-    return axis(title, type="log", range=[low - edge, high + edge], tickvals=ticks, ticktext=texts)
+    return style.axis(title, type="log", range=[low - edge, high + edge], tickvals=ticks, ticktext=texts)
 
 
 def _short(value: float) -> str:

@@ -8,29 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from opendp_tree._arguments import check_choice, check_integer, check_type
+from opendp_tree.plots import style
 from opendp_tree.plots.nodes import SEPARATOR, drawn_frame, release_footer
-from opendp_tree.plots.style import (
-    BAND,
-    BLUE,
-    INK,
-    QUIET,
-    as_text,
-    axis,
-    confidence_text,
-    counted_lines,
-    graph_objects,
-    layout,
-    number,
-    shorten,
-    text_or,
-    wrap,
-)
 from opendp_tree.releases.release import TreeRelease
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
-
-__all__ = ["plot_level", "plot_means", "plot_quantiles"]
 
 BAR, OTHER = "#78a9d1", "#c3cad1"
 
@@ -39,8 +22,6 @@ def plot_level(release: TreeRelease, level: int | str, *, top: int = 40, title: 
     """The largest nodes of one level as bars, each with its interval.
 
     What shown nodes leave unexplained, "(other)", is drawn in grey and without an interval unless it is certain.
-
-    Needs Plotly: `pip install plotly`.
 
     Parameters
     ----------
@@ -62,7 +43,7 @@ def plot_level(release: TreeRelease, level: int | str, *, top: int = 40, title: 
     ((45.0, 15.0), (4.0, 4.0))
     """
     check_type(release, TreeRelease, name="release", hint="what a mechanism gave")
-    go = graph_objects()
+    go = style.graph_objects()
     frame = drawn_frame(release)
     place = level_place(level, release.tree.names, int(frame["level"].to_numpy().max(initial=0)))
     check_integer(top, name="top", least=1)
@@ -72,8 +53,8 @@ def plot_level(release: TreeRelease, level: int | str, *, top: int = 40, title: 
     places = largest.sort() if release.tree.ordered else largest
     rows = here[places].select("path", "other", "estimate", "lower", "upper").rows()
     paths = [path or "All" for path, *_ in rows]
-    interval = confidence_text(release.confidence)
-    counted = counted_lines(None if release.statement is None else release.statement.counted)
+    interval = style.confidence_text(release.confidence)
+    counted = style.counted_lines(None if release.statement is None else release.statement.counted)
     bars = {
         "orientation": "h",
         "x": [estimate for *_, estimate, _, _ in rows],
@@ -90,7 +71,7 @@ def plot_level(release: TreeRelease, level: int | str, *, top: int = 40, title: 
     look = _layout(
         release,
         [tick_text(path) for path in paths],
-        title=text_or(title, default="Private counts " + _level_text(place, release.tree.names)),
+        title=style.text_or(title, default="Private counts " + _level_text(place, release.tree.names)),
         subtitle=f"{what}. Bars: estimate. Lines: {interval}.",
         above=24,  # room for the axis, which is on top
     )
@@ -104,8 +85,6 @@ def plot_means(
     release: TreeRelease, level: int | str, *, value: str | None = None, top: int = 40, title: str | None = None
 ) -> go.Figure:
     """The means of the largest nodes of one level, the highest first, with intervals; the mean of all as a line.
-
-    Needs Plotly: `pip install plotly`.
 
     Parameters
     ----------
@@ -136,7 +115,7 @@ def plot_means(
     chosen = release.values[
         names.index(check_choice(names[0] if value is None else value, name="value", choices=names))
     ]
-    go = graph_objects()
+    go = style.graph_objects()
     frame = release.to_frame(other=False)
     place = level_place(level, release.tree.names, int(frame["level"].to_numpy().max(initial=0)))
     check_integer(top, name="top", least=1)
@@ -144,24 +123,24 @@ def plot_means(
     columns = [f"{before}{name}" for name in ("mean", "mean_lower", "mean_upper")]
     here = frame.filter((frame["level"] == place) & frame["shown"]).sort("estimate", descending=True)
     rows = here.head(top).sort(columns[0], descending=True).select("path", "estimate", *columns).rows()
-    interval = confidence_text(release.confidence)
+    interval = style.confidence_text(release.confidence)
     points = {
         "x": [mean for _, _, mean, _, _ in rows],
         "y": list(range(len(rows))),
         "mode": "markers",
         "name": "mean",
-        "marker": {"color": BLUE, "size": 9},
+        "marker": {"color": style.BLUE, "size": 9},
         "error_x": _arms([row[2:] for row in rows]),
         "hovertext": [
-            f"<b>{wrap(path or 'All')}</b><br>mean {number(mean)}<br>{interval} {number(lower)} to {number(upper)}"
-            f"<br>of about {number(count)} rows"
+            _hover(path or "All", mean, lower, upper, interval=interval, what="mean")
+            + f"<br>of about {style.number(count)} rows"
             for path, count, mean, lower, upper in rows
         ],
         "hoverinfo": "text",
     }
     traces = [go.Scatter(points)]
     if place and frame.height:
-        line = {"color": QUIET, "dash": "dot", "width": 2}
+        line = {"color": style.QUIET, "dash": "dot", "width": 2}
         mean = frame[columns[0]][0]
         traces.append(
             go.Scatter(x=[mean, mean], y=[-0.5, len(rows) - 0.5], name="mean of all", mode="lines", line=line)
@@ -171,7 +150,7 @@ def plot_means(
     look = _layout(
         release,
         [tick_text(path or "All") for path, *_ in rows],
-        title=text_or(title, default=usual),
+        title=style.text_or(title, default=usual),
         subtitle=f"{what}. Points: means of {chosen.words()}. Lines: {interval}.",
     )
     look["yaxis"] |= {"ticklabelstandoff": 6}
@@ -183,8 +162,6 @@ def plot_quantiles(
     release: TreeRelease, at: Sequence[float] = (0.5,), *, top: int = 40, title: str | None = None
 ) -> go.Figure:
     """Quantiles as dots on the bars of their intervals, those of a group together.
-
-    Needs Plotly: `pip install plotly`.
 
     Parameters
     ----------
@@ -210,11 +187,11 @@ def plot_quantiles(
 
     """
     check_type(release, TreeRelease, name="release", hint="release_tree(..., by=Key.number(...))")
-    go = graph_objects()
+    go = style.graph_objects()
     check_integer(top, name="top", least=1)
     groups = release.tree.names if release.curves is not None else ()
     every = release.quantiles(at)
-    frame, interval = every.head(top), confidence_text(release.confidence)
+    frame, interval = every.head(top), style.confidence_text(release.confidence)
     several = frame.height > 0 and frame["quantile"].n_unique() > 1
     names = [_row_name(row, groups, several=several or not groups) for row in frame.iter_rows(named=True)]
     places = list(range(frame.height))
@@ -222,26 +199,26 @@ def plot_quantiles(
     bars = go.Scatter(
         x=[end for pair in zip(low, high, strict=True) for end in (*pair, None)],
         y=[end for place in places for end in (place, place, None)],
-        **{"mode": "lines", "name": interval, "line": {"color": BAND, "width": 12}, "hoverinfo": "skip"},
+        **{"mode": "lines", "name": interval, "line": {"color": style.BAND, "width": 12}, "hoverinfo": "skip"},
     )
     dots = go.Scatter(
         x=middle,
         y=places,
         hovertext=[
-            f"<b>{wrap(name)}</b><br>{middle[place]}<br>{interval} {low[place]} to {high[place]}"
+            f"<b>{style.wrap(name)}</b><br>{middle[place]}<br>{interval} {low[place]} to {high[place]}"
             for place, name in enumerate(names)
         ],
-        **{"mode": "markers", "name": "estimate", "hoverinfo": "text", "marker": {"color": BLUE, "size": 9}},
+        **{"mode": "markers", "name": "estimate", "hoverinfo": "text", "marker": {"color": style.BLUE, "size": 9}},
     )
     usual = "Medians" if not several and frame.height and frame["quantile"][0] == 0.5 else "Quantiles"
     shown = f"The first {top:,} of {every.height:,} rows. " if every.height > top else ""
     look = _layout(
         release,
-        [shorten(name, 30) for name in names],
-        title=text_or(title, default=usual + (f" by {', '.join(groups)}" if groups else "")),
+        [style.shorten(name, 30) for name in names],
+        title=style.text_or(title, default=usual + (f" by {', '.join(groups)}" if groups else "")),
         subtitle=f"{shown}Dots: estimate. Bars: {interval} of each.",
     )
-    look["xaxis"] |= {"linecolor": INK}
+    look["xaxis"] |= {"linecolor": style.INK}
     look["showlegend"] = False
     return go.Figure([bars, dots], look)
 
@@ -249,10 +226,12 @@ def plot_quantiles(
 def _layout(release: TreeRelease, names: Sequence[str], *, title: str, subtitle: str, above: int = 0) -> dict[str, Any]:
     """A sheet that has the height of its rows, named at the left, with the axis on top."""
     height = max(360, 190 + 22 * len(names))
-    look = layout(title=title, subtitle=subtitle, footer=release_footer(release), above=above, below=16, height=height)
-    ticks = {"tickvals": list(range(len(names))), "ticktext": [as_text(name) for name in names]}
-    look["xaxis"] = axis("", side="top", nticks=5)
-    look["yaxis"] = axis("", autorange="reversed", showgrid=False, fixedrange=True, **ticks)
+    look = style.layout(
+        title=title, subtitle=subtitle, footer=release_footer(release), above=above, below=16, height=height
+    )
+    ticks = {"tickvals": list(range(len(names))), "ticktext": [style.as_text(name) for name in names]}
+    look["xaxis"] = style.axis("", side="top", nticks=5)
+    look["yaxis"] = style.axis("", autorange="reversed", showgrid=False, fixedrange=True, **ticks)
     return look
 
 
@@ -261,7 +240,7 @@ def _arms(rows: Sequence[tuple[float | None, float | None, float | None]]) -> di
     return {
         "array": [_length(estimate, upper) for estimate, _, upper in rows],
         "arrayminus": [_length(lower, estimate) for estimate, lower, _ in rows],
-        **{"type": "data", "symmetric": False, "color": INK, "thickness": 1.5, "width": 4},
+        **{"type": "data", "symmetric": False, "color": style.INK, "thickness": 1.5, "width": 4},
     }
 
 
@@ -295,15 +274,15 @@ def tick_text(path: str, width: int = 30) -> str:
     if len(path) <= width:
         return path
     *above, last = path.split(SEPARATOR)
-    last = shorten(last, width - 8 * len(above[-2:]))
+    last = style.shorten(last, width - 8 * len(above[-2:]))
     room = width - len(last) - len(SEPARATOR) * len(above[-2:])
-    return SEPARATOR.join([*(shorten(label, room // len(above[-2:])) for label in above[-2:]), last])
+    return SEPARATOR.join([*(style.shorten(label, room // len(above[-2:])) for label in above[-2:]), last])
 
 
-def _hover(path: str, estimate: float | None, lower: float | None, upper: float | None, *, interval: str) -> str:
-    lines = [f"<b>{wrap(path)}</b>", f"estimate {number(estimate)}"]
+def _hover(path: str, figure: float | None, *ends: float | None, interval: str, what: str = "estimate") -> str:
+    (lower, upper), lines = ends, [f"<b>{style.wrap(path)}</b>", f"{what} {style.number(figure)}"]
     if lower is not None and upper is not None:
-        lines.append(f"{interval} {number(lower)} to {number(upper)}")
+        lines.append(f"{interval} {style.number(lower)} to {style.number(upper)}")
     return "<br>".join(lines)
 
 

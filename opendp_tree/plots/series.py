@@ -6,24 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from opendp_tree._arguments import check_type
-from opendp_tree.plots.style import (
-    DASHES,
-    LINES,
-    as_text,
-    axis,
-    confidence_text,
-    graph_objects,
-    layout,
-    shorten,
-    text_or,
-)
+from opendp_tree.plots import style
 from opendp_tree.releases.words import ROOT
 from opendp_tree.series import Series
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
-
-__all__ = ["plot_series"]
 
 
 def plot_series(series: Series, paths: Sequence[str] | None = None, *, title: str | None = None) -> go.Figure:
@@ -65,20 +53,20 @@ def plot_series(series: Series, paths: Sequence[str] | None = None, *, title: st
     for path in chosen:
         if path not in known:
             raise ValueError(f"paths: no period shows {path!r}. Hint: series.to_frame()['path'].unique()")
-    if not 1 <= len(chosen) <= len(LINES):
-        raise ValueError(f"paths ({len(chosen)}) must be 1 to {len(LINES)}. Hint: several pictures")
-    interval = confidence_text(series[periods[-1]].confidence)
+    if not 1 <= len(chosen) <= len(style.LINES):
+        raise ValueError(f"paths ({len(chosen)}) must be 1 to {len(style.LINES)}. Hint: several pictures")
+    interval = style.confidence_text(series[periods[-1]].confidence)
     traces = [trace for place, path in enumerate(chosen) for trace in _traces(frame, periods, path, place, interval)]
-    look = layout(
-        title=text_or(title, default="Counts by period"),
+    look = style.layout(
+        title=style.text_or(title, default="Counts by period"),
         subtitle=f"Lines: estimates. Bands: {interval}, of each period for itself.",
         footer=series.describe().splitlines()[1:],
         below=110,
     )
-    look["xaxis"] = axis("period", type="category", categoryorder="array", categoryarray=periods)
-    look["yaxis"] = axis("count", rangemode="tozero")
+    look["xaxis"] = style.axis("period", type="category", categoryorder="array", categoryarray=periods)
+    look["yaxis"] = style.axis("count", rangemode="tozero")
     look["legend"] = {"orientation": "h", "x": 0, "xanchor": "left", "y": -0.14, "yanchor": "top"}
-    return graph_objects().Figure(traces, {**look, "showlegend": True})
+    return style.graph_objects().Figure(traces, {**look, "showlegend": True})
 
 
 def _largest(frame: Any) -> list[str]:
@@ -86,13 +74,13 @@ def _largest(frame: Any) -> list[str]:
     level = 1 if (frame["level"] == 1).any() else 0
     nodes = frame.filter(frame["level"] == level).select("path", "estimate")
     sums = nodes.group_by("path").sum().sort("estimate", "path", descending=[True, False])
-    largest: list[str] = sums["path"].head(len(LINES)).to_list()
+    largest: list[str] = sums["path"].head(len(style.LINES)).to_list()
     return largest
 
 
 def _traces(frame: Any, periods: list[str], path: str, place: int, interval: str) -> list[Any]:
     """A line with gaps, and for each run of periods without one a band."""
-    go, colour, name = graph_objects(), LINES[place], as_text(shorten(path or ROOT, 40))
+    go, colour, name = style.graph_objects(), style.LINES[place], style.as_text(style.shorten(path or ROOT, 40))
     rows = {row["period"]: row for row in frame.filter(frame["path"] == path).iter_rows(named=True)}
     ends = [(rows[each]["lower"], rows[each]["upper"]) if each in rows else (None, None) for each in periods]
     hover = f"<b>%{{x}}</b><br>%{{y:,.1f}}<br>{interval} %{{customdata[0]:,.1f}} to %{{customdata[1]:,.1f}}"
@@ -100,7 +88,7 @@ def _traces(frame: Any, periods: list[str], path: str, place: int, interval: str
         x=periods,
         y=[rows[each]["estimate"] if each in rows else None for each in periods],
         customdata=ends,
-        **{"name": name, "mode": "lines+markers", "line": {"color": colour, "dash": DASHES[place], "width": 2.5}},
+        **{"name": name, "mode": "lines+markers", "line": {"color": colour, "dash": style.DASHES[place], "width": 2.5}},
         **{"hovertemplate": f"{hover}<extra>{name}</extra>", "legendgroup": str(place)},
     )
     runs: list[list[str]] = [[]]

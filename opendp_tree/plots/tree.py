@@ -8,23 +8,8 @@ import numpy as np
 
 from opendp_tree._arguments import check_choice, check_integer, check_type
 from opendp_tree._types import Floats
+from opendp_tree.plots import style
 from opendp_tree.plots.nodes import Nodes, drawn_frame, own_area, read_nodes, release_footer
-from opendp_tree.plots.style import (
-    CLICK,
-    INK,
-    MUTED,
-    QUIET,
-    as_text,
-    confidence_text,
-    counted_lines,
-    graph_objects,
-    layout,
-    number,
-    percent,
-    shorten,
-    text_or,
-    wrap,
-)
 from opendp_tree.releases.release import TreeRelease
 from opendp_tree.releases.words import NO_SUMS
 from opendp_tree.trees.open_tree import OpenTree
@@ -32,8 +17,6 @@ from opendp_tree.trees.tree import Tree
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
-
-__all__ = ["plot_tree"]
 
 COLOURS = ("#14477a", "#2a76a8", "#62adbb", "#b3dac1", "#f7f1c9")
 """From sure to unsure. Lightness rises all the way, so it reads the same in grey and to the colour-blind."""
@@ -51,8 +34,6 @@ def plot_tree(
     A click on a node zooms in. Areas have to add up where noisy estimates need not: children that together exceed their
     parent are shrunk to fit it, and nodes with estimates of zero or less have no area. The hover always tells the
     released figures. The relative error is half the width of a node's interval, divided by its estimate.
-
-    Needs Plotly: `pip install plotly`.
 
     Parameters
     ----------
@@ -77,17 +58,17 @@ def plot_tree(
     check_type(release, TreeRelease, name="release", hint="what a mechanism gave")
     check_choice(kind, name="kind", choices=("icicle", "treemap", "sunburst"))
     check_integer(max_nodes, name="max_nodes", least=2)
-    go = graph_objects()
+    go = style.graph_objects()
     frame = drawn_frame(release)
     nodes = read_nodes(release, frame, max_nodes=max_nodes)
-    interval = confidence_text(release.confidence)
+    interval = style.confidence_text(release.confidence)
     size = own_area(nodes.parents, nodes.size)
     if not nodes.size[0] > 0:
         size[0] = 1.0  # nothing has an area: show at least the root
     trace: dict[str, Any] = {
         "ids": [str(row) for row in range(len(nodes))],
         "parents": ["" if parent < 0 else str(parent) for parent in nodes.parents.tolist()],
-        "labels": [as_text(shorten(label, 28)) for label in nodes.labels],
+        "labels": [style.as_text(style.shorten(label, 28)) for label in nodes.labels],
         "values": size,
         "branchvalues": "remainder",
         "text": _texts(nodes, kind),
@@ -113,9 +94,9 @@ def plot_tree(
         verb = "node has" if nodes.without_area == 1 else "nodes have"
         footer.append(f"{nodes.without_area:,} {verb} an estimate of zero or less and no area.")
     rows = int(np.count_nonzero(nodes.levels == 1))
-    look = layout(
-        title=text_or(title, default=_title(release.tree)),
-        subtitle=f"Area: estimate. Colour: how sure it is.{CLICK}",
+    look = style.layout(
+        title=style.text_or(title, default=_title(release.tree)),
+        subtitle=f"Area: estimate. Colour: how sure it is.{style.CLICK}",
         footer=footer,
         above=0 if kind == "sunburst" else 26,  # the path bar, once one has gone into a node
         below=60,
@@ -148,18 +129,18 @@ def _marker(nodes: Nodes, interval: str) -> dict[str, Any]:
     # do as well, but they break Plotly's path bar.)
     opacity = np.select([share < 1e-3, share < 4e-3], [0.0, 0.2], 0.6).tolist()
     return {
-        "colors": [value if has else MUTED for has, value in zip(coloured.tolist(), error.tolist(), strict=True)],
+        "colors": [value if has else style.MUTED for has, value in zip(coloured.tolist(), error.tolist(), strict=True)],
         "colorscale": [[place / (len(COLOURS) - 1), colour] for place, colour in enumerate(COLOURS)],
         **{"cmin": np.log10(SURE), "cmax": np.log10(UNSURE), "showscale": True},
         "line": {"width": 1, "color": [f"rgba(255, 255, 255, {each})" for each in opacity]},
         "colorbar": {
             **{"orientation": "h", "x": 0, "xanchor": "left", "y": 0, "yanchor": "top", "ypad": 4, "xpad": 24},
             **{"lenmode": "pixels", "len": 340},
-            **{"thickness": 12, "outlinewidth": 0, "ticklen": 4, "tickcolor": QUIET},
+            **{"thickness": 12, "outlinewidth": 0, "ticklen": 4, "tickcolor": style.QUIET},
             "title": {"text": f"Relative error: half the {interval} ÷ estimate", "side": "top", "font": {"size": 12}},
             "tickvals": [-3, -2, -1, 0],
             "ticktext": ["≤ 0.1 %", "1 %", "10 %", "≥ 100 %"],
-            "tickfont": {"size": 12, "color": INK},
+            "tickfont": {"size": 12, "color": style.INK},
         },
     }
 
@@ -180,30 +161,34 @@ def _texts(nodes: Nodes, kind: str) -> list[str]:
     """What is written on each node: label and estimate, in one line where nodes are low rows."""
     low = (nodes.size < nodes.size[0] / 12) & (kind == "icicle")
     breaks = np.where(low, "\u2002", "<br>").tolist()
-    figures = [number(value) for value in nodes.estimate.tolist()]
-    labels = [as_text(shorten(label, 28)) for label in nodes.labels]
+    figures = [style.number(value) for value in nodes.estimate.tolist()]
+    labels = [style.as_text(style.shorten(label, 28)) for label in nodes.labels]
     return ["".join(parts) for parts in zip(labels, breaks, figures, strict=True)]
 
 
 def _hovers(nodes: Nodes, interval: str, counted: str | None) -> list[str]:
     """For each node what was released about it, in words."""
     errors = relative_error(nodes.estimate, nodes.lower, nodes.upper)
-    more = counted_lines(counted)
+    more = style.counted_lines(counted)
     return ["<br>".join([*_hover(nodes, row, float(errors[row]), interval), *more]) for row in range(len(nodes))]
 
 
 def _hover(nodes: Nodes, row: int, error: float, interval: str) -> list[str]:
     kind, parent = nodes.kind[row], int(nodes.parents[row])
     estimate = float(nodes.estimate[row])
-    lines = [f"<b>{wrap(nodes.paths[row] or nodes.labels[row])}</b>"]
+    lines = [f"<b>{style.wrap(nodes.paths[row] or nodes.labels[row])}</b>"]
     if kind == "hidden":
         return [*lines, "not released; nodes below it are"]
-    lines.append(f"estimate {number(estimate)}")
+    lines.append(f"estimate {style.number(estimate)}")
     if not np.isnan(error):
-        sure = f" (±{percent(error)})" if np.isfinite(error) else ""
-        lines.append(f"{interval} {number(float(nodes.lower[row]))} to {number(float(nodes.upper[row]))}{sure}")
+        sure = f" (±{style.percent(error)})" if np.isfinite(error) else ""
+        lines.append(
+            f"{interval} {style.number(float(nodes.lower[row]))} to {style.number(float(nodes.upper[row]))}{sure}"
+        )
     if parent >= 0 and nodes.estimate[parent] > 0:
-        lines.append(f"{percent(estimate / float(nodes.estimate[parent]))} of {wrap(nodes.labels[parent], 36)}")
+        lines.append(
+            f"{style.percent(estimate / float(nodes.estimate[parent]))} of {style.wrap(nodes.labels[parent], 36)}"
+        )
     if nodes.cells is not None and kind != "other":
         lines.append(f"{int(nodes.cells[row]):,} cell{'s' if nodes.cells[row] != 1 else ''}")
     if nodes.undrawn[row]:

@@ -2,7 +2,4 @@
 
 from opendp_tree.releases.release import PrivacyStatement, TreeRelease
 
-__all__ = [
-    "PrivacyStatement",
-    "TreeRelease",
-]
+__all__ = ["PrivacyStatement", "TreeRelease"]

@@ -16,8 +16,6 @@ from opendp_tree.releases.release import PrivacyStatement
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["BoundReport"]
-
 ENOUGH = 0.95
 """The share of rows that the recommended bound keeps."""
 _NOISE, _WORTH = 3, 10

@@ -19,8 +19,6 @@ from opendp_tree.releases.words import cost_words, counted_words
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["ChosenQuantiles"]
-
 _FORMAT = "opendp-tree chosen quantiles"
 
 

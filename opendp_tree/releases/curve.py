@@ -25,8 +25,6 @@ from opendp_tree.trees.tree import Tree
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["MeasuredCurve", "check_quantiles", "line_edges", "range_edges", "values_at"]
-
 ROUNDING = 2.0**-36
 """Relative to the largest number: the errors of sums of floats are much smaller."""
 _PIECES = 32
@@ -76,17 +74,10 @@ class MeasuredCurve:
         """How many bins there are."""
         return self.edges.size - 1
 
-    @property
-    def _slack(self) -> float:
-        return ROUNDING * float(np.abs(self._totals).max())
-
     def _reach(self, variances: Floats) -> Floats:
         """What noise of such a variance exceeds on one side with half of the allowed probability."""
         found = tail_reach(variances, largest_step=self.tree.largest_step, chance=(1 - self.confidence) / 2)
-        return found + self._slack
-
-    def _values(self, places: Floats) -> Array:
-        return values_at(self.edges, places)
+        return found + ROUNDING * float(np.abs(self._totals).max())
 
     def places(self, values: Any) -> Floats:
         """The positions of values among the edges, interpolated, and clipped to the ends."""
@@ -111,7 +102,7 @@ class MeasuredCurve:
     def quantiles(self, at: Sequence[float]) -> Found:
         """The quantile of each share."""
         shares = np.array([float(share) for share in check_quantiles(at)])
-        return Found(*(self._values(part) for part in (self._estimates(shares), *self._ends(shares))))
+        return Found(*(values_at(self.edges, part) for part in (self._estimates(shares), *self._ends(shares))))
 
     def _estimates(self, shares: Floats) -> Floats:
         """The positions at which the monotone curve reaches each share; a point inside a flat stretch."""
@@ -228,14 +219,7 @@ def _frame(first: dict[str, Any], found: Found) -> pl.DataFrame:
 
 
 def check_quantiles(at: Sequence[float]) -> tuple[Fraction, ...]:
-    """Shares from 0 to 1 as fractions with denominators of at most a million.
-
-    Examples
-    --------
-    >>> check_quantiles([0.1, 0.5])
-    (Fraction(1, 10), Fraction(1, 2))
-
-    """
+    """Shares from 0 to 1 as fractions with denominators of at most a million."""
     given: list[Any] = list(at) if isinstance(at, (Sequence, np.ndarray)) and not isinstance(at, str) else [at]
     if not given:
         raise ValueError("quantiles must hold at least one share. Hint: [0.5], the median")

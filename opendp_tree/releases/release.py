@@ -24,8 +24,6 @@ from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.shown_nodes import ShownNodes
 from opendp_tree.trees.tree import Tree
 
-__all__ = ["Fit", "PrivacyStatement", "TreeRelease"]
-
 
 @dataclass(frozen=True)
 class PrivacyStatement:

@@ -10,8 +10,6 @@ import numpy as np
 from opendp_tree._types import Array, Bools, Floats
 from opendp_tree.trees.labels import FIGURES, figure_names
 
-__all__ = ["NodeValues"]
-
 
 @dataclass(frozen=True)
 class NodeValues:
@@ -40,13 +38,9 @@ class NodeValues:
 
     def spread(self, shown: Bools) -> NodeValues:
         """The figures of shown nodes among all nodes; NaN for the others."""
-
-        def everywhere(figures: Floats) -> Floats:
-            found = np.full(shown.size, np.nan)
-            found[shown] = figures
-            return found
-
-        return NodeValues(self.name, self.low, self.high, *(everywhere(getattr(self, name)) for name in FIGURES))
+        spread = np.full((len(FIGURES), shown.size), np.nan)
+        spread[:, shown] = [getattr(self, name) for name in FIGURES]
+        return NodeValues(self.name, self.low, self.high, *spread)
 
     def words(self) -> str:
         """What is summed, in words."""

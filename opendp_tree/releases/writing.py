@@ -18,18 +18,6 @@ from opendp_tree.releases.json import write_statement
 if TYPE_CHECKING:
     from opendp_tree.releases.release import PrivacyStatement
 
-__all__ = [
-    "FORMATS",
-    "STATEMENT",
-    "arrow_table",
-    "format_of",
-    "frame_bytes",
-    "label_texts",
-    "pandas_frame",
-    "spreadsheet_safe",
-    "unwritable",
-]
-
 FORMATS = ("parquet", "csv", "ndjson", "json", "xlsx")
 """The formats of files, which are also the endings of their names."""
 STATEMENT = "opendp_tree.statement"

@@ -15,8 +15,6 @@ from opendp_tree._types import Floats, Ints
 if TYPE_CHECKING:
     from opendp_tree.trees.tree import Tree
 
-__all__ = ["InnerLevel", "LevelOrder"]
-
 
 def check_parents(parents: Sequence[int] | npt.NDArray[np.integer[Any]]) -> Ints:
     """A private copy of `parents`, once it is sure to hold one root and valid ids (cycles are seen later)."""

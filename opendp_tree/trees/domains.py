@@ -22,8 +22,6 @@ from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.sparse_counts import SparseCounts
 from opendp_tree.trees.tree import Tree, check_tree
 
-__all__ = ["CountSpace", "leaf_domain", "node_domain"]
-
 INTEGER_TYPES = ("i32", "i64", "u32", "u64")
 _INTEGER_DISTANCES = ("i32", "i64", "u32", "u64", "usize")
 

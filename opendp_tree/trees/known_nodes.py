@@ -16,8 +16,6 @@ from opendp_tree.trees.occupied import Occupied
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.sparse_counts import LabelKeys, SparseCounts, check_path
 
-__all__ = ["KnownNodes"]
-
 
 @dataclass(frozen=True)
 class KnownNodes:

@@ -14,21 +14,9 @@ from opendp_tree._types import Ints
 
 if TYPE_CHECKING:
     from opendp_tree.trees.tree import Tree
-RESERVED = (
-    "level",
-    "estimate",
-    "lower",
-    "upper",
-    "cells",
-    "shown",
-    "path",
-    "other",
-    "counted",
-    "node",
-    "prefix",
-    "bits",
-    "gap",
-)
+
+_FIRST = ("level", "estimate", "lower", "upper", "cells", "shown", "path", "other", "counted")
+RESERVED = (*_FIRST, "node", "prefix", "bits", "gap")
 """What a release's frame calls its own columns."""
 FIGURES = ("sum", "sum_lower", "sum_upper", "mean", "mean_lower", "mean_upper")
 """What a release's frame has for each value."""
@@ -118,22 +106,35 @@ def read_paths(paths: Iterable[Sequence[Label]]) -> tuple[list[int], list[Label]
     return parents, labels
 
 
-class LeafIndex:
-    """Finds the leaves of a tree by node id, by path, and by their own labels where no two share one."""
+class NodeIndex:
+    """Finds the nodes of a tree by path, and its leaves by node id, by path or by a label that no other leaf has."""
 
     def __init__(self, tree: Tree) -> None:
-        """Look up all paths once."""
+        """Look up all children and leaves once."""
         self._has_labels = tree.labels is not None
-        self._paths: dict[Hashable, int] = {}
+        labels: Any = range(tree.node_count) if tree.labels is None else tree.labels
+        self._root, self._leaves = tree.root, set(tree.leaves.tolist())
+        self._children: dict[tuple[int, Hashable], int] = {
+            (parent, tagged_label(labels[node])): node
+            for node, parent in enumerate(tree.parents.tolist())
+            if parent >= 0
+        }
         self._names: dict[Hashable, int] = {}
-        if tree.labels is None:
-            return
-        for leaf, path in zip(tree.leaves.tolist(), tree.paths(), strict=True):
-            self._paths[tuple(map(tagged_label, path))] = leaf
-            name = tagged_label(tree.labels[leaf])
+        for leaf in tree.leaves.tolist() if self._has_labels else ():
+            name = tagged_label(labels[leaf])
             self._names[name] = -1 if name in self._names else leaf
 
-    def ids(self, keys: Iterable[Any]) -> Ints:
+    def find(self, path: tuple[Any, ...]) -> int:
+        """The id of the node that a path leads to; -1 if there is none."""
+        node = self._root
+        for label in path:
+            try:
+                node = self._children.get((node, tagged_label(label)), -1)
+            except TypeError:  # what cannot be a key is no label
+                return -1
+        return node
+
+    def leaf_ids(self, keys: Iterable[Any]) -> Ints:
         """The node id that each key gives or stands for; -1 where it is no leaf's path or label."""
         if isinstance(keys, (str, bytes)):
             raise TypeError("keys must be a collection of keys, found one string. Hint: pass [key]")
@@ -145,36 +146,15 @@ class LeafIndex:
             if keys.dtype.kind not in ("OUbM" if self._has_labels else "O"):
                 raise TypeError(f"keys ({keys.dtype}) must be node ids" + (" or labels" if self._has_labels else ""))
             keys = keys.tolist()
-        return np.fromiter((self._id(key) for key in keys), dtype=np.int64)
+        return np.fromiter((self._leaf_id(key) for key in keys), dtype=np.int64)
 
-    def _id(self, key: Any) -> int:
+    def _leaf_id(self, key: Any) -> int:
         if isinstance(key, (int, np.integer)) and not isinstance(key, bool):
             return int(key) if abs(int(key)) < 2**62 else -1
         try:
             if isinstance(key, tuple):
-                return self._paths.get(tuple(map(tagged_label, key)), -1)
+                node = self.find(key) if self._has_labels else -1
+                return node if node in self._leaves else -1
             return self._names.get(tagged_label(key), -1)
         except Exception:  # a key that cannot be looked up, for whatever reason of its own, is no leaf
             return -1
-
-
-class NodeIndex:
-    """Finds the nodes of a tree, inner ones and leaves, by the labels on the way from the root."""
-
-    def __init__(self, tree: Tree) -> None:
-        """Look up all children once."""
-        labels: Any = range(tree.node_count) if tree.labels is None else tree.labels
-        self._root = tree.root
-        self._children: dict[tuple[int, Hashable], int] = {
-            (parent, tagged_label(labels[node])): node for node, parent in enumerate(tree.parents.tolist())
-        }
-
-    def find(self, path: tuple[Any, ...]) -> int:
-        """The id of the node that a path leads to; -1 if there is none."""
-        node = self._root
-        for label in path:
-            try:
-                node = self._children.get((node, tagged_label(label)), -1)
-            except TypeError:  # what cannot be a key is no label
-                return -1
-        return node

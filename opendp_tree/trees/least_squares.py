@@ -15,8 +15,6 @@ from opendp_tree._types import Bools, Floats, Ints
 from opendp_tree.trees.arrays import InnerLevel, LevelOrder
 from opendp_tree.trees.tree import Tree
 
-__all__ = ["LeastSquares", "check_variances"]
-
 LEAST_VARIANCE, LARGEST_VARIANCE = 1e-100, 1e100
 _NEARLY_ALL = 0.99
 

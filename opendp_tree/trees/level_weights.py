@@ -11,8 +11,6 @@ from opendp_tree._types import Floats
 from opendp_tree.trees.least_squares import LeastSquares
 from opendp_tree.trees.tree import Tree, check_tree
 
-__all__ = ["choose_level_weights"]
-
 _ROUNDS, _STEP, _GAIN, _PATIENCE, _LEAST = 60, 0.5, 1e-4, 8, 1e-3
 _BALANCED = 50_000
 """Nodes up to which weights are balanced on the tree itself; beyond, on one that branches everywhere alike."""

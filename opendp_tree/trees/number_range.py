@@ -17,8 +17,6 @@ from opendp_tree._types import Ints
 from opendp_tree.trees.labels import OUTSIDE, Label
 from opendp_tree.trees.tree import Tree
 
-__all__ = ["NumberRange"]
-
 MOST_BINS = 2**20
 _MOST = 2**127
 _EPOCH = datetime(1970, 1, 1)

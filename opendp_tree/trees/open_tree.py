@@ -15,8 +15,6 @@ from opendp_tree.trees.labels import check_names
 if TYPE_CHECKING:
     from opendp_tree.trees.sparse_counts import SparseCounts
 
-__all__ = ["OpenTree"]
-
 
 MOST_LEVELS = 1000
 """Of a tree of labels, the root's with them: every level is a column of the release."""

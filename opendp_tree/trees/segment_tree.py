@@ -18,8 +18,6 @@ from opendp_tree.theorems.interval import round_up
 from opendp_tree.trees.least_squares import LeastSquares
 from opendp_tree.trees.tree import Tree
 
-__all__ = ["SegmentTree", "rising", "tail_reach"]
-
 _TILTS = np.array([*np.linspace(0.02, 0.98, 33), 0.99, 0.995])
 """Parts of the rate at which noise stops having moments: each gives a bound, the least is taken."""
 _OUTWARD = 2.0**-40

@@ -16,8 +16,6 @@ from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.sparse_counts import SparseCounts
 from opendp_tree.trees.tree import Tree
 
-__all__ = ["ShownCells", "ShownNodes"]
-
 
 @dataclass(frozen=True)
 class ShownNodes:

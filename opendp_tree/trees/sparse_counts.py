@@ -15,8 +15,6 @@ from opendp_tree.trees.labels import OUTSIDE, tagged_label
 from opendp_tree.trees.occupied import Occupied, meets_between
 from opendp_tree.trees.open_tree import OpenTree
 
-__all__ = ["LabelKeys", "SparseCounts"]
-
 
 @dataclass(frozen=True)
 class LabelKeys:
@@ -60,12 +58,11 @@ class SparseCounts:
     def _of_bits(cls, tree: OpenTree, keys: BitKeys, meets: Levels, counts: Ints, outside: int) -> SparseCounts:
         levels = np.broadcast_to(np.int64(tree.depth - 1), counts.shape)
         if not outside:
-            return cls._of(tree, levels, meets, counts, keys)
+            return cls(tree, Occupied(levels, meets, counts), keys)
         none = np.zeros(1, dtype=np.uint64)
         keys = BitKeys(np.append(keys.high, none), np.append(keys.low, none))
         meets = np.append(meets, np.zeros(min(levels.size, 1), dtype=meets.dtype))
-        made = cls._of(tree, np.append(levels, 1), meets, np.append(counts, outside), keys)
-        return replace(made, outside=True)
+        return cls(tree, Occupied(np.append(levels, 1), meets, np.append(counts, outside)), keys, outside=True)
 
     @classmethod
     def of_labels(
@@ -78,7 +75,7 @@ class SparseCounts:
         differ = meets < len(columns)
         firsts, counts = _merged(differ, order.size, None if people is None else people[order])
         keys = LabelKeys(tuple(columns if labels is None else labels), order[firsts])
-        return cls._of(tree, lengths[keys.rows], meets[differ], counts, keys)
+        return cls(tree, Occupied(lengths[keys.rows], meets[differ], counts), keys)
 
     def recounted(self, counts: Ints) -> SparseCounts:
         """The same keys with other counts, without those of nobody."""
@@ -86,17 +83,8 @@ class SparseCounts:
         if kept.size == counts.size:
             return replace(self, occupied=replace(occupied, counts=counts))
         keys = self.keys[kept] if isinstance(self.keys, BitKeys) else replace(self.keys, rows=self.keys.rows[kept])
-        meets = meets_between(occupied.meets, kept)
-        return replace(
-            self._of(self.tree, occupied.levels[kept], meets, counts[kept], keys),
-            outside=self.outside and bool(counts[-1] > 0),
-        )
-
-    @classmethod
-    def _of(
-        cls, tree: OpenTree, levels: Levels, meets: Levels, counts: Ints, keys: BitKeys | LabelKeys
-    ) -> SparseCounts:
-        return cls(tree, Occupied(levels, meets, counts), keys)
+        left = Occupied(occupied.levels[kept], meets_between(occupied.meets, kept), counts[kept])
+        return SparseCounts(self.tree, left, keys, outside=self.outside and bool(counts[-1] > 0))
 
 
 def _merged(differ: Bools, size: int, people: Ints | None) -> tuple[Ints | slice, Ints]:

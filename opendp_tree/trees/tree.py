@@ -14,7 +14,7 @@ from opendp_tree import saturate
 from opendp_tree._arguments import check_type, is_text, shortened
 from opendp_tree._types import Array, Ints
 from opendp_tree.trees.arrays import LevelOrder, check_parents, node_levels, subtree_ranges
-from opendp_tree.trees.labels import Label, LeafIndex, NodeIndex, Path, check_names, read_paths
+from opendp_tree.trees.labels import Label, NodeIndex, Path, check_names, read_paths
 from opendp_tree.trees.occupied import Occupied, meets_between
 
 if TYPE_CHECKING:
@@ -314,13 +314,9 @@ class Tree:
         >>> Tree.from_paths([("a", "x"), ("a", "y"), ("b",)]).count([("b",), ("a", "y"), "y", "nowhere"])
         array([0, 2, 1])
         """
-        ids = self._leaf_index.ids(keys)
+        ids = self._node_index.leaf_ids(keys)
         known = (ids >= 0) & (ids < self.node_count)
         return np.bincount(ids[known], minlength=self.node_count)[self.leaves]
-
-    @cached_property
-    def _leaf_index(self) -> LeafIndex:
-        return LeafIndex(self)
 
     def path(self, node: int) -> Path:
         """The labels (node ids, in a tree without labels) from below the root down to a node.
