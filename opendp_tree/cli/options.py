@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from opendp_tree.budget import EPSILONS, RHOS
 from opendp_tree.cli.terminal import CommandError, Exit
@@ -126,6 +126,12 @@ def build_parser(version: str) -> Parser:
     return parser
 
 
+def _option(group: Any, words: str, help: str, **more: Any) -> None:
+    """An option from its flags and the names of its values, such as "-o --output OUT"."""
+    flags, names = (tuple(w for w in words.split() if w.startswith("-") == is_flag) for is_flag in (True, False))
+    group.add_argument(*flags, metavar=names if len(names) > 1 else names[0], help=help, **more)
+
+
 def _add_plan(parser: argparse.ArgumentParser) -> None:
     parser.description = "The error of every mechanism for a release. Takes all options of release; reads no rows."
     parser.add_argument("file", nargs="?", metavar="FILE", help="its columns are checked if it is given")
@@ -146,16 +152,12 @@ def _add_bounds(parser: argparse.ArgumentParser) -> None:
     parser.description = "The share of the rows that each bound per person would keep, for a small budget."
     parser.add_argument("file", metavar="FILE", help="a Parquet, CSV or Arrow IPC file, one record per row")
     parser.add_argument("--format", choices=INPUTS, help="the format of FILE, whatever its ending")
-    parser.add_argument("--unit", required=True, metavar="COLUMN", help="the column that identifies people")
-    parser.add_argument(
-        "--most", type=count, required=True, metavar="K", help="the largest bound of interest, from 2; a public number"
-    )
-    parser.add_argument(
-        "--epsilon", type=amount(EPSILONS), default=Fraction("0.05"), metavar="E", help="the cost of the report (0.05)"
-    )
+    _option(parser, "--unit COLUMN", "the column that identifies people", required=True)
+    _option(parser, "--most K", "the largest bound of interest, from 2; a public number", type=count, required=True)
+    _option(parser, "--epsilon E", "the cost of the report (0.05)", type=amount(EPSILONS), default=Fraction("0.05"))
     _add_confidence(parser)
     out = parser.add_argument_group("output")
-    out.add_argument("-o", "--output", metavar="OUT", help=f"{ENDINGS}; by default words on standard output")
+    _option(out, "-o --output OUT", f"{ENDINGS}; by default words on standard output")
     _add_files(out)
     _add_summary(out)
     _add_ledger_options(parser)
@@ -168,114 +170,75 @@ def _add_series(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("action", choices=("run",), help="release what is due")
     parser.add_argument("config", metavar="CONFIG", help="a TOML file, or JSON")
-    parser.add_argument("--today", type=day, metavar="DATE", help="take this day for today, such as 2026-03-09")
+    _option(parser, "--today DATE", "take this day for today, such as 2026-03-09", type=day)
 
 
 def _add_ledger(parser: argparse.ArgumentParser) -> None:
     parser.description = "What a ledger counts: each release, their sum, and what is left. Nothing is written."
     parser.add_argument("file", metavar="LEDGER", help="the ledger's file")
-    parser.add_argument("--release", type=count, metavar="ENTRY", help="print the release of this entry as JSON")
+    _option(parser, "--release ENTRY", "print the release of this entry as JSON", type=count)
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _add_demo(parser: argparse.ArgumentParser) -> None:
     parser.description = "Plan and release the flights that left New York City in 2013, next to the true counts."
-    parser.add_argument("--epsilon", type=amount(EPSILONS), default=Fraction(1), metavar="E", help="the budget (1)")
-    parser.add_argument(
-        "--delta", type=probability, default=Fraction("1e-6"), metavar="D", help="the budget's delta (1e-6)"
-    )
-    parser.add_argument("--plot", default="flights.html", metavar="HTML", help="the picture (flights.html)")
+    _option(parser, "--epsilon E", "the budget (1)", type=amount(EPSILONS), default=Fraction(1))
+    _option(parser, "--delta D", "the budget's delta (1e-6)", type=probability, default=Fraction("1e-6"))
+    _option(parser, "--plot HTML", "the picture (flights.html)", default="flights.html")
 
 
 def _add_what(parser: argparse.ArgumentParser) -> None:
     """What is counted, for whom, and for how much: the same for plan and release."""
     key = parser.add_argument_group("hierarchy")
-    key.add_argument(
-        "--by",
-        type=hierarchy,
-        required=True,
-        metavar="KEY",
-        help="columns from the coarsest, then other keys: 'country, ip(address, version=6)', 'path(url)', "
-        "'calendar(day, levels=(year, month))', 'number(age, low=0, high=100, bins=20)'",
+    examples = (
+        "columns from the coarsest, then other keys: 'country, ip(address, version=6)', 'path(url)', "
+        "'calendar(day, levels=(year, month))', 'number(age, low=0, high=100, bins=20)'"
     )
+    _option(key, "--by KEY", examples, type=hierarchy, required=True)
     nodes = key.add_mutually_exclusive_group()
-    nodes.add_argument("--tree", metavar="FILE", help="all nodes are public: a file with the same columns lists them")
-    nodes.add_argument(
-        "--known", metavar="FILE", help="some nodes are public: such a file, or the JSON of an earlier release"
-    )
-    key.add_argument(
-        "--outside", choices=("leaf", "drop"), help="count rows outside the tree at a leaf of their own (leaf), or not"
-    )
+    _option(nodes, "--tree FILE", "all nodes are public: a file with the same columns lists them")
+    _option(nodes, "--known FILE", "some nodes are public: such a file, or the JSON of an earlier release")
+    outside = "count rows outside the tree at a leaf of their own (leaf), or not"
+    key.add_argument("--outside", choices=("leaf", "drop"), help=outside)
     key.add_argument("--format", choices=INPUTS, help="the format of FILE, whatever its ending")
     budget = parser.add_argument_group("budget")
     loss = budget.add_mutually_exclusive_group(required=True)
-    loss.add_argument("--epsilon", type=amount(EPSILONS), metavar="E", help="the privacy loss")
-    loss.add_argument("--rho", type=amount(RHOS), metavar="R", help="the loss in zero-concentrated privacy, instead")
-    budget.add_argument(
-        "--delta",
-        type=probability,
-        default=Fraction(0),
-        metavar="D",
-        help="the probability that the loss exceeds epsilon (0)",
-    )
-    budget.add_argument(
-        "--alpha",
-        type=probability,
-        default=Fraction("0.1"),
-        metavar="A",
-        help="the relative error that ranking mechanisms ignores (0.1)",
-    )
+    _option(loss, "--epsilon E", "the privacy loss", type=amount(EPSILONS))
+    _option(loss, "--rho R", "the loss in zero-concentrated privacy, instead", type=amount(RHOS))
+    chance, share = {"type": probability, "default": Fraction(0)}, {"type": probability, "default": Fraction("0.1")}
+    _option(budget, "--delta D", "the probability that the loss exceeds epsilon (0)", **chance)
+    _option(budget, "--alpha A", "the relative error that ranking mechanisms ignores (0.1)", **share)
     parser.add_argument("--method", choices=METHODS, default="auto", help="the mechanism (auto)")
-    parser.add_argument(
-        "--quantiles", type=quantiles, metavar="A,B", help="for a number: write these quantiles instead of counts"
-    )
+    _option(parser, "--quantiles A,B", "for a number: write these quantiles instead of counts", type=quantiles)
     _add_confidence(parser)
     sums = parser.add_argument_group("sums and means")
-    sums.add_argument("--value", action="append", metavar="COLUMN", help="sum and average this column; may be repeated")
-    sums.add_argument(
-        "--bounds",
-        action="append",
-        nargs=2,
-        type=number,
-        metavar=("LOW", "HIGH"),
-        help="for each --value: values beyond are clipped; do not read these off the data",
-    )
+    _option(sums, "--value COLUMN", "sum and average this column; may be repeated", action="append")
+    clipped = "for each --value: values beyond are clipped; do not read these off the data"
+    _option(sums, "--bounds LOW HIGH", clipped, action="append", nargs=2, type=number)
     unit = parser.add_argument_group("whose privacy")
-    unit.add_argument("--unit", metavar="COLUMN", help="protect all rows with the same value here, not single rows")
+    _option(unit, "--unit COLUMN", "protect all rows with the same value here, not single rows")
     unit.add_argument("--count", choices=COUNTS, help="what is counted per unit (rows)")
-    unit.add_argument(
-        "--rows-per-unit", type=counts, metavar="K", help="down-weight the rows of each unit to K; or K,K,... by level"
-    )
-    unit.add_argument(
-        "--nodes-per-unit",
-        type=counts,
-        metavar="M",
-        help="for people: down-weight each to M nodes; or M,M,... by level",
-    )
-    unit.add_argument("--leaves-per-unit", type=count, metavar="G", help="keep rows of each unit in at most G leaves")
+    _option(unit, "--rows-per-unit K", "down-weight the rows of each unit to K; or K,K,... by level", type=counts)
+    _option(unit, "--nodes-per-unit M", "for people: down-weight each to M nodes; or M,M,... by level", type=counts)
+    _option(unit, "--leaves-per-unit G", "keep rows of each unit in at most G leaves", type=count)
 
 
 def _add_confidence(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--confidence", type=probability, default=Fraction("0.95"), metavar="C", help="of intervals (0.95)"
-    )
+    _option(parser, "--confidence C", "of intervals (0.95)", type=probability, default=Fraction("0.95"))
 
 
 def _add_output(parser: argparse.ArgumentParser, *, required: bool) -> argparse._ArgumentGroup:
     out = parser.add_argument_group("output")
-    out.add_argument(
-        "-o", "--output", required=required, metavar="OUT", help=f"{ENDINGS}, or - for CSV on the terminal"
-    )
-    out.add_argument(
-        "--spreadsheet-safe", action="store_true", help="in CSV: an apostrophe before labels that would run as formulas"
-    )
+    _option(out, "-o --output OUT", f"{ENDINGS}, or - for CSV on the terminal", required=required)
+    safe = "in CSV: an apostrophe before labels that would run as formulas"
+    out.add_argument("--spreadsheet-safe", action="store_true", help=safe)
     _add_files(out)
     return out
 
 
 def _add_files(out: argparse._ArgumentGroup) -> None:
     out.add_argument("--output-format", choices=FORMATS, help="the format of OUT, whatever its ending")
-    out.add_argument("--plot", metavar="HTML", help="draw a picture, too")
+    _option(out, "--plot HTML", "draw a picture, too")
 
 
 def _add_summary(
@@ -289,9 +252,9 @@ def _add_summary(
 
 def _add_ledger_options(parser: argparse.ArgumentParser) -> None:
     book = parser.add_argument_group("ledger")
-    book.add_argument("--ledger", metavar="LEDGER", help="count this release there, or refuse it")
+    _option(book, "--ledger LEDGER", "count this release there, or refuse it")
     total = book.add_mutually_exclusive_group()
-    total.add_argument("--total-epsilon", type=amount(EPSILONS), metavar="E", help="begin the ledger with this total")
-    total.add_argument("--total-rho", type=amount(RHOS), metavar="R", help="or with this one, for --rho")
-    book.add_argument("--total-delta", type=probability, metavar="D", help="and this one (0)")
-    book.add_argument("--dataset", metavar="NAME", help="the data set that the ledger is for")
+    _option(total, "--total-epsilon E", "begin the ledger with this total", type=amount(EPSILONS))
+    _option(total, "--total-rho R", "or with this one, for --rho", type=amount(RHOS))
+    _option(book, "--total-delta D", "and this one (0)", type=probability)
+    _option(book, "--dataset NAME", "the data set that the ledger is for")

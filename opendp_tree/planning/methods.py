@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from opendp_tree._arguments import (
     check_choice,
@@ -37,6 +37,7 @@ __all__ = [
     "TreeNoise",
 ]
 
+Aim: TypeAlias = Literal["error", "keys"]
 Noise: TypeAlias = Literal["laplace", "gaussian"]
 
 
@@ -58,8 +59,28 @@ def _check_levels(levels: Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted({check_integer(level, name="levels", least=0) for level in levels}))
 
 
+class _Options:
+    """Checks the options that methods share."""
+
+    def __post_init__(self) -> None:
+        for name, default in ((each.name, each.default) for each in fields(self)):  # type: ignore[arg-type]
+            value = getattr(self, name)
+            if value is None and default is None:
+                continue
+            if isinstance(default, bool):
+                check_flags(**{name: value})
+            elif name in ("aim", "noise"):
+                check_choice(value, name=name, choices=get_args(Aim if name == "aim" else Noise))
+            elif name in ("measuring", "eta"):
+                check_probability(value, name=name)
+            elif name == "levels":
+                object.__setattr__(self, name, _check_levels(value))
+            else:
+                object.__setattr__(self, name, _check_weights(value, zero=getattr(self, "consistent", False)))
+
+
 @dataclass(frozen=True)
-class Auto:
+class Auto(_Options):
     """Whatever mechanism is planned to be best, with public facts alone: the first of `plan`.
 
     Parameters
@@ -83,22 +104,16 @@ class Auto:
 
     """
 
-    aim: Literal["error", "keys"] = "error"
+    aim: Aim = "error"
     levels: Sequence[int] | None = None
     nonnegative: bool = False
     integers: bool = False
 
     name = "auto"
 
-    def __post_init__(self) -> None:
-        check_choice(self.aim, name="aim", choices=("error", "keys"))
-        check_flags(nonnegative=self.nonnegative, integers=self.integers)
-        if self.levels is not None:
-            object.__setattr__(self, "levels", _check_levels(self.levels))
-
 
 @dataclass(frozen=True)
-class TreeNoise:
+class TreeNoise(_Options):
     """Noise on every node of a public tree: `tree_laplace`, `tree_gaussian`, or `raw_...` without least squares.
 
     Parameters
@@ -128,12 +143,6 @@ class TreeNoise:
     nonnegative: bool = False
     integers: bool = False
 
-    def __post_init__(self) -> None:
-        check_choice(self.noise, name="noise", choices=("laplace", "gaussian"))
-        check_flags(consistent=self.consistent, nonnegative=self.nonnegative, integers=self.integers)
-        if self.weights is not None:
-            object.__setattr__(self, "weights", _check_weights(self.weights, zero=self.consistent))
-
     @property
     def name(self) -> str:
         """The name of the mechanism."""
@@ -141,7 +150,7 @@ class TreeNoise:
 
 
 @dataclass(frozen=True)
-class PrunedDescent:
+class PrunedDescent(_Options):
     """Noise on the nodes whose parents are shown, and a threshold: `pruned_laplace` or `pruned_gaussian`.
 
     Parameters
@@ -162,11 +171,6 @@ class PrunedDescent:
     noise: Noise = "laplace"
     weights: Sequence[float] | None = None
 
-    def __post_init__(self) -> None:
-        check_choice(self.noise, name="noise", choices=("laplace", "gaussian"))
-        if self.weights is not None:
-            object.__setattr__(self, "weights", _check_weights(self.weights, zero=False))
-
     @property
     def name(self) -> str:
         """The name of the mechanism."""
@@ -174,7 +178,7 @@ class PrunedDescent:
 
 
 @dataclass(frozen=True)
-class TreeEstimator:
+class TreeEstimator(_Options):
     """Nodes are found and measured, or all levels get noise where nodes are public: `tree_estimator`.
 
     Parameters
@@ -203,17 +207,9 @@ class TreeEstimator:
 
     name = "tree_estimator"
 
-    def __post_init__(self) -> None:
-        if self.measuring is not None:
-            check_probability(self.measuring, name="measuring")
-        if self.weights is not None:
-            object.__setattr__(self, "weights", _check_weights(self.weights, zero=False))
-        if self.levels is not None:
-            object.__setattr__(self, "levels", _check_levels(self.levels))
-
 
 @dataclass(frozen=True)
-class MultiplicativeEstimator:
+class MultiplicativeEstimator(_Options):
     """The paper's estimator, corrected, and clipped to a bounded error: `multiplicative_estimator`. A reference.
 
     Parameters
@@ -233,13 +229,9 @@ class MultiplicativeEstimator:
 
     name = "multiplicative_estimator"
 
-    def __post_init__(self) -> None:
-        if self.eta is not None:
-            check_probability(self.eta, name="eta")
-
 
 @dataclass(frozen=True)
-class PeopleLayers:
+class PeopleLayers(_Options):
     """For a unit: nodes found with one row a person, and layers in which people are weighed: `people_laplace`, ...
 
     Parameters
@@ -247,11 +239,8 @@ class PeopleLayers:
     noise
         "laplace" or "gaussian", which is better where people are counted at many nodes. By default None: the better of
         both by prediction.
-    measuring
-        The share of epsilon that measures what was found, above 0 and below 1. By default that of least predicted
-        error.
-    levels
-        The levels that are shown of an open tree, 0 for the root's, which always is. By default all.
+    measuring, levels
+        As for `TreeEstimator`. By default the share of least predicted error, and all levels.
 
     Examples
     --------
@@ -263,14 +252,6 @@ class PeopleLayers:
     noise: Noise | None = None
     measuring: float | None = None
     levels: Sequence[int] | None = None
-
-    def __post_init__(self) -> None:
-        if self.noise is not None:
-            check_choice(self.noise, name="noise", choices=("laplace", "gaussian"))
-        if self.measuring is not None:
-            check_probability(self.measuring, name="measuring")
-        if self.levels is not None:
-            object.__setattr__(self, "levels", _check_levels(self.levels))
 
     @property
     def name(self) -> str:
