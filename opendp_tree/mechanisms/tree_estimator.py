@@ -445,11 +445,13 @@ class GapNoise:
     shift: Floats
     spread: Floats
     threshold: Floats
+    lost: Floats
+    """What it may lack besides: below an inner node any number of hidden nodes near the threshold may lose tokens."""
 
     @classmethod
     def of(cls, parameters: PartitionParameters, tops: Ints, shown: ShownTree) -> GapNoise:
         """For the noise without end, which truncation changes by less than delta."""
-        shift, spread, threshold = (np.zeros(shown.levels.size) for _ in range(3))
+        shift, spread, threshold, lost = (np.zeros(shown.levels.size) for _ in range(4))
         leaf = shown.levels == shown.depth - 1
         for top in np.unique(tops).tolist():
             here, fringe = np.flatnonzero(tops == top), parameters.fringes[top]
@@ -458,11 +460,13 @@ class GapNoise:
             shift[here] = mean(test) - tokens[0] * mean(token)
             spread[here] = variance(test) + tokens[1] * variance(token)
             threshold[here] = fringe.thresholds[-1] if fringe.thresholds else 1.0
+            if fringe.thresholds:
+                lost[here] = np.where(leaf[here], 0.0, mean(token) * shown.gaps[here] / (2 * threshold[here]))
             if fringe.rest_scales is not None:
                 right, left = map(float, fringe.rest_scales)
                 named = here[shown.known[here]]
                 shift[named], spread[named] = mean(right) - mean(left), variance(right) + variance(left)
-        return cls(shift, np.maximum(spread, LEAST_VARIANCE), threshold)
+        return cls(shift, np.maximum(spread, LEAST_VARIANCE), threshold, lost)
 
     def rest_variance(self, shown: ShownTree) -> Floats:
         """What is known of each node's rest before anything is measured."""
@@ -532,13 +536,13 @@ def estimate_nodes(shown: ShownTree, measured: tuple[NoisySums, ...], model: Gap
         threshold, gap, spread = model.threshold[here], shown.gaps[here] - model.shift[here], model.spread[here]
         state = after.children(shown, level, ~heard)
         seen = _Seen.of(own[here] - state.people, precision[here], state.pp, rest[here], rest_precision[here])
-        wide = np.maximum(np.abs(gap - state.flow), threshold) ** 2
+        loose, wide = spread + model.lost[here] ** 2, np.maximum(np.abs(gap - state.flow), threshold) ** 2
         prior = np.where(heard[here], np.maximum(gap - state.flow, 0.0), _FLOW_MEAN * threshold if named else 0.0)
         width = np.where(heard[here], wide, (threshold * (_FLOW_DEVIATION if named else 0.5)) ** 2 + LEAST_VARIANCE)
         if named:
             prior, width = _learned(seen, ~heard[here], prior, width, 3 * threshold)
             if 0 < level < shown.depth - 1:
-                gap, spread = _learned_gaps(seen, shown.is_cell[here], state, shown.gaps[here], gap, spread)
+                gap, loose = _learned_gaps(seen, shown.is_cell[here], state, shown.gaps[here], gap, spread, loose)
         width = np.where(shown.child_counts[here] == 0, _WIDE, width)
         off = (rest[here] - prior) ** 2
         far = off > _FAR**2 * (width + 1 / np.maximum(rest_precision[here], 1 / _WIDE))
@@ -547,10 +551,10 @@ def estimate_nodes(shown: ShownTree, measured: tuple[NoisySums, ...], model: Gap
         state.add((prior / width + rest_precision[here] * rest[here]) / known, 1 / known)
         before.put(here, state)
         if named:
-            state.see_flow(gap, np.where(heard[here], 1 / spread, 0.0))
+            state.see_flow(gap, np.where(heard[here], 1 / loose, 0.0))
         else:  # what a node passes on is less than its threshold
             value = np.where(heard[here], gap, _FLOW_MEAN * threshold)
-            state.see_flow(value, 1 / np.where(heard[here], spread, (_FLOW_DEEP * threshold) ** 2 + LEAST_VARIANCE))
+            state.see_flow(value, 1 / np.where(heard[here], loose, (_FLOW_DEEP * threshold) ** 2 + LEAST_VARIANCE))
         state.see_people(own[here], precision[here])
         after.put(here, state)
     for level in range(1, shown.depth):
@@ -618,16 +622,16 @@ def _learned(seen: _Seen, free: Bools, mean_: Floats, width: Floats, most: Float
 
 
 def _learned_gaps(
-    seen: _Seen, cells: Bools, below: _State, gaps: Ints, gap: Floats, spread: Floats
+    seen: _Seen, cells: Bools, below: _State, gaps: Ints, gap: Floats, spread: Floats, loose: Floats
 ) -> tuple[Floats, Floats]:
     """What flows into a level's cells by their gaps, and its variance, where there are enough to learn both."""
     which = np.flatnonzero(cells & np.isfinite(seen.variance))
     if which.size < _FEW:
-        return gap, spread
+        return gap, loose
     center, extra = _fit((seen.value + below.flow - gaps)[which], (seen.variance + below.ff + spread)[which])
-    gap, spread = gap.copy(), spread.copy()
-    gap[which], spread[which] = gaps[which] + center, spread[which] + extra
-    return gap, spread
+    gap, loose = gap.copy(), loose.copy()
+    gap[which], loose[which] = gaps[which] + center, spread[which] + extra
+    return gap, loose
 
 
 def _fit(values: Floats, variances: Floats) -> tuple[float, float]:

@@ -188,3 +188,18 @@ def test_the_root_of_a_public_tree_has_the_interval_of_its_parts():
     tree = Tree.from_paths([("a",), ("b",), ("c",)])
     release = make_tree_estimator(leaf_domain(tree), L1, epsilon=1.0, delta=0.0)(np.array([2000, 1115, 1245]))
     assert release.upper[0] - release.lower[0] < 25
+
+
+@pytest.mark.parametrize("node", ["root", "cell"])
+def test_tokens_lost_by_many_hidden_nodes_do_not_pull_at_shown_ones(node):
+    """3,000 nodes of 22 people, most of them hidden, lose thousands of people as tokens on their way to one node.
+
+    The mean error of ten large leaves below it, over ten releases, has a deviation below 0.4: beyond 3 with chance
+    below 1e-8. The loss, taken for noise of the node's gap, would make it 6 below the root and 11 below a cell.
+    """
+    root = node == "root"
+    small = [(f"s{each}", "x") if root else ("a", f"s{each}") for each in range(3000)]
+    large = [(f"l{each}", "x") if root else ("a", f"l{each}") for each in range(10)]
+    counts = TREE.count(people({**dict.fromkeys(small, 22), **dict.fromkeys(large, 540)}))
+    shown = [rows_of(made()(counts)) for _ in range(10)]
+    assert np.mean([each[path][0] for each in shown for path in large]) == pytest.approx(540, abs=3)
