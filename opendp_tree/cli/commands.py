@@ -28,6 +28,10 @@ from opendp_tree.keys.key import Key
 from opendp_tree.ledger import Ledger, LedgerError, decimal_texts
 from opendp_tree.planning.candidate import InfeasibleError
 from opendp_tree.planning.methods import METHODS, Auto, Curve, Line, Method, Quantiles
+from opendp_tree.plots.bands import plot_bounds
+from opendp_tree.plots.page import write_html
+from opendp_tree.plots.rows import plot_quantiles
+from opendp_tree.plots.tree import plot_tree
 from opendp_tree.prepare import Account, Prepared, Question, make_report
 from opendp_tree.releases.bound_report import BoundReport
 from opendp_tree.releases.release import TreeRelease
@@ -87,7 +91,9 @@ def run_release(options: argparse.Namespace) -> Exit:
     release: TreeRelease = _run_job(options, job, progress)
     if options.plot is not None:
         progress.step("drawing")
-        _draw_release(release, options.plot, options.quantiles)
+        with silenced(), interruptible():
+            drawn = plot_tree(release) if options.quantiles is None else plot_quantiles(release, options.quantiles)
+            write_html(drawn, options.plot)
     _tell(options, progress, job, release, lambda: _release_words(release, options.quantiles))
     return Exit.OK
 
@@ -110,9 +116,6 @@ def run_bounds(options: argparse.Namespace) -> Exit:
     job = Job("report", frame, measurement, budget, cost, note, partial(_encode_report, form))
     report: BoundReport = _run_job(options, job, progress)
     if options.plot is not None:
-        from opendp_tree.plots.bands import plot_bounds
-        from opendp_tree.plots.page import write_html
-
         with silenced(), interruptible():
             write_html(plot_bounds(report), options.plot)
     _tell(options, progress, job, report, lambda: "" if form is None else _report_words(report))
@@ -423,7 +426,12 @@ def _run_job(options: argparse.Namespace, job: Job, progress: Progress) -> Any:
         raise CommandError(Exit.FAILURE, f"{message}. Hint: can {options.file} be read in full?") from None
     progress.write("writing ...")  # an interrupt waits: what is paid for is written
     try:
-        _write(options, content[0], progress)
+        if options.output in (None, "-"):
+            progress.end()
+            print_bytes(content[0])
+        else:
+            with termination_deferred(), PendingFile(options.output) as output:
+                output.commit(content[0])
     except (BrokenPipeError, KeyboardInterrupt):
         raise
     except OSError as error:
@@ -448,15 +456,6 @@ def _open_ledger(options: argparse.Namespace) -> Ledger:
         unit=unit_words(options.unit),
         dataset=options.dataset,
     )
-
-
-def _write(options: argparse.Namespace, content: bytes, progress: Progress) -> None:
-    if options.output in (None, "-"):
-        progress.end()
-        print_bytes(content)
-        return
-    with termination_deferred(), PendingFile(options.output) as output:
-        output.commit(content)
 
 
 def _tell(options: argparse.Namespace, progress: Progress, job: Job, made: Any, words: Callable[[], str]) -> None:
@@ -485,15 +484,6 @@ def _encode_release(options: argparse.Namespace, form: str, release: TreeRelease
     else:
         frame = release.to_frame(spreadsheet_safe=options.spreadsheet_safe)
     return frame_bytes(frame, file_format=form, statement=release.statement, words=release.describe())
-
-
-def _draw_release(release: TreeRelease, path: str, quantiles: tuple[float, ...] | None) -> None:
-    from opendp_tree.plots.page import write_html
-    from opendp_tree.plots.rows import plot_quantiles
-    from opendp_tree.plots.tree import plot_tree
-
-    with silenced(), interruptible():
-        write_html(plot_tree(release) if quantiles is None else plot_quantiles(release, quantiles), path)
 
 
 def _release_words(release: TreeRelease, quantiles: tuple[float, ...] | None) -> str:

@@ -11,8 +11,10 @@ from opendp_tree.cli.terminal import Exit
 from opendp_tree.data.flights import example_flights
 from opendp_tree.keys.key import Key
 from opendp_tree.planning.plan import plan
+from opendp_tree.plots.page import write_html
+from opendp_tree.plots.tree import plot_tree
 from opendp_tree.prepare import release_tree
-from opendp_tree.releases.release import TreeRelease
+from opendp_tree.releases.words import error_rows, nested_rows, with_truth
 
 __all__ = ["run_demo"]
 
@@ -21,8 +23,6 @@ BY = ("origin", "carrier", "dest")
 
 def run_demo(options: argparse.Namespace) -> Exit:
     """Plan, release, compare, draw."""
-    from opendp_tree.releases.words import error_rows, nested_rows, with_truth
-
     flights = example_flights()
     epsilon, delta = float_below(options.epsilon), float_below(options.delta)
     print("The flights that left New York City in 2013, by origin, carrier and destination.\n")
@@ -35,15 +35,8 @@ def run_demo(options: argparse.Namespace) -> Exit:
     print(table(["node", "estimate", "within", "truth", "error"], nested_rows(frame, BY, most=3)), end="\n\n")
     levels = [(("all", *BY)[level], *rest) for level, *rest in error_rows(frame)]
     print(table(["level", "nodes shown", "RMSE", "largest error"], levels))
-    return _draw(release, options.plot)
-
-
-def _draw(release: TreeRelease, path: str) -> Exit:
     if find_spec("plotly") is None:
         print("\nFor a picture: pip install plotly")
-        return Exit.OK
-    from opendp_tree.plots.page import write_html
-    from opendp_tree.plots.tree import plot_tree
-
-    print(f"\nThe picture: {write_html(plot_tree(release), path)}")
+    else:
+        print(f"\nThe picture: {write_html(plot_tree(release), options.plot)}")
     return Exit.OK

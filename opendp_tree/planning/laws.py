@@ -40,18 +40,13 @@ from opendp_tree.trees.known_nodes import KnownNodes, level_of
 from opendp_tree.trees.level_weights import level_variances, regular_level_weights
 from opendp_tree.trees.tree import Tree
 
-PEOPLE = 100_000
-"""So many people are on a line, where nobody says how many."""
+PEOPLE = 100_000  # so many people are on a line, where nobody says how many
 _FEW_BINS = 1024
-_CROWDS = 1.25
-"""A segment holds about this many thresholds of people."""
+_CROWDS = 1.25  # a segment holds about this many thresholds of people
 MOST_CELLS = 2**20
-_CERTAIN = 6
-"""Beyond so many thresholds the law of a test does not change any more."""
-_SURE = 4
-"""A node of so many thresholds is a cell, as good as surely."""
-_SPREAD = 1.5
-"""Of the logarithm of leaf counts: that of places and categories, as a rule."""
+_CERTAIN = 6  # beyond so many thresholds the law of a test does not change any more
+_SURE = 4  # a node of so many thresholds is a cell, as good as surely
+_SPREAD = 1.5  # of the logarithm of leaf counts: that of places and categories, as a rule
 _OFTEN = 0.95
 
 

@@ -77,7 +77,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Plan", "make_tree_counts", "plan", "plan_dial", "plan_line", "plan_means", "smallest_epsilon"]
 
-_DIGITS = 1e-3
+_DIGITS = 1e-3  # an epsilon is found to a thousandth of itself
 _DIAL = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
 _NODE_ERROR = "how far the worst node, of whatever count, is predicted to be off beyond {:g} % of its count"
 
@@ -215,7 +215,10 @@ class Plan:
 
         """
         possible = [each for each in self.candidates if each.feasible]
-        at = self._weights(possible) if weights is None else np.asarray(weights, dtype=np.float64)
+        if weights is None:
+            largest = max((each.error for each in possible if each.name != "multiplicative_estimator"), default=1.0)
+            weights = np.geomspace(1.0, 30 * largest / max(self.alpha, 0.02), 200)
+        at = np.asarray(weights, dtype=np.float64)
         return record_frame(
             {
                 "mechanism": [each.name for each in possible for _ in at],
@@ -223,11 +226,6 @@ class Plan:
                 "error": np.concatenate([each.error_at(at) for each in possible] or [np.empty(0)]).tolist(),
             }
         )
-
-    def _weights(self, possible: Sequence[Candidate]) -> Floats:
-        largest = max((each.error for each in possible if each.name != "multiplicative_estimator"), default=1.0)
-        weights: Floats = np.geomspace(1.0, 30 * largest / max(self.alpha, 0.02), 200, dtype=np.float64)
-        return weights
 
     def describe(self) -> str:
         """The plan in words."""
@@ -330,7 +328,9 @@ def plan(
     if setting.facts.known is not None and values:
         raise ValueError("known names must be left out where there is a value. Hint: a public tree")
     if values:
-        return _plan_values(setting, values, _typical_sizes(setting.facts))
+        tree, depth = setting.facts.tree, setting.facts.depth
+        shape = [min(20**level, 10**6) for level in range(depth)] if tree is None else [at.size for at in tree.levels]
+        return _plan_values(setting, values, shape)
     if person is not None and person.weighs:
         found, counted = people_candidates(auto, person, setting), person.counted(weighed=True)
         measure = "the standard deviation of the noise of the worst level, in what is counted"
@@ -410,12 +410,6 @@ def _plan_values(setting: Setting, values: tuple[Value, ...], sizes: Sequence[in
     shape = f"{_subject(facts)}, by level {', '.join(f'{size:,}' for size in sizes)}"
     said = shape if rows is None else f"{shape}, and {rows:,} rows"
     return Plan(said, "the standard deviation of a count at the worst level", budget, (found,), facts=facts)
-
-
-def _typical_sizes(facts: TreeFacts) -> list[int]:
-    if facts.tree is not None:
-        return [nodes.size for nodes in facts.tree.levels]
-    return [min(20**level, 10**6) for level in range(facts.depth)]
 
 
 def plan_line(
@@ -584,12 +578,11 @@ def smallest_epsilon(
         low, high = high, min(4 * high, EPSILONS[1])
     while low < high / 4 and reached(high / 4):
         high /= 4
-    return at(bisect(reached, max(low, high / 4), high, middle=_middle))
 
+    def middle(low: float, high: float) -> float:
+        return math.sqrt(low * high) if high > low * (1 + _DIGITS) else high
 
-def _middle(low: float, high: float) -> float:
-    """The geometric mean, until the two agree to a thousandth."""
-    return math.sqrt(low * high) if high > low * (1 + _DIGITS) else high
+    return at(bisect(reached, max(low, high / 4), high, middle=middle))
 
 
 def check_alpha(alpha: float) -> float:
