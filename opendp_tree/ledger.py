@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from opendp_tree._arguments import check_type
 from opendp_tree._interrupts import stop_if_interrupted
 from opendp_tree._show import Bar, Cell, html_table, one_line, table
-from opendp_tree.theorems.series import disjoint_amount
+from opendp_tree.theorems.series import families_amount
 
 __all__ = ["BudgetError", "Ledger", "LedgerEntry", "LedgerError", "spend"]
 
@@ -417,8 +417,9 @@ class Ledger:
     def _sums(self, entries: list[LedgerEntry]) -> list[str]:
         left = self.left_after(entries)
         spent = {name: total - left[name] for name, total in self.total.items()}
-        once = any(entry.disjoint is not None for entry in entries)
-        words = ["Of releases of disjoint rows the dearest counts: no row is in two of them."] if once else []
+        groups = sorted({entry.disjoint for entry in entries if entry.disjoint is not None})
+        words = ["Of releases of disjoint rows the dearest counts: no row is in two of them."] if groups else []
+        words += [f"Of {' and of '.join(groups)} it is one each: their costs are added."] if len(groups) > 1 else []
         return [*words, f"Total: {show(self.total)}", f"Spent: {show(spent)}", f"Left:  {show(left)}"]
 
     def left_after(self, entries: Sequence[LedgerEntry]) -> dict[str, Fraction]:
@@ -429,11 +430,13 @@ class Ledger:
         entries
             Those of this ledger.
         """
-        added = [entry.cost for entry in entries if entry.disjoint is None]
-        for group in {entry.disjoint for entry in entries} - {None}:
-            costs = [entry.cost for entry in entries if entry.disjoint == group]
-            added.append({name: disjoint_amount(cost[name] for cost in costs) for name in self.total})
-        return {name: total - sum((cost[name] for cost in added), Fraction(0)) for name, total in self.total.items()}
+        families: dict[str | int, list[Mapping[str, Fraction]]] = {}
+        for place, entry in enumerate(entries):
+            families.setdefault(place if entry.disjoint is None else entry.disjoint, []).append(entry.cost)
+        return {
+            name: total - families_amount([cost[name] for cost in costs] for costs in families.values())
+            for name, total in self.total.items()
+        }
 
 
 def spend(

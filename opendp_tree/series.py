@@ -9,10 +9,12 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import ROUND_FLOOR, Context, Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import polars as pl
 from opendp.mod import assert_features
 
 from opendp_tree._arguments import check_integer, check_probability, check_type
@@ -22,25 +24,32 @@ from opendp_tree._types import Bools
 from opendp_tree.budget import Budget
 from opendp_tree.keys.key import Key
 from opendp_tree.ledger import Amount, Ledger, LedgerEntry, LedgerError, LockedError, show
-from opendp_tree.planning.methods import Auto, Method, Quantiles, TreeEstimator, read_method
+from opendp_tree.planning.methods import Auto, Method, PeopleLayers, Quantiles, TreeEstimator, read_method
 from opendp_tree.prepare import Account, Prepared, Question
 from opendp_tree.releases.json import write_tree
 from opendp_tree.releases.release import TreeRelease
-from opendp_tree.releases.series_frames import MEMORY, changes, long_frame, moving_sums, node_frame, remembered
+from opendp_tree.releases.series_frames import (
+    MEMORY,
+    changes,
+    long_frame,
+    moving_sums,
+    node_frame,
+    path_text,
+    remembered,
+)
 from opendp_tree.rows.dtypes import kinds_of
 from opendp_tree.rows.period import Period
 from opendp_tree.rows.sources import read_source
 from opendp_tree.rows.unit import Unit, unit_words
 from opendp_tree.rows.value import Value, read_values
 
-if TYPE_CHECKING:
-    import polars as pl
-
 __all__ = ["Series"]
 
 _TIMES = ("datetime", "time")
 EXPLORE = (0.2, 0.2, 0.2, 0.2, 0.5)
 """The share of epsilon that measures, by the number of earlier releases: names are found first, and measured later."""
+POOLED_MEASURING = 0.02
+"""Of a pooled find: almost all of it finds."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -77,6 +86,8 @@ class Series(Mapping[str, TreeRelease]):
         What is summed.
     measuring
         The dial by the number of earlier releases; its last share is kept. None leaves it to the method.
+    pooled
+        The share of the budget that finds names in all rows of a quarter; None: nothing is pooled.
 
     Examples
     --------
@@ -104,6 +115,7 @@ class Series(Mapping[str, TreeRelease]):
     confidence: float = 0.95
     value: tuple[Value, ...] = ()
     measuring: tuple[float, ...] | None = None
+    pooled: float | None = None
 
     @classmethod
     def open(
@@ -121,6 +133,7 @@ class Series(Mapping[str, TreeRelease]):
         confidence: float = 0.95,
         value: Value | Sequence[Value] | None = None,
         measuring: Sequence[float] | None = None,
+        pooled: float | None = None,
     ) -> Series:
         """The series at a path; begun with these settings if there is none yet, and refused if it has others.
 
@@ -145,6 +158,10 @@ class Series(Mapping[str, TreeRelease]):
             The share of epsilon that measures, for the first release, the second, and so on; the last is kept. It must
             not depend on data. By default a fifth in four releases, which find more names, and a half in later ones;
             where the method has a dial of its own, or the tree is public, or there is a unit or a value, its own.
+        pooled
+            The share of epsilon and delta that finds names in all rows of a calendar quarter at once, by `pool`;
+            periods have the rest. A name then needs its threshold per quarter, and not per period; totals have more
+            noise. 0.15 is a good share. By default None: nothing is pooled.
         """
         if by is None or period is None:
             return cls._opened(path, by, period)
@@ -158,6 +175,9 @@ class Series(Mapping[str, TreeRelease]):
         if isinstance(chosen, Quantiles):
             raise ValueError(f"method ({chosen.name}) must give counts in a series. Hint: Curve() has all quantiles")
         shares = _dial(measuring, key, chosen, person, values, rho)
+        if pooled is not None:
+            pooled = float(check_probability(pooled, name="pooled"))
+            _check_pooled(period, key, chosen, person, rho)
         budget = {"epsilon": epsilon, "delta": delta, "rho": rho}
         cost = {name: repr(amount) for name, amount in budget.items() if amount is not None}
         if total is None and person is not None and not Path(path).exists():
@@ -174,6 +194,8 @@ class Series(Mapping[str, TreeRelease]):
             "confidence": repr(float(confidence)),
             "value": repr(values),
             "measuring": repr(shares),
+            "pooled": None if pooled is None else repr(pooled),
+            "public": None if key.known is None else sorted(map(path_text, key.known.paths)),
         }
         whose = unit_words(None if person is None else person.column)
         ledger = _ledger(path, total or (cost if person is None else None), whose, stated=total is not None)
@@ -185,7 +207,7 @@ class Series(Mapping[str, TreeRelease]):
                 f"{ledger.path} is a series with another {' and another '.join(differ)}: {first} is {kept.get(first)}, "
                 f"not {settings[first]}. Hint: open it with its own settings, or begin another file with another budget"
             )
-        return cls(ledger, period, settings, key, person, budget, chosen, float(confidence), values, shares)
+        return cls(ledger, period, settings, key, person, budget, chosen, float(confidence), values, shares, pooled)
 
     @classmethod
     def _opened(cls, path: str | Path, by: Any, period: Any) -> Series:
@@ -213,59 +235,144 @@ class Series(Mapping[str, TreeRelease]):
             is in it: a schedule that looks at data reveals them.
         """
         assert_features("contrib")
-        name, entries = self.period.name(period), self._entries()
-        if any(entry.name == name for entry in entries):
+        name = self.period.name(period)
+        if name in self.periods:
             return self[name]
         if self.key is None or self.budget is None or self.method is None:
             raise ValueError(
                 f"{self.ledger.path} was opened to be read. Hint: Series.open(path, by=..., period=..., epsilon=...)"
             )
-        columns = [*self.key.columns_used, *(each.column for each in self.value)]
+        return self._release(data, name, pooling=False)
+
+    @interrupts_deferred
+    @progress("counting")
+    def pool(self, data: Any, quarter: Any) -> TreeRelease:
+        """The pooled find of a quarter: the stored one if there is one, or a new one, from all rows of that quarter.
+
+        It costs the share `pooled` of the budget, finds names, and hardly measures them. The next period knows them.
+        Rows that came late for their own period are in it.
+
+        Parameters
+        ----------
+        data
+            The rows, as in `release`.
+        quarter
+            Its name, such as "2026-Q1", or a day in it. Pool every quarter once it is over, whatever is in it.
+        """
+        assert_features("contrib")
+        name = self.quarter.name(quarter)
+        if (entry := self._pooled().get(name)) is not None:
+            return self._stored(entry)
+        if self.pooled is None or self.key is None:
+            raise ValueError(
+                f"{self.ledger.path} was opened without a pooled find, or to be read. "
+                "Hint: Series.open(path, by=..., period=..., epsilon=..., pooled=0.15)"
+            )
+        return self._release(data, name, pooling=True)
+
+    def _release(self, data: Any, name: str, *, pooling: bool) -> TreeRelease:
+        """A new release of a period, or the pooled find of a quarter."""
+        assert self.key is not None
+        rule, values = (self.quarter, ()) if pooling else (self.period, self.value)
+        columns = [*self.key.columns_used, *(each.column for each in values)]
         needed = columns if self.unit is None else [*columns, self.unit.column]
-        account = Account.of(self.ledger, self.unit, **self.budget, disjoint=self._disjoint)
-        rows = self.period.rows(read_source(data), name, needed)
+        group = self._disjoint if not pooling else "quarters"
+        account = Account.of(self.ledger, self.unit, **self._amounts(pooling=pooling), disjoint=group)
+        rows = rule.rows(read_source(data), name, needed)
         kinds = kinds_of(rows.collect_schema())
         if self._has_known and (times := [name for name in self.key.label_columns if kinds[name] in _TIMES]):
             raise ValueError(
                 f"by: labels of {times[0]!r} ({kinds[times[0]]}) cannot be known to later periods. Hint: Key.calendar, "
                 "or cast them to dates or texts"
             )
-        recent = entries[-MEMORY:] if self._has_known else []
-        key = _key_with_known(self.key, [self._stored(entry) for entry in recent])
-        question = Question.of(key, unit=self.unit, method=self._method(len(entries)), value=self.value or None)
+        method = self._method(None if pooling else len(self._entries()))
+        question = Question.of(self._key_now(), unit=self.unit, method=method, value=values or None)
         measurement = question.measurement(rows, account.budget, alpha=0.1, confidence=self.confidence)
-        note = {"period": name, "columns": columns}
+        note = {"quarter" if pooling else "period": name, "columns": columns}
         try:
-            prepared = Prepared(measurement, rows, account, note, lambda release: self._said(release, name))
+            said = self._said_of_quarter if pooling else self._said
+            prepared = Prepared(measurement, rows, account, note, lambda release: said(release, name))
             released: TreeRelease = prepared.release(name=name)
             return released
         except LedgerError:
-            if name not in self.periods:
+            made = {entry.name: entry for entry in (*self._entries(), *self._pooled().values())}
+            if name not in made:
                 raise
-            return self[name]  # another process was faster: this one's release is thrown away unseen
+            return self._stored(made[name])  # another process was faster: this one's release is thrown away unseen
+
+    @property
+    def quarter(self) -> Period:
+        """The rule that gives a row its quarter: by the same column as its period."""
+        return Period(self.period.column, every="quarter")
+
+    def _amounts(self, *, pooling: bool) -> dict[str, Any]:
+        """What a period, or the pooled find of a quarter, may cost: both add up to no more than the budget."""
+        assert self.budget is not None
+        if self.pooled is None:
+            return dict(self.budget)
+        share = Decimal(repr(self.pooled))
+        share = share if pooling else 1 - share
+        down = Context(prec=15, rounding=ROUND_FLOOR)  # as many digits as every float keeps
+        amounts = {name: amount for name, amount in self.budget.items() if amount is not None}
+        parts = {name: float(down.multiply(Decimal(repr(float(each))), share)) for name, each in amounts.items()}
+        return {**self.budget, **parts}
+
+    def _pooled(self) -> dict[str, LedgerEntry]:
+        """The entries of pooled finds by their quarters, in the order of their releases."""
+        return {str(entry.name): entry for entry in self.ledger.entries() if "quarter" in entry.note}
+
+    @property
+    def quarters(self) -> list[str]:
+        """The quarters whose names were found by `pool`, in the order of the calendar."""
+        return sorted(self._pooled())
+
+    def _key_now(self) -> Key:
+        """The key with the names that earlier periods, and pooled finds since the last of them, have shown."""
+        assert self.key is not None
+        if not self._has_known:
+            return self.key
+        recent = [self._stored(entry) for entry in self._entries()[-MEMORY:]]
+        return _key_with_known(self.key, recent, list(self._recent_pools().values()))
+
+    def _recent_pools(self) -> dict[str, TreeRelease]:
+        """The pooled finds since the last period, by their quarters: later periods show what they found."""
+        last = max((entry.number for entry in self._entries()), default=0)
+        return {name: self._stored(entry) for name, entry in self._pooled().items() if entry.number > last}
 
     @property
     def _has_known(self) -> bool:
-        """Whether a release can know names: unknown ones must be found, without values."""
+        """Whether a release can know names: some must be unknown, and the method find them."""
         assert self.key is not None
-        finds = isinstance(self.method, Auto | TreeEstimator) and self.budget is not None and self.budget["rho"] is None
-        return finds and self.key.tree is None and self.unit is None and not self.value
+        finds = (
+            isinstance(self.method, Auto | TreeEstimator | PeopleLayers)
+            and self.budget is not None
+            and self.budget["rho"] is None
+        )
+        return finds and self.key.tree is None
 
-    def _method(self, number: int) -> Method:
-        """The method of a release after so many earlier ones."""
+    def _method(self, number: int | None) -> Method:
+        """The method of a release after so many earlier ones; None for a pooled find."""
         assert self.method is not None
-        if self.measuring is None:
+        if number is None:
+            share = POOLED_MEASURING
+        elif self.measuring is None:
             return self.method
-        share = self.measuring[min(number, len(self.measuring) - 1)]
-        return replace(self.method if isinstance(self.method, TreeEstimator) else TreeEstimator(), measuring=share)
+        else:
+            share = self.measuring[min(number, len(self.measuring) - 1)]
+        levels = self.method.levels if isinstance(self.method, Auto) else None
+        plain = self.method if isinstance(self.method, TreeEstimator) else TreeEstimator(levels=levels)
+        return replace(plain, measuring=share)
 
     def _said(self, release: TreeRelease, name: str) -> TreeRelease:
         """A release whose statement says what it is of, and whose privacy it costs in which periods."""
-        statement = release.statement
-        assert statement is not None
-        together = ", in all periods together" if self._disjoint else ", in each period"
-        counted = f"{statement.counted}, of the period {name} ({self.period.words()})"
-        return replace(release, statement=replace(statement, unit=f"{statement.unit}{together}", counted=counted))
+        together = "in all periods together" if self._disjoint else "in each period"
+        beside = "" if self.pooled is None else ", beside pooled finds of quarters"
+        return _with_words(release, f"{together}{beside}", f"of the period {name} ({self.period.words()})")
+
+    def _said_of_quarter(self, release: TreeRelease, name: str) -> TreeRelease:
+        """The same for a pooled find."""
+        unit, counted = "in all quarters together, beside periods", f"of {name} ({self.quarter.words()})"
+        return _with_words(release, unit, counted)
 
     @property
     def _disjoint(self) -> str | None:
@@ -303,12 +410,13 @@ class Series(Mapping[str, TreeRelease]):
     def to_frame(self) -> pl.DataFrame:
         """One long table: `period`, `path`, `level`, labels, `estimate`, `lower`, `upper`, and whether it is `new`.
 
-        A name is new in a period if no release before it showed it, or if it was forgotten since.
+        A name is new in a period if no release before it showed it, or if it was forgotten since. Names that are public
+        in the key, and the root, are never new.
         """
         entries = self._entries()
         if not entries:
             raise ValueError("a series without releases has no table. Hint: series.release(data, period)")
-        frame = long_frame({str(entry.name): self._stored(entry) for entry in entries})
+        frame = long_frame({str(entry.name): self._stored(entry) for entry in entries}, self._public)
         order = {name: number for number, name in enumerate(self.periods)}
         return frame.sort(frame["period"].replace_strict(order), maintain_order=True)
 
@@ -318,18 +426,32 @@ class Series(Mapping[str, TreeRelease]):
         if not entries:
             raise ValueError("a series without releases knows no names. Hint: series.release(data, period)")
         recent = [self._stored(entry) for entry in entries[-MEMORY:]]
-        return recent[-1], remembered(recent)
+        return recent[-1], remembered(recent, self._public)
+
+    @property
+    def _public(self) -> frozenset[str]:
+        """The names that the key has always known."""
+        return frozenset(self.settings["public"] or ())
 
     @property
     def known(self) -> pl.DataFrame:
-        """What the next release will know: each name, the period that `first` showed it, and its last `estimate`."""
+        """What the next release will know: each name, the period that `first` showed it, and its last `estimate`.
+
+        Names that a pooled find has shown since have the quarter, and no estimate.
+        """
         release, kept = self._last()
         frame = self.to_frame()
         places = frame.columns[1:-4]
         first = frame.group_by(places, maintain_order=True).first().select(*places, "period")
         rows = node_frame(release).filter(kept).select(*places, "estimate")
         joined = rows.join(first, on=places, how="left", nulls_equal=True, maintain_order="left")
-        return joined.rename({"period": "first"}).select(*places, "first", "estimate")
+        frames = [joined.rename({"period": "first"}).select(*places, "first", "estimate")]
+        for name, pool in self._recent_pools().items():
+            found = node_frame(pool).select(
+                *places, pl.lit(name).alias("first"), pl.lit(None, pl.Float64).alias("estimate")
+            )
+            frames.append(found)
+        return pl.concat(frames, how="vertical_relaxed").unique(places, keep="first", maintain_order=True)
 
     def new(self, period: Any = None) -> pl.DataFrame:
         """The rows of the long table that are new in a period.
@@ -347,10 +469,15 @@ class Series(Mapping[str, TreeRelease]):
         """The names of the last release that the next one will not know, with their last estimates.
 
         A name is forgotten when the mean of its last four estimates is below 1.5 standard deviations of that mean, and
-        no name below it is known: it is then hard to tell from nobody. It comes back when it is found again.
+        no name below it is known: it is then hard to tell from nobody. It comes back when it is found again. Names that
+        are public in the key are never forgotten.
         """
         release, kept = self._last()
-        return node_frame(release).filter(~kept)
+        names = node_frame(release).filter(~kept)
+        for pool in self._recent_pools().values():
+            places = names.columns[:-3]
+            names = names.join(node_frame(pool), on=places, how="anti", nulls_equal=True, maintain_order="left")
+        return names
 
     def changes(self, against: str = "previous") -> pl.DataFrame:
         """Each node's change against another period: `before`, `change`, `lower`, `upper`, and their `confidence`.
@@ -404,12 +531,14 @@ class Series(Mapping[str, TreeRelease]):
         spent = {name: total - left[name] for name, total in self.ledger.total.items()}
         which = f"{names[0]} to {names[-1]}" if names else "none yet"
         each = ", ".join(f"{name} {self.settings[name]}" for name in ("epsilon", "rho", "delta") if self.settings[name])
+        share = self.settings["pooled"]
         lines = [
             f"Series {self.ledger.path.name}: {len(names)} periods ({which}). A row's period is {self.period.words()}."
         ]
         if self._disjoint:
             lines += [
-                f"Privacy: {each} for adding or removing one row, for all periods together: a row is in one of them.",
+                f"Privacy: {each} for adding or removing one row, for all periods together: a row is in one of them"
+                + ("." if share is None else f", and in one quarter, whose pooled find has {share} of that."),
                 "Somebody with k rows: k times that, in as many periods as they are in, and a larger delta. "
                 "A row that is changed, and may move to another period, costs twice as much as one that is added.",
             ]
@@ -460,15 +589,38 @@ def _dial(
     return tuple(float(check_probability(share, name="measuring")) for share in measuring)
 
 
-def _key_with_known(key: Key, releases: Sequence[TreeRelease]) -> Key:
-    """The key with the names that the last of some releases has shown and that are not forgotten."""
-    if not releases:
-        return key
-    last = releases[-1]
-    shown = np.ones(last.estimates.size, dtype=np.bool_) if last.shown is None else last.shown.copy()
-    shown[shown] = remembered(releases)
-    public = [] if key.known is None else [key.known]
-    return replace(key, known=[*public, replace(last, shown=shown)])
+def _with_words(release: TreeRelease, unit: str, counted: str) -> TreeRelease:
+    """A release whose statement says more of whose privacy it costs, and of what it counts."""
+    statement = release.statement
+    assert statement is not None
+    words = replace(statement, unit=f"{statement.unit}, {unit}", counted=f"{statement.counted}, {counted}")
+    return replace(release, statement=words)
+
+
+def _check_pooled(period: Period, key: Key, method: Method, unit: Unit | None, rho: float | None) -> None:
+    """Every row must be in one period and in one quarter, and some names unknown."""
+    if period.every not in ("day", "week", "month"):
+        raise ValueError(
+            f"pooled must come with periods of a calendar that are shorter than a quarter, not {period.every!r}. "
+            "Hint: Period('day', every='week')"
+        )
+    if key.tree is not None or unit is not None or rho is not None or not isinstance(method, Auto | TreeEstimator):
+        raise ValueError(
+            "pooled must not be given for a public tree, a unit or rho, nor for another method than "
+            f"{TreeEstimator.name}. Hint: leave it out"
+        )
+
+
+def _key_with_known(key: Key, releases: Sequence[TreeRelease], pools: Sequence[TreeRelease] = ()) -> Key:
+    """The key with the names of pooled finds, and those of the last of some releases that are not forgotten."""
+    names: list[Any] = [] if key.known is None else [key.known]
+    if releases:
+        last = releases[-1]
+        shown = np.ones(last.estimates.size, dtype=np.bool_) if last.shown is None else last.shown.copy()
+        shown[shown] = remembered(releases)
+        names.append(replace(last, shown=shown))
+    names += pools
+    return replace(key, known=names) if releases or pools else key
 
 
 def _key_text(key: Key) -> str:

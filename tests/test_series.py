@@ -12,7 +12,7 @@ import pytest
 from opendp_tree import Key, Ledger, Period, Series, Tree, TreeEstimator, TreeRelease, Unit, Value, release_tree
 from opendp_tree.ledger import BudgetError, LedgerError
 from opendp_tree.planning.methods import Quantiles
-from opendp_tree.releases.series_frames import MEMORY, QUIET, node_frame, remembered
+from opendp_tree.releases.series_frames import MEMORY, QUIET, node_frame, path_text, remembered
 from opendp_tree.series import _key_with_known
 from opendp_tree.trees.open_tree import OpenTree
 
@@ -321,7 +321,7 @@ def test_known_new_and_quiet(tmp_path):
         series.release(visits(), f"W{number}")
     frame = series.to_frame()
     assert frame.columns == ["period", "path", "level", "city", "estimate", "lower", "upper", "new"]
-    assert set(series.new("W1")["path"]) == {"", "ghent", "liege", "bruges"}
+    assert set(series.new("W1")["path"]) == {"ghent", "liege", "bruges"}
     assert {"ghent", "liege"} <= set(series.known["path"])
     assert set(series.known.filter(pl.col("path") == "ghent")["first"]) == {"W1"}
     last = set(series["W4"].to_frame(other=False)["path"])
@@ -477,6 +477,132 @@ def test_sums_and_means_have_their_series(tmp_path):
     release = series.release(frame, "W1")
     assert abs(release.to_frame(other=False)["mean"][0] - 7) < 1
     assert series.to_frame().columns == ["period", "path", "level", "city", "estimate", "lower", "upper", "new"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"unit": Unit("user", rows=2)},
+        {"unit": Unit("user", count="people", nodes=2)},
+        {"unit": Unit("user", count="shares")},
+        {"unit": Unit("user", rows=2, leaves=1)},
+        {"value": Value("amount", bounds=(0, 10))},
+        {"unit": Unit("user", rows=2), "value": Value("amount", bounds=(0, 10))},
+    ],
+    ids=["rows", "people", "shares", "leaves", "value", "rows and value"],
+)
+def test_names_are_known_with_units_and_with_values(tmp_path, options):
+    """Of 400 rows a name is shown, but for a chance below 1e-9; of none, only if it is known."""
+    frame = visits().with_columns(user=pl.int_range(pl.len()), amount=pl.lit(7.0))
+    total = {"total": {"epsilon": "9", "delta": "1e-5"}} if "unit" in options else {}
+    series = opened(tmp_path, **options, **total)
+    for name in ("W1", "W2", "W3"):
+        release = series.release(frame, name)
+    assert set(release.to_frame(other=False)["path"]) == {"", "ghent", "liege", "bruges"}
+    assert series.to_frame()["new"].sum() == 3
+
+
+def test_names_that_are_public_in_the_key_are_never_new_nor_quiet(tmp_path):
+    """Nobody is in delft; its four estimates would be forgotten with a chance of about 13 in 14."""
+    series = opened(tmp_path, by=Key.columns("city", known=[("delft",), (None,)]))
+    for number in range(1, 9):
+        series.release(visits(8), f"W{number}")
+        for each in (series, Series.open(tmp_path / "series.db")):
+            assert set(each.new("W1")["path"]) == {"ghent", "liege", "bruges"}
+            assert not {"", "delft", "(none)"} & set(each.quiet()["path"])
+            assert "delft" in set(each.known["path"])
+    release = made({("x", ""): -9, ("x", "a"): -9.0, ("y", "b"): 50})
+    assert names(release, remembered([release] * MEMORY)) == {"", "y", "y / b"}
+    assert names(release, remembered([release] * MEMORY, {path_text(("x", "a"))})) == {"", "x", "x / a", "y", "y / b"}
+    ips = Series.open(tmp_path / "ips.db", by=Key.ip("city", known=["10.0.0.0/8"]), period=WEEK, **BUDGET)
+    ips.release(visits(), "W1")
+    assert not ips.new().filter(pl.col("path").str.starts_with("10.")).height
+    tree = Key.columns("city", tree=Tree.from_paths([("ghent",)]))
+    public = Series.open(tmp_path / "tree.db", by=tree, period=WEEK, **BUDGET)
+    public.release(visits(), "W1")
+    assert public.new().height == 0
+
+
+# Pooled finds.
+
+
+def spread(weeks=13):
+    """Two cities in every week, and one from the third week on."""
+    first, cities = date(2024, 1, 1), ["ghent"] * 400 + ["liege"] * 400
+    days = [first + timedelta(weeks=number) for number in range(weeks)]
+    later = [["late"] * 200 if number > 1 else [] for number in range(weeks)]
+    return pl.concat([pl.DataFrame({"day": day, "city": cities + more}) for day, more in zip(days, later, strict=True)])
+
+
+def pooling(path, **options):
+    return opened(path, **{"period": Period("day", every="week"), "pooled": 0.15, **options})
+
+
+def test_later_periods_know_what_a_pooled_find_shows(tmp_path):
+    """Nobody is there in the first two weeks; 2,200 rows of the quarter are found, but for a chance below 1e-9."""
+    series, frame = pooling(tmp_path), spread()
+    series.release(frame, "2024-W01")
+    assert "late" not in set(series.known["path"])
+    pool = series.pool(frame, "2024-Q1")
+    assert "late" in set(pool.to_frame(other=False)["path"])
+    row = series.known.filter(pl.col("path") == "late").row(0, named=True)
+    assert (row["first"], row["estimate"]) == ("2024-Q1", None)
+    assert "late" in set(series.release(frame, "2024-W02").to_frame(other=False)["path"])
+    assert series.new("2024-W02")["path"].to_list() == ["late"]
+    assert series.quarters == ["2024-Q1"]
+    assert series.periods == ["2024-W01", "2024-W02"]
+
+
+def test_periods_and_pooled_finds_cost_a_row_the_budget_together(tmp_path):
+    series, frame = pooling(tmp_path), spread()
+    for week in ("2024-W01", "2024-W02"):
+        series.release(frame, week)
+        assert series.ledger.left() == {"epsilon": Fraction(15, 100), "delta": Fraction(15, 10**8)}
+    first = series.pool(frame, date(2024, 3, 1))
+    assert series.ledger.left() == {"epsilon": 0, "delta": 0}
+    assert series.pool(frame.head(5), "2024-Q1").to_json() == first.to_json()
+    assert Series.open(tmp_path / "series.db").pool(None, "2024-Q1").to_json() == first.to_json()
+    series.pool(frame, "2024-Q2")
+    series.release(frame, "2024-W03")
+    assert series.ledger.left() == {"epsilon": 0, "delta": 0}
+    losses = [entry.statement["loss"]["epsilon"] for entry in series.ledger.entries()]
+    assert [loss <= cost for loss, cost in zip(losses, (0.85, 0.85, 0.15, 0.15, 0.85), strict=True)] == [True] * 5
+    assert "in one quarter, whose pooled find has 0.15 of that" in series.describe()
+    assert "Of periods and of quarters it is one each: their costs are added." in series.ledger.describe()
+    assert first.statement.unit == "one row, in all quarters together, beside periods"
+    assert series["2024-W03"].statement.unit == "one row, in all periods together, beside pooled finds of quarters"
+
+
+@pytest.mark.parametrize("pooled", [0.15, 1 / 3, 1e-6, 0.999])
+@pytest.mark.parametrize("epsilon", [1.0, 0.1, 2 / 3])
+def test_both_parts_are_never_more_than_the_budget(tmp_path, pooled, epsilon):
+    series = pooling(tmp_path, pooled=pooled, epsilon=epsilon, delta=1e-7 / 3)
+    parts = [series._amounts(pooling=which) for which in (False, True)]
+    for name, whole in (("epsilon", epsilon), ("delta", 1e-7 / 3)):
+        spent = sum(Fraction(repr(part[name])) for part in parts)
+        assert Fraction(repr(whole)) * (1 - Fraction(1, 10**13)) <= spent <= Fraction(repr(whole))
+
+
+def test_what_cannot_be_pooled_is_refused(tmp_path):
+    for options, words in (
+        ({"period": WEEK}, "shorter than a quarter"),
+        ({"period": Period("day", every="quarter")}, "shorter than a quarter"),
+        ({"by": Key.columns("city", tree=Tree.from_paths([("ghent",)]))}, "must not be given"),
+        ({"unit": Unit("user", rows=2)}, "must not be given"),
+        ({"epsilon": None, "rho": 0.1}, "must not be given"),
+        ({"pooled": 1.0}, "pooled"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            pooling(tmp_path, **options)
+    assert not (tmp_path / "series.db").exists()
+    pooling(tmp_path)
+    with pytest.raises(LedgerError, match="another pooled"):
+        pooling(tmp_path, pooled=None)
+    plain = Series.open(tmp_path / "plain.db", by="city", period=Period("day", every="week"), **BUDGET)
+    with pytest.raises(ValueError, match="without a pooled find"):
+        plain.pool(spread(), "2024-Q1")
+    with pytest.raises(ValueError, match="must be a quarter"):
+        plain.pool(spread(), "2024-W01")
 
 
 # Periods.

@@ -7,7 +7,7 @@ import json
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from importlib import import_module
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["run_series"]
 
 NEEDED = ("file", "source", "by", "period", "output")
-OPTIONAL = "first periods wait epsilon delta rho total unit method confidence value measuring format"
+OPTIONAL = "first periods wait epsilon delta rho total unit method confidence value measuring pooled format"
 NAMES = (*NEEDED, *OPTIONAL.split())
 
 
@@ -46,13 +46,15 @@ def run_series(options: argparse.Namespace) -> Exit:
         try:
             config = _read(Path(options.config))
             series = _open(config)
-            due = _due(config, series.period, options.today or datetime.now().date())
+            today = options.today or datetime.now().date()
+            due = _due(config, series.period, today)
+            quarters = _due_quarters(config, series, today)
         except (LedgerError, CommandError):
             raise
         except (TypeError, ValueError, KeyError) as error:  # about the configuration: no data has been read
             raise CommandError(Exit.USAGE, f"{options.config}: {first_sentence(error)} Hint: {_HINT}") from None
         try:
-            _run(config, series, due)
+            _run(config, series, due, quarters)
         except LockedError as error:
             raise CommandError(Exit.AGAIN, str(error)) from None
     return Exit.OK
@@ -83,7 +85,9 @@ def _read(path: Path) -> dict[str, Any]:
 def _open(config: Mapping[str, Any]) -> Series:
     rule, by, values = config["period"], config["by"], config.get("value")
     others: dict[str, Any] = {name: float(config[name]) for name in ("epsilon", "delta", "rho") if name in config}
-    others |= {name: config[name] for name in ("total", "method", "confidence", "measuring") if name in config}
+    others |= {
+        name: config[name] for name in ("total", "method", "confidence", "measuring", "pooled") if name in config
+    }
     try:
         return Series.open(
             config["file"],
@@ -108,20 +112,39 @@ def _due(config: Mapping[str, Any], period: Period, today: Any) -> list[str]:
     return period.due(config["first"], today=today, wait=int(config.get("wait", 0)))
 
 
-def _run(config: Mapping[str, Any], series: Series, due: list[str]) -> None:
+def _due_quarters(config: Mapping[str, Any], series: Series, today: Any) -> list[str]:
+    """The quarters that are to be pooled by now."""
+    if series.pooled is None:
+        return []
+    quarter, first = series.quarter, series.period.first_day(series.period.name(config["first"]))
+    return quarter.due(quarter.name(first), today=today, wait=int(config.get("wait", 0)))
+
+
+def _run(config: Mapping[str, Any], series: Series, due: list[str], quarters: list[str]) -> None:
     folder, form = Path(config["output"]), config.get("format", "parquet")
-    released = set(series.periods)
+    released, pooled = set(series.periods), series.quarters
     waiting = [name for name in due if name not in released]
-    frame = _source(config, series) if waiting else None
+    unpooled = [name for name in quarters if name not in pooled]
+    frame = _source(config, series) if waiting or unpooled else None
     folder.mkdir(parents=True, exist_ok=True)
+
+    def pool(before: Any) -> None:
+        while unpooled and (before is None or series.quarter.first_day(series.quarter.next(unpooled[0])) <= before):
+            stop_if_interrupted()
+            name = unpooled.pop(0)
+            _log(series, name, _made(series.pool, frame, name), "pooled")
+
     for name in due:
+        if name not in released and unpooled:
+            pool(series.period.first_day(name))
         stop_if_interrupted()
         path = folder / f"{_file_name(name)}.{form}"
         if name in released and path.exists():
             continue
-        release = series[name] if name in released else _release(series, frame, name)
+        release = series[name] if name in released else _made(series.release, frame, name)
         _write(path, frame_bytes(release.to_frame(), file_format=form, statement=release.statement))
         _log(series, name, release, "written" if name in released else "released")
+    pool(None)
     _write_table(series, folder / f"series.{form}", form)
 
 
@@ -139,10 +162,10 @@ def _source(config: Mapping[str, Any], series: Series) -> pl.LazyFrame:
     return with_numbers(frame, [each.column for each in series.value])
 
 
-def _release(series: Series, frame: Any, name: str) -> TreeRelease:
+def _made(make: Callable[[Any, str], TreeRelease], frame: Any, name: str) -> TreeRelease:
     try:
         with silenced():
-            return series.release(frame, name)
+            return make(frame, name)
     except LedgerError:
         raise
     except (TypeError, ValueError) as error:  # about columns and arguments: what the data hold is in no message

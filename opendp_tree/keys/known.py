@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from opendp_tree._arguments import is_text
-from opendp_tree._types import Ints
 from opendp_tree.trees.known_nodes import KnownNodes, level_of
 from opendp_tree.trees.labels import OUTSIDE
 from opendp_tree.trees.open_tree import OpenTree
+from opendp_tree.trees.shown_nodes import joined_paths
 from opendp_tree.trees.tree import Path, Tree
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def _paths_of_tree(key: KeyKind, tree: Tree) -> Iterator[Path]:
             f"({key.depth - 1}). Hint: a tree of the key's levels"
         )
     order = tree.level_order
-    found = _joined(order.levels, order.parents, [tree.labels[node] for node in order.nodes.tolist()])
+    found = joined_paths(order.levels, order.parents, [tree.labels[node] for node in order.nodes.tolist()])
     return (path for path in found if path != (OUTSIDE,))
 
 
@@ -110,25 +110,10 @@ def _paths_of_release(key: KeyKind, tree: OpenTree, release: Any) -> list[Path]:
             "or by its first columns"
         )
     shown = np.ones(nodes.size, dtype=np.bool_) if release.shown is None else release.shown
-    if nodes.words is None:
-        labels = [label for column in nodes.labels for label in column.to_list()]
-        paths = _joined(nodes.levels, nodes.parents, [None, *labels])
-    else:
-        from opendp_tree.trees.label_keys import prefix_integers
-
-        prefixes = prefix_integers(nodes.words, earlier).to_list()
-        paths = list(zip(prefixes, earlier.bits_at(nodes.levels).tolist(), strict=True))
-        if nodes.outside >= 0:
-            paths[nodes.outside] = (OUTSIDE,) if tree.outside else (0, 0)
+    paths = nodes.paths()
+    if nodes.outside >= 0 and not tree.outside:
+        paths[nodes.outside] = (0, 0)
     return [paths[index] for index in np.flatnonzero(shown).tolist()]
-
-
-def _joined(levels: Ints, parents: Ints, labels: Sequence[Any]) -> list[Path]:
-    """The path of each node, level by level, by its own label and the path of its parent."""
-    paths: list[Path] = []
-    for level, parent, label in zip(levels.tolist(), parents.tolist(), labels, strict=True):
-        paths.append((*paths[parent], label) if level else ())
-    return paths
 
 
 def _check_path(key: KeyKind, tree: OpenTree, path: Any, kinds: tuple[str, ...]) -> None:

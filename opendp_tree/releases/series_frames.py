@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -35,11 +38,28 @@ def place_columns(frame: pl.DataFrame, release: TreeRelease) -> list[str]:
     return [name for name in frame.columns if name not in _NO_PLACE and name not in values]
 
 
-def remembered(releases: Sequence[TreeRelease]) -> Bools:
+def path_text(path: Sequence[Any]) -> str:
+    """A path as text, the same for the same path of one key."""
+    return json.dumps(list(path), default=str)
+
+
+def public_nodes(release: TreeRelease, public: AbstractSet[str]) -> Bools:
+    """Which shown nodes of a release were public before it, by the rows of its `node_frame`: the root always."""
+    if isinstance(release.tree, Tree):
+        return np.ones(node_frame(release).height, dtype=np.bool_)
+    assert release.nodes is not None
+    known = np.zeros(release.levels.size, dtype=np.bool_)
+    if public:
+        known[:] = [path_text(path) in public for path in release.nodes.paths()]
+    known[release.levels == 0] = True
+    return known if release.shown is None else known[release.shown]
+
+
+def remembered(releases: Sequence[TreeRelease], public: AbstractSet[str] = frozenset()) -> Bools:
     """Which shown nodes of the last of some releases are known to the next, by the rows of its `node_frame`.
 
     All, but those that were shown `MEMORY` times in a row with a mean estimate below `QUIET` standard deviations of
-    that mean. A node above a known one is known.
+    that mean, and that were not public before. A node above a known one is known.
     """
     last = releases[-1]
     frame = node_frame(last)
@@ -56,7 +76,7 @@ def remembered(releases: Sequence[TreeRelease]) -> Bools:
     )
     is_quiet = (pl.col("len") == MEMORY) & (pl.col("mean") < QUIET * pl.col("deviation") / MEMORY)
     joined = frame.select(places).join(mean, on=places, how="left", nulls_equal=True, maintain_order="left")
-    kept = ~joined.select(is_quiet.fill_null(False)).to_series().to_numpy()
+    kept = ~joined.select(is_quiet.fill_null(False)).to_series().to_numpy() | public_nodes(last, public)
     shown = np.ones(last.parents.size, dtype=np.bool_) if last.shown is None else last.shown
     parents, levels = contracted_parents(last.parents, shown), last.levels[shown]
     for level in range(int(levels.max(initial=0)), 0, -1):
@@ -65,7 +85,7 @@ def remembered(releases: Sequence[TreeRelease]) -> Bools:
     return kept
 
 
-def long_frame(releases: Mapping[str, TreeRelease]) -> pl.DataFrame:
+def long_frame(releases: Mapping[str, TreeRelease], public: AbstractSet[str] = frozenset()) -> pl.DataFrame:
     """One row per period and shown node, in the order of the releases; `new` where it was not known before."""
     frames: list[pl.DataFrame] = []
     known: pl.DataFrame | None = None
@@ -74,13 +94,13 @@ def long_frame(releases: Mapping[str, TreeRelease]) -> pl.DataFrame:
         made = [*made[1 - MEMORY :], release]
         frame = node_frame(release)
         places = [column for column in frame.columns if column not in _FIGURES]
-        seen = pl.lit(False)
+        seen = pl.lit(pl.Series(public_nodes(release, public)))
         if known is not None:
             frame = frame.join(known, on=places, how="left", nulls_equal=True, maintain_order="left")
-            seen = pl.col("known").fill_null(False)
+            seen = seen | pl.col("known").fill_null(False)
         frame = frame.select(pl.lit(name).alias("period"), *places, *_FIGURES, (~seen).alias(NEW))
         frames.append(frame)
-        known = frame.select(places).filter(remembered(made)).with_columns(known=pl.lit(True))
+        known = frame.select(places).filter(remembered(made, public)).with_columns(known=pl.lit(True))
     return pl.concat(frames, how="vertical_relaxed")
 
 

@@ -254,18 +254,17 @@ def unit_words(column: str | None, *, people: int | None = 1, rows: int | None =
 
     Examples
     --------
-    >>> unit_words(None, rows=2), unit_words("user"), unit_words("user", people=2, rows=6)
-    ('2 rows', "one value of 'user'", "2 values of 'user', with at most 6 rows")
+    >>> unit_words(None, rows=2), unit_words("user"), unit_words("user", people=2)
+    ('2 rows', "one value of 'user'", "2 values of 'user'")
 
     """
     if column is None:
         return "one row" if rows in (None, 1) else f"{rows} rows"
     count = {1: "one value", None: "values"}.get(people, f"{people} values")
-    most = "" if rows is None else f", with at most {rows} {'row' if rows == 1 else 'rows'}"
-    return f"{count} of {column!r}{most}"
+    return f"{count} of {column!r}"
 
 
 def protected_unit(metric: Metric, d_in: Any, rows: int | None) -> str:
-    """What a budget at a distance protects, in words, where it comes to so many rows; None for any number."""
+    """What a budget at a distance protects, in words: so many rows, or people with all their rows, kept or not."""
     people = total_bound(d_in) if isinstance(metric, FrameDistance) else d_in
     return unit_words(identifier_of(metric), people=people, rows=rows)

@@ -17,6 +17,16 @@ def disjoint_amount(amounts: Iterable[Fraction]) -> Fraction:
     return max(amounts, default=Fraction(0))
 
 
+def families_amount(families: Iterable[Iterable[Fraction]]) -> Fraction:
+    """Epsilon, delta or rho of one row that lies in at most one release of each family: the sum of the largest."""
+    return sum(map(disjoint_amount, families), Fraction(0))
+
+
+def families_loss(families: Iterable[Sequence[Loss]]) -> Loss:
+    """What one row costs that lies in at most one release of each family, such as its week and its quarter."""
+    return overlapping_loss(map(disjoint_loss, families))
+
+
 def disjoint_loss(losses: Iterable[Loss]) -> Loss:
     """What one row costs that lies in one of several releases, whichever: the largest epsilon, the largest delta."""
     epsilons, deltas = zip(*losses, strict=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -69,6 +70,27 @@ class ShownNodes:
             outside = 1 + first.index(OUTSIDE)
             first[outside - 1] = None
         return cls(tree, order.levels, order.parents, tuple(map(label_series, by_level)), outside=outside)
+
+    def paths(self) -> list[tuple[Any, ...]]:
+        """The path of each node of an open tree, as `KnownNodes` has it."""
+        if self.words is None:
+            return joined_paths(self.levels, self.parents, [None, *(label for each in self.labels for label in each)])
+        from opendp_tree.trees.label_keys import prefix_integers
+
+        assert isinstance(self.tree, OpenTree)
+        prefixes = prefix_integers(self.words, self.tree).to_list()
+        paths: list[tuple[Any, ...]] = list(zip(prefixes, self.tree.bits_at(self.levels).tolist(), strict=True))
+        if self.outside >= 0:
+            paths[self.outside] = (OUTSIDE,)
+        return paths
+
+
+def joined_paths(levels: Ints, parents: Ints, labels: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """The path of each node, level by level, by its own label and the path of its parent."""
+    paths: list[tuple[Any, ...]] = []
+    for level, parent, label in zip(levels.tolist(), parents.tolist(), labels, strict=True):
+        paths.append((*paths[parent], label) if level else ())
+    return paths
 
 
 @dataclass(frozen=True)

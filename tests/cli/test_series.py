@@ -71,6 +71,22 @@ def test_what_is_due_is_released_and_written_once(tmp_path, capsys):
     assert abs(written.filter(pl.col("path") == "a")["estimate"][0] - 280) < 60
 
 
+def test_quarters_that_are_due_are_pooled_once_before_the_weeks_after_them(tmp_path, capsys):
+    path = prepare(tmp_path, first="2026-W12", pooled=0.15)
+    assert nightly(path, "2026-03-31") == Exit.OK
+    assert Series.open(tmp_path / "series.db").quarters == []
+    capsys.readouterr()
+    for _ in range(2):
+        assert nightly(path, "2026-04-21") == Exit.OK
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    names = [(line["period"], line["status"]) for line in lines]
+    weeks = [(f"2026-W{week}", "released") for week in (14, 15, 16)]
+    assert names == [weeks[0], ("2026-Q1", "pooled"), *weeks[1:]]
+    series = Series.open(tmp_path / "series.db")
+    assert series.quarters == ["2026-Q1"]
+    assert series.ledger.left() == {"epsilon": 0, "delta": 0}
+
+
 def test_rows_may_be_waited_for(tmp_path):
     path = prepare(tmp_path, wait=3)
     assert nightly(path, "2026-01-14") == Exit.OK

@@ -160,22 +160,31 @@ def path_laws(part, path, top, *arrivals, layers=(), rules=RIGHT):
     return released(exact, rules)
 
 
-def series_laws(parents, pairs, parts, *, leaks=False):
-    """Two releases, the second of which knows the nodes that the first showed; leaks: those that somebody is at."""
+def series_laws(parents, pairs, parts, *, leaks=False, pool=None):
+    """Two releases, the second of which knows the nodes that the first showed; leaks: those that somebody is at.
+
+    With parts for a pooled find, it comes in between, from all people of both, and knows and shows nodes as well.
+    """
     depths, ways = depths_of(parents), ways_up(parents)
 
-    def exact(own, known):
-        here = {node: parts[depths[node]] for node in known}
-        return measured(tree_law(parents, own, here), here, parents, own)
+    def exact(own, known, own_parts, stage):
+        here = {node: own_parts[depths[node]] for node in known}
+        for (cells, counted), mass in measured(tree_law(parents, own, here), here, parents, own).items():
+            shown = [node for node, people in enumerate(own) if people] if leaks else [node for node, _ in cells]
+            then = frozenset({*known, *(above for node in shown for above in ways[node])})
+            named = tuple(((what[0], stage, *what[1:]), *numbers) for what, *numbers in counted)
+            yield (cells, then), named, then, mass
 
     joint = []
     for first, second in pairs:
-        law = {}
-        for (cells, counted), mass in exact(first, {0}).items():
-            shown = [node for node, people in enumerate(first) if people] if leaks else [node for node, _ in cells]
-            known = {0, *(above for node in shown for above in ways[node])}
-            for (later, further), chance in exact(second, known).items():
-                again = tuple((("rest", "later", what[1]), *numbers) for what, *numbers in further)
-                law[((cells, later, frozenset(known)), counted + again)] = mass * chance
-        joint.append(law)
+        both = [sum(people) for people in zip(first, second, strict=True)]
+        stages = [(first, parts), (both, pool), (second, parts)] if pool else [(first, parts), (second, parts)]
+        law = {((), ()): (frozenset({0}), ONE)}
+        for stage, (own, own_parts) in enumerate(stages):
+            law = {
+                ((*shown, now), (*counted, *more)): (then, mass * chance)
+                for (shown, counted), (known, mass) in law.items()
+                for now, more, then, chance in exact(own, known, own_parts, stage)
+            }
+        joint.append({outcome: mass for outcome, (_, mass) in law.items()})
     return released(joint)

@@ -7,6 +7,7 @@ from itertools import product
 import pytest
 
 from opendp_tree.theorems.partition import stay_ratio
+from opendp_tree.theorems.series import families_loss
 from tests.privacy.divergence import hockey_stick, largest_ratio
 from tests.privacy.partition_claim import (
     RATIOS,
@@ -350,6 +351,29 @@ def test_claim_for_two_periods_the_second_of_which_knows_what_the_first_showed(s
             assert claim.holds(base, early), (parents, first, second, node, parts)
             assert claim.holds(base, late), (parents, first, second, node, parts)
             assert mixed_claim_holds(parts, early, late, 1, 1)
+
+
+@pytest.mark.parametrize("seed", thinned(range(6), 6))
+def test_claim_for_two_periods_and_a_pooled_find(seed):
+    """A row costs what its own period and the pooled find do together, and no more."""
+    rng = random.Random(700 + seed)
+    for parents in ([-1, 0], [-1, 0, 0], [-1, 0, 1]) * 3:
+        levels = [random_levels(rng, max(2, len(set(parents))) - 1, 1) for _ in range(2)]
+        ratios = [[rng.choice(RATIOS[:4]) for _ in range(4)] for _ in range(2)]
+        if rng.random() < 0.5:
+            ratios[1][2:] = None, None  # known nodes are silent in the pooled find
+        parts, pool = (
+            [Part(*own, each[height:]) for height in range(len(each) + 1)]
+            for own, each in zip(ratios, levels, strict=True)
+        )
+        first, second = ([rng.choice([0, 0, 1]) for _ in parents] for _ in range(2))
+        node, claim, pooled = rng.randrange(len(parents)), Claim(parts), Claim(pool)
+        delta = families_loss([[(ONE, claim.delta), (ONE, claim.delta)], [(ONE, pooled.delta)]])[1]
+        pairs = (first, second), (plus(first, node), second), (first, plus(second, node))
+        base, early, late = series_laws(parents, pairs, parts, pool=pool)
+        for more in (early, late):
+            assert hockey_stick(base, more, claim.added * pooled.added) == 0
+            assert hockey_stick(more, base, claim.removed * pooled.removed) <= delta
 
 
 def test_path_and_tree_laws_of_a_chain_agree():

@@ -263,3 +263,14 @@ def test_mutant_series_are_rejected(mutant):
             if not claim.holds(*series_laws(parents, pair, parts, leaks=mutant == "known nodes from the data")):
                 return
     pytest.fail("not found out")
+
+
+def test_mutant_pooled_find_at_the_price_of_the_dearer_is_rejected():
+    """A row is in its period and in the pooled find; so is delta."""
+    part = Part(Fraction(1, 2), Fraction(1, 2), Fraction(1, 5), Fraction(1, 3), ((2, 1, 0),))
+    parts = [part, replace(part, levels=())]
+    claim = Claim(parts)
+    base, more = series_laws([-1, 0], [([0, 0], [0, 0]), ([0, 1], [0, 0])], parts, pool=parts)
+    lost = hockey_stick(more, base, claim.removed**2 * 1000)
+    assert hockey_stick(more, base, claim.removed) > claim.delta
+    assert claim.delta < lost == 1 - (1 - claim.delta) ** 2

@@ -8,6 +8,8 @@ import pytest
 from opendp_tree.theorems.series import (
     disjoint_amount,
     disjoint_loss,
+    families_amount,
+    families_loss,
     moved_row_epsilon,
     overlapping_loss,
     user_loss,
@@ -80,6 +82,10 @@ def test_losses():
     assert user_loss(losses, periods=1) == disjoint_loss(losses)
     assert moved_row_epsilon([Fraction(1), Fraction(2)], [Fraction(3), Fraction(1)]) == 5
     assert disjoint_amount([]) == 0
+    assert families_loss([losses, losses[:1]]) == (3, 1 - Fraction(4, 5) * Fraction(9, 10))
+    assert families_loss([losses]) == disjoint_loss(losses)
+    assert families_amount([[Fraction(1), Fraction(3)], [Fraction(2)], []]) == 5
+    assert families_amount([]) == 0
 
 
 def test_sums_of_deltas_are_never_below_what_is_lost():
