@@ -10,6 +10,7 @@ import numpy.typing as npt
 from opendp_tree._arguments import check_type
 from opendp_tree._types import Bools, Floats, Ints
 from opendp_tree.releases.release import TreeRelease
+from opendp_tree.trees.arrays import LevelOrder
 from opendp_tree.trees.least_squares import LeastSquares
 from opendp_tree.trees.tree import Tree
 
@@ -212,24 +213,22 @@ class _Walk:
     """A tree in its level order with what a walk along the two edges of a range needs."""
 
     release: TreeRelease
-    root: int
-    nodes: Ints
+    order: LevelOrder
     first: Ints
     last: Ints
     """The leaves under each place."""
     children: Ints
-    """Where each place's children begin."""
-    sizes: Ints
+    """Where each place's children begin; a leaf has none, and is never asked for them."""
+    ends: Ints
 
     @classmethod
     def of(cls, release: TreeRelease, tree: Tree) -> _Walk:
         order = tree.level_order
-        first, last = order.leaf_ranges
-        children, sizes = np.zeros_like(first), np.zeros_like(first)
+        children, ends = np.zeros((2, tree.node_count), dtype=np.int64)
         for level in order.inner_levels:
             children[level.inner] = level.children.start + level.starts
-            sizes[level.inner] = level.sizes
-        return cls(release, tree.root, order.nodes, first, last, children, sizes)
+            ends[level.inner] = children[level.inner] + level.sizes
+        return cls(release, order, *order.leaf_ranges, children, ends)
 
     def edges(self, a: int, b: int) -> list[tuple[int, slice, Bools]]:
         """From the root down, the nodes that a..b covers in part, their children, and which of these are covered."""
@@ -238,7 +237,7 @@ class _Walk:
         while level:
             below = []
             for place in level:
-                part = slice(int(self.children[place]), int(self.children[place] + self.sizes[place]))
+                part = slice(int(self.children[place]), int(self.ends[place]))
                 whole = (self.first[part] >= a) & (self.last[part] <= b)
                 found.append((place, part, whole))
                 touched = (self.first[part] < b) & (self.last[part] > a) & ~whole
@@ -250,7 +249,6 @@ class _Walk:
         """The exact variance of the least-squares estimate of a range."""
         assert self.release.fit is not None
         fit: LeastSquares = self.release.fit.estimator
-        root = float(fit.variances[self.root])
         if a == b:
             return 0.0
         slopes: dict[int, float] = {}
@@ -265,7 +263,7 @@ class _Walk:
             known = np.isfinite(fit.below[part])
             scatters[place] = scatter + float(fit.below[part][known] @ (inside[known] - slope) ** 2)
             slopes[place] = slope
-        return slopes.get(0, 1.0) ** 2 * root + scatters.get(0, 0.0)
+        return slopes.get(0, 1.0) ** 2 * float(fit.variances[self.order.tree.root]) + scatters.get(0, 0.0)
 
     def join(self, a: int, b: int) -> tuple[float, float, int]:
         """The sums of the lower and upper ends of the fewest nodes that make up a range, and their number."""
@@ -273,5 +271,5 @@ class _Walk:
             return 0.0, 0.0, 0
         edges = self.edges(a, b)
         places = np.concatenate([np.flatnonzero(whole) + part.start for _, part, whole in edges] or [np.array([0])])
-        nodes = self.nodes[places]
+        nodes = self.order.nodes[places]
         return float(self.release.lower[nodes].sum()), float(self.release.upper[nodes].sum()), int(nodes.size)

@@ -134,17 +134,10 @@ def _line_in_band(
     ends = f"{interval} %{{customdata[0]:.3~g}} % to %{{customdata[1]:.3~g}} %<extra>{hover[1]}</extra>"
     return [
         go.Scatter(
-            x=x,
-            y=middle,
-            customdata=list(zip(low, high, strict=True)),
+            **{"x": x, "y": middle, "customdata": list(zip(low, high, strict=True))},
             **{"name": name, "mode": mode, "line": line, "hovertemplate": hover[0] + ends},
         ),
-        go.Scatter(
-            x=[*x, *x[::-1]],
-            y=[*high, *low[::-1]],
-            **{"name": interval, "fill": "toself", "fillcolor": style.BAND, "line": {"width": 0}, "hoverinfo": "skip"},
-            mode="lines",
-        ),
+        go.Scatter(style.band(x, low, high, name=interval, fillcolor=style.BAND)),
     ]
 
 

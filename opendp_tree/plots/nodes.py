@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from opendp_tree._types import Bools, Floats, Ints
-from opendp_tree.releases.words import footer_words
+from opendp_tree.releases.words import cost_words, counted_words
 from opendp_tree.trees.shown_nodes import contracted_parents
 from opendp_tree.trees.tree import Tree
 
@@ -171,8 +171,9 @@ def _fold(nodes: Nodes, max_nodes: int) -> Nodes:
 
 
 def release_footer(release: TreeRelease) -> list[str]:
-    """What a release cost, and what it counts."""
-    return footer_words(None if release.statement is None else release.statement.to_dict())
+    """What is counted, if the statement says so, and the cost."""
+    statement = None if release.statement is None else release.statement.to_dict()
+    return [*counted_words(statement), cost_words(statement)]
 
 
 def _join(path: str, label: str) -> str:

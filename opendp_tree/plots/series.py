@@ -97,14 +97,7 @@ def _traces(frame: Any, periods: list[str], path: str, place: int, interval: str
             runs[-1].append(each)
         elif runs[-1]:
             runs.append([])
-    bands = [
-        go.Scatter(
-            x=[*run, *run[::-1]],
-            y=[*(rows[each]["upper"] for each in run), *(rows[each]["lower"] for each in run[::-1])],
-            **{"fill": "toself", "fillcolor": colour, "opacity": 0.18, "line": {"width": 0}, "mode": "lines"},
-            **{"hoverinfo": "skip", "showlegend": False, "legendgroup": str(place)},
-        )
-        for run in runs
-        if run
-    ]
-    return [line, *bands]
+    look: dict[str, Any] = {"fillcolor": colour, "opacity": 0.18, "showlegend": False, "legendgroup": str(place)}
+    both = ("lower", "upper")
+    bands = [style.band(run, *([rows[each][end] for each in run] for end in both), **look) for run in runs if run]
+    return [line, *map(go.Scatter, bands)]

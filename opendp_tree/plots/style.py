@@ -142,3 +142,9 @@ def axis(title: str, **more: Any) -> dict[str, Any]:
         **{"tickangle": 0, "exponentformat": "SI", "separatethousands": True},
         **more,
     }
+
+
+def band(x: list[Any], low: list[float], high: list[float], **more: Any) -> dict[str, Any]:
+    """The area between two lines, as a trace."""
+    shape = {"x": [*x, *x[::-1]], "y": [*high, *low[::-1]], "fill": "toself", "line": {"width": 0}}
+    return {**shape, "mode": "lines", "hoverinfo": "skip", **more}

@@ -109,7 +109,7 @@ class ChosenQuantiles:
             *found,
             f"Accuracy: each statement holds with probability at least {self.confidence:.10g}.",
             "Rows outside the line are not included.",
-            *filter(None, [counted_words(cost)]),
+            *counted_words(cost),
             cost_words(cost),
         ]
         return "\n".join(map(one_line, lines))

@@ -50,7 +50,7 @@ def release_words(release: TreeRelease) -> tuple[list[str], list[str]]:
     mask = slice(None) if release.shown is None else release.shown
     reach = np.maximum(release.upper - release.estimates, release.estimates - release.lower)[mask]
     counted = counted_words(statement)
-    first = [tree_words(release.tree, reach.size), *known_words(release), *([counted] if counted else [])]
+    first = [tree_words(release.tree, reach.size), *known_words(release), *counted]
     first += value_words(release.values, shown=mask) if release.adds_up else [NO_SUMS]
     first.append(cost_words(statement))
     rest = [*error_words(release.confidence, reach, counted=counted), *hidden_words(release)]
@@ -109,19 +109,13 @@ def cost_words(statement: Mapping[str, Any] | None) -> str:
     return f"Privacy: {loss} ({measure}) for adding or removing {statement['unit'] or rows}."
 
 
-def counted_words(statement: Mapping[str, Any] | None) -> str | None:
-    """What the numbers are counts of; None if the statement does not say."""
+def counted_words(statement: Mapping[str, Any] | None) -> list[str]:
+    """What the numbers are counts of; nothing if the statement does not say."""
     counted = None if statement is None else statement.get("counted")
-    return f"Counted: {counted}." if counted else None
+    return [f"Counted: {counted}."] if counted else []
 
 
-def footer_words(statement: Mapping[str, Any] | None) -> list[str]:
-    """What stands under a picture: what is counted, if the statement says so, and the cost."""
-    counted = counted_words(statement)
-    return [*([counted] if counted else []), cost_words(statement)]
-
-
-def error_words(confidence: float, reach: Floats, *, counted: str | None = None) -> list[str]:
+def error_words(confidence: float, reach: Floats, *, counted: Sequence[str] = ()) -> list[str]:
     """How sure the numbers are."""
     sure = "always" if confidence == 1 else f"with probability at least {confidence:.10g}"
     what = "its true count" + (", as counted above," if counted else "")

@@ -31,11 +31,7 @@ class LeafCounts:
     """Describes a domain of int64 arrays with one count for each leaf of a tree."""
 
     tree: Tree
-
-    @property
-    def size(self) -> int:
-        """The length of every member."""
-        return self.tree.leaf_count
+    size: int
 
 
 @dataclass(frozen=True)
@@ -43,11 +39,7 @@ class NodeCounts:
     """Describes a domain of int64 arrays with one count for each node of a tree."""
 
     tree: Tree
-
-    @property
-    def size(self) -> int:
-        """The length of every member."""
-        return self.tree.node_count
+    size: int
 
 
 @dataclass(frozen=True)
@@ -74,7 +66,7 @@ def leaf_domain(tree: Tree | OpenTree) -> Domain:
     if isinstance(tree, OpenTree):
         described = SparseLeafCounts(tree)
         return extrinsic_domain(f"SparseLeafCounts({tree})", lambda value: _is_sparse(value, tree), described)
-    return _count_domain(LeafCounts(check_tree(tree)))
+    return _count_domain(LeafCounts(check_tree(tree), tree.leaf_count))
 
 
 def node_domain(tree: Tree) -> Domain:
@@ -88,7 +80,7 @@ def node_domain(tree: Tree) -> Domain:
     >>> node_domain(Tree.balanced(branching=2, depth=2)).member(np.array([1, 2, 3]))
     True
     """
-    return _count_domain(NodeCounts(check_tree(tree)))
+    return _count_domain(NodeCounts(check_tree(tree), tree.node_count))
 
 
 def _count_domain(described: LeafCounts | NodeCounts) -> Domain:
@@ -182,8 +174,7 @@ class CountSpace:
             return cls(input_domain, True, str(input_domain.carrier_type), None, None)
         raise ValueError(
             f"input_domain ({input_domain}) must hold integers: an atom_domain or vector_domain of "
-            f"{', '.join(INTEGER_TYPES)}, "
-            "or leaf_domain(tree)"
+            f"{', '.join(INTEGER_TYPES)}, or leaf_domain(tree)"
         )
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
-from decimal import Decimal
+from decimal import Context, Decimal
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -22,7 +22,7 @@ _MOST = 2**127
 _EPOCH = datetime(1970, 1, 1)
 _DAY = timedelta(days=1)
 _MICROSECONDS = 86_400 * 10**6
-_WIDE = 16
+_WIDE, _PLACES = 16, 30
 
 
 @dataclass(frozen=True)
@@ -96,11 +96,10 @@ class NumberRange:
             return [edge.isoformat(*([" "] if isinstance(edge, datetime) else [])) for edge in self.edges]
         if under == 1:
             return [str(number) for number in numerators]
-        places = _decimal_places(under)
-        if places is None:
+        if 10**_PLACES % under:  # decimals that do not end, or have very many places
             return [repr(number / under) for number in numerators]
-        scale = 10**places // under
-        return [_decimal_text(number * scale, places) for number in numerators]
+        exact = Context(prec=100)
+        return [f"{exact.divide(Decimal(number), Decimal(under)).normalize(exact):f}" for number in numerators]
 
     def label(self, first: int, last: int) -> str:
         """What the ranges first..last-1 are called together."""
@@ -154,17 +153,3 @@ def _fewest(bins: int) -> int:
     while _WIDE**levels < bins:
         levels += 1
     return next(branching for branching in range(2, _WIDE + 1) if branching**levels >= bins)
-
-
-def _decimal_places(under: int) -> int | None:
-    """How many decimal places a fraction over this has; None if it does not end, or has very many."""
-    for places in range(1, 31):
-        if 10**places % under == 0:
-            return places
-    return None
-
-
-def _decimal_text(scaled: int, places: int) -> str:
-    digits = f"{abs(scaled):0{places + 1}d}"
-    text = f"{digits[:-places]}.{digits[-places:]}".rstrip("0").rstrip(".")
-    return f"-{text}" if scaled < 0 else text

@@ -53,23 +53,23 @@ class Tree:
         ranges: NumberRange | None = None,
     ) -> None:
         """Use `Tree.from_parents`, `Tree.from_paths` or `Tree.balanced`, which check what they are given."""
-        put = object.__setattr__
         parents = check_parents(parents)
         if labels is not None and (not isinstance(labels, tuple) or len(labels) != parents.size):
             raise TypeError(f"labels must be a tuple of {parents.size}, one for each node. Hint: Tree.from_paths")
         if not all(is_text(label) for label in labels or () if isinstance(label, str)):
             raise ValueError("labels must be texts that can be written as UTF-8. Hint: replace lone surrogates")
-        put(self, "parents", _frozen(parents))
-        put(self, "labels", labels)
-        levels = _frozen(node_levels(parents))
-        put(self, "node_levels", levels)
-        put(self, "depth", int(levels.max()) + 1)
-        put(self, "names", () if labels is None else check_names(names, count=self.depth - 1))
-        put(self, "ordered", bool(ordered) or ranges is not None)
-        put(self, "ranges", ranges)
-        is_leaf = np.bincount(parents[parents >= 0], minlength=parents.size) == 0
-        put(self, "leaves", _frozen(np.flatnonzero(is_leaf)))
-        put(self, "memo", {})
+        levels = node_levels(parents)
+        leaves = np.flatnonzero(np.bincount(parents[parents >= 0], minlength=parents.size) == 0)
+        depth = int(levels.max()) + 1
+        self.__dict__.update(
+            **{"parents": _frozen(parents), "node_levels": _frozen(levels), "leaves": _frozen(leaves)},
+            **{
+                "depth": depth,
+                "labels": labels,
+                "names": () if labels is None else check_names(names, count=depth - 1),
+            },
+            **{"ordered": bool(ordered) or ranges is not None, "ranges": ranges, "memo": {}},
+        )
 
     parents: Ints
     """For each node its parent's id; -1 for the root."""
@@ -145,14 +145,8 @@ class Tree:
         for name, value in (("branching", branching), ("depth", depth)):
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
                 raise ValueError(f"{name} ({value!r}) must be a positive integer")
-        nodes, widest = int(depth), 1
-        if branching > 1:  # stops long before a power that is itself too large to be computed
-            nodes = 1
-            for _ in range(int(depth) - 1):
-                widest *= int(branching)
-                nodes += widest
-                if nodes > MOST_NODES:
-                    break
+        fan = min(int(branching), MOST_NODES + 1)  # no power is too large to be computed
+        nodes = int(depth) if fan == 1 else sum(fan**level for level in range(min(int(depth), 30)))
         if nodes > MOST_NODES:
             raise ValueError(
                 f"branching ({shortened(branching)}) and depth ({shortened(depth)}) must give at most 2**28 nodes. "
