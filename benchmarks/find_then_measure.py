@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -21,14 +21,11 @@ from benchmarks.open_categories import opendp_threshold
 from benchmarks.timing import print_table
 from opendp_tree import OpenTree, TreeRelease, leaf_domain, make_tree_estimator, noise
 from opendp_tree.mechanisms import make_pruned_descent
-from opendp_tree.mechanisms.find import choose_parameters as estimator_parameters
-from opendp_tree.mechanisms.partition.layers import CellNoise
-from opendp_tree.mechanisms.partition.parameters import GapParameters, choose_parameters
-from opendp_tree.mechanisms.partition.prediction import worst_alpha_rmse, worst_caterpillar
-from opendp_tree.mechanisms.partition.release import people_at
-from opendp_tree.mechanisms.partition.walk import find_cells
+from opendp_tree.mechanisms.find import choose_parameters, find_in_fringe, mean
+from opendp_tree.mechanisms.tree_estimator import people_at
+from opendp_tree.planning.cell_errors import worst_alpha_rmse, worst_caterpillar
 from opendp_tree.planning.laws import predict_levels
-from opendp_tree.theorems.tree_partition import GapShape
+from opendp_tree.theorems.partition import Fringe
 from opendp_tree.trees.occupied import Occupied
 from opendp_tree.trees.sparse_counts import SparseCounts
 
@@ -156,7 +153,7 @@ def named_trees() -> None:
             found, shown = errors(truth, lambda maker=maker, job=job: job.values(maker(job.sparse)))
             ratio = " / ".join(f"{value:.2f}" for value in found / alone)
             rows.append((case, name, *_words(found), f"{shown[-1]:,.0f}", f"{ratio}; {shown[-1] / there[-1]:.2f}"))
-        parameters = estimator_parameters(len(sizes) + 1, Fraction(EPSILON), Fraction(DELTA))
+        parameters = choose_parameters(len(sizes) + 1, Fraction(EPSILON), Fraction(DELTA))
         rmse, expected = predict_levels(parameters, job.leaves, sizes)
         rows.append((case, "default, predicted", *_words(rmse), f"{expected[-1]:,.0f}", ""))
     print_table(("data", "release", "RMSE from the root down", "leaves shown", "ratios; leaves"), rows)
@@ -221,11 +218,11 @@ def worst_cases() -> None:
     """Must show 3: the worst alpha-mRMSE as predicted, and as measured on leaves and on caterpillars."""
     rows = []
     for depth in (3, 6, 33, 129):
-        parameters = choose_parameters(depth, 0.8 * EPSILON, DELTA)
-        threshold = parameters.shape.thresholds[0]
-        predicted = worst_alpha_rmse(parameters, ALPHA)
-        leaves = max(_measured_leaves(parameters, people, depth) for people in range(threshold - 8, threshold + 4))
-        longest = _measured_caterpillars(parameters, worst_caterpillar(parameters, ALPHA).arrivals)
+        tests = choose_parameters(depth, Fraction(EPSILON), Fraction(DELTA)).fringes[0]
+        threshold = tests.thresholds[-1]
+        predicted = worst_alpha_rmse(tests, ALPHA)
+        leaves = max(_measured_leaves(tests, people) for people in range(threshold - 8, threshold + 4))
+        longest = _measured_caterpillars(tests, worst_caterpillar(tests, ALPHA).arrivals)
         rows.append(
             (depth, threshold, f"{predicted:.1f}", f"{max(leaves, longest):.1f}", f"{leaves:.1f} / {longest:.1f}")
         )
@@ -233,34 +230,27 @@ def worst_cases() -> None:
     print_table(header, rows)
 
 
-def _measured_leaves(parameters: GapParameters, people: int, depth: int, copies: int = 20_000) -> float:
+def _measured_leaves(tests: Fringe, people: int, copies: int = 20_000) -> float:
     """The alpha-RMSE of many leaves of one count, whose tests are independent."""
-    levels = np.full(copies, depth - 1)
-    occupied = Occupied(levels, np.zeros(copies - 1, dtype=np.int64), np.full(copies, people), np.arange(copies))
-    cells = find_cells(occupied, parameters)
-    values = np.zeros(copies)
-    found = cells.levels == depth - 1
-    values[cells.places[found]] = cells.gaps[found] + CellNoise.of(parameters).shift(np.array([True]))[0]
+    depth = len(tests.levels)
+    alone = np.zeros(copies - 1, dtype=np.int64)
+    occupied = Occupied(np.full(copies, depth), alone, np.full(copies, people), np.arange(copies))
+    places, levels, gaps = find_in_fringe(occupied, tuple(range(1, depth + 1)), tests)
+    values, found = np.zeros(copies), levels == depth
+    values[places[found]] = gaps[found] + mean(float(tests.token_scale)) - mean(float(tests.test_scale))
     return float(np.sqrt(np.mean(np.maximum(np.abs(values - people) - ALPHA * people, 0) ** 2)))
 
 
-def _measured_caterpillars(parameters: GapParameters, arrivals: tuple[int, ...], copies: int = 20_000) -> float:
-    """The alpha-RMSE of not being shown of the tops of many paths that people join, the deepest first.
-
-    The tops are at the root's children, or the root would be shared: so the tree is one level deeper.
-    """
+def _measured_caterpillars(tests: Fringe, arrivals: tuple[int, ...], copies: int = 20_000) -> float:
+    """The alpha-RMSE of not being shown of the tops, children of the root, of paths that people join, deepest first."""
     length = len(arrivals)
-    shape = GapShape.uniform(
-        length + 1,
-        threshold=parameters.shape.thresholds[0],
-        radius=parameters.shape.radii[0],
-        margin=parameters.shape.margins[0],
-    )
+    numbers = ((number,) * length for number in tests.levels[0])
+    alike = Fringe(*numbers, tests.test_scale, tests.token_scale, None)  # type: ignore[arg-type]
     levels = np.tile(np.arange(length, 0, -1), copies)
     meets = np.tile(np.arange(length - 1, -1, -1), copies)[:-1]
     occupied = Occupied(levels, meets, np.tile(arrivals, copies), np.arange(levels.size))
-    cells = find_cells(occupied, replace(parameters, shape=shape))
-    hidden = 1 - np.unique(cells.places[cells.levels > 0] // length).size / copies
+    places = find_in_fringe(occupied, tuple(range(1, length + 1)), alike)[0]
+    hidden = 1 - np.unique(places // length).size / copies
     return math.sqrt(hidden) * (1 - ALPHA) * sum(arrivals)
 
 

@@ -19,8 +19,8 @@ from benchmarks.timing import print_table
 from benchmarks.worst_case import Battery, Measured, battery, level_battery, measured_error
 from opendp_tree import OpenTree, Tree, leaf_domain, plan
 from opendp_tree.mechanisms.find import choose_parameters
-from opendp_tree.mechanisms.partition.prediction import as_gaps, coarse, worst_caterpillar
 from opendp_tree.planning import Candidate, Plan
+from opendp_tree.planning.cell_errors import coarse, worst_caterpillar
 from opendp_tree.trees.label_keys import count_tuples
 
 DEPTHS, EPSILONS, DELTAS, ALPHAS, NODES = (3, 6, 12, 33), (0.3, 1.0), (1e-9, 1e-6), (0.1, 0.5), ("public", "open")
@@ -118,14 +118,14 @@ def measure_partition(
     candidate: Candidate, depth: int, epsilon: float, delta: float, alpha: float, *, copies: int = 4000
 ) -> Measured:
     """The same for the estimator of an open tree of bad branches; what is not shown counts as nobody."""
-    parameters = as_gaps(choose_parameters(depth, Fraction(epsilon), Fraction(delta)))
-    rough, step = coarse(parameters)
+    tests = choose_parameters(depth, Fraction(epsilon), Fraction(delta)).fringes[0]
+    rough, step = coarse(tests)
     bad = battery(
         depth,
         alpha=alpha,
         open=True,
-        threshold=parameters.shape.thresholds[-1],
-        spread=parameters.scale,
+        threshold=tests.thresholds[-1],
+        spread=float(tests.test_scale),
         joining=tuple(round(step * joined) for joined in worst_caterpillar(rough, alpha).arrivals),
         copies=copies,
     )

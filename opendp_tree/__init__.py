@@ -12,7 +12,6 @@ from opendp_tree.context import frame_context, register, tree_counts
 from opendp_tree.keys.key import Key
 from opendp_tree.ledger import Ledger
 from opendp_tree.mechanisms.consistent import make_consistent, then_consistent
-from opendp_tree.mechanisms.partition.tree_partition import make_tree_partition, then_tree_partition
 from opendp_tree.mechanisms.sparse_vector import make_sparse_vector, then_sparse_vector
 from opendp_tree.mechanisms.tree_estimator import make_tree_estimator, then_tree_estimator
 from opendp_tree.mechanisms.tree_noise import (
@@ -21,6 +20,7 @@ from opendp_tree.mechanisms.tree_noise import (
     then_tree_gaussian,
     then_tree_laplace,
 )
+from opendp_tree.mechanisms.tree_partition import make_tree_partition, then_tree_partition
 from opendp_tree.mechanisms.tree_sum import make_tree_sum, then_tree_sum
 from opendp_tree.mechanisms.truncated_laplace import (
     make_truncated_laplace,

@@ -24,7 +24,7 @@ from opendp_tree._types import Bools, Floats, Ints, Words
 from opendp_tree.theorems.gaussian import gaussian_acceptance, proposal_scale
 from opendp_tree.theorems.geometric import Sides, geometric_digits
 from opendp_tree.theorems.interval import Interval, digits
-from opendp_tree.theorems.tree_partition import FirstReach
+from opendp_tree.theorems.partition import FirstReach
 
 __all__ = [
     "choice",

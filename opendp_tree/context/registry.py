@@ -13,12 +13,12 @@ from opendp_tree.context.queries import at_leaf_counts, leaf_counts, share_of, t
 from opendp_tree.mechanisms.chosen_quantiles import make_chosen_quantiles
 from opendp_tree.mechanisms.curve import make_bin_curve, make_segment_curve
 from opendp_tree.mechanisms.means import make_tree_means
-from opendp_tree.mechanisms.partition.tree_partition import make_tree_partition
 from opendp_tree.mechanisms.people import make_people_estimator
 from opendp_tree.mechanisms.pruned_descent import make_pruned_descent
 from opendp_tree.mechanisms.sparse_vector import make_above_threshold, make_sparse_vector
 from opendp_tree.mechanisms.tree_estimator import make_tree_estimator
 from opendp_tree.mechanisms.tree_noise import make_tree_gaussian, make_tree_laplace
+from opendp_tree.mechanisms.tree_partition import make_tree_partition
 from opendp_tree.mechanisms.tree_sum import make_tree_sum
 from opendp_tree.mechanisms.truncated_laplace import make_truncated_laplace, make_truncated_laplace_profile
 from opendp_tree.paper.classification import make_tree_classifier

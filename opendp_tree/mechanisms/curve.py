@@ -18,14 +18,13 @@ from opendp_tree import noise, saturate
 from opendp_tree._arguments import check_integer, check_positive, check_probability, read_distance
 from opendp_tree._opendp import make_measurement, measure_name, to_then
 from opendp_tree._types import Array, Ints
-from opendp_tree.mechanisms.partition.parameters import GapParameters, choose_parameters
-from opendp_tree.mechanisms.partition.walk import find_cells_of_tree
+from opendp_tree.mechanisms.find import find_in_fringe, pure_fringe
 from opendp_tree.releases.curve import ROUNDING, Found, MeasuredCurve, line_edges
 from opendp_tree.releases.release import PrivacyStatement, TreeRelease
 from opendp_tree.theorems.interval import Interval, round_down, round_up
 from opendp_tree.theorems.laplace import laplace_epsilon
+from opendp_tree.theorems.partition import Fringe, find_epsilon_delta
 from opendp_tree.theorems.quantiles import curve_epsilon
-from opendp_tree.theorems.tree_partition import gap_epsilon
 from opendp_tree.trees.domains import CountSpace, check_metric
 from opendp_tree.trees.segment_tree import SegmentTree, tail_reach
 from opendp_tree.trees.tree import Tree
@@ -184,7 +183,7 @@ class MeasuredLine:
     bins: int
     scale: float
     """That of the tree over the segments: one over what it costs."""
-    parameters: GapParameters | None
+    fringe: Fringe | None
     """How segments are found; None where bins are segments."""
     branching: int
     confidence: float
@@ -201,12 +200,12 @@ class MeasuredLine:
         if check_probability(confidence, name="confidence") > 1 - Fraction(1, 2**50):
             raise ValueError(f"confidence ({confidence}) must be at most 1 - 2**-50. Hint: 0.95")
         levels = 1 + (bins - 1).bit_length()
-        parameters, left = None, 1 / exact
+        fringe, left = None, 1 / exact
         if finding > 0:
             spent = round_down(Fraction(finding) / exact)
-            parameters = choose_parameters(levels, spent, 0.0, public_nodes=2**levels - 1, false_cells=_FALSE_CELLS)
+            fringe = pure_fringe(levels, Fraction(spent), nodes=2**levels - 1, false_cells=_FALSE_CELLS)
             left -= Fraction(spent)
-        made = cls(bins, round_up(1 / left), parameters, branching, float(confidence), float(scale))
+        made = cls(bins, round_up(1 / left), fringe, branching, float(confidence), float(scale))
         if max(max(scales) for scales in made._level_scales()) > noise.LARGEST_SCALE:
             raise ValueError(f"scale ({scale}) must be smaller: what finding leaves needs more noise than can be drawn")
         return made
@@ -217,7 +216,7 @@ class MeasuredLine:
 
     def _level_scales(self) -> Iterator[tuple[float, ...]]:
         """The scales of the levels, for each number of levels that segments can lead to."""
-        fewest = 1 if self.parameters is not None else self.bins
+        fewest = 1 if self.fringe is not None else self.bins
         while fewest <= self.bins:
             scales = self.segment_tree(fewest).scales
             yield scales
@@ -232,9 +231,8 @@ class MeasuredLine:
     def epsilon(self, d_in: int | float) -> float:
         """The privacy map, rounded up."""
         finding = Interval.of(0)
-        if self.parameters is not None:
-            scales = Fraction(self.parameters.scale), Fraction(self.parameters.token_scale)
-            finding = gap_epsilon(*scales, self.parameters.shape)
+        if self.fringe is not None:
+            finding = find_epsilon_delta([self.fringe], k=1)[0]
         people = math.floor(read_distance(d_in))  # counts that are 1.5 apart are 1 apart
         return round_up(curve_epsilon(people, finding=finding, measuring=self._costs()))
 
@@ -243,9 +241,9 @@ class MeasuredLine:
         """What a curve costs at distance 1."""
         parameters: dict[str, int | float | str | None] = {"scale": self.asked, "branching": self.branching}
         name = "bin_curve"
-        if self.parameters is not None:
-            name, parameters["finding"] = "segment_curve", round_up(1 / Fraction(self.parameters.scale))
-            parameters["threshold"] = self.parameters.shape.thresholds[0]
+        if self.fringe is not None:
+            name, parameters["finding"] = "segment_curve", round_up(1 / self.fringe.test_scale)
+            parameters["threshold"] = self.fringe.thresholds[0]
         return PrivacyStatement(name, measure_name(max_divergence()), 1, {"epsilon": self.epsilon(1)}, parameters)
 
     def release(self, tree: Tree, edges: Array, counts: Ints) -> TreeRelease:
@@ -272,7 +270,7 @@ class MeasuredLine:
 
     def curve(self, edges: Array, counts: Ints) -> MeasuredCurve:
         """One run of the mechanism on the counts of bins, none below 0."""
-        cuts = np.arange(self.bins + 1) if self.parameters is None else self._find_cuts(counts, self.parameters)
+        cuts = np.arange(self.bins + 1) if self.fringe is None else self._find_cuts(counts, self.fringe)
         tree = self.segment_tree(cuts.size - 1)
         parts = []
         for starts, scale in zip(tree.starts, tree.scales, strict=True):
@@ -281,14 +279,16 @@ class MeasuredLine:
             parts.append(saturate.add(true, noise.laplace(scale, true.size)))
         return MeasuredCurve(edges, cuts, tree, np.concatenate(parts), self.confidence)
 
-    def _find_cuts(self, counts: Ints, parameters: GapParameters) -> Ints:
+    def _find_cuts(self, counts: Ints, fringe: Fringe) -> Ints:
         """Both ends of every cell of a binary tree over the bins; bins are filled up, with nobody, to a power of 2."""
-        tree = _binary_tree(parameters.shape.depth)
+        depth = len(fringe.levels)
+        tree = _binary_tree(depth)
         filled = np.zeros(tree.leaf_count, dtype=np.int64)
         filled[: self.bins] = counts
-        cells = find_cells_of_tree(tree, filled, parameters).nodes
-        first, last = tree.leaf_ranges
-        return np.unique(np.concatenate(([0, self.bins], first[cells], last[cells])).clip(max=self.bins))
+        places, levels, _ = find_in_fringe(tree.occupied(filled, every=True), tuple(range(depth)), fringe)
+        bits = depth - 1 - levels
+        first = places >> bits << bits
+        return np.unique(np.concatenate(([0, self.bins], first, first + (1 << bits))).clip(max=self.bins))
 
 
 @lru_cache(maxsize=4)

@@ -20,7 +20,7 @@ import numpy as np
 
 from opendp_tree import noise, saturate
 from opendp_tree._types import Bools, Ints, Levels
-from opendp_tree.theorems.interval import round_down
+from opendp_tree.theorems.interval import round_down, round_up
 from opendp_tree.theorems.partition import Fringe, addition_epsilon, removal_delta, removal_epsilon
 from opendp_tree.trees.occupied import Occupied, meets_between
 
@@ -28,6 +28,8 @@ NAMED = 9
 """Trees of at most so many levels, the root's with them, are measured level by level."""
 _MARGIN = 0.011
 """What an exact count may cost per tested level, as a part of epsilon (of 1, if that is more)."""
+_PURE_MARGIN = 3.0
+"""The least margin of tests whose noise has no end, in scales."""
 _LARGEST_RATE = 30.0
 """At a larger epsilon per level noise is 0, as good as surely, and nothing is left to balance."""
 
@@ -282,6 +284,33 @@ def find_cells(occupied: Occupied, known: Bools, closed: Bools, parameters: Part
     return Cells(at, level, gaps, rests)
 
 
+def find_in_fringe(occupied: Occupied, tested: tuple[int, ...], fringe: Fringe) -> tuple[Ints, Ints, Ints]:
+    """Places, levels and gaps of cells where no node is known and these levels of the tree are the fringe's.
+
+    Where a radius is None every node must be at or above a place, whether anybody is there or not.
+    """
+    if occupied.counts.size == 0:
+        return (occupied.counts,) * 3
+    # What is at or meets at a level that is not tested does so at the next tested one above.
+    rows = np.searchsorted(tested, np.arange(int(occupied.levels.max()) + 1), side="right") - 1
+    walk = _Walk(rows[occupied.levels], rows[occupied.meets], occupied.counts.clip(0, saturate.LIMIT), fringe)
+    walk.run()
+    found = [*walk.found, (occupied.counts[:0],) * 3]
+    places, levels, gaps = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    return places, np.array(tested)[levels], gaps
+
+
+def pure_fringe(levels: int, epsilon: Fraction, *, nodes: int, false_cells: float) -> Fringe:
+    """A silent fringe of noise without end, for `nodes` public nodes; expects at most so many cells of nobody."""
+    scale = Fraction(round_up(1 / epsilon))
+    threshold = max(1, math.ceil(math.log(nodes / false_cells) * scale))
+    margin = max(math.ceil(_PURE_MARGIN * scale), _least_margin(1 / float(scale), threshold, levels, float(epsilon)))
+    numbers = (threshold,) * levels, (None,) * levels, (min(margin, threshold - 1),) * levels
+    free = Fringe(*numbers, scale, Fraction(1, 2**20), None)
+    exact = Fraction(addition_epsilon(free).hi) - 2**20  # of all levels but the top one
+    return replace(free, token_scale=Fraction(round_up(1 / (epsilon - exact))))
+
+
 def _add(sums: list[Ints], at: Ints, values: Ints) -> None:
     for part, half in zip(sums, saturate.split(values), strict=True):
         np.add.at(part, at, half)
@@ -363,7 +392,8 @@ class _Walk:
             start = np.minimum(base, high)
             room = start - max(top, low - 1)
             # Below threshold - radius nobody is shown and no noise is drawn; a group of none, once a cell, is there.
-            tested = np.flatnonzero((room > 0) & (blurred >= threshold - radius))
+            least = 0 if radius is None else threshold - radius
+            tested = np.flatnonzero((room > 0) & (blurred >= least))
             if tested.size:
                 cells, wait, gap = self._first_cells(blurred[tested], room[tested], threshold, radius)
                 cells = tested[cells]
@@ -371,11 +401,11 @@ class _Walk:
                 blurred[cells] = 0
         return blurred
 
-    def _first_cells(self, blurred: Ints, room: Ints, threshold: int, radius: int) -> tuple[Ints, Ints, Ints]:
+    def _first_cells(self, blurred: Ints, room: Ints, threshold: int, radius: int | None) -> tuple[Ints, Ints, Ints]:
         """Which chains have a cell, after how many tests, and its gap."""
         limit = int(room.max())
-        if limit == 1:
-            gap = saturate.add(blurred, noise.truncated_geometric(self._scale, radius, blurred.size))
+        if radius is None or limit == 1:
+            gap = saturate.add(blurred, _test_noise(self._scale, radius, blurred.size))
             cells = np.flatnonzero(gap >= threshold)
             return cells, room[cells], gap[cells]
         missing = np.maximum(threshold - blurred, 0)
@@ -388,12 +418,20 @@ class _Walk:
         return cells, wait[cells], gap
 
 
-def _bands(fringe: Fringe) -> list[tuple[int, int, int, int]]:
-    """Levels in a row that share a threshold and a radius, the deepest first: low, high, threshold, radius."""
-    bands, low = [], 0
-    for (threshold, radius), run in groupby((threshold, radius) for threshold, radius, _ in fringe.levels):
+def _test_noise(scale: float, radius: int | None, size: int) -> Ints:
+    return noise.geometric(scale, size) if radius is None else noise.truncated_geometric(scale, radius, size)
+
+
+def _bands(fringe: Fringe) -> list[tuple[int, int, int, int | None]]:
+    """Levels in a row that share a threshold and a radius, the deepest first: low, high, threshold, radius.
+
+    Each level is alone where noise may have no end: above a cell it may show a node that nobody is left at.
+    """
+    bands, low, alone = [], 0, None in fringe.radii
+    for (threshold, radius, _), run in groupby(
+        (threshold, radius, alone and level) for level, (threshold, radius, _) in enumerate(fringe.levels)
+    ):
         high = low + len(list(run)) - 1
-        assert radius is not None
         bands.append((low, high, threshold, radius))
         low = high + 1
     return bands[::-1]

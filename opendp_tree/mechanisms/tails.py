@@ -1,4 +1,4 @@
-"""What noise exceeds with a given chance, and the intervals that follow: docs/proofs/partition_estimator.md.
+"""What noise exceeds with a given chance, and the intervals that follow: docs/proofs/partition.md.
 
 A marked node is a union of a layer's sets, so its interval is that of a sum of independent skewed geometric numbers,
 whatever was found. A node between marked ones lies between them. A leaf that is a cell has its gap, a known leaf its

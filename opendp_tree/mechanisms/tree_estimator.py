@@ -86,7 +86,7 @@ def make_tree_estimator(
 
     Removing and adding a person have separate budgets, of which finding takes different parts; what is left measures
     layers of disjoint sets, chosen by what was found alone, and least squares joins everything. The map is exact, and
-    rounded up. Proof: docs/proofs/partition_estimator.md.
+    rounded up. Proof: docs/proofs/partition.md.
 
     Gives a `TreeRelease`: of an `OpenTree` the known nodes and those with a cell at or below them, of a `Tree` all
     nodes.

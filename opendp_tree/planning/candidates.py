@@ -24,7 +24,6 @@ from opendp_tree.mechanisms.find import choose_parameters, closed_parameters, va
 from opendp_tree.mechanisms.grouped_curves import make_grouped_curves
 from opendp_tree.mechanisms.level_noise import laplace_excess
 from opendp_tree.mechanisms.means import make_tree_means
-from opendp_tree.mechanisms.partition.prediction import as_gaps, totals_alpha_rmse, worst_alpha_rmse
 from opendp_tree.mechanisms.people import choose_design, make_people_estimator
 from opendp_tree.mechanisms.pruned_descent import make_pruned_descent
 from opendp_tree.mechanisms.tree_estimator import ROOT_EVEN, make_tree_estimator, public_rmse
@@ -49,6 +48,7 @@ from opendp_tree.planning.candidate import (
     check_levels,
     suited,
 )
+from opendp_tree.planning.cell_errors import totals_alpha_rmse, worst_alpha_rmse
 from opendp_tree.planning.laws import (
     MOST_CELLS,
     PEOPLE,
@@ -260,7 +260,7 @@ def people_candidate(method: PeopleLayers, unit: Unit, setting: Setting) -> Cand
         )
         return budget.priced(made)
 
-    tests = None if design.parameters is None else as_gaps(design.parameters)
+    tests = None if design.parameters is None else design.parameters.fringes[0]
     return Candidate(
         method.name if method.noise else f"people_{design.noise}",
         reason=f"noise of a count, by level from the root's: {', '.join(f'{each:.3g}' for each in deviations)}",
@@ -274,7 +274,9 @@ def people_candidate(method: PeopleLayers, unit: Unit, setting: Setting) -> Cand
             "noise_deviations": ", ".join(f"{each:.4g}" for each in deviations),
             "threshold": design.threshold or "none",
         },
-        shown_from=0.0 if tests is None else shown_from(partial(cell_chance, tests), tests.shape.thresholds[-1]),
+        shown_from=0.0
+        if tests is None or not tests.levels
+        else shown_from(partial(cell_chance, tests), tests.thresholds[-1]),
         nonnegative=not (facts.public and design.adds_up),
         polishes=True,
         curve=partial(deviation_curve, max(deviations), alpha),
@@ -443,6 +445,8 @@ def estimator_candidate(method: TreeEstimator, setting: Setting) -> Candidate:
     if facts.closed:
         return _pure_candidate(method, setting, levels)
     depth = facts.depth if levels is None else len(levels)
+    if depth == 1:
+        return no(reason="a tree of one level has no node to find")
     if budget.delta == 0:
         return no(reason="which nodes there are cannot be found without a delta")
     if budget.rho is not None:
@@ -460,11 +464,11 @@ def estimator_candidate(method: TreeEstimator, setting: Setting) -> Candidate:
     # Below the highest open node; what is below others has fewer levels, and lower thresholds.
     top = 0 if facts.known is None else facts.known.highest_open
     top = min(top if levels is None else sum(level <= top for level in levels) - 1, depth - 2)
-    tests = as_gaps(replace(chosen, fringes=chosen.fringes[max(top, 0) :]))
+    tests = chosen.fringes[max(top, 0)]
     left = float(chosen.alphas + chosen.betas) / 2
     cells: Floats = np.exp2(np.arange(MOST_CELLS.bit_length(), dtype=np.float64))
     error = max(worst_alpha_rmse(tests, alpha), float(totals_alpha_rmse(tests, left, alpha, cells).max()))
-    threshold = tests.shape.thresholds[-1]
+    threshold = tests.thresholds[-1]
     return Candidate(
         method.name,
         reason="nodes are found at one price whatever their number, with their counts; what is left measures totals",
@@ -473,11 +477,11 @@ def estimator_candidate(method: TreeEstimator, setting: Setting) -> Candidate:
         guarantee="epsilon and delta",
         parameters={
             "measuring": round(left * budget.d_in / budget.pure_epsilon, 3),
-            "scale": tests.scale,
-            "token_scale": tests.token_scale,
+            "scale": float(tests.test_scale),
+            "token_scale": float(tests.token_scale),
             "threshold": threshold,
             "radius": threshold - 1,
-            "margin": tests.shape.margins[-1],
+            "margin": tests.margins[-1],
             "levels": "all" if levels is None else ", ".join(map(str, levels)),
         },
         shown_from=shown_from(partial(cell_chance, tests), threshold),

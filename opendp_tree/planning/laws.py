@@ -24,18 +24,18 @@ from opendp_tree.mechanisms.layers import ShownTree, final_variances, level_shar
 from opendp_tree.mechanisms.level_noise import normal_excess
 from opendp_tree.mechanisms.means import choose_shares
 from opendp_tree.mechanisms.means import predict_levels as predict_means
-from opendp_tree.mechanisms.partition.parameters import GapParameters
-from opendp_tree.mechanisms.partition.prediction import as_gaps, coarse, one_test, totals_alpha_rmse, worst_alpha_rmse
 from opendp_tree.mechanisms.pruned_descent import pruned_rmse, shown_chance, worst_pruned_rmse
 from opendp_tree.mechanisms.tree_estimator import GapNoise
 from opendp_tree.mechanisms.tree_noise import level_scales
 from opendp_tree.noise import LARGEST_SCALE
 from opendp_tree.paper.estimation import multiplicative_threshold
 from opendp_tree.planning.candidate import LevelError
+from opendp_tree.planning.cell_errors import coarse, one_test, totals_alpha_rmse, worst_alpha_rmse
 from opendp_tree.planning.methods import Curve, Line, Quantiles
 from opendp_tree.rows.value import Value, value_shares
 from opendp_tree.theorems.interval import least_whole
 from opendp_tree.theorems.paper import clipped_mrmse
+from opendp_tree.theorems.partition import Fringe
 from opendp_tree.trees.known_nodes import KnownNodes, level_of
 from opendp_tree.trees.level_weights import level_variances, regular_level_weights
 from opendp_tree.trees.tree import Tree
@@ -110,8 +110,8 @@ def expected_rank_error(method: Line, bins: int, budget: Budget, *, people: int)
         confidence=0.5,
     )
     count = bins
-    if line.parameters is not None:
-        count = max(1, min(bins, round(people / (_CROWDS * line.parameters.shape.thresholds[0]))))
+    if line.fringe is not None:
+        count = max(1, min(bins, round(people / (_CROWDS * line.fringe.thresholds[0]))))
     tree = line.segment_tree(count)
     ends = np.unique(np.linspace(0, count, 129).astype(np.int64))
     spread = float(np.sqrt(tree.variances(np.zeros_like(ends), ends, ends / count)).mean())
@@ -179,25 +179,25 @@ def known_errors(known: KnownNodes, parameters: PartitionParameters, levels: Seq
     ]
 
 
-def cell_chance(parameters: GapParameters, weights: Floats) -> Floats:
+def cell_chance(fringe: Fringe, weights: Floats) -> Floats:
     """The chance that a leaf of each weight is a cell."""
-    rough, step = coarse(parameters)
+    rough, step = coarse(fringe)
     chances = _chances(rough)
     found: Floats = np.interp(weights / step, np.arange(chances.size), chances)
     return found
 
 
 @lru_cache(maxsize=64)
-def _chances(parameters: GapParameters) -> Floats:
+def _chances(fringe: Fringe) -> Floats:
     """The chances of leaves of 0, 1, ... people."""
-    most = _CERTAIN * parameters.shape.thresholds[-1]
-    return np.array([one_test(parameters, people).shown for people in range(most + 1)])
+    most = _CERTAIN * fringe.thresholds[-1]
+    return np.array([one_test(fringe, people).shown for people in range(most + 1)])
 
 
-def estimator_curve(parameters: GapParameters, epsilon: float, alpha: float, weights: Floats) -> Floats:
+def estimator_curve(fringe: Fringe, epsilon: float, alpha: float, weights: Floats) -> Floats:
     """The alpha-RMSE of a leaf, or of a node with cells of about the threshold below it, whichever is larger."""
-    rough, step = coarse(parameters)
-    most = _CERTAIN * rough.shape.thresholds[-1]
+    rough, step = coarse(fringe)
+    most = _CERTAIN * rough.thresholds[-1]
     # From there on a leaf's error has one law, of which alpha forgives more and more.
     at = np.minimum(np.rint(weights / step), most)
     by_count = {
@@ -206,9 +206,9 @@ def estimator_curve(parameters: GapParameters, epsilon: float, alpha: float, wei
     }
     leaf = step * np.sqrt(np.array([by_count[people] for people in at.astype(int).tolist()]))
     # A node that is tested several times may err more: as much more as the worst of all does.
-    leaf *= max(1.0, worst_alpha_rmse(parameters, alpha) / max(float(leaf.max(initial=0.0)), 1e-9))
-    cells = np.append(np.maximum(weights / parameters.shape.thresholds[-1], 1.0), MOST_CELLS)
-    many = np.where(cells > 1, totals_alpha_rmse(parameters, epsilon, alpha, cells), 0.0)[:-1]
+    leaf *= max(1.0, worst_alpha_rmse(fringe, alpha) / max(float(leaf.max(initial=0.0)), 1e-9))
+    cells = np.append(np.maximum(weights / fringe.thresholds[-1], 1.0), MOST_CELLS)
+    many = np.where(cells > 1, totals_alpha_rmse(fringe, epsilon, alpha, cells), 0.0)[:-1]
     found: Floats = np.maximum(np.where(at < most, leaf, 0.0), many)
     return found
 
@@ -281,13 +281,13 @@ def lowest_threshold(noise: str, scale: float, delta: float, d_in: int) -> int:
 
 def predict_levels(parameters: PartitionParameters, leaf_counts: Ints, sizes: Sequence[int]) -> tuple[Floats, Floats]:
     """By level from the root down: the plain RMSE of non-empty nodes, and how many nodes are shown."""
-    depth, gaps = len(sizes) + 1, as_gaps(parameters)
+    depth, tests = len(sizes) + 1, parameters.fringes[0]
     counts = [leaf_counts.reshape(math.prod(sizes[:level]), -1).sum(axis=1) for level in range(depth)]
     distinct, inverse = np.unique(leaf_counts, return_inverse=True)
-    laws = [one_test(gaps, int(people)) for people in distinct]
+    laws = [one_test(tests, int(people)) for people in distinct]
     seen, squares = (np.array([getattr(law, name) for law in laws])[inverse] for name in ("shown", "mean_square"))
     shown, cells, passed = [seen], [seen], [leaf_counts * (1 - seen)]
-    once = np.array([one_test(gaps, people).shown for people in range(_SURE * gaps.shape.thresholds[0])])
+    once = np.array([one_test(tests, people).shown for people in range(_SURE * tests.thresholds[0])])
     for level in reversed(range(depth - 1)):
         flow = passed[0].reshape(counts[level].size, -1).sum(axis=1)
         cell = np.where(flow < once.size - 1, np.interp(flow, np.arange(once.size), once), 1.0)

@@ -740,7 +740,7 @@ def make_tree_counts(
 
     The measure is `max_divergence()` for an epsilon alone, `zero_concentrated_divergence()` for a rho, and with a delta
     `approximate(...)` of these. The map is that of the mechanism, which each has a proof of its own:
-    Proof: docs/proofs/tree_noise.md, docs/proofs/pruned_descent.md, docs/proofs/partition_estimator.md.
+    Proof: docs/proofs/tree_noise.md, docs/proofs/pruned_descent.md, docs/proofs/partition.md.
 
     Parameters
     ----------

@@ -10,7 +10,7 @@ by exp(-alpha), its left tail by exp(-beta). Proof: docs/proofs/partition.md.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
@@ -88,6 +88,32 @@ def noise_tail(q: Real, *, radius: int | None, least: int) -> Real:
     if least > radius:
         return q * 0
     return q**least * geometric_sum(q, radius - least + 1) / geometric_sum(q, radius + 1)
+
+
+@dataclass(frozen=True)
+class FirstReach:
+    """The number of draws of a test's noise that stay below `least` before the first that does not, or `span`."""
+
+    scale: Fraction
+    radius: int
+    least: int
+    span: int
+    unit: int = 1
+
+    def _below(self) -> Interval:
+        return 1 - noise_tail(exp(-1 / self.scale), radius=self.radius, least=self.least)
+
+    def cdf(self, at: int) -> Interval:
+        """The chance of at most `at` draws below."""
+        return Interval.of(1) if at >= self.span else 1 - self._below() ** (at + 1)
+
+    def edges(self) -> Iterator[Interval]:
+        """cdf(0), ..., cdf(span - 1)."""
+        below = self._below()
+        all_below = below
+        for _ in range(self.span):
+            yield 1 - all_below
+            all_below = all_below * below
 
 
 def stay_ratio(q: Real, *, threshold: int, radius: int | None, margin: int) -> Real:

@@ -264,17 +264,19 @@ class Tree:
         ordered[first] = node_values
         return saturate.range_sums(ordered, first, last)
 
-    def occupied(self, leaf_counts: Ints) -> Occupied:
+    def occupied(self, leaf_counts: Ints, *, every: bool = False) -> Occupied:
         """The leaves with a positive count, in depth-first order.
 
         Parameters
         ----------
         leaf_counts
             One for each leaf, in the order of `leaves`.
+        every
+            Whether leaves where nobody is are places, too; by default they are not.
         """
         order = self._depth_first
         counts = leaf_counts if order is None else leaf_counts[order]
-        places = np.flatnonzero(counts > 0)
+        places = np.arange(counts.size) if every else np.flatnonzero(counts > 0)
         leaves = self.leaves if order is None else self.leaves[order]
         meets = meets_between(self._leaf_meets, places)
         return Occupied(self.node_levels[leaves[places]], meets, counts[places], leaves[places])

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.browser
 SITE = Path(__file__).parents[2] / "build" / "docs"
 PAGES = [
     *("index", "start", "which", "concepts", "guides", "reference", "evidence", "note", "threat_model", "people"),
-    *("benchmarks/README", "proofs/tree_partition", "api/opendp_tree", "notebooks/prefixes", "notebooks/regions"),
+    *("benchmarks/README", "proofs/partition", "api/opendp_tree", "notebooks/prefixes", "notebooks/regions"),
 ]
 DESK, PHONE = (1280, 900), (390, 844)
 

@@ -15,8 +15,8 @@ from opendp._internal import _new_pure_function
 from opendp.mod import OpenDPException
 
 import opendp_tree as ot
-from opendp_tree.mechanisms.partition.tree_partition import make_tree_partition
 from opendp_tree.mechanisms.tree_estimator import make_tree_estimator
+from opendp_tree.mechanisms.tree_partition import make_tree_partition
 
 PAGE = Path(__file__).parents[2] / "docs" / "combinators.md"
 TREE, OPEN = ot.Tree.balanced(branching=2, depth=3), ot.OpenTree.bits(8)

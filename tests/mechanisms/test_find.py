@@ -8,19 +8,22 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from opendp_tree import OpenTree, noise
+from opendp_tree import OpenTree, Tree, noise
 from opendp_tree.mechanisms.find import (
     PartitionParameters,
     choose_parameters,
     closed_parameters,
     find_cells,
+    find_in_fringe,
     three_digits,
 )
+from opendp_tree.saturate import LIMIT
 from opendp_tree.theorems.interval import round_up
 from opendp_tree.theorems.partition import Fringe, estimator_loss, noise_tail
 from opendp_tree.trees.known_nodes import KnownNodes
+from opendp_tree.trees.occupied import Occupied
 from tests.goodness_of_fit import FALSE_ALARM
-from tests.privacy.partition_law import FAR, Part, closed_people, noise_law, tree_law
+from tests.privacy.partition_law import FAR, RIGHT, Part, Rules, closed_people, noise_law, tree_law
 
 Q, T = Fraction(1, 2), Fraction(1, 3)
 SCALE, TOKEN_SCALE = 1 / math.log(2), 1 / math.log(3)  # at which the ratios are Q and T, to the last bit of a float
@@ -51,8 +54,8 @@ CASES = {
 class Tape:
     """Noise that goes through all its values: `runs` repeats a run until every choice has been taken."""
 
-    def __init__(self, monkeypatch, people):
-        self.people = max(people, 1)
+    def __init__(self, monkeypatch, people, far=None):
+        self.ends = {TOKEN_SCALE: (T, max(people, 1)), SCALE: (Q, far)}
         for name in ("geometric", "truncated_geometric", "first_reach", "truncated_geometric_from"):
             monkeypatch.setattr(noise, name, getattr(self, name))
         monkeypatch.setattr(noise, "skewed_geometric", lambda right, left, size: np.zeros(size, dtype=np.int64))
@@ -80,9 +83,9 @@ class Tape:
         return np.array(drawn, dtype=np.int64)
 
     def geometric(self, scale, size):
-        """A token: beyond all people it makes no difference how large it is."""
-        assert scale == TOKEN_SCALE
-        law = [(self.people if z == FAR else z, mass) for z, mass in noise_law(T, None, self.people)]
+        """A token, or noise without end: beyond all people, or gaps, it makes no difference how large it is."""
+        ratio, end = self.ends[scale]
+        law = [(end if z == FAR else z, mass) for z, mass in noise_law(ratio, None, end)]
         return self._draws([law] * size)
 
     def truncated_geometric(self, scale, radius, size):
@@ -202,6 +205,137 @@ def test_samples_have_the_law_of_the_mechanism(name):
     observed.append(size - sum(observed))
     statistic = sum((o - e) ** 2 / e for o, e in zip(observed, expected, strict=True) if e > 0.5)
     assert stats.chi2.sf(statistic, len(often)) > FALSE_ALARM
+
+
+# Without known nodes: a tree of all of whose nodes some levels are tested, the others None.
+
+OPEN = {
+    "tested root": ({("a", "b"): 3, (): 2}, (U43,) * 3),
+    "untested in the middle": ({("a", "b"): 2, ("a", "c"): 2, ("d", "e"): 1}, (U43, None, (3, 2, 0))),
+    "untested leaves": ({("a", "b"): 2, ("a", "c"): 3, ("d",): 1}, (U43, U43, None)),
+    "untested root": ({("a", "b"): 3, ("c", "d"): 2, (): 5}, (None, (4, 2, 1), U43)),
+    "untested but one": ({("a", "b"): 3, ("a", "c"): 2, ("d", "e"): 5}, (None, U43, None)),
+    "nobody": ({}, (U43,) * 2),
+}
+DENSE = {
+    "without end": ([-1, 0, 0], [0, 1], ((2, None, 0),) * 2),
+    "without end, a chain": ([-1, 0, 1], [2], ((2, None, 0),) * 3),
+    "without end, blurred": ([-1, 0], [3], ((3, None, 1),) * 2),
+    "by level": ([-1, 0, 0, 1], [1, 1], ((3, 2, 0), (3, 2, 0), (2, None, 0))),
+    "untested": ([-1, 0, 0, 1, 1], [1, 2, 0], ((2, 1, 0), None, (2, None, 1))),
+    "ids in any order": ([2, 2, -1, 0, 0], [3, 1, 2], ((3, None, 1), (2, 1, 1), None)),
+}
+
+
+def silent_fringe(levels):
+    numbers = [level for level in levels if level is not None]
+    return Fringe(*zip(*numbers, strict=True), Fraction(SCALE), Fraction(TOKEN_SCALE), None)
+
+
+def levels_in_use(levels):
+    return tuple(number for number, level in enumerate(levels) if level is not None)
+
+
+def silent_law(parents, own, levels, rules=RIGHT):
+    """The law of cells below a known silent node, which is put on top of the tree."""
+    up = [-1, *(parent + 1 for parent in parents)]
+    law = tree_law(up, [0, *own], {0: Part(Q, T, None, None, levels)}, rules)
+    return {frozenset((node - 1, gap) for node, gap in cells): mass for (cells, _), mass in law.items() if mass}
+
+
+def open_law(paths, levels, rules=RIGHT):
+    prefixes = {path[:length] for path in paths for length in range(len(path) + 1)} | {()}
+    prefixes = sorted(prefixes, key=lambda prefix: (len(prefix), prefix))
+    up = [-1 if not prefix else prefixes.index(prefix[:-1]) for prefix in prefixes]
+    law = silent_law(up, [paths.get(prefix, 0) for prefix in prefixes], levels, rules)
+    return {frozenset((prefixes[node], gap) for node, gap in cells): mass for cells, mass in law.items()}
+
+
+def open_run(paths, levels):
+    counts = OpenTree.columns(len(levels) - 1).count([path for path, people in paths.items() for _ in range(people)])
+    rows = sorted(paths)
+
+    def run():
+        found = find_in_fringe(counts.occupied, levels_in_use(levels), silent_fringe(levels))
+        triples = zip(*(part.tolist() for part in found), strict=True)
+        return frozenset((rows[place][:level], gap) for place, level, gap in triples)
+
+    return run
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_every_run_without_known_nodes_has_the_chance_of_the_mechanism(name, monkeypatch):
+    paths, levels = OPEN[name]
+    found = Tape(monkeypatch, sum(paths.values())).runs(open_run(paths, levels))
+    assert {outcome: mass for outcome, mass in found.items() if mass} == open_law(paths, levels)
+
+
+@pytest.mark.parametrize(
+    ("name", "rules"),
+    [
+        ("tested root", {"skips_idle": True}),
+        ("tested root", {"token": False}),
+        ("untested root", {"passes_x": True}),
+        ("untested but one", {"floor": False}),
+    ],
+)
+def test_laws_of_other_mechanisms_differ(name, rules, monkeypatch):
+    """Power: the same runs do not have the chances of a mechanism that breaks one rule."""
+    paths, levels = OPEN[name]
+    found = Tape(monkeypatch, sum(paths.values())).runs(open_run(paths, levels))
+    assert {outcome: mass for outcome, mass in found.items() if mass} != open_law(paths, levels, Rules(**rules))
+
+
+@pytest.mark.parametrize("name", DENSE)
+def test_every_run_over_all_nodes_has_the_chance_of_the_mechanism(name, monkeypatch):
+    """Gaps that only noise without end reaches are one outcome. The law wants parents before children."""
+    parents, counts, levels = DENSE[name]
+    tree, far = Tree.from_parents(parents), 8
+    order = np.concatenate(tree.levels).tolist()
+    own = [0] * len(parents)
+    for leaf, people in zip(tree.leaves.tolist(), counts, strict=True):
+        own[order.index(leaf)] = people
+    exact = defaultdict(Fraction)
+    up = [-1 if parents[node] < 0 else order.index(parents[node]) for node in order]
+    for cells, mass in silent_law(up, own, levels).items():
+        exact[frozenset((order[node], min(gap, far)) for node, gap in cells)] += mass
+    occupied = tree.occupied(np.array(counts), every=True)
+
+    def run():
+        places, at, gaps = find_in_fringe(occupied, levels_in_use(levels), silent_fringe(levels))
+        nodes = tree.ancestors_at(occupied.ids[places], at)
+        return frozenset(zip(nodes.tolist(), np.minimum(gaps, far).tolist(), strict=True))
+
+    found = Tape(monkeypatch, sum(counts), far).runs(run)
+    assert {outcome: mass for outcome, mass in found.items() if mass} == exact
+
+
+def test_long_chains_are_drawn_beyond_one_table():
+    """One key under 128 levels: its cell's level is geometric from the bottom up, its gap independent of it.
+
+    Real noise; each of two tests alarms falsely once in 10**9 runs.
+    """
+    occupied, fringe = OpenTree.bits(128).count([7] * 3).occupied, silent_fringe(((9, 8, 2),) * 129)
+    runs = [find_in_fringe(occupied, tuple(range(129)), fringe) for _ in range(1500)]
+    waits = np.array([129 - levels[0] if levels.size else 130 for _, levels, _ in runs])
+    success = float(noise_tail(Q, radius=8, least=6))
+    edges = np.array([5, 15, 40, 64, 65, 66, 90, 129, 130])
+    below = np.concatenate(([0], 1 - (1 - success) ** (edges - 1), [1]))
+    expected, observed = np.diff(below) * len(runs), np.bincount(np.digitize(waits, edges), minlength=edges.size + 1)
+    keep = expected > 5
+    fit = stats.chisquare(observed[keep], expected[keep] * observed[keep].sum() / expected[keep].sum())
+    assert fit.pvalue > FALSE_ALARM
+    gaps = np.bincount([gaps[0] - 9 for _, _, gaps in runs if gaps.size], minlength=3)
+    law = np.array([float(mass) for z, mass in noise_law(Q, 8, None) if z >= 6])
+    assert stats.chisquare(gaps, law / law.sum() * gaps.sum()).pvalue > FALSE_ALARM
+
+
+def test_the_largest_counts_neither_wrap_nor_raise():
+    occupied = Occupied(np.array([2, 2, 1]), np.array([1, 0]), np.array([LIMIT, LIMIT, -5]), np.arange(3))
+    for levels in (((5, 4, 1),) * 3, ((5, 4, 1), None, None), ((5, None, 1),) * 3):
+        _, _, gaps = find_in_fringe(occupied, levels_in_use(levels), silent_fringe(levels))
+        assert gaps.max() <= LIMIT
+        assert (gaps > LIMIT - 1000).any()
 
 
 def test_bits_and_labels_have_the_same_known_places():

@@ -76,6 +76,19 @@ def test_measured_sums_are_exact_without_noise(monkeypatch):
         assert (part.sums[: part.nodes.size] == people[part.nodes]).all()
 
 
+def test_sets_of_huge_counts_are_clamped_one_by_one(monkeypatch):
+    """A parent's sum beyond int64 must not take its rest along: neighbours would differ in two sets."""
+    monkeypatch.setattr(made.noise, "skewed_geometric", lambda right, left, size: np.zeros(size, dtype=np.int64))
+    shown = random_tree(np.random.default_rng(1), 3)
+    own = np.full(shown.levels.size, saturate.LIMIT // 3)
+    own[0] = 7
+    halves = [shown.totals(half.astype(float)).astype(np.int64) for half in saturate.split(own)]
+    chosen = choose_layers(shown, np.full(shown.levels.size, 20.0), Fraction(1), Fraction(1))
+    rests = [part.sums[part.nodes.size] for part in measure(chosen, *halves) if 0 in part.rests.tolist()]
+    assert rests
+    assert set(rests) == {7}
+
+
 def test_variances_are_those_of_least_squares():
     rng = np.random.default_rng(5)
     shown = random_tree(rng, 4)

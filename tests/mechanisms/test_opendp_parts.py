@@ -9,8 +9,8 @@ import pytest
 from opendp.mod import OpenDPException
 
 import opendp_tree as ot
-from opendp_tree.mechanisms.partition.tree_partition import make_tree_partition
 from opendp_tree.mechanisms.tree_estimator import make_tree_estimator
+from opendp_tree.mechanisms.tree_partition import make_tree_partition
 from tests.mechanisms import combinators
 from tests.mechanisms.combinators import COMBINATORS, MEASUREMENTS, SIZED, TAKES, takes, use, works
 from tests.thoroughness import thinned

@@ -6,9 +6,9 @@ import pytest
 from opendp.mod import OpenDPException
 
 import opendp_tree as ot
-from opendp_tree.mechanisms.partition.tree_partition import make_tree_partition
 from opendp_tree.mechanisms.searches import make_unfunded, with_promised_delta
 from opendp_tree.mechanisms.tree_estimator import make_tree_estimator
+from opendp_tree.mechanisms.tree_partition import make_tree_partition
 from tests.thoroughness import thinned
 
 TREE, OPEN = ot.Tree.balanced(branching=2, depth=3), ot.OpenTree.bits(8)

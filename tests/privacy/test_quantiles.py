@@ -24,15 +24,15 @@ from opendp_tree.theorems.quantiles import (
 )
 from opendp_tree.trees.segment_tree import SegmentTree
 from tests.privacy.divergence import joint, largest_ratio
-from tests.privacy.tree_partition_claim import Claim, far_from, plus
-from tests.privacy.tree_partition_law import steps, uniform
+from tests.privacy.partition_claim import Claim, plus
+from tests.privacy.partition_law import Part, steps
 
 HALF = Fraction(1, 2)
 POWERS = (1, 2, 1)
 """1/scale of each level of the tree over the segments is this many times ln 2."""
 
 
-def cut_law(mechanism, counts, far):
+def cut_law(part, counts):
     """The law of the cuts: the ends of all cells, and of the line. Gaps do not matter, so they are not kept apart."""
 
     def subtree(first, last, level):
@@ -46,7 +46,7 @@ def cut_law(mechanism, counts, far):
                     states[(one[0] | other[0], one[1] + other[1], max(one[2], other[2]))] += mass * weight
         out = defaultdict(Fraction)
         for (cuts, x, largest), mass in states.items():
-            for gap, up, chance, _ in steps(mechanism, level, x, largest, far):
+            for gap, up, chance, _ in steps(part, level, x, largest):
                 out[(cuts if gap is None else cuts | {first, last}, up, up)] += mass * chance
         return out
 
@@ -74,41 +74,47 @@ def measured(counts, cuts, *, powers=POWERS):
     return joint(laws)
 
 
-def whole_law(mechanism, counts, far, *, measure=measured):
+def whole_law(part, counts, *, measure=measured):
     return {
         (found, *outcome): mass * weight
-        for found, mass in cut_law(mechanism, counts, far).items()
+        for found, mass in cut_law(part, counts).items()
         for outcome, weight in measure(counts, found).items()
     }
 
 
-def claimed(mechanism, powers=POWERS):
+def finding_ratio(part):
+    """e**epsilon of the cuts at distance 1."""
+    claim = Claim([part])
+    assert claim.delta == 0
+    return max(claim.added, claim.removed)
+
+
+def claimed(part, powers=POWERS):
     """e**epsilon at distance 1, where measuring is in units of ln 2, for trees of one to three levels."""
     costs = [
         laplace_epsilon(1, scales=[Fraction(1, power) for power in (powers[0], *powers[1:] * 2)[: levels + 1]])
         for levels in (1, 2)
     ]
     assert curve_epsilon(1, finding=Fraction(0), measuring=costs) == max(costs)
-    return Claim(mechanism).ratio * 2 ** int(curve_epsilon(1, finding=Fraction(0), measuring=costs))
+    return finding_ratio(part) * 2 ** int(curve_epsilon(1, finding=Fraction(0), measuring=costs))
 
 
 LINES = [*product(range(4), repeat=2), *product(range(2), repeat=4), (3, 0, 0, 2), (0, 2, 3, 0)]
-MECHANISM = {2: uniform(HALF, HALF, 2, 2, None, 1), 4: uniform(HALF, HALF, 3, 2, None, 1)}
+PARTS = {bins: Part(HALF, HALF, None, None, ((2, None, 1),) * levels) for bins, levels in ((2, 2), (4, 3))}
 
 
 def worst(line, **changes):
-    mechanism, found = MECHANISM[len(line)], []
-    far = far_from(mechanism, sum(line) + 1)
-    here = whole_law(mechanism, line, far, **changes)
+    part, found = PARTS[len(line)], []
+    here = whole_law(part, line, **changes)
     for place in range(len(line)):
-        there = whole_law(mechanism, tuple(plus(line, place)), far, **changes)
+        there = whole_law(part, tuple(plus(line, place)), **changes)
         found += [largest_ratio(here, there), largest_ratio(there, here)]
     return None if None in found else max(found)
 
 
 @pytest.mark.parametrize("line", LINES)
 def test_a_curve_keeps_its_epsilon(line):
-    assert worst(line) <= claimed(MECHANISM[len(line)])
+    assert worst(line) <= claimed(PARTS[len(line)])
 
 
 def test_what_measuring_costs_is_reached_without_finding():
@@ -120,9 +126,7 @@ def test_what_measuring_costs_is_reached_without_finding():
 
 def test_no_outcome_is_lost_either_way():
     line = (1, 0, 0, 1)
-    mechanism = MECHANISM[4]
-    far = far_from(mechanism, 4)
-    assert set(cut_law(mechanism, line, far)) == set(cut_law(mechanism, (0, 0, 0, 0), far))
+    assert set(cut_law(PARTS[4], line)) == set(cut_law(PARTS[4], (0, 0, 0, 0)))
 
 
 # Mutants of the curve.
@@ -133,16 +137,14 @@ def test_mutant_a_cut_at_the_fullest_bin_is_rejected():
         peak = max(range(len(counts)), key=lambda place: counts[place])
         return measured(counts, tuple(sorted({*cuts, peak})))
 
-    mechanism = MECHANISM[4]
-    far = far_from(mechanism, 3)
     laws = []
     for counts in ((0, 1, 0, 0), (0, 1, 2, 0)):
         law = {}
-        for found, mass in cut_law(mechanism, counts, far).items():
+        for found, mass in cut_law(PARTS[4], counts).items():
             for outcome, weight in measure_at_the_peak(counts, found).items():
                 law[len(outcome), outcome] = law.get((len(outcome), outcome), 0) + mass * weight
         laws.append(law)
-    assert largest_ratio(*laws) is None or max(largest_ratio(*laws), largest_ratio(*laws[::-1])) > claimed(mechanism)
+    assert largest_ratio(*laws) is None or max(largest_ratio(*laws), largest_ratio(*laws[::-1])) > claimed(PARTS[4])
 
 
 def test_mutant_empty_segments_left_out_are_rejected():
@@ -156,11 +158,11 @@ def test_mutant_empty_segments_left_out_are_rejected():
 def test_mutant_every_level_at_the_price_of_one_is_rejected():
     """All levels with the noise of the first, as if they were one count."""
     found = worst((0, 1, 0, 0), measure=lambda counts, cuts: measured(counts, cuts, powers=(4, 4, 4)))
-    assert found > claimed(MECHANISM[4])
+    assert found > claimed(PARTS[4])
 
 
 def test_mutant_finding_for_nothing_is_rejected():
-    assert max(worst(line) for line in LINES) > claimed(MECHANISM[4]) / Claim(MECHANISM[4]).ratio
+    assert max(worst(line) for line in LINES) > claimed(PARTS[4]) / finding_ratio(PARTS[4])
 
 
 def test_mutant_segments_that_share_a_bin_are_rejected():
@@ -171,7 +173,7 @@ def test_mutant_segments_that_share_a_bin_are_rejected():
         parts = [{z: HALF ** (2 * abs(z - sum(counts[:cut]))) for z in (-1, 5)} for cut in cuts[1:]]
         return joint([whole, *parts])
 
-    assert worst((0, 1, 0, 0), measure=measure_nested) > claimed(MECHANISM[4])
+    assert worst((0, 1, 0, 0), measure=measure_nested) > claimed(PARTS[4])
 
 
 # The choice of a quantile.

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from opendp_tree.theorems.interval import Interval, exp, round_up
 from opendp_tree.theorems.partition import (
+    FirstReach,
     Fringe,
     addition_epsilon,
     addition_ratio,
@@ -86,6 +87,28 @@ def test_adding_a_person_costs_the_dearer_of_two_ways(q, t, beta, fringe):
 def test_tails_are_sums(q, radius, least):
     masses = [q**z for z in range(radius + 1)]
     assert noise_tail(q, radius=radius, least=least) == sum(masses[max(least, 0) :]) / sum(masses)
+
+
+@given(ratios, st.integers(1, 8), st.integers(1, 6), st.data())
+def test_stays_are_the_largest_ratio_of_no_cell_at_exact_counts(q, radius, above, data):
+    threshold = radius + above
+    margin = data.draw(st.integers(0, threshold - 1))
+
+    def stays(x):
+        return 1 - noise_tail(q, radius=radius, least=threshold - x)
+
+    exact = [stays(x) / stays(x + 1) for x in range(threshold - margin - 1)]
+    assert stay_ratio(q, threshold=threshold, radius=radius, margin=margin) == max(exact, default=1)
+
+
+def test_first_reaches_distribution_function():
+    law = FirstReach(Fraction(2), 3, 2, span=5)
+    edges = list(law.edges())
+    assert len(edges) == 5
+    for at, edge in enumerate(edges):
+        assert edge.lo <= law.cdf(at).hi
+        assert law.cdf(at).lo <= edge.hi
+    assert law.cdf(5).lo == Interval.of(1).lo
 
 
 def test_the_terms_that_a_fringe_has_not_are_absent():

@@ -1,4 +1,4 @@
-"""The tree partition as a measurement, and parameters for a budget."""
+"""The tree partition as a measurement."""
 
 import math
 from fractions import Fraction
@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from opendp.mod import OpenDPException
 
 from opendp_tree import OpenTree, Tree, leaf_domain
-from opendp_tree.mechanisms.partition.parameters import GapParameters, choose_parameters
-from opendp_tree.mechanisms.partition.tree_partition import make_tree_partition, then_tree_partition
+from opendp_tree.mechanisms.tree_partition import _chosen_fringe, make_tree_partition, then_tree_partition
 from opendp_tree.theorems.interval import exp, round_up
-from opendp_tree.theorems.tree_partition import GapShape, gap_delta, gap_epsilon
+from opendp_tree.theorems.partition import Fringe, find_epsilon_delta, noise_tail, stay_ratio
 from opendp_tree.trees import node_domain
 from tests.trees.test_tree import parents
 
@@ -27,24 +26,33 @@ PURE = {**ARGUMENTS, "threshold": 8, "radius": None, "margin": 3}
 
 def test_the_map_is_the_theorem_rounded_up():
     cells = make_tree_partition(leaf_domain(TREE), L1, **{**ARGUMENTS, "margin": 0})
-    shape = GapShape.uniform(4, threshold=17, radius=16, margin=0)
-    epsilon = gap_epsilon(Fraction(1), Fraction(1.1), shape)
-    assert epsilon.lo > 1
+    fringe = Fringe((17,) * 4, (16,) * 4, (0,) * 4, Fraction(1), Fraction(1.1), None)
+    assert find_epsilon_delta([fringe], k=1)[0].lo > 1
     assert cells.map(0) == (0.0, 0.0)
     for people in (1, 3, 40):
-        delta = gap_delta(exp(-1), shape, k=people)
-        assert cells.map(people) == (round_up(epsilon * people), min(1.0, round_up(delta)))
+        epsilon, delta = find_epsilon_delta([fringe], k=people)
+        assert cells.map(people) == (round_up(epsilon), min(1.0, round_up(delta)))
+
+
+def test_the_map_is_what_its_words_say():
+    """The formula of the docstring, on its own: four tested levels, margin 4, and three people."""
+    q, people = exp(-1), 3
+    exact = stay_ratio(q, threshold=17, radius=16, margin=4).ln()
+    loss = make_tree_partition(leaf_domain(TREE), L1, **{**ARGUMENTS, "token_scale": 0.7}).map(people)
+    assert loss[0] == pytest.approx(people * (3 * float(exact.hi) + 1 / 0.7), rel=1e-12)
+    above = float(noise_tail(q, radius=16, least=16 - people + 1).hi)
+    assert loss[1] == pytest.approx(1 - (1 - above) ** 4, rel=1e-12)
 
 
 def test_noise_without_end_is_pure():
     cells = make_tree_partition(leaf_domain(TREE), L1, **PURE)
     assert cells.output_measure == dp.max_divergence()
-    shape = GapShape.uniform(4, threshold=8, radius=None, margin=3, every_node=True)
-    assert cells.map(2) == round_up(gap_epsilon(Fraction(1), Fraction(1.1), shape) * 2)
+    fringe = Fringe((8,) * 4, (None,) * 4, (3,) * 4, Fraction(1), Fraction(1.1), None)
+    assert cells.map(2) == round_up(find_epsilon_delta([fringe], k=2)[0])
     assert cells.map(0) == 0.0
-    one_level_ends = make_tree_partition(leaf_domain(TREE), L1, **{**PURE, "radius": [None, None, None, 9]})
+    one_level_ends = make_tree_partition(leaf_domain(TREE), L1, **{**PURE, "radius": [None, None, None, 7]})
     assert one_level_ends.output_measure == dp.approximate(dp.max_divergence())
-    assert 0 < one_level_ends.map(1)[1] < make_tree_partition(leaf_domain(TREE), L1, **{**PURE, "radius": 9}).map(1)[1]
+    assert 0 < one_level_ends.map(1)[1] < make_tree_partition(leaf_domain(TREE), L1, **{**PURE, "radius": 7}).map(1)[1]
 
 
 @given(st.floats(0.2, 20), st.floats(0.2, 20), st.integers(1, 30))
@@ -174,7 +182,7 @@ def test_nobody_and_everybody():
 
 
 @pytest.mark.parametrize("scale", [0.0, 0.5, 1.0, 2.0**50])
-@pytest.mark.parametrize("radius", [100, 120, None])
+@pytest.mark.parametrize("radius", [100, None])
 def test_no_count_makes_it_raise(scale, radius):
     """Whatever the counts are, near the threshold and far: chances below 2**-64 among them."""
     cells = make_tree_partition(leaf_domain(TREE), L1, scale, token_scale=scale, threshold=110, radius=radius, margin=5)
@@ -187,9 +195,14 @@ def test_no_count_makes_it_raise(scale, radius):
     [
         (node_domain(TREE), L1, {}, r"input_domain \(.*\) must be leaf_domain"),
         (leaf_domain(TREE), dp.l2_distance(T="f64"), {}, r"input_metric \(.*\) must be l1_distance"),
-        (leaf_domain(OpenTree.bits(3)), L1, {"threshold": 16}, r"threshold \(16\) must exceed radius \(16\)"),
+        (
+            leaf_domain(OpenTree.bits(3)),
+            L1,
+            {"threshold": 16},
+            r"radius \(16\) must be .* below the threshold",
+        ),
         (leaf_domain(OpenTree.bits(3)), L1, {"radius": None}, r"radius \(None\) must be an integer"),
-        (leaf_domain(TREE), L1, {"margin": 17}, r"margin \(17\) must be below the threshold \(17\)"),
+        (leaf_domain(TREE), L1, {"margin": 17}, r"margin \(17\) must be at least 0 and below the threshold \(17\)"),
         (leaf_domain(TREE), L1, {"margin": -1}, r"margin \(-1\) must be an integer from 0"),
         (
             leaf_domain(TREE),
@@ -235,56 +248,32 @@ def test_data_of_another_tree_is_an_error():
         cells(OpenTree.bits(4).count([1]))
 
 
-# Parameters.
-
-budgets = st.tuples(
-    st.integers(1, 140), st.floats(1e-3, 50), st.sampled_from([1e-12, 1e-6, 1e-3, 0.3]), st.integers(1, 20)
-)
-
-
-@given(budgets)
-def test_parameters_keep_the_budget_and_use_it(budget):
-    depth, epsilon, delta, people = budget
-    found = choose_parameters(depth, epsilon, delta, d_in=people)
-    spent = found.loss(people)
-    assert epsilon * (1 - 1e-12) <= spent[0] <= epsilon
-    assert spent[1] <= delta
-    radius, threshold = found.shape.radii[0], found.shape.thresholds[0]
-    assert threshold == radius + 1
-    if radius > 1:
-        smaller = GapShape.uniform(depth, threshold=radius, radius=radius - 1, margin=0)
-        assert GapParameters(found.scale, found.token_scale, smaller).loss(people)[1] > delta
-
-
-@given(budgets, st.integers(1, 10**9))
-def test_parameters_of_public_trees_keep_the_budget(budget, nodes):
-    depth, epsilon, delta, people = budget
-    for allowed in (0.0, delta):
-        found = choose_parameters(depth, epsilon, allowed, d_in=people, public_nodes=nodes)
-        spent = found.loss(people)
-        assert spent[0] <= epsilon
-        assert spent[1] <= allowed
-        assert found.is_pure or allowed > 0
-
-
-def test_thresholds_are_those_of_the_design():
-    """At epsilon 1 and delta 1e-6, by depth."""
-    assert [choose_parameters(depth, 1.0, 1e-6).shape.thresholds[0] for depth in (3, 6, 33, 129)] == [16, 17, 18, 20]
+@given(st.integers(1, 140), st.floats(1e-3, 50), st.sampled_from([1e-12, 1e-6, 1e-3, 0.3]))
+def test_chosen_parameters_keep_the_budget_and_use_it(depth, epsilon, delta):
+    """Scales have three digits, so that up to a hundredth of epsilon is left."""
+    cells = make_tree_partition(leaf_domain(OpenTree.columns(depth)), L1, 1 / epsilon, delta=delta)
+    spent = cells.map(1)
+    assert epsilon * 0.989 <= spent[0] <= epsilon * (1 + 1e-15)
+    assert spent[1] == delta
+    tested = depth + 1
+    assert _chosen_fringe(tested, 1 / epsilon, delta).rest_scales is None
+    lost = find_epsilon_delta([_chosen_fringe(tested, 1 / epsilon, delta)], k=1)[1]
+    assert lost.hi <= Fraction(delta)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((0, 1.0, 1e-6), r"depth \(0\) must be an integer from 1"),
-        ((3, 0.0, 1e-6), r"epsilon \(0.0\) must be positive"),
-        ((3, 1e-16, 1e-6), r"epsilon \(1e-16\) must be at least 2\*\*-49"),
-        ((3, 1.0, 0.0), r"delta \(0.0\) must be above 0 where nodes are unknown"),
-        ((3, 1.0, 1.0), r"delta \(1.0\) must be a number from 0 to below 1"),
+        ({"scale": 2.0**60, "delta": 1e-6}, "too small"),
+        ({"scale": 1.0, "delta": 0.0}, r"delta \(0.0\) must be"),
+        ({"scale": 1.0, "delta": 1.0}, r"delta \(1.0\) must be"),
+        ({"scale": 1.0, "delta": 1e-6, "margin": 3}, "delta must be given alone"),
+        ({"scale": 1.0, "margin": 3}, "token_scale, threshold and margin must be given"),
     ],
 )
 def test_budgets_that_cannot_be_met_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
-        choose_parameters(*arguments)
+        make_tree_partition(leaf_domain(TREE), L1, **arguments)
 
 
 @pytest.mark.parametrize("depth", [2**14 + 1, 2**15, 40_000])

@@ -1,4 +1,4 @@
-"""What find, then measure errs by, before any data is touched.
+"""What the tests below the root err by, before any data is touched.
 
 The law of one node that is tested once is summed exactly, in floats, whatever its count; so is that of a caterpillar,
 whose arrivals tokens may take off a few at a time. These are the worst inputs that are known.
@@ -7,17 +7,17 @@ whose arrivals tokens may take off a few at a time. These are the worst inputs t
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
 
 from opendp_tree._types import Floats
-from opendp_tree.mechanisms.find import PartitionParameters
+from opendp_tree.mechanisms.find import NAMED, mean, variance
+from opendp_tree.mechanisms.layers import LEAST_VARIANCE, RATIO, ladder_of
 from opendp_tree.mechanisms.level_noise import normal_excess
-from opendp_tree.mechanisms.partition.layers import NAMED, RATIO, CellNoise, ladder_of
-from opendp_tree.mechanisms.partition.parameters import GapParameters
-from opendp_tree.theorems.tree_partition import GapShape
+from opendp_tree.theorems.partition import Fringe
 
 FINEST = 64
 """Steps up to the threshold at which laws are summed: exact up to this, and then in steps of several people."""
@@ -35,19 +35,18 @@ class OneTest:
     mean_square: float
 
 
-def one_test(parameters: GapParameters, people: int, *, alpha: float = 0.0, is_leaf: bool = True) -> OneTest:
+def one_test(fringe: Fringe, people: int, *, alpha: float = 0.0, is_leaf: bool = True) -> OneTest:
     """The exact law of one test of a node with so many people: at the deepest tested level, or at the top one."""
-    shape, tested = parameters.shape, -1 if is_leaf else 0
-    threshold, radius = shape.thresholds[tested], shape.radii[tested]
-    level = threshold - shape.margins[tested]
-    tokens = _geometric(parameters.token_scale, None)
+    threshold, radius, margin = fringe.levels[-1 if is_leaf else 0]
+    level, token_scale = threshold - margin, float(fringe.token_scale)
+    tokens = _geometric(token_scale, None)
     room = max(people - level + 1, 0)
     taken = np.minimum(np.arange(tokens.size), room)
     chances = np.bincount(taken, tokens)
-    tests = _geometric(parameters.scale, radius)
+    tests = _geometric(float(fringe.test_scale), radius)
     gap = people - np.arange(chances.size)[:, None] + np.arange(tests.size)
     weights = chances[:, None] * tests
-    shift = float(CellNoise.of(parameters).shift(np.array([is_leaf]))[0])
+    shift = (1 if is_leaf else 2) * mean(token_scale) - mean(float(fringe.test_scale))
     error = np.maximum(np.abs(np.maximum(gap + shift, 1.0) - people) - alpha * people, 0.0) ** 2
     cell = gap >= threshold
     shown = float(weights[cell].sum())
@@ -64,34 +63,32 @@ def _geometric(scale: float, radius: int | None) -> Floats:
 
 
 @lru_cache(maxsize=256)
-def worst_alpha_rmse(parameters: GapParameters, alpha: float) -> float:
+def worst_alpha_rmse(fringe: Fringe, alpha: float) -> float:
     """The largest alpha-RMSE of a node, over nodes that are tested once and the worst caterpillar that is found."""
-    parameters, step = coarse(parameters)
-    thresholds = parameters.shape.thresholds
-    counts = range(max(1, thresholds[-1] // 2), thresholds[0] + math.ceil(4 * parameters.token_scale) + 2)
+    rough, step = coarse(fringe)
+    thresholds = rough.thresholds
+    counts = range(max(1, thresholds[-1] // 2), thresholds[0] + math.ceil(4 * rough.token_scale) + 2)
     once = (
-        one_test(parameters, people, alpha=alpha, is_leaf=is_leaf).mean_square
+        one_test(rough, people, alpha=alpha, is_leaf=is_leaf).mean_square
         for is_leaf in (True, False)
         for people in counts
     )
-    return step * math.sqrt(max(*once, worst_caterpillar(parameters, alpha).mean_square))
+    return step * math.sqrt(max(*once, worst_caterpillar(rough, alpha).mean_square))
 
 
-def coarse(parameters: GapParameters) -> tuple[GapParameters, float]:
-    """The same parameters in units of several people, if there are more than `FINEST`; and the unit."""
-    shape = parameters.shape
-    step = max(*shape.thresholds, parameters.scale, parameters.token_scale) / FINEST
+def coarse(fringe: Fringe) -> tuple[Fringe, float]:
+    """The same tests in units of several people, if there are more than `FINEST`; and the unit."""
+    step = max(*map(float, fringe.thresholds), float(fringe.test_scale), float(fringe.token_scale)) / FINEST
     if step <= 1:
-        return parameters, 1.0
-    thresholds = tuple(max(1, round(threshold / step)) for threshold in shape.thresholds)
-    radii: list[int | None] = []
-    for radius, threshold, old in zip(shape.radii, thresholds, shape.thresholds, strict=True):
-        near = None if radius is None else max(1, round(radius / step))
-        radii.append(near if near is None or (radius or 0) >= old else min(near, max(1, threshold - 1)))
-    starts = [max(1, round(start / step)) for start in shape.blur_levels]
-    margins = tuple(max(0, threshold - start) for threshold, start in zip(thresholds, starts, strict=True))
-    rough = replace(shape, thresholds=thresholds, radii=tuple(radii), margins=margins, every_node=True)
-    return GapParameters(parameters.scale / step, parameters.token_scale / step, rough), step
+        return fringe, 1.0
+    levels = []
+    for threshold, radius, margin in fringe.levels:
+        near = max(2, round(threshold / step))
+        end = None if radius is None else min(max(1, round(radius / step)), near - 1)
+        levels.append((near, end, near - max(1, round((threshold - margin) / step))))
+    thresholds, radii, margins = zip(*levels, strict=True)
+    test, token = (Fraction(float(scale) / step) for scale in (fringe.test_scale, fringe.token_scale))
+    return Fringe(thresholds, radii, margins, test, token, None), step
 
 
 @dataclass(frozen=True)
@@ -103,11 +100,11 @@ class Caterpillar:
 
 
 @lru_cache(maxsize=256)
-def worst_caterpillar(parameters: GapParameters, alpha: float) -> Caterpillar:
+def worst_caterpillar(fringe: Fringe, alpha: float) -> Caterpillar:
     """The path whose top errs most by not being shown: the best of even ones, changed level by level."""
-    steps = _hidden_steps(parameters)
+    steps = _hidden_steps(fringe)
     most, threshold, _ = steps.shape
-    sizes, depth, found = np.arange(most), parameters.shape.depth, []
+    sizes, depth, found = np.arange(most), len(fringe.levels), []
     for each in range(1, 4):  # start with any number, and as many at each further level
         held, even = steps[:, 0, :], []
         for length in range(1, min(depth, 4 * threshold) + 1):
@@ -120,12 +117,11 @@ def worst_caterpillar(parameters: GapParameters, alpha: float) -> Caterpillar:
     return Caterpillar(arrivals, (1 - alpha) ** 2 * square)
 
 
-def _hidden_steps(parameters: GapParameters) -> Floats:
+def _hidden_steps(fringe: Fringe) -> Floats:
     """By arrivals, count before and count after: the chance that a node that so many join is no cell and passes it."""
-    shape = parameters.shape
-    threshold, level = shape.thresholds[0], shape.thresholds[0] - shape.margins[0]
-    t = math.exp(-1 / parameters.token_scale)
-    tests = _geometric(parameters.scale, shape.radii[0])
+    threshold, radius, margin = fringe.levels[0]
+    level, t = threshold - margin, math.exp(-1 / fringe.token_scale)
+    tests = _geometric(float(fringe.test_scale), radius)
     stays = np.cumsum(np.append(tests, np.zeros(threshold)))[:threshold][::-1]  # P(noise < threshold - y), y ascending
     joined, before, after = np.ogrid[: threshold + 3, :threshold, :threshold]
     held = joined + before
@@ -153,23 +149,16 @@ def _ascend(steps: Floats, arrivals: list[int]) -> tuple[float, tuple[int, ...]]
     return best, tuple(arrivals[next((at for at, size in enumerate(arrivals) if size), 0) :])
 
 
-def totals_alpha_rmse(parameters: GapParameters, epsilon: float, alpha: float, cells: Floats) -> Floats:
+def totals_alpha_rmse(fringe: Fringe, epsilon: float, alpha: float, cells: Floats) -> Floats:
     """The alpha-RMSE of nodes with so many cells at or below them, each of about the threshold: typical ones."""
-    model, depth = CellNoise.of(parameters), parameters.shape.depth
+    depth, threshold = len(fringe.levels), sum(fringe.thresholds) / len(fringe.levels)
     if depth <= NAMED:
         layers, sets = float(max(depth - 1, 1)), np.ones(cells.size)
     else:
         layers, sets = 1.0 + len(ladder_of(float(cells[-1]), RATIO)), np.minimum(cells, math.sqrt(RATIO))
     measured = 2 * (layers / epsilon) ** 2 * sets
-    summed = cells * float(model.variance(np.array([False]))[0]) + (model.threshold / 4) ** 2
+    test, token = (max(variance(float(scale)), LEAST_VARIANCE) for scale in (fringe.test_scale, fringe.token_scale))
+    summed = cells * (test + 3 * token) + (threshold / 4) ** 2
     deviation = np.sqrt(1 / (1 / measured + 1 / summed))
-    found: Floats = np.sqrt(2 * normal_excess(alpha * cells * model.threshold, deviation))
+    found: Floats = np.sqrt(2 * normal_excess(alpha * cells * threshold, deviation))
     return found
-
-
-def as_gaps(parameters: PartitionParameters) -> GapParameters:
-    """The tests below the root, whose laws are predicted."""
-    top = parameters.fringes[0]
-    levels = tuple(range(1, len(top.levels) + 1))
-    shape = GapShape(levels, top.thresholds, top.radii, top.margins)
-    return GapParameters(float(top.test_scale), float(top.token_scale), shape)

@@ -1,5 +1,4 @@
 import math
-from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -8,70 +7,80 @@ import pytest
 
 from opendp_tree import OpenTree, leaf_domain
 from opendp_tree.mechanisms.find import choose_parameters as partition_parameters
-from opendp_tree.mechanisms.partition.layers import CellNoise
-from opendp_tree.mechanisms.partition.parameters import choose_parameters
-from opendp_tree.mechanisms.partition.prediction import one_test, worst_alpha_rmse, worst_caterpillar
-from opendp_tree.mechanisms.partition.walk import find_cells
+from opendp_tree.mechanisms.find import find_in_fringe, make_fringe, mean
 from opendp_tree.mechanisms.tree_estimator import make_tree_estimator
+from opendp_tree.planning.cell_errors import one_test, worst_alpha_rmse, worst_caterpillar
 from opendp_tree.planning.laws import predict_levels
+from opendp_tree.theorems.partition import Fringe
 from opendp_tree.trees.occupied import Occupied
 
 COPIES = 100_000
+
+
+def fringe_for(levels, epsilon, delta):
+    """A fringe of so many levels for this budget."""
+    each = Fraction(epsilon)
+    return make_fringe(levels, each, each, each, Fraction(delta), 1)
+
+
+def uniform(levels, scale, threshold, radius, margin, *, token_scale):
+    """The same numbers at every level."""
+    numbers = (threshold,) * levels, (radius,) * levels, (margin,) * levels
+    return Fringe(*numbers, Fraction(scale), Fraction(token_scale), None)
 
 
 @pytest.mark.parametrize("people", [10, 16, 20, 30])
 @pytest.mark.parametrize("depth", [3, 33])
 def test_one_test_has_the_law_that_is_predicted(people, depth):
     """The share shown within 6 standard errors, and the mean square within 8 of its own: below 1e-8 by chance."""
-    parameters = choose_parameters(depth, 0.8, 1e-6)
+    fringe = fringe_for(depth, 0.8, 1e-6)
     alone = np.zeros(COPIES - 1, dtype=np.int64)
     occupied = Occupied(np.full(COPIES, depth - 1), alone, np.full(COPIES, people), np.arange(COPIES))
-    cells = find_cells(occupied, parameters)
-    found = cells.levels == depth - 1
+    places, levels, gaps = find_in_fringe(occupied, tuple(range(depth)), fringe)
+    found = levels == depth - 1
     values = np.zeros(COPIES)
-    values[cells.places[found]] = cells.gaps[found] + CellNoise.of(parameters).shift(np.array([True]))[0]
+    values[places[found]] = gaps[found] + mean(float(fringe.token_scale)) - mean(float(fringe.test_scale))
     squares = np.maximum(np.abs(values - people) - 0.1 * people, 0) ** 2
-    expected = one_test(parameters, people, alpha=0.1)
+    expected = one_test(fringe, people, alpha=0.1)
     deviation = math.sqrt(expected.shown * (1 - expected.shown) / COPIES)
     assert found.sum() / COPIES == pytest.approx(expected.shown, abs=6 * deviation + 1e-9)
     assert squares.mean() == pytest.approx(expected.mean_square, abs=8 * squares.std() / math.sqrt(COPIES) + 1e-9)
 
 
-def hidden(parameters, arrivals, copies):
+def hidden(fringe, arrivals, copies):
     """How many of so many paths that these people join, the deepest first, have no cell at or below their top."""
-    depth, length = parameters.shape.depth, len(arrivals)
+    length = len(arrivals)
+    assert length <= len(fringe.levels)
     levels = np.tile(np.arange(length, 0, -1), copies)  # people at the nodes of the path themselves
     meets = np.tile(np.append(np.arange(length - 1, 0, -1), 0), copies)[:-1]  # the paths' tops at the root
-    assert length < depth
     occupied = Occupied(levels, meets, np.tile(arrivals, copies), np.arange(levels.size))
-    cells = find_cells(occupied, parameters)
-    return copies - np.unique(cells.places[cells.levels > 0] // length).size
+    places = find_in_fringe(occupied, tuple(range(1, len(fringe.levels) + 1)), fringe)[0]
+    return copies - np.unique(places // length).size
 
 
-@pytest.mark.parametrize(("depth", "epsilon", "delta"), [(33, 0.8, 1e-6), (129, 0.8, 1e-6), (7, 0.5, 1e-2)])
-def test_caterpillars_stay_hidden_as_often_as_predicted(depth, epsilon, delta):
+@pytest.mark.parametrize(
+    "fringe",
+    [
+        uniform(32, 1.25, 23, 22, 8, token_scale=1.4),
+        uniform(128, 1.25, 25, 24, 10, token_scale=1.4),
+        uniform(6, 2.0, 14, 13, 5, token_scale=2.2),
+    ],
+)
+def test_caterpillars_stay_hidden_as_often_as_predicted(fringe):
     """Of 20,000 within 6 standard errors: below 1e-8 by chance. The root, which all share, is above them."""
-    parameters = choose_parameters(depth, epsilon, delta)
-    below = replace(
-        parameters,
-        shape=replace(
-            parameters.shape,
-            **{name: getattr(parameters.shape, name)[1:] for name in ("levels", "thresholds", "radii", "margins")},
-        ),
-    )
-    found = worst_caterpillar(below, 0.1)
+    found = worst_caterpillar(fringe, 0.1)
     chance = found.mean_square / (0.9 * sum(found.arrivals)) ** 2
     copies = 20_000
-    share = hidden(parameters, found.arrivals, copies) / copies
+    share = hidden(fringe, found.arrivals, copies) / copies
     assert share == pytest.approx(chance, abs=6 * math.sqrt(chance * (1 - chance) / copies))
 
 
-def every_caterpillar(parameters, alpha):
+def every_caterpillar(fringe, alpha):
     """The largest error of all paths, by the law of each node as the mechanism is written, in plain loops."""
-    shape = parameters.shape
-    threshold, level = shape.thresholds[0], shape.thresholds[0] - shape.margins[0]
-    q, t = math.exp(-1 / parameters.scale), math.exp(-1 / parameters.token_scale)
-    total = 1 - q ** (shape.radii[0] + 1)
+    threshold, radius, margin = fringe.levels[0]
+    level, depth = threshold - margin, len(fringe.levels)
+    q, t = math.exp(-1 / fringe.test_scale), math.exp(-1 / fringe.token_scale)
+    total = 1 - q ** (radius + 1)
 
     def node(held, joined):
         law = {}
@@ -82,7 +91,7 @@ def every_caterpillar(parameters, alpha):
                 chance = t**taken * ((1 - t) if taken < count - least else 1.0)
                 left = count - taken
                 if left < threshold:
-                    stays = (1 - q ** min(threshold - left, shape.radii[0] + 1)) / total
+                    stays = (1 - q ** min(threshold - left, radius + 1)) / total
                     law[left] = law.get(left, 0.0) + mass * chance * stays
         return law
 
@@ -91,31 +100,29 @@ def every_caterpillar(parameters, alpha):
     while stack:
         held, people, used = stack.pop()
         best = max(best, sum(held.values()) * ((1 - alpha) * people) ** 2)
-        most = people + (shape.depth - used) * (threshold + 2)
-        if used < shape.depth and sum(held.values()) * ((1 - alpha) * most) ** 2 > best:
+        most = people + (depth - used) * (threshold + 2)
+        if used < depth and sum(held.values()) * ((1 - alpha) * most) ** 2 > best:
             stack += [(node(held, joined), people + joined, used + 1) for joined in range(1, threshold + 3)]
     return best
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.3])
 @pytest.mark.parametrize(
-    ("depth", "epsilon", "delta"), [(1, 1.0, 1e-2), (2, 0.7, 1e-2), (3, 1.0, 1e-2), (4, 1.0, 1e-2), (4, 2.0, 1e-4)]
+    ("levels", "numbers"),
+    [(1, (1.0, 7, 6, 1)), (2, (1.5, 8, 7, 4)), (3, (1.0, 7, 6, 3)), (4, (1.0, 7, 6, 3)), (4, (0.5, 7, 6, 2))],
 )
-def test_the_worst_caterpillar_is_the_worst_of_all(depth, epsilon, delta, alpha):
-    parameters = choose_parameters(depth, epsilon, delta)
-    assert worst_caterpillar(parameters, alpha).mean_square == pytest.approx(every_caterpillar(parameters, alpha))
+def test_the_worst_caterpillar_is_the_worst_of_all(levels, numbers, alpha):
+    fringe = uniform(levels, *numbers, token_scale=1.1 * numbers[0])
+    assert worst_caterpillar(fringe, alpha).mean_square == pytest.approx(every_caterpillar(fringe, alpha))
 
 
 def test_uneven_arrivals_are_found():
-    """One person a level would say 6.7, one test 9.2."""
-    found = worst_alpha_rmse(choose_parameters(5, 0.5, 1e-2, exact_share=0.05), 0.0)
-    assert found == pytest.approx(10.71, abs=0.01)
-
-
-def test_worst_errors_are_those_of_the_design():
-    aims = {3: 14.5, 6: 15.5, 33: 17.5, 129: 20.5}
-    for depth, aim in aims.items():
-        assert 0.97 * aim < round(worst_alpha_rmse(choose_parameters(depth, 0.8, 1e-6), 0.1), 1) <= aim
+    """One person per level would say less, and so would one test."""
+    fringe = uniform(5, 2.0, 14, 13, 7, token_scale=2.1)
+    found, arrivals = worst_alpha_rmse(fringe, 0.0), worst_caterpillar(fringe, 0.0).arrivals
+    assert len(set(arrivals)) > 1
+    assert found >= math.sqrt(worst_caterpillar(fringe, 0.0).mean_square)
+    assert found > max(math.sqrt(one_test(fringe, people).mean_square) for people in range(1, 30)) * 1.05
 
 
 def test_predicted_levels_are_measured():
