@@ -62,6 +62,7 @@ demo: $(SHOW) ## Plan and release public data: the tree, its error next to the t
 	$(BIN)/python examples/demo.py
 
 bench: $(READY) ## Measure errors and speed, and write docs/benchmarks: some minutes
+	$(INSTALL) '.[bench]'
 	$(BIN)/python -m benchmarks
 
 bench-full: bench bench-peers ## The same, and the same job by other libraries

@@ -1,7 +1,6 @@
-"""Errors by level against a release of every level alone: python -m benchmarks.levels --releases 20.
+"""Errors by level against a release of every level alone.
 
-Plain RMSE of all non-empty nodes, those that are not shown counted as 0, over that of Laplace noise with a threshold on
-every level (epsilon and delta shared out evenly, its law summed exactly). Standard errors in brackets.
+`python -m benchmarks.levels --releases 100 --epsilon 3` measures one setting.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ import numpy as np
 import opendp.prelude as dp
 import polars as pl
 
+from benchmarks.timing import print_table
 from opendp_tree import OpenTree, Tree, leaf_domain, make_tree_estimator
 
 SIZES = ((50, 20, 10), (20, 15, 10, 8), (200, 50), (6, 6, 6, 6, 6, 6))
@@ -26,6 +26,9 @@ WEIGHTS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
     "dense": lambda rng, n: np.ones(n),
 }
 ROWS = {"dense": 10**7}
+SETTINGS = ((1.0, False), (0.1, False), (3.0, False), (10.0, False), (1.0, True))
+"""Epsilon, and whether the names are public."""
+RELEASES, DELTA = 20, 1e-6
 
 
 def leaf_counts(sizes: tuple[int, ...], kind: str, seed: int = 1) -> np.ndarray:
@@ -126,25 +129,51 @@ def ratios(
     squares = np.array([squared_errors(mechanism(data), tree, truth, sizes) for _ in range(releases)])
     base = per_level(counts, epsilon, delta, public=public)
     mean = squares.mean(axis=0)
-    error = squares.std(axis=0) / math.sqrt(releases) / (2 * np.sqrt(mean))
+    error = squares.std(axis=0, ddof=1) / math.sqrt(releases) / (2 * np.sqrt(mean))
     return np.sqrt(mean) / base, error / base
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--releases", type=int, default=10)
+def title(epsilon: float, *, public: bool) -> str:
+    return f"\nEpsilon {epsilon:g}, {'public' if public else 'unknown'} names:\n"
+
+
+def words(ratio: float, error: float) -> str:
+    return "–" if math.isnan(ratio) else f"{ratio:.2f} ± {error:.2f}"
+
+
+def show(releases: int, epsilon: float, *, public: bool) -> None:
+    """The table of one setting."""
+    rows = []
+    for sizes in SIZES:
+        for kind in WEIGHTS:
+            found = ratios(leaf_counts(sizes, kind), releases, epsilon, DELTA, public=public)
+            rows.append((" × ".join(map(str, sizes)), kind, " / ".join(map(words, *found))))
+    print_table(("tree", "leaves", "RMSE over that of a level alone, root first"), rows)
+
+
+def run() -> None:
+    dp.enable_features("contrib")
+    print(
+        "RMSE of all non-empty nodes, those that are not shown counted as 0, over that of Laplace noise on every level "
+        "with a threshold (none if names are public), epsilon and delta shared out evenly, by its exact law; there the "
+        "root is the sum of the first level. Below 1 is better than each level alone. A million rows (dense: ten), "
+        f"delta {DELTA:g}, {RELEASES} releases each, ± a standard error."
+    )
+    for epsilon, public in SETTINGS:
+        print(title(epsilon, public=public))
+        show(RELEASES, epsilon, public=public)
+
+
+def main(show: Callable[..., None]) -> None:
+    """One setting from the command line."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--releases", type=int, default=RELEASES)
     parser.add_argument("--epsilon", type=float, default=1.0)
-    parser.add_argument("--delta", type=float, default=1e-6)
     parser.add_argument("--public", action="store_true")
     options = parser.parse_args()
     dp.enable_features("contrib")
-    for sizes in SIZES:
-        for kind in WEIGHTS:
-            counts = leaf_counts(sizes, kind)
-            found, error = ratios(counts, options.releases, options.epsilon, options.delta, public=options.public)
-            words = " / ".join(f"{a:.2f} ({b:.2f})" for a, b in zip(found, error, strict=True))
-            print(f"{' x '.join(map(str, sizes)):22s} {kind:11s} {words}", flush=True)
+    show(options.releases, options.epsilon, public=options.public)
 
 
 if __name__ == "__main__":
-    main()
+    main(show)

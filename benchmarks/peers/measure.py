@@ -7,6 +7,7 @@ import math
 import os
 import shutil
 import signal
+import statistics
 import subprocess
 import tempfile
 import time
@@ -17,21 +18,24 @@ from itertools import pairwise
 from pathlib import Path
 
 from benchmarks.peers.environments import activated, last_line, python, trouble
-from benchmarks.peers.peers import Peer
+from benchmarks.peers.peers import SCRIPTS, Peer
 
 TIMEOUT = 900
+RELEASES = 30
+ENOUGH = 25
+"""Seconds after which no further release is begun."""
 OTHER = "(other)"
 Level = dict[tuple[str, ...], float]
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run of a script: seconds for start and job, peak memory in bytes, and the released counts by level."""
+    """One process of a script: seconds for its start and its first release, peak memory in bytes, counts by level."""
 
     start: float
     seconds: float
     memory: int
-    levels: list[Level]
+    releases: list[list[Level]]
 
 
 def why_not(peer: Peer) -> str | None:
@@ -41,19 +45,20 @@ def why_not(peer: Peer) -> str | None:
     return trouble(peer.environment)
 
 
-def run(peer: Peer, folder: Path) -> Run | str:
+def run(peer: Peer, folder: Path, releases: int = RELEASES) -> Run | str:
     """A run, or the reason why there is none."""
     with tempfile.TemporaryDirectory() as scratch:  # some engines leave files where they run
         result = Path(scratch) / "result.json"
-        command = [str(python(peer.environment)), str(peer.path), str(folder), str(result)]
+        job = [SCRIPTS / "job.py", folder, result, peer.path, releases, ENOUGH]
+        command = [str(part) for part in (python(peer.environment), *job)]
         with open(Path(scratch) / "errors", "w+") as errors:
             memory, code = _watch(command, scratch, activated(peer.environment), errors)
             errors.seek(0)
             if code != 0 or not result.exists():
                 return "took too long" if code is None else f"failed: {last_line(errors.read())}"
         found = json.loads(result.read_text())
-    levels = [{tuple(row[:-1]): row[-1] for row in table} for table in found["levels"]]
-    return Run(found["start"], found["seconds"], memory, levels)
+    made = [[{tuple(row[:-1]): row[-1] for row in table} for table in release] for release in found["releases"]]
+    return Run(found["start"], found["seconds"], memory, made)
 
 
 def _watch(command: Sequence[str], folder: str, environment: dict[str, str], errors: object) -> tuple[int, int | None]:
@@ -86,15 +91,19 @@ def _session_memory(session: int) -> int:
     return total
 
 
-def rmse(runs: Sequence[Level], truth: Level) -> float:
-    """Over all places that have rows, and over all runs; a place that is not released counts as 0."""
-    squares = [(released.get(place, 0.0) - count) ** 2 for released in runs for place, count in truth.items()]
-    return math.sqrt(sum(squares) / len(squares))
+def rmse(releases: Sequence[Level], truth: Level) -> tuple[float, float]:
+    """Over all places that have rows, 0 for those not released: the mean over releases, and its standard error."""
+    each = [
+        math.sqrt(statistics.fmean((released.get(place, 0.0) - count) ** 2 for place, count in truth.items()))
+        for released in releases
+    ]
+    error = statistics.stdev(each) / math.sqrt(len(each)) if len(each) > 1 else math.nan
+    return statistics.fmean(each), error
 
 
-def kept(runs: Sequence[Level], truth: Level) -> float:
+def kept(releases: Sequence[Level], truth: Level) -> float:
     """How many of the places that have rows are released, on average."""
-    return sum(len(released.keys() & truth.keys()) for released in runs) / len(runs)
+    return statistics.fmean(len(released.keys() & truth.keys()) for released in releases)
 
 
 def astray(levels: Sequence[Level], *, public: bool) -> float:

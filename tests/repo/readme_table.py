@@ -5,7 +5,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 README, PEERS = ROOT / "README.md", ROOT / "docs" / "benchmarks" / "peers.md"
 BEGIN, END = "<!-- peers: python -m tests.repo.readme_table -->\n", "<!-- end of peers -->\n"
-COLUMNS = ("system", "seconds", "RMSE state / county / city", "adds up")
+COLUMNS = ("system", "releases", "seconds", "RMSE state / county / city", "adds up")
 
 
 def table():

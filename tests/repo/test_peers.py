@@ -75,7 +75,10 @@ def test_scripts_hold_nothing_but_user_code_and_the_clock(peer):
 
 def test_errors_are_over_all_places_that_have_rows():
     truth = {("a",): 10, ("b",): 4}
-    assert rmse([{("a",): 13.0, ("c",): 99.0}], truth) == math.sqrt((9 + 16) / 2)
+    one, two = {("a",): 13.0, ("c",): 99.0}, {("a",): 10.0, ("b",): 4.0}
+    half = math.sqrt((9 + 16) / 2) / 2  # the mean of two, and the standard error of that mean
+    assert rmse([one, two], truth) == pytest.approx((half, half))
+    assert math.isnan(rmse([one], truth)[1])
     assert kept([{("a",): 13.0, ("c",): 99.0}, {}], truth) == 0.5
 
 
@@ -93,23 +96,26 @@ def test_counts_that_do_not_add_up_are_told():
     assert astray([above, {**rest, ("a", "(other)"): 0.0}], public=False) == 0.5  # rows "(other)" must add up
 
 
-def test_a_script_hands_over_its_time_and_its_counts(tmp_path):
+@pytest.mark.parametrize(("seconds", "releases"), [(1e9, 3), (0, 1)])
+def test_a_script_hands_over_the_time_and_the_counts_of_each_release(tmp_path, seconds, releases):
     generate(100).write(tmp_path)
     script = tmp_path / "script.py"
     script.write_text(
-        "import sys; sys.path.insert(0, sys.argv[3])\n"
         "import job, polars as pl\n"
         "job.ready()\n"
         "rows = pl.read_parquet(job.ROWS)\n"
         "job.save(rows.group_by('state').agg(pl.len()), [('s', 'c', 2)])\n"
     )
     result = tmp_path / "result.json"
-    subprocess.run([sys.executable, script, tmp_path, result, SCRIPTS], check=True)
+    command = [sys.executable, SCRIPTS / "job.py", tmp_path, result, script, "3", str(seconds)]
+    subprocess.run(command, check=True)
     found = json.loads(result.read_text())
     assert found["start"] > 0
     assert found["seconds"] > 0
-    assert sum(row[-1] for row in found["levels"][0]) == 100
-    assert found["levels"][1] == [["s", "c", 2.0]]
+    assert len(found["releases"]) == releases
+    for states, counties in found["releases"]:
+        assert sum(row[-1] for row in states) == 100
+        assert counties == [["s", "c", 2.0]]
 
 
 def test_levels_are_taken_from_one_frame_of_all_nodes(tmp_path):
@@ -149,9 +155,10 @@ def test_the_page_is_what_the_driver_writes():
     text = PAGE.read_text()
     assert MARK in text
     truth = [{("a",): 10}, {("a", "b"): 10}, {("a", "b", "c"): 10}]
-    release = Run(1.0, 2.0, 2**30, [{place: count + 3.0 for place, count in level.items()} for level in truth])
-    written = page({peer: ("no Java" if peer.program else [release]) for peer in PEERS}, truth, 1, 0.0)
-    assert re.search(r"\| +3\.0 / 3\.0 / 3\.0 \|", written)
+    release = [{place: count + 3.0 for place, count in level.items()} for level in truth]
+    made = Run(1.0, 3.0, 2**30, [release, release])
+    written = page({peer: ("no Java" if peer.program else made) for peer in PEERS}, truth, 2, 0.0)
+    assert re.search(r"\| +2 \| +3\.00 \|.*\| +3\.00 ± 0\.00 / 3\.00 ± 0\.00 / 3\.00 ± 0\.00 \|", written)
     assert "not run: no Java" in written
     for peer in PEERS:  # the page has a line for each, as the driver writes it
         assert re.search(rf"^\| +{re.escape(peer.name)} \|", text, re.MULTILINE), peer.name
@@ -159,5 +166,5 @@ def test_the_page_is_what_the_driver_writes():
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         peer = next((peer for peer in PEERS if peer.name == cells[0]), None)
-        if peer is not None and not cells[1].startswith("not run"):
-            assert cells[4] == str(peer.user_lines), f"{peer.name}: run `make bench-peers` again"
+        if peer is not None and not cells[2].startswith("not run"):
+            assert cells[5] == str(peer.user_lines), f"{peer.name}: run `make bench-peers` again"

@@ -1,9 +1,11 @@
 """What every script here shares: where the data is, a clock, and how to hand over what was released.
 
-Runs in the environments of all peers, so it imports nothing but the standard library.
+`python job.py FOLDER RESULT SCRIPT RELEASES SECONDS` runs a script again and again in one process: RELEASES times, and
+not again after SECONDS. Runs in the environments of all peers, so it imports nothing but the standard library.
 """
 
 import json
+import runpy
 import sys
 import time
 from pathlib import Path
@@ -12,20 +14,28 @@ STARTED = time.perf_counter()
 FOLDER, RESULT = map(Path, sys.argv[1:3])
 ROWS, KEYS = str(FOLDER / "rows.parquet"), str(FOLDER / "keys.parquet")
 
-_ready = [STARTED]
+_ready: list = []
+_seconds: list = []
+_releases: list = []
 
 
 def ready() -> None:
     """Imports are done and engines run: from here on the job itself is timed."""
-    _ready[0] = time.perf_counter()
+    _ready.append(time.perf_counter())
 
 
 def save(*levels: object) -> None:
-    """Stops the clock; `levels` are tables with one row a place, its labels and then its count."""
-    done = time.perf_counter()
-    tables = [[[*row[:-1], float(row[-1])] for row in _rows(table)] for table in levels]
-    times = {"start": _ready[0] - STARTED, "seconds": done - _ready[0]}
-    RESULT.write_text(json.dumps({**times, "levels": tables}))
+    """Stops the clock; `levels` are tables with one row per place, its labels and then its count."""
+    _seconds.append(time.perf_counter() - _ready[-1])
+    _releases.append([[[*row[:-1], float(row[-1])] for row in _rows(table)] for table in levels])
+
+
+def repeat(script: str, releases: int, seconds: float) -> None:
+    """Runs a script until there are enough releases or enough seconds are over, and writes what was released."""
+    while len(_releases) < releases and (not _ready or time.perf_counter() - _ready[0] < seconds):
+        runpy.run_path(script)
+    times = {"start": _ready[0] - STARTED, "seconds": _seconds[0]}
+    RESULT.write_text(json.dumps({**times, "releases": _releases}))
 
 
 def by_level(frame: object) -> list:
@@ -40,3 +50,9 @@ def _rows(table: object) -> list:
         if hasattr(table, name):
             return list(table.iter_rows() if name == "iter_rows" else table.itertuples(index=False, name=None))
     return list(table)
+
+
+if __name__ == "__main__":
+    import job  # the module that scripts import, not this one
+
+    job.repeat(sys.argv[3], int(sys.argv[4]), float(sys.argv[5]))
