@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from benchmarks.peers.__main__ import MARK, PAGE, page
+from benchmarks.peers.__main__ import MARK, PAGE, earlier_rows, page
 from benchmarks.peers.data import LEVELS, SIZES, generate
 from benchmarks.peers.environments import NAMES, requirements, trouble
 from benchmarks.peers.measure import Run, astray, kept, rmse, run, why_not
@@ -85,6 +85,8 @@ def test_errors_are_over_all_places_that_have_rows():
 def test_counts_that_do_not_add_up_are_told():
     above, below = {("a",): 5.0, ("b",): 2.0}, {("a", "x"): 3.0, ("a", "y"): 2.0, ("b", "x"): 2.0}
     assert astray([above, below], public=True) == astray([above, below], public=False) == 0
+    assert astray([{**above, ("c",): 1.0}, below], public=True) == 1 / 3  # nothing below it
+    assert astray([{**above, ("(outside)",): 1.0}, below], public=True) == 0
     fewer = {("a", "x"): 3.0, ("b", "x"): 2.0}
     assert astray([above, fewer], public=True) == 0.5
     assert astray([above, fewer], public=False) == 0
@@ -160,6 +162,11 @@ def test_the_page_is_what_the_driver_writes():
     written = page({peer: ("no Java" if peer.program else made) for peer in PEERS}, truth, 2, 0.0)
     assert re.search(r"\| +2 \| +3\.00 \|.*\| +3\.00 ± 0\.00 / 3\.00 ± 0\.00 / 3\.00 ± 0\.00 \|", written)
     assert "not run: no Java" in written
+    again = page({PEERS[0]: made}, truth, 2, 0.0, earlier_rows(written))
+    assert [line for line in again.splitlines() if line[:1] == "|"] == [
+        line for line in written.splitlines() if line[:1] == "|"
+    ]
+    assert f"From an earlier run: {', '.join(peer.name for peer in PEERS[1:])}." in again
     for peer in PEERS:  # the page has a line for each, as the driver writes it
         assert re.search(rf"^\| +{re.escape(peer.name)} \|", text, re.MULTILINE), peer.name
         assert re.search(rf"^\| +{re.escape(peer.name)} \|", written, re.MULTILINE), peer.name
