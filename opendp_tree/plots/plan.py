@@ -48,22 +48,55 @@ def plot_plan(plan: Plan, *, title: str | None = None) -> go.Figure:
     best, curves = plan.best, plan.curves()
     possible = [each for each in plan.candidates if each.feasible]
     beyond = [each for each in possible if _least(curves, each.name) > TOO_LARGE * best.error]
+    drawn = [each for each in possible if each not in beyond]
     reasons: dict[str, list[str]] = {}
     for each in plan.candidates:
         if not each.feasible:
             reasons.setdefault(each.reason, []).append(each.name)
-    footer = _elsewhere(plan, [each for each in possible if each not in beyond])
+    footer = _elsewhere(plan, drawn)
     footer += [f"Too large to draw: {each.name}, {each.error:.3g}." for each in beyond]
     footer += [f"Not possible ({reason}): {'; '.join(names)}." for reason, names in reasons.items()]
-    return _lines(
-        curves,
-        [each for each in possible if each not in beyond],
-        best=best.name if best.feasible else None,
+    go, chosen = style.graph_objects(), best.name if best.feasible else None
+    traces = []
+    at: list[float] = []
+    height: list[float] = []
+    told: list[tuple[int, float]] = []
+    for place, each in enumerate(drawn):
+        name = each.name
+        rows = curves.filter(mechanism=name).sort("weight")
+        x, y = (rows[column].cast(float).to_numpy().copy() for column in ("weight", "error"))
+        y[~(np.isfinite(y) & (y > 0))] = np.nan  # a log axis has no place for these: the line breaks
+        x, y = x[x > 0], y[x > 0]
+        seen = y >= LEAST
+        at += x[seen].tolist()
+        height += y[seen].tolist()
+        says = f"<b>{style.as_text(name)}</b><br>weight %{{x:,.4~g}}<br>error {'at most ' * each.bound}%{{y:,.3~g}}"
+        traces.append(
+            go.Scatter(
+                x=x,
+                y=y,
+                name=style.as_text(f"{name} (best)" if name == chosen else name),
+                **_marks(y, each.error, told),
+                line={
+                    **{"color": style.LINES[place % len(style.LINES)], "dash": style.DASHES[place % len(style.DASHES)]},
+                    "width": 4 if name == chosen else 2,
+                },
+                hovertemplate=f"{says}<extra></extra>",
+            )
+        )
+    # The legend is over the lines, where it takes as many rows as it needs; under them it would leave a gap.
+    look = style.layout(
         title=style.text_or(title, default="Error before any data is touched"),
         subtitle=_why(plan) if best.feasible else "No mechanism is possible.",
-        axes=("true count of a node", f"predicted α-RMSE, α = {plan.alpha:g}"),
         footer=footer,
+        below=48,
+        above=22,
     )
+    look["xaxis"] = _log_axis("true count of a node", at, spare=0)
+    look["yaxis"] = _log_axis(f"predicted α-RMSE, α = {plan.alpha:g}", height, spare=0.08)
+    look["legend"] = {"orientation": "h", "x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom"}
+    look["showlegend"] = True
+    return go.Figure(traces, look)
 
 
 def _why(plan: Plan) -> str:
@@ -90,54 +123,7 @@ def _elsewhere(plan: Plan, drawn: Sequence[Candidate]) -> list[str]:
 
 
 def _least(frame: pl.DataFrame, name: str) -> float:
-    return float(frame.filter(frame["mechanism"] == name)["error"].to_numpy().min(initial=np.inf))
-
-
-def _lines(
-    frame: pl.DataFrame,
-    candidates: Sequence[Candidate],
-    *,
-    best: str | None,
-    title: str,
-    subtitle: str,
-    axes: tuple[str, str],
-    footer: Sequence[str],
-) -> go.Figure:
-    go = style.graph_objects()
-    traces = []
-    at: list[float] = []
-    height: list[float] = []
-    told: list[tuple[int, float]] = []
-    for place, each in enumerate(candidates):
-        name = each.name
-        rows = frame.filter(frame["mechanism"] == name).sort("weight")
-        x, y = (rows[column].cast(float).to_numpy().copy() for column in ("weight", "error"))
-        y[~(np.isfinite(y) & (y > 0))] = np.nan  # a log axis has no place for these: the line breaks
-        x, y = x[x > 0], y[x > 0]
-        seen = y >= LEAST
-        at += x[seen].tolist()
-        height += y[seen].tolist()
-        says = f"<b>{style.as_text(name)}</b><br>weight %{{x:,.4~g}}<br>error {'at most ' * each.bound}%{{y:,.3~g}}"
-        traces.append(
-            go.Scatter(
-                x=x,
-                y=y,
-                name=style.as_text(f"{name} (best)" if name == best else name),
-                **_marks(y, each.error, told),
-                line={
-                    **{"color": style.LINES[place % len(style.LINES)], "dash": style.DASHES[place % len(style.DASHES)]},
-                    "width": 4 if name == best else 2,
-                },
-                hovertemplate=f"{says}<extra></extra>",
-            )
-        )
-    # The legend is over the lines, where it takes as many rows as it needs; under them it would leave a gap.
-    look = style.layout(title=title, subtitle=subtitle, footer=footer, below=48, above=22)
-    look["xaxis"] = _log_axis(axes[0], at, spare=0)
-    look["yaxis"] = _log_axis(axes[1], height, spare=0.08)
-    look["legend"] = {"orientation": "h", "x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom"}
-    look["showlegend"] = True
-    return go.Figure(traces, look)
+    return float(frame.filter(mechanism=name)["error"].to_numpy().min(initial=np.inf))
 
 
 def _marks(heights: Floats, worst: float, told: list[tuple[int, float]]) -> dict[str, Any]:
