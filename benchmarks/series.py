@@ -3,7 +3,8 @@
 26 weeks of a tree of 50 x 20 x 10 nodes, of which nothing is known at the start. A series knows what it has shown, by
 the rule that `Series` has; its dial is a fifth in four weeks and then a half, or that of a single release all the time.
 Errors are over nodes with people, in weeks 8 to 25; what is not shown counts as 0. "flicker" is the share of shown
-cities that the next week does not show.
+cities that the next week does not show. "pooled": weeks have 0.85 of the budget, and one find in the people of the
+first 13 weeks has 0.15 of it; its figures are of weeks 13 to 25.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from benchmarks.timing import print_table
 from opendp_tree import Key, OpenTree, TreeRelease, leaf_domain
 from opendp_tree.mechanisms.tree_estimator import make_tree_estimator
 from opendp_tree.releases.series_frames import MEMORY, remembered
-from opendp_tree.series import EXPLORE
+from opendp_tree.series import EXPLORE, POOLED_MEASURING
 from opendp_tree.trees.known_nodes import KnownNodes
 from opendp_tree.trees.sparse_counts import SparseCounts
 
-EPSILON, DELTA, WEEKS, RUNS = 1.0, 1e-6, 26, 1
+EPSILON, DELTA, WEEKS, QUARTER, RUNS = 1.0, 1e-6, 26, 13, 1
 SIZES = (50, 20, 14)
 LIVE = 10
 """Of so many cities per county people are at, at any time; drift lets some die and others be born."""
@@ -46,11 +47,13 @@ def run(runs: int = RUNS) -> None:
 
 
 PUBLIC = "independent, states and counties known"
+POOLED = "series, pooled find after 13 weeks"
 DIALS: dict[str, Sequence[float | None] | None] = {
     "independent": None,
     PUBLIC: None,
     "series, default dial": [None],
     "series, explores first": EXPLORE,
+    POOLED: EXPLORE,
 }
 
 
@@ -101,15 +104,20 @@ def measured(weeks: Iterator[Counts], words: str) -> npt.NDArray[np.float64]:
     counties = [(state, county) for state in range(SIZES[0]) for county in range(SIZES[1])]
     public = Key.columns(*NAMES, known=counties).known if words == PUBLIC else None
     errors, shown_before, figures = [], None, []
+    together, part = np.zeros(SIZES, dtype=np.int64), 0.85 if words == POOLED else 1.0
     for number, people in enumerate(weeks):
         known = public
         if recent:
-            known = Key.columns(*NAMES, known=replace(recent[-1], shown=remembered(recent))).known
-        released = release(people, known, None if shares is None else shares[min(number, len(shares) - 1)])
+            names = [replace(recent[-1], shown=remembered(recent))]
+            if words == POOLED and number == QUARTER:
+                names.append(release(together, Key.columns(*NAMES, known=names).known, POOLED_MEASURING, 0.15))
+            known = Key.columns(*NAMES, known=names).known
+        together += people
+        released = release(people, known, None if shares is None else shares[min(number, len(shares) - 1)], part)
         recent = [] if shares is None else [*recent[1 - MEMORY :], released]
         estimates = placed(released)
         shown = ~np.isnan(estimates[-1])
-        if number >= 8:
+        if number >= (QUARTER if words == POOLED else 8):
             truth = [np.asarray(people.sum(axis=tuple(range(level, 3)))) for level in range(4)]
             at = [
                 np.nan_to_num(mine[exact > 0]) - exact[exact > 0] for mine, exact in zip(estimates, truth, strict=True)
@@ -121,13 +129,13 @@ def measured(weeks: Iterator[Counts], words: str) -> npt.NDArray[np.float64]:
     return np.concatenate([np.sqrt(np.mean(errors, axis=0)), np.mean(figures, axis=0)])
 
 
-def release(people: Counts, known: KnownNodes | None, share: float | None) -> TreeRelease:
+def release(people: Counts, known: KnownNodes | None, share: float | None, part: float = 1.0) -> TreeRelease:
     tree = OpenTree.columns(NAMES)
     places = np.nonzero(people)
     columns = [pl.Series(name, place.astype(np.int64)) for name, place in zip(NAMES, places, strict=True)]
     counts = SparseCounts.of_labels(tree, columns, np.full(places[0].size, 3), people[places])
     space = leaf_domain(tree), dp.l1_distance(T="i64")
-    measurement = make_tree_estimator(*space, epsilon=EPSILON, delta=DELTA, known=known, measuring=share)
+    measurement = make_tree_estimator(*space, epsilon=part * EPSILON, delta=part * DELTA, known=known, measuring=share)
     made: TreeRelease = measurement(counts)
     return made
 
