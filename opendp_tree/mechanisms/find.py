@@ -259,7 +259,8 @@ def find_cells(occupied: Occupied, known: Bools, closed: Bools, parameters: Part
 
     Whoever is below a closed node and below none of its known children counts at the node itself.
     """
-    levels, counts = np.asarray(occupied.levels), occupied.counts.clip(0, saturate.LIMIT)
+    depth = len(parameters.fringes)
+    levels, counts = _compact(occupied.levels, depth), occupied.counts.clip(0, saturate.LIMIT)
     owner = deepest_known(occupied, known)
     tops = levels[owner]
     below = (levels > tops) & ~closed[owner]
@@ -267,11 +268,11 @@ def find_cells(occupied: Occupied, known: Bools, closed: Bools, parameters: Part
     arrivals = [np.zeros(counts.size, dtype=np.int64) for _ in range(2)]
     _add(arrivals, owner[here], counts[here])
     found: list[tuple[Ints, Ints, Ints]] = []
-    for top in np.unique(tops[below]).tolist():
+    for top in np.flatnonzero(np.bincount(tops[below])).tolist():
         places = np.flatnonzero(below & (tops == top))
         walk = _Walk(
             levels[places] - (top + 1),
-            meets_between(occupied.meets, places) - (top + 1),
+            _compact(_meets_of(occupied, places), depth) - (top + 1),
             counts[places],
             parameters.fringes[top],
         )
@@ -280,8 +281,21 @@ def find_cells(occupied: Occupied, known: Bools, closed: Bools, parameters: Part
         found += [(places[at], level + (top + 1), gaps) for at, level, gaps in walk.found]
     found.append((counts[:0], counts[:0], counts[:0]))
     at, level, gaps = (np.concatenate(parts) for parts in zip(*found, strict=True))
-    rests = _noisy_rests(np.flatnonzero(known), levels, closed, saturate.join(*arrivals), parameters)
+    arrived = saturate.join(*(part[known] for part in arrivals))
+    rests = _noisy_rests(np.flatnonzero(known), levels, closed, arrived, parameters)
     return Cells(at, level, gaps, rests)
+
+
+def _compact(levels: Levels, depth: int) -> Levels:
+    """The same levels in few bytes, with room for sums of two: by the public depth, so that no row decides."""
+    return levels.astype(np.int16 if depth < 2**14 else np.int64)
+
+
+def _meets_of(occupied: Occupied, places: Ints) -> Levels:
+    """The level of the deepest node that holds each of some distinct places and the next of them."""
+    first, last = int(places[0]), int(places[-1])
+    without_gaps = last - first + 1 == places.size
+    return occupied.meets[first:last] if without_gaps else meets_between(occupied.meets, places)
 
 
 def find_in_fringe(occupied: Occupied, tested: tuple[int, ...], fringe: Fringe) -> tuple[Ints, Ints, Ints]:
@@ -293,6 +307,7 @@ def find_in_fringe(occupied: Occupied, tested: tuple[int, ...], fringe: Fringe) 
         return (occupied.counts,) * 3
     # What is at or meets at a level that is not tested does so at the next tested one above.
     rows = np.searchsorted(tested, np.arange(int(occupied.levels.max()) + 1), side="right") - 1
+    rows = _compact(rows, len(tested))
     walk = _Walk(rows[occupied.levels], rows[occupied.meets], occupied.counts.clip(0, saturate.LIMIT), fringe)
     walk.run()
     found = [*walk.found, (occupied.counts[:0],) * 3]
@@ -326,7 +341,7 @@ def _noisy_rests(places: Ints, levels: Ints, closed: Bools, arrivals: Ints, para
         here, scales = np.flatnonzero(kinds == kind), parameters.fringes[kind].rest_scales
         assert scales is not None
         drawn = noise.skewed_geometric(float(scales[0]), float(scales[1]), here.size)
-        rests[here] = saturate.add(arrivals[places[here]], drawn)
+        rests[here] = saturate.add(arrivals[here], drawn)
     return rests
 
 
@@ -371,8 +386,12 @@ class _Walk:
 
     def _climb(self, groups: Ints, top: int) -> tuple[Ints, Ints]:
         """Test each group's chain of nodes below `top`: what it passes up, and what of that comes from a child."""
+        has_chain = self._base[groups] > top
+        if has_chain.all():
+            passed = self._test(groups, top)
+            return passed, passed
         passed, by_child = self._held[groups], self._largest[groups]
-        chains = np.flatnonzero(self._base[groups] > top)
+        chains = np.flatnonzero(has_chain)
         if chains.size:
             by_child[chains] = passed[chains] = self._test(groups[chains], top)
         return passed, by_child
