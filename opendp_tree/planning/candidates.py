@@ -187,7 +187,6 @@ def paper_candidate(method: MultiplicativeEstimator, setting: Setting) -> Candid
         estimator = make_multiplicative_estimator(
             space.domain, space.metric, alpha=alpha, epsilon=epsilon, delta=delta, eta=eta, tree=space.tree
         )
-
         clipped = budget.fit(
             lambda at: make_clipped_estimator(
                 space.domain, space.metric, at, estimator=estimator, radius=radius, tree=space.tree
@@ -195,7 +194,6 @@ def paper_candidate(method: MultiplicativeEstimator, setting: Setting) -> Candid
             scale,
         )
         statement = PrivacyStatement(method.name, "", budget.d_in, {}, parameters)  # the cost is told by `make`
-
         told = make_function(lambda release: replace(release, statement=statement))
         return Priced(clipped.measurement >> told, clipped.loss)
 

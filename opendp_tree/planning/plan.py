@@ -371,12 +371,8 @@ def plan_means(
         How many nodes of each level are shown, the root's 1 first.
     rows
         How many rows there are.
-    epsilon, delta
-        The budget at distance `d_in`.
-    value
-        What is summed, as in `release_tree`.
-    d_in
-        How many rows of one person are kept; by default 1.
+    epsilon, delta, d_in, value
+        As for `plan`.
 
     Examples
     --------
@@ -473,10 +469,8 @@ def plan_dial(
     ----------
     children
         How many children each node has, from the root down: `[50, 20, 10]` for states, counties and cities.
-    epsilon
-        The privacy loss.
-    delta
-        The chance of a larger loss, which unknown nodes need.
+    epsilon, delta, d_in
+        The budget, as for `plan`; unknown nodes need a delta.
     rows
         About how many rows there are. By default None: `leaf_counts` say it. Their sizes are then taken to be
         log-normal, as those of places and categories often are, spread evenly over the tree.
@@ -484,8 +478,6 @@ def plan_dial(
         Instead of `rows`: a typical count of each leaf, children of one node together. By default None.
     shares
         The shares of epsilon to compare. By default a tenth to seven tenths.
-    d_in
-        How many rows one person may have. By default 1.
 
     Examples
     --------
