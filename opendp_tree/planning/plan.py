@@ -379,7 +379,7 @@ def plan_means(
     >>> wanted = Value("amount", bounds=(0, 500))
     >>> levels = plan_means([1, 10, 200], rows=200_000, epsilon=1.0, delta=1e-6, value=wanted).levels()
     >>> levels.filter(quantity="mean of amount")["error"].round(2).to_list()
-    [0.02, 0.16, 1.18]
+    [0.02, 0.14, 1.18]
 
     """
     numbers = [check_integer(size, name="sizes", least=1) for size in sizes]
