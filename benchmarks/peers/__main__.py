@@ -7,12 +7,11 @@ import io
 import math
 import os
 import platform
+import re
 import sys
 import tempfile
-from collections.abc import Mapping
 from contextlib import redirect_stdout
 from pathlib import Path
-from types import MappingProxyType
 
 from benchmarks.peers.data import LEVELS, ROWS, SEED, SIZES, generate
 from benchmarks.peers.environments import NAMES, ROOT, requirements
@@ -40,7 +39,7 @@ def main() -> int:
             if asked.only in peer.script:
                 print(f"{peer.name} ...", file=sys.stderr, flush=True)
                 found[peer] = why_not(peer) or run(peer, Path(folder), asked.releases)
-    text = page(found, truth, asked.releases, load, earlier_rows(PAGE.read_text()))
+    text = page(found, truth, asked.releases, load, PAGE.read_text())
     print(text)
     PAGE.write_text(text)
     return 1 if any(isinstance(result, str) for result in found.values()) else 0
@@ -52,14 +51,9 @@ def earlier_rows(text: str) -> dict[str, tuple[str, ...]]:
     return {cells[0]: cells for cells in rows}
 
 
-def page(
-    found: dict[Peer, Run | str],
-    truth: list[Level],
-    releases: int,
-    load: float,
-    earlier: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
-) -> str:
-    """All tables, with what was run and how; rows of peers that were not asked for are those of an earlier page."""
+def page(found: dict[Peer, Run | str], truth: list[Level], releases: int, load: float, text: str = "") -> str:
+    """All tables, with what was run and how; rows of peers that were not asked for are those of an earlier text."""
+    earlier, loads = earlier_rows(text), re.findall(r"load [\d.]+", text)
     kept_names = [peer.name for peer in PEERS if peer not in found and peer.name in earlier]
     made = {
         peer: row(peer, found[peer], truth) if peer in found else earlier[peer.name]
@@ -75,7 +69,8 @@ def page(
             f"{ROWS:,} rows in a skewed hierarchy of {places} ({', '.join(LEVELS)}; seed {SEED} for the data, none for "
             f"noise), one row per person, epsilon = 1, delta = 1e-6. Scripts: `benchmarks/peers/scripts`, each in an "
             f"environment of its own. opendp-tree {__version__}, {pins}; Python {platform.python_version()}, "
-            f"{os.cpu_count()} cores, load {load:.1f} before the run.\n"
+            f"{os.cpu_count()} cores, load {load:.1f} before the run; a "
+            "load above the number of cores makes seconds too long.\n"
         )
         print(
             f"Each script makes up to {releases} releases in one process; none is begun after {ENOUGH} s. Seconds: the "
@@ -83,7 +78,7 @@ def page(
             "over all places that have rows, with 0 for places that are not released; the mean over releases, ± its "
             'standard error. Adds up: every count is the sum of those below it, with rows "(other)" where there are '
             "any; with unknown keys and no such rows, no less than the sum of those that are shown; the share of "
-            "counts that fail." + (f" From an earlier run: {', '.join(kept_names)}." if kept_names else "")
+            "counts that fail." + (f" From an earlier run, {loads[-1]}: {'; '.join(kept_names)}." if kept_names else "")
         )
         for public, title in ((True, "Public keys"), (False, "Unknown keys")):
             print(f"\n## {title}\n")

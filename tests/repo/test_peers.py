@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from benchmarks.peers.__main__ import MARK, PAGE, earlier_rows, page
+from benchmarks.peers.__main__ import MARK, PAGE, page
 from benchmarks.peers.data import LEVELS, SIZES, generate
 from benchmarks.peers.environments import NAMES, requirements, trouble
 from benchmarks.peers.measure import Run, astray, kept, rmse, run, why_not
@@ -162,11 +162,11 @@ def test_the_page_is_what_the_driver_writes():
     written = page({peer: ("no Java" if peer.program else made) for peer in PEERS}, truth, 2, 0.0)
     assert re.search(r"\| +2 \| +3\.00 \|.*\| +3\.00 ± 0\.00 / 3\.00 ± 0\.00 / 3\.00 ± 0\.00 \|", written)
     assert "not run: no Java" in written
-    again = page({PEERS[0]: made}, truth, 2, 0.0, earlier_rows(written))
+    again = page({PEERS[0]: made}, truth, 2, 1.0, written)
     assert [line for line in again.splitlines() if line[:1] == "|"] == [
         line for line in written.splitlines() if line[:1] == "|"
     ]
-    assert f"From an earlier run: {', '.join(peer.name for peer in PEERS[1:])}." in again
+    assert f"From an earlier run, load 0.0: {'; '.join(peer.name for peer in PEERS[1:])}." in again
     for peer in PEERS:  # the page has a line for each, as the driver writes it
         assert re.search(rf"^\| +{re.escape(peer.name)} \|", text, re.MULTILINE), peer.name
         assert re.search(rf"^\| +{re.escape(peer.name)} \|", written, re.MULTILINE), peer.name
