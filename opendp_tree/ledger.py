@@ -189,7 +189,11 @@ class Ledger:
             if not isinstance(text, (str, type(None))):
                 raise TypeError(f"{name} ({type(text).__name__}) must be a text. Hint: leave it out if there is none")
         stated = None if total is None else amounts_of(total, name="total", rounding=ROUND_FLOOR)
-        if stated is None and not (file.is_file() and file.stat().st_size):
+        try:
+            empty = not (file.is_file() and file.stat().st_size)
+        except OSError as error:
+            raise LedgerError(f"{file} cannot be read ({error.strerror}). Hint: 'ledger.db'") from None
+        if stated is None and empty:
             raise LedgerError(
                 f"there is no ledger at {file} yet. Hint: total={{'epsilon': '1', 'delta': '1e-6'}} begins one"
             )

@@ -247,6 +247,9 @@ def test_a_file_that_is_locked_or_cannot_be_written_is_told(path, monkeypatch):
             Ledger.open(wrong, total=PURE)
     with pytest.raises(LedgerError, match="null character"):
         Ledger.open(f"{path}\0", total=PURE)
+    for total in (None, PURE):
+        with pytest.raises(LedgerError, match=r"cannot be read \(File name too long\)\. Hint"):
+            Ledger.open("x" * 300, total=total)
     assert ledger.left()["epsilon"] == 1
 
 

@@ -141,6 +141,10 @@ class TreeRelease:
                 raise TypeError(f"{name} ({type(array).__name__}) must be a NumPy array")
             if array is not None and array.shape != (size,):
                 raise ValueError(f"{name} (of shape {array.shape}) must have one entry for each of the {size} nodes")
+        if not (isinstance(self.values, tuple) and all(isinstance(value, NodeValues) for value in self.values)):
+            raise TypeError(
+                f"values ({type(self.values).__name__}) must be a tuple of NodeValues. Hint: leave them out"
+            )
         for value in self.values:
             value.check(size)
 

@@ -221,3 +221,10 @@ def test_no_data_makes_a_release_fail(kind, data):
         assert frame.filter(~frame["other"]).height == release.estimates.size
         assert TreeRelease.from_json(release.to_json()).to_frame().equals(frame)
         assert release.describe()
+
+
+@pytest.mark.parametrize("values", [{1, 2}, (1,), None])
+def test_values_of_another_type_are_refused(values):
+    tree, zeros = Tree.from_parents([-1]), np.zeros(1)
+    with pytest.raises(TypeError, match=r"values \(\w+\) must be a tuple of NodeValues\. Hint"):
+        TreeRelease(tree, zeros, zeros, zeros, 0.95, None, values=values)
