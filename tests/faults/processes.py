@@ -30,6 +30,10 @@ class End:
     seconds: float
 
 
+_ALIVE = []
+"""Trace functions. Python only borrows the one that it calls, and ends it if an interrupt is raised inside it."""
+
+
 def at_line(number, act, places=PACKAGES):
     """Call `act` at the number-th line that is run of OpenDP or of this package; gives how many there were."""
     seen = [0]
@@ -44,6 +48,7 @@ def at_line(number, act, places=PACKAGES):
     def call(frame, *_):
         return line if frame.f_code.co_filename.startswith(places) else None
 
+    _ALIVE.append(call)
     sys.settrace(call)
     return seen
 
