@@ -220,8 +220,12 @@ def _read_request(options: argparse.Namespace) -> Request:
         if options.tree or options.outside:
             tree = None if options.tree is None else _read_tree(options, key, frame)
             key = replace(key, tree=tree, outside=options.outside)
+        if options.closed is not None and options.known is None:
+            raise ValueError("--closed requires --known. Hint: --known FILE lists the names that are public")
         if options.known is not None:
-            key = replace(key, known=_read_known(options, key, frame))
+            levels = [name.strip() for name in (options.closed or "").split(",") if name.strip()]
+            closed = True if levels == ["all"] else levels or None
+            key = replace(key, known=_read_known(options, key, frame), closed=closed)
         question = Question.of(key, unit=unit, method=_method(options), value=values or None)
     except (TypeError, ValueError) as error:  # about arguments: no data has been read
         raise _usage(options, error) from None

@@ -198,6 +198,7 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
     nodes = key.add_mutually_exclusive_group()
     _option(nodes, "--tree FILE", "all nodes are public: a file with the same columns lists them")
     _option(nodes, "--known FILE", "some nodes are public: such a file, or the JSON of an earlier release")
+    _option(key, "--closed LEVELS", "nothing else exists down to these known levels: their names, or 'all'")
     outside = "count rows outside the tree at a leaf of their own (leaf), or not"
     key.add_argument("--outside", choices=("leaf", "drop"), help=outside)
     key.add_argument("--format", choices=INPUTS, help="the format of FILE, whatever its ending")

@@ -170,6 +170,18 @@ def test_known_nodes_are_shown_from_a_list_and_from_an_earlier_release(tmp_path)
     assert main([*words, "--known", str(tmp_path / "known.json"), "-o", str(again)]) == 1
 
 
+def test_closed_names_need_no_delta_and_show_no_others(tmp_path):
+    listed, out = tmp_path / "known.csv", tmp_path / "out.json"
+    listed.write_text("region,city\nnorth,nowhere\nwest,\n")
+    words = ["release", write_rows(tmp_path), "--by", "region,city", "--epsilon", "1", "-o", str(out)]
+    assert main([*words, "--closed", "all"]) == 2  # without names there is nothing to close
+    assert main([*words, "--known", str(listed), "--closed", "all"]) == 0
+    assert set(estimates(out)) == {"", "north", "west", "north / nowhere"}
+    assert main([*words, "--known", str(listed), "--closed", "region"]) == 4  # cities are to be found
+    assert main([*words, "--known", str(listed), "--closed", "region", "--delta", "1e-6"]) == 0
+    assert "north / nowhere" in estimates(out)
+
+
 def test_known_addresses_are_shown(tmp_path):
     listed, out = tmp_path / "known.csv", tmp_path / "out.csv"
     listed.write_text("address\n10.0.0.0/8\n172.16.0.9\n")
