@@ -65,6 +65,8 @@ _FAR = 3.0
 """A measured rest that is further from what was learned, in deviations, is not drawn towards it."""
 ROOT_EVEN, _ROOT_BALANCED = 0.005, 0.02
 """The root's share of epsilon in a public tree, with even shares below it and with balanced ones."""
+_SILENT = Fringe((), (), (), Fraction(1), Fraction(1), None)
+"""Of a known node below which nothing is found and whose rest is not counted: all nodes of a public tree."""
 
 
 def make_tree_estimator(
@@ -735,7 +737,8 @@ class PublicEstimator:
 
     def loss(self, people: int) -> tuple[float, float]:
         """Epsilon and delta at a distance, rounded up."""
-        return round_up(self._slopes * people), 0.0
+        epsilon, delta = estimator_loss([_SILENT], alphas=self._slopes, betas=self._slopes, k=people)
+        return round_up(epsilon), round_up(delta)
 
     def statement(self, spent: float | tuple[float, float], alpha: float) -> PrivacyStatement:
         """What a release cost, and the parameters that it was made with."""
@@ -748,8 +751,7 @@ class PublicEstimator:
         order, shown, layers, wanted = self.tree.level_order, self.shown, self.layers, self.wanted
         measured = measure(layers, *people_of_tree(self.tree, leaf_counts, order.nodes[wanted]))
         estimates = self._estimates(measured)
-        fringe = Fringe((), (), (), Fraction(1), Fraction(1), None)
-        parameters = PartitionParameters((fringe,) * shown.depth, Fraction(0), Fraction(0))
+        parameters = PartitionParameters((_SILENT,) * shown.depth, Fraction(0), Fraction(0))
         bounds = node_bounds(
             shown, layers, measured, parameters, np.full(shown.levels.size, -1), miss=1 - self.confidence
         )
