@@ -183,11 +183,11 @@ class Space:
 class Candidate:
     """A mechanism with all its parameters, or the reason why there is none.
 
-    `name` is that of its method. `error` is the worst alpha-RMSE of any node for any counts, predicted from the law of
-    the noise; `bound` says that it is an upper bound of it. For `tree_estimator` of unknown nodes it is that of a
-    node by itself: among thousands of nodes near the threshold it may err by a third more.
-    `shown_from` is the weight from which a node is shown with a probability of at least 95 %, if its ancestors weigh no more; 0 if all nodes are shown. `nonnegative` and
-    `integers` say what its estimates always are.
+    `name` is that of its method. `error` is the worst alpha-RMSE of any node for any counts, predicted from the law
+    of the noise; `bound` says that it is an upper bound of it. For `tree_estimator` of unknown nodes it is that of a
+    node by itself: among thousands of nodes near the threshold it may err by a third more. `shown_from` is the weight
+    from which a node is shown with a probability of at least 95 %, if its ancestors weigh no more; 0 if all nodes are
+    shown. `nonnegative` and `integers` say what its estimates always are.
     """
 
     name: str
