@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from opendp_tree.trees.nodes import SparseCounts
 from opendp_tree.trees.open_tree import OpenTree
-from opendp_tree.trees.sparse_counts import SparseCounts
 
 
 def cascade(people: int, width: int, rng: np.random.Generator) -> np.ndarray:

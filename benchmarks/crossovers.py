@@ -11,10 +11,11 @@ from benchmarks.paper_numbers import lower_bounds, paper_error
 from benchmarks.planner_grid import Setting, measure
 from benchmarks.timing import print_table, write_lines
 from benchmarks.worst_case import level_battery, measured_error
-from opendp_tree import Tree, leaf_domain, plan
+from opendp_tree import Tree, leaf_domain, plan, then_tree_sum
 
 FOLDER = Path(__file__).parents[1] / "docs" / "benchmarks"
 DEPTHS = (2, 3, 4, 6, 9, 12, 17, 24, 33, 65, 129, 257, 1025)
+L2 = dp.l2_distance(T="f64")
 USUAL = {"epsilon": 1.0, "delta": 1e-6, "alpha": 0.1}
 AXES = {
     "epsilon": (0.1, 0.3, 1.0, 3.0, 10.0),
@@ -34,14 +35,14 @@ def run() -> None:
 
 
 def against_depth() -> None:
-    """For a depth alone, where least squares is only known to be no worse."""
+    """For a depth alone, where the error of least squares is bounded by that of the noise before it."""
     lines: dict[str, list[tuple[float, float]]] = {}
     rows = []
     for depth in DEPTHS:
         known = {nodes: plan(depth, nodes=nodes, **USUAL) for nodes in ("public", "open")}
         picked = {
-            "Laplace, public": known["public"].candidate("raw_laplace"),
-            "Gaussian, public": known["public"].candidate("raw_gaussian"),
+            "Laplace, public": known["public"].candidate("tree_laplace"),
+            "Gaussian, public": known["public"].candidate("tree_gaussian"),
             "partition, public": known["public"].candidate("tree_estimator"),
             "pruned Laplace, open": known["open"].candidate("pruned_laplace"),
             "pruned Gaussian, open": known["open"].candidate("pruned_gaussian"),
@@ -89,7 +90,7 @@ def crossovers() -> None:
 
 def gap(depth: int, budget: dict[str, float]) -> float:
     found = plan(depth, nodes="public", **budget)
-    return found.candidate("tree_estimator").error / found.candidate("raw_gaussian").error
+    return found.candidate("tree_estimator").error / found.candidate("tree_gaussian").error
 
 
 def measured_gap(depth: int, budget: dict[str, float]) -> float:
@@ -97,7 +98,8 @@ def measured_gap(depth: int, budget: dict[str, float]) -> float:
     setting = Setting(depth, budget["epsilon"], budget["delta"], budget["alpha"], "public")
     found = plan(depth, nodes="public", **budget)
     star = Tree.from_parents(np.concatenate([[-1], np.zeros(200, dtype=np.int64), *_chains(depth)]))
-    noisy = found.candidate("raw_gaussian").make(leaf_domain(star))
+    sums = (leaf_domain(star), dp.l1_distance(T="i64")) >> then_tree_sum(output_metric=L2, carrier="vector")
+    noisy = sums >> dp.m.then_gaussian(found.candidate("tree_gaussian").parameters["scale"])
     empty = level_battery(star, np.zeros(star.leaf_count, dtype=np.int64))
     gaussian = measured_error(noisy, empty, alpha=budget["alpha"], repeats=40)
     return measure(setting, found.candidate("tree_estimator"), 4000).error / gaussian.error

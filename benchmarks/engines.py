@@ -26,7 +26,7 @@ from benchmarks.timing import print_table
 ROWS, SMALL, SERVER, SPARK = int(float(os.environ.get("ROWS", "1e8"))), 20_000_000, 2_000_000, 10_000_000
 ROUNDS = 3
 BY, LEAVES, CHUNK = ["state", "county", "city"], 10_000, 2_000_000
-PAGE = Path(__file__).parents[1] / "docs" / "engines.md"
+PAGE = Path(__file__).parents[1] / "docs" / "data.md"
 PLAIN_BYTES = 220
 """What Polars' group-by of leaves and people takes for a row here: it is left out where there is not so much."""
 

@@ -1,7 +1,7 @@
 """The best Gaussian mechanism for a tree: how small the worst node's error can be, by the gamma-2 norm.
 
 Any weights of nodes and leaves give a lower bound, and the best ones give the norm itself. The number that is returned
-is checked anew: it holds whatever the search and the decomposition did. Proof: docs/proofs/factorization.md.
+is checked anew: it holds whatever the search and the decomposition did. Proof: docs/proofs/bounds.md.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def factorization_bound(tree: Tree) -> FactorizationBound:
     """gamma_2 of a tree, from below and above, next to what equal noise on all nodes reaches.
 
     Exact for complete trees of any size; for others by a search over dual solutions, up to 4096 nodes, which takes
-    seconds at 1000 nodes and a minute at 4000. Proof: docs/proofs/factorization.md.
+    seconds at 1000 nodes and a minute at 4000. Proof: docs/proofs/bounds.md.
 
     Parameters
     ----------

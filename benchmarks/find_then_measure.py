@@ -23,11 +23,9 @@ from opendp_tree import OpenTree, TreeRelease, leaf_domain, make_tree_estimator,
 from opendp_tree.mechanisms import make_pruned_descent
 from opendp_tree.mechanisms.find import choose_parameters, find_in_fringe, mean
 from opendp_tree.mechanisms.tree_estimator import people_at
-from opendp_tree.planning.cell_errors import worst_alpha_rmse, worst_caterpillar
-from opendp_tree.planning.laws import predict_levels
+from opendp_tree.planning.laws import worst_alpha_rmse, worst_caterpillar
 from opendp_tree.theorems.partition import Fringe
-from opendp_tree.trees.occupied import Occupied
-from opendp_tree.trees.sparse_counts import SparseCounts
+from opendp_tree.trees.nodes import Occupied, SparseCounts
 
 EPSILON, DELTA, ALPHA, ROWS, RUNS = 1.0, 1e-6, 0.1, 10**6, 10
 CLASSES = (20, 100, 1_000, 10_000, 100_000, math.inf)
@@ -153,9 +151,6 @@ def named_trees() -> None:
             found, shown = errors(truth, lambda maker=maker, job=job: job.values(maker(job.sparse)))
             ratio = " / ".join(f"{value:.2f}" for value in found / alone)
             rows.append((case, name, *_words(found), f"{shown[-1]:,.0f}", f"{ratio}; {shown[-1] / there[-1]:.2f}"))
-        parameters = choose_parameters(len(sizes) + 1, Fraction(EPSILON), Fraction(DELTA))
-        rmse, expected = predict_levels(parameters, job.leaves, sizes)
-        rows.append((case, "default, predicted", *_words(rmse), f"{expected[-1]:,.0f}", ""))
     print_table(("data", "release", "RMSE from the root down", "leaves shown", "ratios; leaves"), rows)
 
 
@@ -222,7 +217,7 @@ def worst_cases() -> None:
         threshold = tests.thresholds[-1]
         predicted = worst_alpha_rmse(tests, ALPHA)
         leaves = max(_measured_leaves(tests, people) for people in range(threshold - 8, threshold + 4))
-        longest = _measured_caterpillars(tests, worst_caterpillar(tests, ALPHA).arrivals)
+        longest = _measured_caterpillars(tests, worst_caterpillar(tests, ALPHA)[1])
         rows.append(
             (depth, threshold, f"{predicted:.1f}", f"{max(leaves, longest):.1f}", f"{leaves:.1f} / {longest:.1f}")
         )

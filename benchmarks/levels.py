@@ -28,7 +28,7 @@ WEIGHTS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
 ROWS = {"dense": 10**7}
 SETTINGS = ((1.0, False), (0.1, False), (3.0, False), (10.0, False), (1.0, True))
 """Epsilon, and whether the names are public."""
-RELEASES, DELTA = 20, 1e-6
+RELEASES, DELTA = 100, 1e-6
 
 
 def leaf_counts(sizes: tuple[int, ...], kind: str, seed: int = 1) -> np.ndarray:

@@ -13,20 +13,28 @@ import opendp.prelude as dp
 
 from benchmarks.cascade import gaussian_deviation
 from benchmarks.timing import print_table
-from opendp_tree import Tree, leaf_domain, make_multiplicative_estimator, make_tree_gaussian, make_tree_laplace
+from opendp_tree import (
+    Tree,
+    leaf_domain,
+    make_multiplicative_estimator,
+    make_tree_gaussian,
+    make_tree_laplace,
+    then_tree_sum,
+)
 from opendp_tree.bounds import error_lower_bound
 from opendp_tree.budget import Budget
 from opendp_tree.error_measures import l2_error, linf_error
 from opendp_tree.paper import multiplicative_threshold
-from opendp_tree.planning.candidate import Setting, TreeFacts
-from opendp_tree.planning.candidates import noise_candidate, paper_candidate
-from opendp_tree.planning.methods import MultiplicativeEstimator, TreeNoise
+from opendp_tree.planning.methods import Setting, TreeNoise
 from opendp_tree.theorems.packing import balanced_gamma_squared
 
 EPSILON, DELTA, ETA = 1.0, 1e-6, 0.01
 ALPHAS = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9)
 DEPTHS = (2, 3, 5, 9, 17, 33, 129, 1025, 2**13, 2**16, 2**20)
-MAKERS = {"laplace": make_tree_laplace, "gaussian": make_tree_gaussian}
+MAKERS = {
+    "laplace": (dp.l1_distance(T="i64"), dp.m.then_laplace, make_tree_laplace),
+    "gaussian": (dp.l2_distance(T="f64"), dp.m.then_gaussian, make_tree_gaussian),
+}
 RUNS = 300
 
 
@@ -89,12 +97,16 @@ def over_all_nodes() -> None:
             "gaussian": gaussian_deviation(EPSILON, DELTA, math.sqrt(tree.depth)),
         }
         for law, scale in scales.items():
-            for consistent in (False, True):
-                release = MAKERS[law](leaf_domain(tree), dp.l1_distance(T="i64"), scale, consistent=consistent)
-                runs = np.array([release(empty).estimates for _ in range(RUNS)])
-                truth = tree.sum(empty)
-                seen = l2_error(runs, truth), linf_error(runs, truth)
-                name = f"{law}, least squares" if consistent else law
+            space, truth = (leaf_domain(tree), dp.l1_distance(T="i64")), tree.sum(empty)
+            metric, noise, make = MAKERS[law]
+            plain = space >> then_tree_sum(output_metric=metric, carrier="vector") >> noise(scale)
+            fitted = make(*space, scale)
+            runs = {
+                law: np.array([plain(empty) for _ in range(RUNS)]),
+                f"{law}, least squares": np.array([fitted(empty).estimates for _ in range(RUNS)]),
+            }
+            for name, estimates in runs.items():
+                seen = l2_error(estimates, truth), linf_error(estimates, truth)
                 rows.append((shape, name, *(f"{figure:.3g}" for figure in seen)))
     print(
         f"\nErrors over all nodes at once, {RUNS} releases: l2 (the root of the mean square), "
@@ -104,8 +116,8 @@ def over_all_nodes() -> None:
 
 
 def noise_error(depth: int, law: str) -> float:
-    facts = TreeFacts.of(depth, nodes="public")
-    return noise_candidate(TreeNoise(law, consistent=False), Setting(facts, _budget(), 0.0)).error
+    """That of the noise before least squares: of a tree, only the depth is known."""
+    return TreeNoise(law)._predict(Setting.of(depth, _budget(), nodes="public"))["error"]
 
 
 def paper_error(depth: int, alpha: float, *, epsilon: float = EPSILON, delta: float = DELTA) -> float:
@@ -124,11 +136,13 @@ def check_the_paper() -> None:
 
 
 def clipping_reach(depth: int) -> float:
-    """Twice the radius of the truncated noise that clips: a clipped estimate is always within that."""
-    facts = TreeFacts.of(depth, nodes="public")
-    return 2.0 * float(
-        paper_candidate(MultiplicativeEstimator(), Setting(facts, _budget(), ALPHAS[0])).parameters["radius"]
-    )
+    """Twice the radius of the truncated noise that clips: a clipped estimate is always within that.
+
+    Half of epsilon and delta clip; on each level P(noise = radius) is at most its share of delta.
+    """
+    scale, delta = depth / (EPSILON / 2), DELTA / 2
+    most = depth * -math.expm1(-1 / scale) / ((1 + math.exp(-1 / scale)) * delta)
+    return 2.0 * (max(1, math.ceil(scale * math.log(max(most, 1.0)))) + 1)
 
 
 def lower_bounds(depth: int, *, alpha: float, epsilon: float = EPSILON, delta: float = DELTA) -> dict[str, float]:

@@ -29,16 +29,15 @@ from opendp_tree import (
     make_multiplicative_estimator,
     make_tree_gaussian,
     make_tree_laplace,
-    noise,
 )
 from opendp_tree.budget import Budget
 from opendp_tree.mechanisms import make_pruned_descent
-from opendp_tree.mechanisms.pruned_descent import Pruning, worst_pruned_rmse
+from opendp_tree.mechanisms.pruned_descent import Pruning
 from opendp_tree.mechanisms.tree_noise import laplace_variance
 from opendp_tree.paper import multiplicative_threshold
-from opendp_tree.planning.candidate import Setting as Asked
-from opendp_tree.planning.candidate import TreeFacts
-from opendp_tree.planning.plan import candidate_for
+from opendp_tree.planning.laws import worst_pruned_rmse
+from opendp_tree.planning.methods import Setting as Asked
+from opendp_tree.planning.plan import predict
 from opendp_tree.trees.least_squares import LeastSquares
 
 METRIC = dp.l1_distance(T="i64")
@@ -94,9 +93,8 @@ def every(setting: Setting) -> Iterator[tuple[str, float, Measured, bool]]:
     yield from everywhere(setting)
     for law in ("laplace", "gaussian"):
         yield f"pruned_{law}", *pruned(setting, law), False
-    for kind in ("open", "public") if setting.alpha > 0 else ():
-        # On a public tree a node that is not found still has a part of the rest above it.
-        yield f"tree_estimator, {kind}", *partition(setting, open=kind == "open"), kind == "public"
+    if setting.alpha > 0:
+        yield "tree_estimator", *partition(setting), False
     if setting.depth <= 6 and setting.alpha >= 0.5:
         yield "multiplicative_estimator", *paper(setting), True
 
@@ -113,25 +111,16 @@ def everywhere(setting: Setting) -> Iterator[tuple[str, float, Measured, bool]]:
     tree = Tree.balanced(branching=branching, depth=setting.depth)
     empty = level_battery(tree, np.zeros(tree.leaf_count, dtype=np.int64))
     repeats = max(30, 4000 // tree.leaf_count)
-    makers = {"laplace": (noise.laplace, make_tree_laplace), "gaussian": (noise.gaussian, make_tree_gaussian)}
+    makers = {"laplace": make_tree_laplace, "gaussian": make_tree_gaussian}
     for law, scale in scales(setting).items():
-        draw, make = makers[law]
         # A discrete Gaussian's variance falls short of its scale's square by less than shows.
         variance = laplace_variance(scale) if law == "laplace" else scale**2
-
-        def plain(counts: np.ndarray, draw=draw, scale=scale) -> np.ndarray:
-            return tree.sum(counts) + draw(scale, tree.node_count)
-
-        yield (
-            f"raw_{law}",
-            math.sqrt(variance),
-            measured_error(plain, empty, alpha=setting.alpha, repeats=repeats),
-            False,
-        )
         fitted = LeastSquares.of(tree, np.full(tree.node_count, variance)).variances
         # The root is one node: at many runs it would count, at few its chance would decide.
         fitted = fitted[np.bincount(tree.node_levels)[tree.node_levels] * repeats >= FEWEST]
-        found = measured_error(make(leaf_domain(tree), METRIC, scale), empty, alpha=setting.alpha, repeats=repeats)
+        found = measured_error(
+            makers[law](leaf_domain(tree), METRIC, scale), empty, alpha=setting.alpha, repeats=repeats
+        )
         yield f"tree_{law}", math.sqrt(fitted.max()), found, False
 
 
@@ -146,19 +135,11 @@ def pruned(setting: Setting, law: str) -> tuple[float, Measured]:
     return predicted, measured_error(descent, chains, alpha=setting.alpha)
 
 
-def partition(setting: Setting, *, open: bool) -> tuple[float, Measured]:
-    """Open trees with delta, public ones without; a release of an open tree is a public one's nodes with cells."""
-    found = candidate_for(
-        TreeEstimator(),
-        Asked(
-            TreeFacts.of(setting.depth, nodes="open" if open else "public"),
-            Budget.of(epsilon=setting.epsilon, delta=setting.delta if open else 0.0, rho=None, d_in=1),
-            setting.alpha,
-        ),
-    )
-    return found.error, measure_partition(
-        found, setting.depth, setting.epsilon, setting.delta, setting.alpha, open=open
-    )
+def partition(setting: Setting) -> tuple[float, Measured]:
+    """The estimator of an open tree."""
+    budget = Budget.of(epsilon=setting.epsilon, delta=setting.delta)
+    found = predict(TreeEstimator(), Asked.of(setting.depth, budget, nodes="open", alpha=setting.alpha))
+    return found.error, measure_partition(found, setting.depth, setting.epsilon, setting.delta, setting.alpha)
 
 
 def paper(setting: Setting) -> tuple[float, Measured]:

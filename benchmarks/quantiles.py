@@ -9,15 +9,16 @@ Nineteen quantiles, 5 % to 95 %, of log-normal values, of two normal heaps and o
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import opendp.prelude as dp
 
 from benchmarks.timing import print_table
 from opendp_tree._types import Floats, Ints
-from opendp_tree.mechanisms.chosen_quantiles import Choices
+from opendp_tree.budget import Budget
 from opendp_tree.mechanisms.curve import MeasuredLine
-from opendp_tree.planning import plan_line
+from opendp_tree.planning.laws import curve_rank_error
 from opendp_tree.releases.curve import MeasuredCurve
 
 BINS, PEOPLE, EPSILONS = (2**10, 2**16), (10**4, 10**5), (1.0, 0.1)
@@ -112,8 +113,7 @@ def one(bins: int, people: int, epsilon: float) -> tuple[str, ...]:
             if place < OPENDP_RUNS:
                 errors["opendp"].append(float(rank_errors(counts, opendp(counts), AT).mean()))
     segments, tree, theirs = (float(np.mean(found)) for found in errors.values())
-    plan = plan_line(bins, epsilon=epsilon, people=people)
-    predicted = plan.candidate("segment_curve").error
+    predicted = curve_rank_error(bins, Budget.of(epsilon=epsilon), finding=0.2, people=people)
     half, holds = np.mean(widths, axis=0)
     assert holds > 0.95 - 0.04, "intervals miss too often"
     figures = (f"{value:.1f}" for value in (predicted, segments, tree, theirs))
@@ -121,7 +121,7 @@ def one(bins: int, people: int, epsilon: float) -> tuple[str, ...]:
 
 
 def choices() -> None:
-    """Up to three quantiles: the exponential mechanism against OpenDP's candidates and a curve, also with ties."""
+    """Up to three quantiles: a curve against OpenDP's choice among candidates, also with ties."""
     print("\nUp to three quantiles, epsilon 1, 10,000 people, mean rank error\n")
     rows = []
     for bins, name in ((2**10, "even"), (2**10, "ties"), (2**13, "log-normal")):
@@ -132,30 +132,23 @@ def choices() -> None:
             counts[rng.integers(0, bins, 12)] = 10_000 // 12
         for at in (np.array([0.5]), np.array([0.1, 0.5, 0.9])):
             line = MeasuredLine.of(bins, 1.0, finding=0.2, branching=16, confidence=0.95)
-            choice = Choices.of(1.0, at.tolist(), confidence=0.95)
-            found = [rank_errors(counts, choice.bins(counts).astype(np.float64), at).mean() for _ in range(10 * RUNS)]
             curve = [
                 rank_errors(counts, line.curve(np.arange(bins + 1.0), counts).quantiles(at).estimate, at).mean()
                 for _ in range(2 * RUNS)
             ]
             theirs = [rank_errors(counts, candidates(counts, at), at).mean() for _ in range(OPENDP_RUNS + 1)]
-            ours, segments, other = np.mean(found), np.mean(curve), np.mean(theirs)
-            figures = (f"{ours:.2f}", f"{segments:.2f}", f"{other:.2f}")
+            figures = (f"{np.mean(curve):.2f}", f"{np.mean(theirs):.2f}")
             rows.append((f"2^{bins.bit_length() - 1}", name, at.size, *figures))
-    print_table(("bins", "data", "quantiles", "chosen", "segments", "OpenDP's candidates"), rows)
+    print_table(("bins", "data", "quantiles", "segments", "OpenDP's candidates"), rows)
 
 
 def candidates(counts: Ints, at: Floats) -> Floats:
-    """OpenDP's quantile scores and noisy maximum, with the same part of epsilon for each quantile."""
+    """OpenDP's `make_private_quantile`, with the same part of epsilon for each quantile."""
     space = dp.vector_domain(dp.atom_domain(T="i64")), dp.symmetric_distance()
     rows, found = np.repeat(np.arange(counts.size), counts), []
     for share in at.tolist():
-        scores = dp.t.make_quantile_score_candidates(*space, list(range(counts.size)), alpha=share)
-        chosen = dp.binary_search_chain(
-            lambda scale, scores=scores: scores >> dp.m.then_noisy_max(dp.max_divergence(), scale, negate=True),
-            1,
-            1.0 / at.size,
-        )
+        make = partial(dp.m.make_private_quantile, *space, dp.max_divergence(), list(range(counts.size)), share)
+        chosen = dp.binary_search_chain(make, 1, 1.0 / at.size, T=float)
         found.append(float(chosen(rows)))
     return np.array(found)
 

@@ -21,10 +21,8 @@ import polars as pl
 from benchmarks.timing import print_table
 from opendp_tree import Key, OpenTree, TreeRelease, leaf_domain
 from opendp_tree.mechanisms.tree_estimator import make_tree_estimator
-from opendp_tree.releases.series_frames import MEMORY, remembered
-from opendp_tree.series import EXPLORE, POOLED_MEASURING
-from opendp_tree.trees.known_nodes import KnownNodes
-from opendp_tree.trees.sparse_counts import SparseCounts
+from opendp_tree.series import EXPLORE, MEMORY, POOLED_MEASURING, remembered
+from opendp_tree.trees.nodes import KnownNodes, SparseCounts
 
 EPSILON, DELTA, WEEKS, QUARTER, RUNS = 1.0, 1e-6, 26, 13, 1
 SIZES = (50, 20, 14)

@@ -13,8 +13,7 @@ import polars as pl
 from benchmarks.timing import print_table
 from opendp_tree import Key, Tree, Unit, frame_domain, make_leaf_counts
 from opendp_tree._types import Floats
-from opendp_tree.budget import Budget
-from opendp_tree.prepare import make_release
+from opendp_tree.planning import make_tree_counts
 
 RUNS, PEOPLE, CONFIDENCE = 100, 3_000, 0.95
 BOUNDS = (Unit("user", rows=2), Unit("user", rows=5), Unit("user", leaves=3, rows_per_leaf=2))
@@ -46,9 +45,8 @@ def coverage(frame: pl.DataFrame, tree: Tree, unit: Unit, everything: Floats) ->
         by=Key.columns("region", "city", tree=tree),
         unit=unit,
     )
-    space, most = (counts.output_domain, counts.output_metric), counts.map(1)
-    budget = Budget.of(epsilon=1.0)
-    released = make_release(space, most, method="auto", budget=budget, alpha=0.1, confidence=CONFIDENCE, tree=tree)
+    space = counts.output_domain, counts.output_metric
+    released = make_tree_counts(*space, epsilon=1.0, d_in=counts.map(1), confidence=CONFIDENCE, tree=tree)
     held, of_all = np.zeros(tree.depth), np.zeros(tree.depth)
     for _ in range(RUNS):
         kept = counts(frame)

@@ -1,8 +1,7 @@
-"""How the site is built: `make docs`.
+"""Configuration of the site: `make docs`.
 
-Sphinx, because the readers of this package read OpenDP's documentation, which is made with it and has the same look;
-because its references are checked, so that a page that names what is not there fails; and because it reads
-docstrings. Pages are Markdown, which reads well without a site too.
+Sphinx builds OpenDP's documentation too, so readers know the look. It checks references and reads docstrings. Pages are
+Markdown, which is also readable without the site.
 """
 
 import importlib
@@ -13,7 +12,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
-os.environ.setdefault("PLOTLY_RENDERER", "notebook")  # pictures of notebooks carry what draws them
+os.environ.setdefault("PLOTLY_RENDERER", "notebook")  # pictures in notebooks contain their own script
 
 project = "opendp-tree"
 author = "opendp-tree contributors"
@@ -21,7 +20,6 @@ copyright = "opendp-tree contributors"
 extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",
-    "sphinx.ext.napoleon",
     "sphinx_copybutton",
     "sphinx_design",
 ]
@@ -32,13 +30,11 @@ nb_execution_mode = "force"
 nb_execution_timeout = 300
 nb_execution_raise_on_error = True
 nb_merge_streams = True
-napoleon_google_docstring = False
-napoleon_use_rtype = False
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
 default_role = "code"
 nitpicky = True
-nitpick_ignore_regex = [("py:.*", ".*")]  # types in docstrings are words; links between pages are all checked
+nitpick_ignore_regex = [("py:.*", ".*")]  # types in docstrings are prose; links between pages are checked
 suppress_warnings = ["myst.xref_ambiguous"]
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
@@ -49,6 +45,7 @@ html_title = "opendp-tree"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_sourcelink = False
+html_sidebars = {name: [] for name in ("index", "publish", "build", "nightly", "house")}  # pages without subpages
 html_theme_options = {
     "navigation_with_keys": False,
     "show_toc_level": 1,
@@ -58,26 +55,27 @@ html_theme_options = {
     "footer_end": [],
 }
 
-OUTSIDE = {"../README.md": "index.md", "../SECURITY.md": "security.md", "../examples": "examples.md"}
-"""What lies beside this folder, and the page of the site that says the same."""
+OUTSIDE = {"../README.md": "index.md", "../SECURITY.md": "threat_model.md", "../examples": "examples.md"}
+"""Files outside this folder, and the page of the site with the same content."""
 
 
-def link_inside(app, name, source):
-    """A page links to what lies beside this folder, as readers of the repository expect; the site has pages of it."""
+def prepare_page(app, name, source):
+    """Point links to files outside this folder to pages of the site, and drop the blank line that ends a doctest."""
+    source[0] = source[0].replace("\n\n```\n", "\n```\n")
     for outside, page in OUTSIDE.items():
         source[0] = source[0].replace(f"]({outside})", f"]({page})")
 
 
 def write_reference(app):
-    """One page a room, one entry a public name: everything from docstrings."""
+    """Write one page per submodule with one entry per public name, from docstrings."""
     package = importlib.import_module("opendp_tree")
     folder = HERE / "api"
     folder.mkdir(exist_ok=True)
-    rooms = [("opendp_tree", package.__all__)]
-    for room in package._SUBMODULES:
-        names = importlib.import_module(f"opendp_tree.{room}").__all__
-        rooms.append((f"opendp_tree.{room}", sorted(set(names) - set(package.__all__))))
-    pages = {f"{room}.rst": "\n".join(page_of(room, names)) for room, names in rooms if names}
+    modules = [("opendp_tree", package.__all__)]
+    for submodule in package._SUBMODULES:
+        names = importlib.import_module(f"opendp_tree.{submodule}").__all__
+        modules.append((f"opendp_tree.{submodule}", sorted(set(names) - set(package.__all__))))
+    pages = {f"{module}.rst": "\n".join(page_of(module, names)) for module, names in modules if names}
     toctree = [f"   {name.removesuffix('.rst')}" for name in pages]
     head = ["Every public name", "=================", "", ".. toctree::", "   :maxdepth: 1", ""]
     pages["index.rst"] = "\n".join([*head, *toctree, ""])
@@ -86,28 +84,21 @@ def write_reference(app):
             (folder / name).write_text(text)
 
 
-def page_of(room, names):
-    """The lines of a room's page."""
-    module = importlib.import_module(room)
-    yield from (room, "=" * len(room), "", f".. py:currentmodule:: {room}", "")
+def page_of(path, names):
+    """The lines of the page of a module."""
+    module = importlib.import_module(path)
+    yield from (path, "=" * len(path), "", f".. py:currentmodule:: {path}", "")
     for name in names:
         value = getattr(module, name)
         kind = "class" if inspect.isclass(value) else "function" if callable(value) else "data"
-        yield from (name, "-" * len(name), "", f".. auto{kind}:: {room}.{name}")
+        yield from (name, "-" * len(name), "", f".. auto{kind}:: {path}.{name}")
         if kind == "class":
             yield from ("   :members:", "   :exclude-members: __init__, __new__")
         yield ""
 
 
-def head_examples(app, what, name, value, options, lines):
-    """An example that follows the parameters without a heading of its own gets one, or it would belong to the last."""
-    first = next((number for number, line in enumerate(lines) if line.lstrip().startswith(">>>")), None)
-    if first is not None and "Parameters" in lines and "Examples" not in lines:
-        lines[first:first] = ["Examples", "--------"]
-
-
 def link_proofs(app, what, name, value, options, lines):
-    """Docstrings name proof pages by their path."""
+    """Turn the paths of proof pages in docstrings into links."""
     for number, line in enumerate(lines):
         if "docs/proofs/" in line:
             before, after = line.split("docs/proofs/", 1)
@@ -116,7 +107,7 @@ def link_proofs(app, what, name, value, options, lines):
 
 
 def write_math(self, node):
-    """Formulas as MathML, which browsers show by themselves: no script from anywhere."""
+    """Write formulas as MathML, which browsers show without a script."""
     from docutils import nodes
     from latex2mathml.converter import convert
 
@@ -126,9 +117,8 @@ def write_math(self, node):
 
 
 def setup(app):
-    """Sphinx calls this."""
+    """Register the hooks; Sphinx calls this."""
     app.add_html_math_renderer("mathml", (write_math, None), (write_math, None))
     app.connect("builder-inited", write_reference)
-    app.connect("source-read", link_inside)
-    app.connect("autodoc-process-docstring", head_examples, priority=1)  # before the sections are read
+    app.connect("source-read", prepare_page)
     app.connect("autodoc-process-docstring", link_proofs)

@@ -1,6 +1,6 @@
-"""The drawings of the concept pages, as SVG: `python docs/drawings.py` writes docs/images anew, and a test compares.
+"""The drawings of the concepts page, as SVG: `python docs/drawings.py` writes docs/images, and a test compares them.
 
-All numbers in them are computed here, from small trees and noise that is written down, so that a reader can follow.
+All numbers are computed from a small tree and from fixed noise, so readers can follow them.
 """
 
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ BLUE, ORANGE, GREEN = "#1f5fa8", "#c2570c", "#2f7d4f"
 
 @dataclass
 class Drawing:
-    """Shapes on a sheet of paper."""
+    """A list of shapes."""
 
     width: int
     height: int
@@ -22,7 +22,7 @@ class Drawing:
     parts: list = field(default_factory=list)
 
     def text(self, x, y, words, *, size=14, colour=INK, anchor="middle", weight="normal"):
-        """Words at a point."""
+        """Text at a point."""
         self.parts.append(
             f'<text x="{x:g}" y="{y:g}" font-size="{size}" fill="{colour}" text-anchor="{anchor}" '
             f'font-weight="{weight}">{escape(str(words))}</text>'
@@ -72,7 +72,7 @@ PLACES = {
     "lux": (470, 210, "lu"),
     "wiltz": (590, 210, "lu"),
 }
-"""A small tree: where each node stands, and its parent."""
+"""A small tree: the position of each node, and its parent."""
 PEOPLE = {"ghent": 9, "liege": 4, "spa": 2, "lux": 6, "wiltz": 1}
 
 
@@ -111,18 +111,18 @@ def tree():
 
 
 def neighbours():
-    """One row more changes one count a level."""
-    drawing = Drawing(680, 290, "One row more, in Liège, changes one count on each level: the root, be and liege")
+    """One more row changes one count per level."""
+    drawing = Drawing(680, 290, "One more row, in Liège, changes one count on each level: the root, be and liege")
     before, after = counts_of(PEOPLE), counts_of({**PEOPLE, "liege": PEOPLE["liege"] + 1})
     moved = [name for name in PLACES if before[name] != after[name]]
     put_tree(drawing, before | {name: f"{before[name]} → {after[name]}" for name in moved}, marked=moved)
-    drawing.text(340, 270, "one more row: one count on each level, three in all, moves by one", colour=SOFT)
+    drawing.text(340, 270, "one more row changes one count on each level by one, three in total", colour=SOFT)
     return drawing
 
 
 @dataclass(frozen=True)
 class Walk:
-    """What happens at each node of the small tree with noise that is written down."""
+    """The partition of the small tree with fixed noise."""
 
     threshold: int = 6
     level: int = 4
@@ -145,13 +145,13 @@ class Walk:
 
 
 def walk():
-    """The walk from the leaves to the root, a panel a level."""
+    """The walk from the leaves to the root, with one panel per level."""
     drawing = Drawing(700, 860, "The walk that finds cells: level by level from the leaves to the root")
     results = Walk().steps()
     captions = [
-        "1. Leaves: a token off x where x ≥ 4, then noise. A sum of 6 or more: a cell.",
-        "2. What cells leave: each node that is no cell passes its y up, a cell passes up 0.",
-        "3. The root. Cells and their gaps are what is released, and nothing else.",
+        "1. Leaves: subtract a token if x ≥ 4, then add noise. A sum of 6 or more is a cell.",
+        "2. Each node that is not a cell passes its y up; a cell passes up 0.",
+        "3. The root. Only cells and their gaps are released.",
     ]
     for panel, caption in enumerate(captions):
         dy = panel * 282 + 20
@@ -188,7 +188,7 @@ def put_walk(drawing, labels, results, marked, *, depth, dy):
 
 
 def layers():
-    """Layers are sets of nodes none of which is below another: a row lies under at most one of each."""
+    """In a layer no node is below another, so a row lies under at most one of its nodes."""
     drawing = Drawing(680, 330, "Two layers: the root, and the countries; a row lies under one node of each")
     for y, name, colour in ((50, "layer 0: the root", BLUE), (130, "layer 1: countries", ORANGE)):
         drawing.box(8, y - 34, 664, 68, fill="none", edge=colour, rounded=10, thick=2)
@@ -197,15 +197,15 @@ def layers():
     labels = {name: "" if value[3] is None else f"gap {value[3]}" for name, value in results.items()}
     labels["world"], labels["be"], labels["lu"] = "measured", "measured", "measured"
     put_tree(drawing, labels, marked=[name for name in PEOPLE if results[name][3] is not None], colour=GREEN)
-    drawing.text(340, 280, "find gives cells and gaps; then each layer is counted with noise of its own.", colour=SOFT)
+    drawing.text(340, 280, "First cells and gaps are found; then each layer is counted with fresh noise.", colour=SOFT)
     last = "A row is in one count of each layer, so a layer costs the same however wide it is."
     drawing.text(340, 302, last, colour=SOFT)
     return drawing
 
 
 def alpha_error():
-    """Which errors alpha forgives."""
-    drawing = Drawing(680, 300, "With alpha a tenth, an error of up to a tenth of a node's own count is forgiven")
+    """The errors that alpha ignores."""
+    drawing = Drawing(680, 300, "With alpha = 0.1, an error of up to a tenth of a node's own count is ignored")
     left, bottom, width, height, most, largest = 70, 240, 560, 200, 1000, 160
     drawing.line((left, bottom), (left + width, bottom), colour=INK)
     drawing.line((left, bottom), (left, bottom - height), colour=INK)
@@ -214,7 +214,7 @@ def alpha_error():
     corner = [place(0, 0), place(1000, 100), place(1000, 0)]
     points = " ".join(f"{x:g},{y:g}" for x, y in corner)
     drawing.parts.insert(0, f'<polygon points="{points}" fill="#fbe6d6"/>')
-    drawing.text(*place(760, 30), "forgiven", colour=ORANGE)
+    drawing.text(*place(760, 30), "ignored", colour=ORANGE)
     drawing.text(*place(330, 110), "counted: |error| − alpha · count", colour=BLUE)
     for count, error in ((400, 90), (900, 120), (800, 60)):
         x, y = place(count, error)
@@ -233,8 +233,8 @@ def alpha_error():
 
 
 def intervals():
-    """What a probability of 95 % is about: repeated releases of one node."""
-    drawing = Drawing(680, 300, "Twenty releases of one node: nineteen intervals hold its true count, one does not")
+    """The meaning of 95 %: repeated releases of one node."""
+    drawing = Drawing(680, 300, "Twenty releases of one node: nineteen intervals contain its true count, one does not")
     offsets = [3, -5, 1, 8, -2, 0, -7, 4, 6, -1, 15, -3, 2, -4, 5, -6, 1, 7, -8, 0]
     truth, half, left, unit = 155, 12, 40, 4
     drawing.line((left, truth), (640, truth), colour=INK, dash="6 4")
@@ -253,7 +253,7 @@ DRAWINGS = {each.__name__: each for each in (tree, neighbours, walk, layers, alp
 
 
 def main():
-    """Writes all drawings."""
+    """Write all drawings."""
     FOLDER.mkdir(exist_ok=True)
     for name, draw in DRAWINGS.items():
         (FOLDER / f"{name}.svg").write_text(draw().svg())

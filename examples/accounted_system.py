@@ -1,4 +1,4 @@
-"""A larger system that accounts for what it releases: a ledger, people with many rows, JSON, and a refusal handled."""
+"""A service that accounts for its releases: a ledger, people with many rows, JSON, and a refused release."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opendp_tree.data import example_flights
 from opendp_tree.ledger import BudgetError
 
 PERSON = Unit("tailnum", rows=10)
-"""Whose privacy it is: an airplane, of which at most ten flights are counted."""
+"""The privacy unit: an airplane, whose flights are down-weighted to ten."""
 JOBS = [
     (["origin", "carrier"], {"epsilon": 0.5, "delta": 1e-7}),
     (["carrier", "dest"], {"epsilon": 0.4, "delta": 1e-7}),
@@ -21,11 +21,11 @@ JOBS = [
 
 
 def run(job: list[str], cost: dict[str, float], ledger: Ledger, folder: Path) -> Path | None:
-    """One release: committed to the ledger with its cost, then written. None if it is refused."""
+    """Make one release, which is committed to the ledger with its cost, and write it; None if it is refused."""
     try:
         release = release_tree(example_flights(), by=job, **cost, unit=PERSON, ledger=ledger)
     except BudgetError:
-        print(f"  {' / '.join(job)}: refused, {float(ledger.left()['epsilon']):g} of epsilon is left")
+        print(f"  {' / '.join(job)}: refused, epsilon {float(ledger.left()['epsilon']):g} is left")
         return None
     file = folder / f"{'_'.join(job)}.json"
     file.write_text(release.to_json())
@@ -36,14 +36,14 @@ def run(job: list[str], cost: dict[str, float], ledger: Ledger, folder: Path) ->
 
 def main() -> None:
     dp.enable_features("contrib")
-    expected = plan(OpenTree.columns(2), epsilon=0.5, delta=1e-7, d_in=10)
-    print(f"Before anything is spent: {expected.best.name}, an error of at most about {expected.best.error:.0f}.")
+    expected = plan(OpenTree.columns(2), epsilon=0.5, delta=1e-7, unit=PERSON)
+    print(f"Plan: {expected.best.name}, with a predicted error of {expected.best.error:.0f}.")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         total = {"epsilon": "1.0", "delta": "1e-6"}
         ledger = Ledger.open(folder / "ledger.db", total=total, unit="one value of 'tailnum'", dataset="flights 2013")
         files = [file for job, cost in JOBS if (file := run(job, cost, ledger, folder))]
-        print("What readers get, from JSON alone:")
+        print("Read from the JSON files:")
         for file in files:
             read = TreeRelease.from_json(file.read_text())
             print(f"  {file.name}: {read.statement.loss}, about {read.estimates[0]:.0f} flights counted")  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""A measurement chain: records, leaf counts, all nodes; a sparse vector and an estimator, adaptively; an odometer."""
+"""A measurement chain from records to nodes; a sparse vector and an estimator, adaptively composed; an odometer."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ def main() -> None:
     counts = space >> then_leaf_counts(by=tree)
     nodes = counts >> then_tree_sum(carrier="vector")
     noisy = nodes >> dp.m.then_laplace(scale=8.0)
-    print(f"{tree}: one record moves the leaf counts by {counts.map(1)}, all counts by {nodes.map(1)} in L1.")
+    print(f"{tree}: one record changes the leaf counts by {counts.map(1)} and all counts by {nodes.map(1)} in L1.")
     print(f"With OpenDP's own noise of scale 8 that costs epsilon = {noisy.map(1)}.\n")
 
     above = counts >> then_sparse_vector(20.0, threshold=1000, cutoff=3, monotonic=True, gaps=True)
     estimates = counts >> then_tree_laplace(scale=16.0)
     d_mids = [above.map(1), estimates.map(1)]
     adaptive = dp.c.make_adaptive_composition(*space, dp.max_divergence(), d_in=1, d_mids=d_mids)
-    print(f"Adaptive composition of a sparse vector and an estimator: epsilon = {adaptive.map(1):.3f} in all.")
+    print(f"Adaptive composition of a sparse vector and an estimator: epsilon = {adaptive.map(1):.3f} in total.")
 
     ask = adaptive(records)
     heavy = ask(above)
     for path in [("europe",), ("europe", "be"), ("asia", "bt"), ("europe", "be", "ghent"), ("asia",)]:
-        gap = heavy(path)  # further questions may depend on this answer; once three were above, all are below
+        gap = heavy(path)  # later questions may depend on this answer; after three answers "above", all are "below"
         print(f"  {' / '.join(path):20}", "below" if gap < 0 else f"above 1000, by about {gap}")
     release = ask(estimates)
     for path in [(), ("europe",), ("asia", "jp", "osaka")]:
@@ -48,7 +48,7 @@ def main() -> None:
     odometer = dp.c.make_fully_adaptive_composition(*space, dp.max_divergence())(records)
     for query in (noisy, estimates, noisy):
         odometer(query)
-        print(f"The odometer stands at epsilon = {odometer.privacy_loss(1):.4f}.")
+        print(f"The odometer reads epsilon = {odometer.privacy_loss(1):.4f}.")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A first look: what a release will err by, the release, and, because these data are public, the truth beside it."""
+"""A first look: the predicted error, the release, and, because these data are public, the true counts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BUDGET = {"epsilon": 1.0, "delta": 1e-6}
 def main() -> None:
     dp.enable_features("contrib")
     flights = example_flights()
-    print("Flights from New York City in 2013 by origin, carrier and destination, as if nobody knew which there are.\n")
+    print("Flights from New York City in 2013 by origin, carrier and destination, without a list of them.\n")
     print(plan(OpenTree.columns(BY), **BUDGET).describe())
 
     release = release_tree(flights, by=BY, **BUDGET)

@@ -1,4 +1,4 @@
-"""A first hour: every kind of frame and key, people, a ledger, a Context, several hierarchies, prints and pictures."""
+"""A tour: every kind of frame and key, people, a ledger, a Context, several hierarchies, printing and pictures."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CITIES = [("be", "ghent"), ("be", "liege"), ("lu", "lux")]
 
 
 def visits() -> pl.DataFrame:
-    """Six thousand visits of two thousand people; some know no city."""
+    """Six thousand visits by two thousand people; some have no city."""
     rows = range(6000)
     return pl.DataFrame(
         {
@@ -57,7 +57,7 @@ def section(title: str) -> None:
 
 
 def frames(rows: pl.DataFrame, folder: Path) -> None:
-    """The same release from every kind of frame, and out again."""
+    """The same release from every kind of frame, and results in other libraries."""
     section("Frames in and out")
     rows.write_parquet(folder / "visits.parquet")
     rows.write_csv(folder / "visits.csv")
@@ -80,7 +80,7 @@ def frames(rows: pl.DataFrame, folder: Path) -> None:
 
 
 def keys(rows: pl.DataFrame) -> None:
-    """Where rows belong. A kind of key more is a line more."""
+    """One line per kind of key."""
     section("Keys")
     kinds = {
         "columns": Key.columns("country", "city"),
@@ -101,16 +101,16 @@ def keys(rows: pl.DataFrame) -> None:
 
 
 def outside(rows: pl.DataFrame) -> None:
-    """Rows that belong nowhere are counted at a leaf of their own: the total stays the total."""
-    section("Rows that belong nowhere")
+    """Rows outside a public tree are counted at a leaf of their own, so the total counts all rows."""
+    section("Rows outside the tree")
     key = Key.columns("country", "city", tree=Tree.from_paths(CITIES))
     release = release_tree(rows, by=key, epsilon=1.0)
     nowhere = release.estimates[release.tree.node(("(outside)",))]
-    print(f"of {release.estimates[0]:,.0f} rows, {nowhere:,.0f} are of no city that is listed")
+    print(f"of {release.estimates[0]:,.0f} rows, {nowhere:,.0f} are in no listed city")
 
 
 def people(rows: pl.DataFrame) -> None:
-    """Which bound, and what is then counted."""
+    """Choose a bound, and see what is counted."""
     section("People")
     report = bound_report(rows, unit="user", most=10, epsilon=0.5)
     print("a bound of", report.recommended, "keeps nearly all rows")
@@ -120,8 +120,8 @@ def people(rows: pl.DataFrame) -> None:
 
 
 def accounts(rows: pl.DataFrame, folder: Path) -> None:
-    """A ledger on disk, kept by single releases and by a Context."""
-    section("A ledger, and a Context beside it")
+    """A ledger on disk, shared by single releases and a Context."""
+    section("A ledger for releases and a Context")
     ledger = Ledger.open(folder / "ledger.db", total={"epsilon": "2", "delta": "1e-5"}, unit="one row")
     release_tree(rows, by="country", **BUDGET, ledger=ledger)
     context = frame_context(
@@ -131,9 +131,9 @@ def accounts(rows: pl.DataFrame, folder: Path) -> None:
         ledger=ledger,
     )
     adults = context.query(epsilon=0.5, delta=1e-7).filter(pl.col("age") >= 21)
-    print("a tree of the Context:", adults.tree_counts(by=["country", "city"]).release().statement.mechanism)
+    print("the first query of the Context:", adults.tree_counts(by=["country", "city"]).release().statement.mechanism)
     cities = context.query(epsilon=0.5, delta=1e-7).tree_counts(by="city").release()
-    print("another one shows", cities.to_frame(other=False).height, "nodes")
+    print("the second query shows", cities.to_frame(other=False).height, "nodes")
     try:
         release_tree(rows, by="country", **BUDGET, ledger=ledger.path)
     except BudgetError as refusal:
@@ -149,14 +149,14 @@ def several(rows: pl.DataFrame) -> None:
 
 
 def looks(rows: pl.DataFrame, folder: Path) -> TreeRelease:
-    """What a notebook shows, what a terminal prints, and pictures."""
-    section("Prints and pictures")
+    """Output in notebooks and terminals, and pictures."""
+    section("Printing and pictures")
     release = release_tree(rows, by=["country", "city"], **BUDGET)
     print(release)
     shown = {"release": release, "plan": plan(release.tree, **BUDGET)}
     print({name: "<table" in value._repr_html_() for name, value in shown.items()})
     page = write_html([plot_tree(release), plot_level(release, "city")], folder / "visits.html")
-    print(page.name, "holds two pictures and Plotly once")
+    print(page.name, "contains two pictures and one copy of Plotly")
     return release
 
 

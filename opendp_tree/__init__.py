@@ -22,14 +22,8 @@ from opendp_tree.mechanisms.tree_noise import (
 )
 from opendp_tree.mechanisms.tree_partition import make_tree_partition, then_tree_partition
 from opendp_tree.mechanisms.tree_sum import make_tree_sum, then_tree_sum
-from opendp_tree.mechanisms.truncated_laplace import (
-    make_truncated_laplace,
-    then_truncated_laplace,
-)
-from opendp_tree.paper.estimation import (
-    make_multiplicative_estimator,
-    then_multiplicative_estimator,
-)
+from opendp_tree.mechanisms.truncated_laplace import make_truncated_laplace, then_truncated_laplace
+from opendp_tree.paper.estimation import make_multiplicative_estimator, then_multiplicative_estimator
 from opendp_tree.planning.methods import Auto, PrunedDescent, TreeEstimator, TreeNoise
 from opendp_tree.planning.plan import plan
 from opendp_tree.plots.plan import plot_plan
@@ -41,8 +35,7 @@ from opendp_tree.rows.domains import frame_domain
 from opendp_tree.rows.leaf_counts import make_leaf_counts, then_leaf_counts
 from opendp_tree.rows.period import Period
 from opendp_tree.rows.sources import read_source
-from opendp_tree.rows.unit import Unit
-from opendp_tree.rows.value import Value
+from opendp_tree.rows.unit import Unit, Value
 from opendp_tree.series import Series
 from opendp_tree.trees.domains import leaf_domain
 from opendp_tree.trees.open_tree import OpenTree
@@ -51,69 +44,20 @@ from opendp_tree.trees.tree import Tree
 __version__ = "0.1.0"
 
 __all__ = [
-    "Auto",
-    "Key",
-    "Ledger",
-    "OpenTree",
-    "Period",
-    "PrunedDescent",
-    "Series",
-    "Tree",
-    "TreeEstimator",
-    "TreeNoise",
-    "TreeRelease",
-    "Unit",
-    "Value",
-    "bound_report",
-    "frame_context",
-    "frame_domain",
-    "leaf_domain",
-    "make_consistent",
-    "make_leaf_counts",
-    "make_multiplicative_estimator",
-    "make_sparse_vector",
-    "make_tree_estimator",
-    "make_tree_gaussian",
-    "make_tree_laplace",
-    "make_tree_partition",
-    "make_tree_sum",
-    "make_truncated_laplace",
-    "plan",
-    "plot_level",
-    "plot_plan",
-    "plot_tree",
-    "read_source",
-    "register",
-    "release_tree",
-    "release_trees",
-    "then_consistent",
-    "then_leaf_counts",
-    "then_multiplicative_estimator",
-    "then_sparse_vector",
-    "then_tree_estimator",
-    "then_tree_gaussian",
-    "then_tree_laplace",
-    "then_tree_partition",
-    "then_tree_sum",
-    "then_truncated_laplace",
+    "Auto", "Key", "Ledger", "OpenTree", "Period", "PrunedDescent", "Series", "Tree", "TreeEstimator", "TreeNoise",
+    "TreeRelease", "Unit", "Value", "bound_report", "frame_context", "frame_domain", "leaf_domain", "make_consistent",
+    "make_leaf_counts", "make_multiplicative_estimator", "make_sparse_vector", "make_tree_estimator",
+    "make_tree_gaussian", "make_tree_laplace", "make_tree_partition", "make_tree_sum", "make_truncated_laplace", "plan",
+    "plot_level", "plot_plan", "plot_tree", "read_source", "register", "release_tree", "release_trees",
+    "then_consistent", "then_leaf_counts", "then_multiplicative_estimator", "then_sparse_vector", "then_tree_estimator",
+    "then_tree_gaussian", "then_tree_laplace", "then_tree_partition", "then_tree_sum", "then_truncated_laplace",
     "tree_counts",
-]
+]  # fmt: skip
 
 _SUBMODULES = (
-    "bounds",
-    "context",
-    "data",
-    "engines",
-    "error_measures",
-    "ledger",
-    "mechanisms",
-    "paper",
-    "planning",
-    "plots",
-    "prepare",
-    "releases",
-    "trees",
-)
+    "bounds", "context", "data", "engines", "error_measures", "ledger", "mechanisms", "paper", "planning", "plots",
+    "prepare", "releases", "trees",
+)  # fmt: skip
 """The submodules that hold further public names."""
 
 

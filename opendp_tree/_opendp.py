@@ -12,37 +12,21 @@ from opendp import _convert
 from opendp._data import fill_bytes
 from opendp._internal import _extrinsic_domain, _make_measurement, _make_transformation, _new_pure_function
 from opendp._lib import lib
+from opendp.context import Query
 from opendp.core import new_queryable
-from opendp.extras._utilities import to_then
+from opendp.domains import _lazyframe_from_domain
+from opendp.extras._utilities import to_then as to_then  # noqa: PLC0414 (for other modules)
+from opendp.extras.polars import LazyFrameQuery, _lazyframe_domain_from_schema
 from opendp.measures import approximate, max_divergence, new_privacy_profile, zero_concentrated_divergence
+from opendp.metrics import _get_bound
 from opendp.mod import Domain, Function, LazyFrameDomain, Measure, Measurement, Metric, Transformation
 
-from opendp_tree._interrupts import guard_functions, guard_library, protected, stop_if_interrupted
-
-__all__ = [
-    "empty_lazyframe",
-    "extrinsic_domain",
-    "inferred_domain",
-    "lazy_query",
-    "make_function",
-    "make_measurement",
-    "make_profile",
-    "make_queryable",
-    "make_transformation",
-    "measure_name",
-    "secure_bytes",
-    "to_then",
-    "total_bound",
-]
+from opendp_tree._interrupts import guard, protected, stop_if_interrupted
 
 Callback = Callable[[Any], Any]
 
 
-def _safe(callback: Callback) -> Callback:
-    """The callback as OpenDP can bear it: see `opendp_tree._interrupts`."""
-    guard_library(lib)
-    guard_functions(_convert, "c_to_py", "py_to_c")
-    return protected(callback)
+guard(lib, _convert, "c_to_py", "py_to_c")
 
 
 def make_transformation(
@@ -56,7 +40,7 @@ def make_transformation(
     """A transformation that needs no "honest-but-curious": its map is proved here, as OpenDP's own are there."""
     _check_space(input_domain, input_metric)
     return _make_transformation(
-        input_domain, input_metric, output_domain, output_metric, _safe(function), _safe(stability_map)
+        input_domain, input_metric, output_domain, output_metric, protected(function), protected(stability_map)
     )
 
 
@@ -71,7 +55,7 @@ def make_measurement(
     """A measurement that needs no "honest-but-curious": its map is proved here, as OpenDP's own are there."""
     _check_space(input_domain, input_metric)
     return _make_measurement(
-        input_domain, input_metric, output_measure, _safe(function), _safe(privacy_map), TO=output_type
+        input_domain, input_metric, output_measure, protected(function), protected(privacy_map), TO=output_type
     )
 
 
@@ -82,24 +66,24 @@ def _check_space(input_domain: Domain, input_metric: Metric) -> None:
             raise TypeError(f"{name} ({type(value).__name__}) must be a {kind.__name__} of OpenDP's")
 
 
-def make_function(function: Callback, output_type: str = "ExtrinsicObject") -> Function:
+def make_function(function: Callback) -> Function:
     """A postprocessor, to be chained after a measurement."""
-    return _new_pure_function(_safe(function), TO=output_type)
+    return _new_pure_function(protected(function), TO="ExtrinsicObject")
 
 
 def make_queryable(transition: Callback) -> Any:
     """A queryable of Python objects that answers by a function of the query."""
-    return new_queryable(_safe(transition), Q="ExtrinsicObject", A="ExtrinsicObject")
+    return new_queryable(protected(transition), Q="ExtrinsicObject", A="ExtrinsicObject")
 
 
 def make_profile(curve: Callback) -> Any:
     """A privacy profile, as the curve from epsilon to delta that OpenDP's maps give."""
-    return new_privacy_profile(_safe(curve)).curve  # type: ignore[no-untyped-call]
+    return new_privacy_profile(protected(curve)).curve  # type: ignore[no-untyped-call]
 
 
 def extrinsic_domain(identifier: str, member: Callable[[Any], bool], descriptor: object) -> Domain:
     """A domain of Python objects. OpenDP tells such domains apart by the identifier alone."""
-    return _extrinsic_domain(identifier, _safe(member), descriptor)
+    return _extrinsic_domain(identifier, protected(member), descriptor)
 
 
 def secure_bytes(count: int) -> npt.NDArray[np.uint8]:
@@ -123,31 +107,22 @@ def measure_name(measure: Measure) -> str:
 
 def inferred_domain(frame: Any) -> LazyFrameDomain:
     """OpenDP's domain of frames of this schema."""
-    from opendp.extras.polars import _lazyframe_domain_from_schema
-
     found: LazyFrameDomain = _lazyframe_domain_from_schema(frame.collect_schema())
     return found
 
 
 def empty_lazyframe(domain: Domain) -> Any:
     """A lazy frame without rows, of the schema that a domain of frames has."""
-    from opendp.domains import _lazyframe_from_domain
-
     return _lazyframe_from_domain(domain)
 
 
 def lazy_query(frame: Any, space: tuple[Domain, Metric]) -> Any:
     """A lazy frame with the further methods of OpenDP's queries. Nothing is released from it."""
-    from opendp.context import Query
-    from opendp.extras.polars import LazyFrameQuery
-
     return LazyFrameQuery(frame, Query(chain=space, output_measure=max_divergence()))  # type: ignore[no-untyped-call]
 
 
 def total_bound(bounds: Any) -> int | None:
     """How far frames are apart in all, under OpenDP's frame distance; None if no bound says so."""
-    from opendp.metrics import _get_bound
-
     bound: Any = _get_bound(bounds, [])  # type: ignore[no-untyped-call]
     found: int | None = bound.per_group
     return found

@@ -1,4 +1,4 @@
-"""What people see in terminals and notebooks: small tables, whose labels stay text, and one line on long work."""
+"""Small tables for terminals and notebooks, whose labels stay plain text, and one line about long work."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import Any
 
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _WIDTH, _HEIGHT, _SHORT = 140, 14, 30
-# Colours of the page itself, and one that is seen on white and on black: no notebook's theme has to be known.
+# Colours of the page itself, and one that is visible on white and on black: the notebook's theme does not matter.
 _STYLE = """
 .opendp-tree { max-width: 100%; overflow-x: auto; font-size: 13px; line-height: 1.45; }
 .opendp-tree .opendp-tree-title { font-size: 15px; font-weight: 600; margin: 2px 0 4px; }
@@ -33,22 +34,18 @@ _STYLE = """
 
 @dataclass(frozen=True)
 class Bar:
-    """A number as a bar from 0, with its interval as a line, on a scale that all bars of a table share."""
+    """A number, drawn as a bar from 0 with its interval as a line; all bars of a table share one scale."""
 
     value: float | None
     lower: float | None = None
     upper: float | None = None
-
-    def ends(self) -> list[float]:
-        """The numbers that the scale must hold."""
-        return [end for end in (self.value, self.lower, self.upper) if end is not None and math.isfinite(end)]
 
 
 Cell = str | float | Bar | None
 
 
 def one_line(text: str, width: int | None = None) -> str:
-    r"""Text that stays on its line in any terminal, with its middle left out where it is too long."""
+    """Text without control characters, on one line; its middle is left out if it is longer than the width."""
     clean = _CONTROLS.sub(" ", text)
     if width is None or len(clean) <= width:
         return clean
@@ -56,28 +53,16 @@ def one_line(text: str, width: int | None = None) -> str:
     return clean[:head] + "…" + clean[head + 1 + len(clean) - width :]
 
 
-def figure_text(value: float | None) -> str:
-    """A number as a table shows it; a dash where there is none."""
-    if value is None:
-        return "-"
-    if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 10 else f"{value:.3g}"
-    return f"{value:,}"
-
-
-def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Columns side by side: texts to the left, numbers to the right."""
-    texts = [[one_line(head) for head in heads], *([_text(cell) for cell in row] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
-    right = [all(not isinstance(row[place], str) for row in rows) and bool(rows) for place in range(len(heads))]
-    lines = []
-    for row in texts:
-        cells = [
-            cell.rjust(width) if numbers else cell.ljust(width)
-            for cell, width, numbers in zip(row, widths, right, strict=True)
-        ]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
+def table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """Columns side by side: texts to the left, numbers to the right, bars left out."""
+    columns = []
+    for head, cells in zip(heads, zip(*rows, strict=True) if rows else [()] * len(heads), strict=True):
+        if any(isinstance(cell, Bar) for cell in cells):
+            continue
+        texts = [one_line(text) for text in (head, *map(_cell_text, cells))]
+        width, align = max(map(len, texts)), str.rjust if rows and _kind(cells) == "number" else str.ljust
+        columns.append([align(text, width) for text in texts])
+    return "\n".join("  ".join(line).rstrip() for line in zip(*columns, strict=True))
 
 
 def html_table(
@@ -90,56 +75,53 @@ def html_table(
     strong: int | None = None,
 ) -> str:
     """A table for a notebook, light or dark. Everything in it is escaped."""
-    ends = [end for row in rows for cell in row if isinstance(cell, Bar) for end in cell.ends()]
-    scale = min(ends, default=0.0), max(ends, default=0.0)
-    kinds = [_kind([row[place] for row in rows]) for place in range(len(heads))]
-    parts = ['<div class="opendp-tree">', f"<style>{_STYLE}</style>"]
+    bars = [cell for row in rows for cell in row if isinstance(cell, Bar)]
+    ends = [end for bar in bars for end in (bar.value, bar.lower, bar.upper) if end is not None and math.isfinite(end)]
+    low, high = min(ends, default=0.0), max(ends, default=0.0)
+    kinds = [_kind(cells) for cells in zip(*rows, strict=True)]
+
+    def row_html(tag: str, inner: Iterable[str]) -> str:
+        cells = zip(kinds, inner, strict=True)
+        return "".join(f'<{tag} class="opendp-tree-{kind}">{each}</{tag}>' for kind, each in cells)
+
+    def cell_html(cell: Cell) -> str:
+        if isinstance(cell, Bar):
+            return _drawn(cell, min(low, 0.0), max(high, 0.0))
+        return _escaped(_cell_text(cell))
+
+    parts = [f'<div class="opendp-tree"><style>{_STYLE}</style>']
     parts += [f'<div class="opendp-tree-title">{_escaped(title)}</div>'] if title else []
     parts += [f"<p>{_escaped(line)}</p>" for line in above]
     if rows:
-        parts.append("<table><thead><tr>")
-        parts += [_cell("th", _escaped(head), kind) for head, kind in zip(heads, kinds, strict=True)]
-        parts.append("</tr></thead><tbody>")
-        for place, row in enumerate(rows):
-            parts.append('<tr class="opendp-tree-strong">' if place == strong else "<tr>")
-            parts += [_cell("td", _inner(cell, scale), kind) for cell, kind in zip(row, kinds, strict=True)]
-            parts.append("</tr>")
+        parts.append(f"<table><thead><tr>{row_html('th', map(_escaped, heads))}</tr></thead><tbody>")
+        for index, row in enumerate(rows):
+            opened = '<tr class="opendp-tree-strong">' if index == strong else "<tr>"
+            parts.append(f"{opened}{row_html('td', map(cell_html, row))}</tr>")
         parts.append("</tbody></table>")
-    parts += [f"<p>{_escaped(line)}</p>" for line in below]
-    return "".join([*parts, "</div>"])
+    return "".join([*parts, *(f"<p>{_escaped(line)}</p>" for line in below), "</div>"])
 
 
-def _text(cell: object) -> str:
-    return one_line(cell) if isinstance(cell, str) else figure_text(cell)  # type: ignore[arg-type]
+def _cell_text(cell: Cell) -> str:
+    """A number as a table shows it; a dash where there is none."""
+    if isinstance(cell, float):
+        return f"{cell:,.0f}" if abs(cell) >= 10 else f"{cell:.3g}"
+    return "-" if cell is None else cell if isinstance(cell, str) else f"{cell:,}"
 
 
 def _escaped(text: str) -> str:
-    # Notebooks typeset what is between dollar signs.
+    # Notebooks typeset text between dollar signs as formulas.
     return html.escape(one_line(text)).replace("$", "<span>$</span>")
 
 
 def _kind(cells: Sequence[Cell]) -> str:
-    """How a column is set: numbers to the right, short texts on one line, long ones wrapped."""
+    """How a column is aligned: numbers to the right, short texts on one line, long texts wrapped."""
     if not any(isinstance(cell, (str, Bar)) for cell in cells):
         return "number"
     return "short" if all(not isinstance(cell, str) or len(cell) <= _SHORT for cell in cells) else "text"
 
 
-def _cell(tag: str, inner: str, kind: str) -> str:
-    return f'<{tag} class="opendp-tree-{kind}">{inner}</{tag}>'
-
-
-def _inner(cell: Cell, scale: tuple[float, float]) -> str:
-    if isinstance(cell, Bar):
-        return _drawn(cell, *scale)
-    if cell is None:
-        return "–"
-    return _escaped(cell) if isinstance(cell, str) else figure_text(cell).replace("-", "−", 1)
-
-
 def _drawn(bar: Bar, low: float, high: float) -> str:
-    """The bar as a picture; an end that is not finite lies at the edge."""
-    low, high = min(low, 0.0), max(high, 0.0)
+    """The bar as a picture; an end that is not finite is drawn at the edge."""
 
     def at(value: float) -> float:
         share = (min(max(value, low), high) - low) / (high - low) if high > low else 0.0
@@ -148,10 +130,8 @@ def _drawn(bar: Bar, low: float, high: float) -> str:
     middle, marks = _HEIGHT / 2, []
     if bar.value is not None and math.isfinite(bar.value):
         left, right = sorted((at(0.0), at(bar.value)))
-        marks.append(
-            f'<rect x="{left}" y="2" width="{round(right - left, 1)}" height="{_HEIGHT - 4}" fill="#4a90d0" '
-            'fill-opacity="0.6"/>'
-        )
+        size = f'width="{round(right - left, 1)}" height="{_HEIGHT - 4}"'
+        marks.append(f'<rect x="{left}" y="2" {size} fill="#4a90d0" fill-opacity="0.6"/>')
     if bar.lower is not None and bar.upper is not None and not (math.isnan(bar.lower) or math.isnan(bar.upper)):
         left, right = at(bar.lower), at(bar.upper)
         path = f"M{left} {middle}H{right}M{left} {middle - 3}v6M{right} {middle - 3}v6"
@@ -160,76 +140,51 @@ def _drawn(bar: Bar, low: float, high: float) -> str:
     return f'<svg width="{_WIDTH}" height="{_HEIGHT}" aria-hidden="true">{"".join(marks)}{zero}</svg>'
 
 
-LONG = 2.5
-"""Seconds after which people wonder whether anything happens."""
-_TICK = 1.0
-
-
-class StatusLine:
-    """One line on standard error that is written over and over; nothing at all where nobody watches."""
-
-    def __init__(self, *, quiet: bool = False) -> None:
-        self.terminal = _is_terminal()
-        self.shown = not quiet and (self.terminal or _is_notebook())
-        self._width = 0
-
-    def write(self, text: str) -> None:
-        """Say this in place of what was said before."""
-        self.end(text, end="")
-
-    def end(self, text: str = "", *, end: str | None = None) -> None:
-        """Leave this behind instead; nothing by default."""
-        if not self.shown:
-            return
-        # Notebooks know the return to the line's start, and no codes of terminals.
-        clear = "\r\033[K" if self.terminal else "\r" + " " * self._width + "\r"
-        self._width = len(text)
-        with suppress(OSError, ValueError):  # nobody is there any more
-            print(f"{clear}{text}", end=("\n" if text else "") if end is None else end, file=sys.stderr, flush=True)
-
-
+LONG, _TICK = 2.5, 1.0
+"""Seconds until long work is reported, and between two reports."""
 _watched = threading.local()
-"""Of each thread: whether somebody further out tells already."""
+"""In each thread: whether an outer call already reports."""
+
+
+def clear_code() -> str | None:
+    """The text that clears the current line of standard error; None if that is neither a terminal nor a notebook."""
+    with suppress(AttributeError, ValueError):  # it is missing or closed
+        if sys.stderr.isatty():
+            return "\r\033[K"
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    is_notebook = "ipykernel" in sys.modules and hasattr(shell, "kernel")
+    return "\r" + " " * 60 + "\r" if is_notebook else None  # notebooks do not know the codes of terminals
+
+
+def show_status(clear: str | None, text: str) -> None:
+    """Replace the current line of standard error by this text, if the line can be cleared."""
+    if clear is not None:
+        with suppress(OSError, ValueError):  # standard error was closed
+            print(f"{clear}{text}", end="", file=sys.stderr, flush=True)
 
 
 @contextmanager
 def progress(text: str, *, after: float = LONG) -> Iterator[None]:
-    """While inside, or in a function that it decorates: once it takes long, say what is done. The outermost says."""
-    line = StatusLine()
-    if getattr(_watched, "told", False) or not line.shown:
+    """Report the seconds that the enclosed or decorated work takes, if it takes long. Only the outermost reports."""
+    clear, ended = clear_code(), threading.Event()
+    if clear is None or getattr(_watched, "reports", False):
         yield
         return
-    ended = threading.Event()
-    teller = threading.Thread(target=_tell, args=(line, text, after, ended), daemon=True)
-    _watched.told = True
+
+    def report() -> None:
+        start, wait = time.monotonic(), after
+        while not ended.wait(wait):
+            show_status(clear, f"{text} ... {time.monotonic() - start:.0f} s")
+            wait = _TICK
+        if wait == _TICK:
+            show_status(clear, "")
+
+    thread = threading.Thread(target=report, daemon=True)
+    _watched.reports = True
     try:
-        teller.start()
+        thread.start()
         yield
     finally:
         ended.set()
-        teller.join()
-        _watched.told = False
-
-
-def _tell(line: StatusLine, text: str, after: float, ended: threading.Event) -> None:
-    start = time.monotonic()
-    if ended.wait(after):
-        return
-    while True:
-        line.write(f"{text} ... {time.monotonic() - start:.0f} s")
-        if ended.wait(_TICK):
-            line.end()
-            return
-
-
-def _is_terminal() -> bool:
-    try:
-        return bool(sys.stderr is not None and sys.stderr.isatty())
-    except ValueError:  # it is closed
-        return False
-
-
-def _is_notebook() -> bool:
-    """Whether standard error goes to a notebook's page."""
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    return "ipykernel" in sys.modules and hasattr(shell, "kernel")
+        thread.join()
+        _watched.reports = False

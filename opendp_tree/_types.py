@@ -1,4 +1,4 @@
-"""What the package calls its arrays."""
+"""Types of arrays."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
 Levels = npt.NDArray[np.signedinteger[Any]]
-"""Of short numbers, where there are very many."""
+"""Short integers, to save memory."""
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 Words = npt.NDArray[np.uint64]

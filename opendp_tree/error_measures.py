@@ -1,7 +1,7 @@
-"""How wrong estimates are: the paper's error measures, over repeated estimates and the truth.
+"""The paper's error measures, over repeated estimates and the truth.
 
 Each takes estimates of shape (runs, nodes) with the truth of shape (nodes,), or of shape (runs,) with one true count,
-and takes the mean over the runs. What one measure says of another: docs/proofs/error_measures.md.
+and takes the mean over the runs. How the measures are related: docs/proofs/bounds.md.
 """
 
 from __future__ import annotations
@@ -9,30 +9,23 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from opendp_tree._arguments import check_positive, check_scale
+from opendp_tree._arguments import check_numbers, check_positive, check_scale
 from opendp_tree._types import Array, Bools, Floats
 from opendp_tree.saturate import LIMIT
 
 __all__ = ["accuracy", "is_accurate", "l2_error", "linf_error", "mrmse_alpha", "rmse_alpha", "smoothed_relative_error"]
 
 _LARGEST = 2.0**1000
-"""So that no sum of runs overflows."""
+"""The limit for inputs, so that no sum over runs overflows."""
 
 
 def rmse_alpha(estimates: npt.ArrayLike, truth: npt.ArrayLike, *, alpha: float = 0.0) -> Floats:
-    """The alpha-RMSE of each node: the root of the mean square of what an error exceeds alpha times the count by.
+    """The alpha-RMSE of each node: the root mean square of the excess of its error over alpha times its count.
 
-    Parameters
-    ----------
-    estimates
-        Of shape (runs, nodes), or of shape (runs,) for one count.
-    truth
-        The true counts: of shape (nodes,), or one number.
-    alpha
-        The share of a count that an error may have and be forgiven. By default 0: none, the plain RMSE.
+    :param estimates: Of shape (runs, nodes), or of shape (runs,) for one count.
+    :param truth: The true counts: of shape (nodes,), or one number.
+    :param alpha: Errors up to this share of the count are forgiven. By default 0: the plain RMSE.
 
-    Examples
-    --------
     >>> rmse_alpha([[103, 7], [88, 7]], [100, 7], alpha=0.1).round(3)
     array([1.414, 0.   ])
     """
@@ -42,17 +35,10 @@ def rmse_alpha(estimates: npt.ArrayLike, truth: npt.ArrayLike, *, alpha: float =
 
 
 def mrmse_alpha(estimates: npt.ArrayLike, truth: npt.ArrayLike, *, alpha: float = 0.0) -> float:
-    """The largest alpha-RMSE of any node, on this input.
+    """The largest alpha-RMSE of any node, on this input; the paper's alpha-mRMSE is the largest over all inputs.
 
-    The paper's alpha-mRMSE is the largest over all inputs as well.
+    Other parameters: as for `rmse_alpha`.
 
-    Parameters
-    ----------
-    estimates, truth, alpha
-        As in `rmse_alpha`.
-
-    Examples
-    --------
     >>> round(mrmse_alpha([[103, 7], [88, 7]], [100, 7], alpha=0.1), 3)
     1.414
     """
@@ -62,17 +48,11 @@ def mrmse_alpha(estimates: npt.ArrayLike, truth: npt.ArrayLike, *, alpha: float 
 def accuracy(estimates: npt.ArrayLike, truth: npt.ArrayLike, *, alpha: float, tau: npt.ArrayLike = 0.0) -> Floats:
     """The fraction of runs in which each node's error is at most alpha times the larger of its count and `tau`.
 
-    Parameters
-    ----------
-    estimates, truth
-        As in `rmse_alpha`.
-    alpha
-        The relative error that is allowed.
-    tau
-        A threshold below which counts are judged as if they were it; one, or one for each node. By default 0: none.
+    Other parameters: as for `rmse_alpha`.
 
-    Examples
-    --------
+    :param alpha: The relative error that is allowed.
+    :param tau: The threshold; one number, or one for each node. By default 0: no threshold.
+
     >>> accuracy([[103, 7], [88, 9]], [100, 7], alpha=0.1, tau=20)
     array([0.5, 1. ])
     """
@@ -82,19 +62,12 @@ def accuracy(estimates: npt.ArrayLike, truth: npt.ArrayLike, *, alpha: float, ta
 def is_accurate(
     estimates: npt.ArrayLike, truth: npt.ArrayLike, *, alpha: float, eta: float, tau: npt.ArrayLike = 0.0
 ) -> bool:
-    """Whether every node is within alpha times the larger of its count and `tau` in a fraction 1 - eta of the runs.
+    """Whether every node is as accurate in a fraction 1 - eta of the runs: (alpha, eta)-accuracy on this input.
 
-    This is the paper's (alpha, eta)-accuracy, measured on one input: a statement about these runs.
+    Other parameters: as for `accuracy`.
 
-    Parameters
-    ----------
-    estimates, truth, alpha, tau
-        As in `accuracy`.
-    eta
-        The share of runs that may miss it.
+    :param eta: The share of runs that may miss this accuracy.
 
-    Examples
-    --------
     >>> is_accurate([[103, 7], [88, 9]], [100, 7], alpha=0.1, eta=0.5, tau=20)
     True
     """
@@ -105,15 +78,10 @@ def is_accurate(
 def smoothed_relative_error(estimates: npt.ArrayLike, truth: npt.ArrayLike, *, smoothing: float) -> Floats:
     """The mean error of each node, divided by the larger of its count and `smoothing`.
 
-    Parameters
-    ----------
-    estimates, truth
-        As in `rmse_alpha`.
-    smoothing
-        The count from which on errors are relative; positive.
+    Other parameters: as for `rmse_alpha`.
 
-    Examples
-    --------
+    :param smoothing: The count from which on errors are relative; positive.
+
     >>> smoothed_relative_error([[103, 7], [88, 9]], [100, 7], smoothing=10)
     array([0.075, 0.1  ])
     """
@@ -126,13 +94,8 @@ def smoothed_relative_error(estimates: npt.ArrayLike, truth: npt.ArrayLike, *, s
 def l2_error(estimates: npt.ArrayLike, truth: npt.ArrayLike) -> float:
     """The root of the mean square error over all nodes and runs: the paper's l2-squared error, on this input.
 
-    Parameters
-    ----------
-    estimates, truth
-        As in `rmse_alpha`.
+    Other parameters: as for `rmse_alpha`.
 
-    Examples
-    --------
     >>> round(l2_error([[103, 7], [88, 9]], [100, 7]), 3)
     6.265
     """
@@ -142,13 +105,8 @@ def l2_error(estimates: npt.ArrayLike, truth: npt.ArrayLike) -> float:
 def linf_error(estimates: npt.ArrayLike, truth: npt.ArrayLike) -> float:
     """The mean over the runs of the largest error of any node: the paper's l-infinity error, on this input.
 
-    Parameters
-    ----------
-    estimates, truth
-        As in `rmse_alpha`.
+    Other parameters: as for `rmse_alpha`.
 
-    Examples
-    --------
     >>> linf_error([[103, 7], [88, 9]], [100, 7])
     7.5
     """
@@ -163,7 +121,7 @@ def _root_mean_square(values: Floats) -> Floats:
 
 
 def _misses(estimates: npt.ArrayLike, truth: npt.ArrayLike, *, alpha: float, tau: npt.ArrayLike) -> Bools:
-    """Where an error is above alpha times the larger of count and threshold."""
+    """Where an error exceeds alpha times the larger of count and threshold."""
     allowed = float(check_scale(alpha, name="alpha"))
     errors, counts = _errors(estimates, truth)
     thresholds = _numbers(tau, name="tau").astype(np.float64)
@@ -188,7 +146,7 @@ def _errors(estimates: npt.ArrayLike, truth: npt.ArrayLike) -> tuple[Floats, Flo
             f"or (runs,) for one count, and at least one run; truth has shape {counts.shape}"
         )
     if (counts < 0).any():
-        raise ValueError("truth must not be negative. Hint: the measures are about counts")
+        raise ValueError("truth must not be negative. Hint: give counts")
     if all(x.dtype.kind in "iu" and int(x.min()) >= -LIMIT and int(x.max()) <= LIMIT for x in (guesses, counts)):
         guesses, counts = guesses.astype(np.int64), counts.astype(np.int64)  # exact beyond 2**53 too
     else:
@@ -197,12 +155,7 @@ def _errors(estimates: npt.ArrayLike, truth: npt.ArrayLike) -> tuple[Floats, Flo
 
 
 def _numbers(values: npt.ArrayLike, *, name: str) -> Array:
-    try:
-        array = np.asarray(values)
-    except ValueError:
-        array = np.asarray(None)
-    if array.dtype.kind not in "iuf":
-        raise TypeError(f"{name} ({array.dtype}) must be an array of numbers")
+    array = check_numbers(values, name=name, hint="an array of numbers")
     if array.dtype.kind == "f" and not (np.abs(array.astype(np.float64)) < _LARGEST).all():
         raise ValueError(f"{name} must be finite and below 2**1000")
     return array

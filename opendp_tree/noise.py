@@ -1,10 +1,8 @@
 """All noise: integers, exact for the stated law, from cryptographically secure bits.
 
-A number is drawn by inversion: a uniform real, known to its first bits, is placed among the values of the
-distribution function. Sixteen bits settle nearly every draw by one look-up; where they do not, 64 do; where
-even those leave the place open, bits are added until it is known. Nothing is rounded, so the law is exactly
-P(z) proportional to exp(-|z|/scale). Gaussian numbers are Laplace numbers that are kept with the right probability,
-against which a uniform real is held in the same way. Proof: docs/proofs/noise.md.
+A number is drawn by inversion of the distribution function at a uniform real. Its first 16 bits decide nearly every
+draw by one look-up, 64 bits decide most of the rest, and further bits are added until the draw is decided. Nothing is
+rounded. Proof: docs/proofs/noise.md.
 """
 
 from __future__ import annotations
@@ -14,52 +12,46 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR
 from fractions import Fraction
 from functools import lru_cache
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from opendp_tree._opendp import secure_bytes
 from opendp_tree._types import Bools, Floats, Ints, Words
-from opendp_tree.theorems.gaussian import gaussian_acceptance, proposal_scale
-from opendp_tree.theorems.geometric import Sides, geometric_digits
 from opendp_tree.theorems.interval import Interval, digits
+from opendp_tree.theorems.noise import Digit, Sides, gaussian_acceptance, geometric_digits, proposal_scale
 from opendp_tree.theorems.partition import FirstReach
-
-__all__ = [
-    "choice",
-    "first_reach",
-    "gaussian",
-    "geometric",
-    "laplace",
-    "skewed_geometric",
-    "truncated_geometric",
-    "truncated_geometric_from",
-    "truncated_laplace",
-    "uniform_below",
-    "uniform_words",
-]
-
 
 LARGEST_SCALE = 2.0**50
 """Untruncated noise of a larger scale would leave the range of int64."""
 
-_BLOCK = 1 << 16  # draws that are made together, so that the work stays in cache
+_BLOCK = 1 << 16  # draws per block, so that arrays stay in cache
 _GUIDE_BITS = 16
 _LONGEST_REACH = 128
 _UNDECIDED = -1
 _POWERS = 1 << np.arange(62)
-_DOUBT = 2.0**-40  # floats give an acceptance probability, and a 64-bit uniform, far more closely than this
+_DOUBT = 2.0**-40  # far more than the error of a float acceptance probability or a 64-bit uniform
 
 
 def laplace(scale: float, size: int) -> Ints:
     """Integers z with P(z) proportional to exp(-|z|/scale)."""
-    return _signed(scale, None, size)
+    return truncated_laplace(scale, None, size)
 
 
-def truncated_laplace(scale: float, radius: int, size: int) -> Ints:
+def truncated_laplace(scale: float, radius: int | None, size: int) -> Ints:
     """Integers z in -radius..radius with P(z) proportional to exp(-|z|/scale)."""
-    return _signed(scale, radius, size)
+    if scale == 0 or radius == 0:
+        return np.zeros(size, dtype=np.int64)
+    magnitudes = _candidates(scale, radius)
+
+    def candidates(count: int) -> tuple[Ints, Bools]:
+        drawn, kept = magnitudes(count)
+        negative = np.unpackbits(secure_bytes((count + 7) // 8), count=count).view(np.bool_)
+        # One of the two zeros is rejected, so that zero has its own weight and not twice that.
+        kept &= ~negative | (drawn != 0)
+        return np.negative(drawn, where=negative, out=drawn), kept
+
+    return _accepted(candidates, size)
 
 
 def skewed_geometric(right_scale: float, left_scale: float, size: int) -> Ints:
@@ -82,48 +74,47 @@ def skewed_geometric(right_scale: float, left_scale: float, size: int) -> Ints:
 
 def geometric(scale: float, size: int) -> Ints:
     """Natural numbers z with P(z) proportional to exp(-z/scale)."""
-    return _unsigned(scale, None, size)
+    return truncated_geometric(scale, None, size)
 
 
-def truncated_geometric(scale: float, radius: int, size: int) -> Ints:
+def truncated_geometric(scale: float, radius: int | None, size: int) -> Ints:
     """Integers z in 0..radius with P(z) proportional to exp(-z/scale)."""
-    return _unsigned(scale, radius, size)
+    if scale == 0 or radius == 0:
+        return np.zeros(size, dtype=np.int64)
+    return _accepted(_candidates(scale, radius), size)
 
 
 def first_reach(scale: float, radius: int, least: Ints, *, limit: int) -> Ints:
-    """How many draws of `truncated_geometric` it takes until the first is at least `least`, each from 1 to radius."""
+    """The number of `truncated_geometric` draws up to the first of at least `least` (1..radius), at most limit + 1."""
     waits = np.full(least.size, limit + 1, dtype=np.int64)
-    if scale == 0 or least.size == 0:
+    if scale == 0:
         return waits
     rare_from = _rare_from(scale, radius)
-    often = np.flatnonzero(least < rare_from)
-    # Waiting has no memory, so what is longer than a table is drawn again for the rest.
+    often, rare = np.flatnonzero(least < rare_from), np.flatnonzero(least >= rare_from)
+    # Waiting has no memory, so draws beyond the end of a table start again.
     for start in range(0, limit, _LONGEST_REACH):
-        tables = [(_reach_table(scale, radius, needed), here) for needed, here in _alike(least[often])]
-        drawn = _draw_each(tables, often.size)
+        needs = least[often]
+        drawn = _draw_each([(_reach_table(scale, radius, need), here) for need, here in _alike(needs)], needs.size)
         waits[often] = np.where(drawn < _LONGEST_REACH, start + drawn + 1, limit + 1)
         often = often[waits[often] > limit]
-    if rare_from <= radius:
-        rare = np.flatnonzero(least >= rare_from)
-        for start in range(0, limit, _LONGEST_REACH):
-            for place, reached in _reach_rarely(scale, radius, least, rare):
-                waits[place] = min(int(waits[place]), start + reached + 1)
+        for index, reached in _reach_rarely(scale, radius, least, rare):
+            waits[index] = min(int(waits[index]), start + reached + 1)
     return np.minimum(waits, limit + 1, out=waits)
 
 
-def _reach_rarely(scale: float, radius: int, least: Ints, places: Ints) -> Iterator[tuple[int, int]]:
-    """Draws below `_LONGEST_REACH`, with their places, where only 16 zeros may begin one: the rest needs no look-up."""
-    begun = places[np.flatnonzero(_bytes(2 * places.size).view(np.uint16) == 0)]
-    words = _bytes(8 * begun.size).view(np.uint64) >> np.uint64(_GUIDE_BITS)
-    for place, word in zip(begun.tolist(), words, strict=True):
-        drawn = int(_reach_table(scale, radius, int(least[place]))._place(np.array([word]))[0])
+def _reach_rarely(scale: float, radius: int, least: Ints, indices: Ints) -> Iterator[tuple[int, int]]:
+    """The few draws below `_LONGEST_REACH`, with their indices: only words that begin with 16 zero bits need tables."""
+    begun = indices[np.flatnonzero(secure_bytes(2 * indices.size).view(np.uint16) == 0)]
+    words = uniform_words(begun.size) >> np.uint64(_GUIDE_BITS)
+    for index, word in zip(begun.tolist(), words, strict=True):
+        drawn = int(_reach_table(scale, radius, int(least[index]))._place(np.array([word]))[0])
         if drawn < _LONGEST_REACH:
-            yield place, drawn
+            yield index, drawn
 
 
 @lru_cache(maxsize=512)
 def _rare_from(scale: float, radius: int) -> int:
-    """The least need whose table leaves only the first of its 65,536 cells open, radius + 1 if none does."""
+    """The least need whose table leaves only the first of its 65,536 cells open; radius + 1 if there is none."""
     low, high = 1, radius + 1
     while low < high:
         middle = (low + high) // 2
@@ -143,8 +134,8 @@ def truncated_geometric_from(scale: float, radius: int, least: Ints) -> Ints:
     if scale == 0:
         return least.copy()
     out = np.empty(least.size, dtype=np.int64)
-    for bits, here in _alike(_bit_lengths(room)):
-        left = here
+    for bits, here in _alike(np.searchsorted(_POWERS, room, side="right")):  # grouped by bit length
+        left = np.arange(least.size)[here]
         while left.size:
             drawn = truncated_geometric(scale, (1 << bits) - 1, left.size)
             out[left] = drawn
@@ -152,19 +143,18 @@ def truncated_geometric_from(scale: float, radius: int, least: Ints) -> Ints:
     return least + out
 
 
-def _alike(values: Ints) -> Iterator[tuple[int, Ints]]:
-    """Each natural number that occurs, and where."""
+def _alike(values: Ints) -> Iterator[tuple[int, Ints | slice]]:
+    """Each distinct natural number, and its indices."""
     if values.size == 0:
+        return
+    if (values == values[0]).all():
+        yield int(values[0]), slice(None)
         return
     small = values.astype(np.uint16) if values.max() < 2**16 else values  # sorted by radix
     order = np.argsort(small, kind="stable")
-    found, firsts = np.unique(small[order], return_index=True)
-    yield from zip(found.tolist(), np.split(order, firsts[1:]), strict=True)
-
-
-def _bit_lengths(values: Ints) -> Ints:
-    """The number of bits of each natural number."""
-    return np.searchsorted(_POWERS, values, side="right").astype(np.int64)
+    ordered = small[order]
+    firsts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
+    yield from zip(ordered[firsts].tolist(), np.split(order, firsts[1:]), strict=True)
 
 
 def gaussian(scale: float, size: int) -> Ints:
@@ -177,24 +167,14 @@ def gaussian(scale: float, size: int) -> Ints:
     proposal = float(proposal_scale(exact))
 
     def candidates(count: int) -> tuple[Ints, Bools]:
-        drawn = _signed(proposal, None, count)
-        return drawn, _kept(np.abs(drawn), exact, _bytes(8 * count).view(np.uint64))
+        drawn = laplace(proposal, count)
+        return drawn, _kept(np.abs(drawn), exact, uniform_words(count))
 
     return _accepted(candidates, size)
 
 
-def choice(scores: Ints, scale: float) -> int:
-    """A place i with P(i) proportional to exp(-scores[i]/scale): the exponential mechanism."""
-    excess = scores - scores.min()
-    while True:
-        places = uniform_below(np.full(min(_BLOCK, 2 * excess.size), excess.size))
-        kept = np.flatnonzero(geometric(scale, places.size) >= excess[places])
-        if kept.size:
-            return int(places[kept[0]])
-
-
 def _kept(magnitudes: Ints, scale: Fraction, words: Words) -> Bools:
-    """Whether the uniform real that begins with each word lies below the magnitude's acceptance probability."""
+    """Whether the uniform real with each word as its first bits is below the magnitude's acceptance probability."""
     gap = words * 2.0**-64 - _acceptance(magnitudes, float(scale))
     kept: Bools = gap < 0
     for tie in np.flatnonzero(np.abs(gap) <= _DOUBT):
@@ -203,7 +183,7 @@ def _kept(magnitudes: Ints, scale: Fraction, words: Words) -> Bools:
 
 
 def _acceptance(magnitudes: Ints, scale: float) -> Floats:
-    """`gaussian_acceptance` in floats, right to within `_DOUBT` and much more."""
+    """`gaussian_acceptance` in floats, with an error far below `_DOUBT`."""
     with np.errstate(over="ignore", under="ignore"):
         distance = magnitudes / scale - scale / proposal_scale(Fraction(scale))
         probability: Floats = np.exp(-0.5 * distance * distance)
@@ -211,7 +191,7 @@ def _acceptance(magnitudes: Ints, scale: float) -> Floats:
 
 
 def _keeps(magnitude: int, scale: Fraction, bits: int) -> bool:
-    """As `_kept` for one word, adding bits to it until no further bit could matter."""
+    """`_kept` for one word, with bits added until it is decided."""
     length = 64
     while True:
         with digits(40 + length):
@@ -220,44 +200,11 @@ def _keeps(magnitude: int, scale: Fraction, bits: int) -> bool:
                 return True
             if Interval.of(Fraction(bits, 1 << length)).lo >= edge.hi:
                 return False
-        bits, length = (bits << 64) | int(_bytes(8).view(np.uint64)[0]), length + 64
+        bits, length = (bits << 64) | int(uniform_words(1)[0]), length + 64
 
 
-def _unsigned(scale: float, radius: int | None, size: int) -> Ints:
-    if scale == 0 or radius == 0:
-        return np.zeros(size, dtype=np.int64)
-    return _accepted(_candidates(scale, radius), size)
-
-
-def _signed(scale: float, radius: int | None, size: int) -> Ints:
-    if scale == 0 or radius == 0:
-        return np.zeros(size, dtype=np.int64)
-    magnitudes = _candidates(scale, radius)
-
-    def candidates(count: int) -> tuple[Ints, Bools]:
-        drawn, kept = magnitudes(count)
-        negative = np.unpackbits(_bytes((count + 7) // 8), count=count).view(np.bool_)
-        # One of the two zeros goes, so that zero is as likely as its weight says.
-        kept &= ~negative | (drawn != 0)
-        return np.negative(drawn, where=negative, out=drawn), kept
-
-    return _accepted(candidates, size)
-
-
-class Law(Protocol):
-    """A law on natural numbers that a table can draw from."""
-
-    @property
-    def unit(self) -> int:
-        """What one step is worth."""
-
-    def cdf(self, at: int) -> Interval:
-        """The probability of at most `at`, at the working precision."""
-
-    def edges(self) -> Iterator[Interval]:
-        """The values of `cdf` in order, up to the last but one."""
-
-
+Law = Digit | Sides | FirstReach
+"""The laws on natural numbers that tables draw from."""
 Candidates = Callable[[int], tuple[Ints, Bools]]
 
 
@@ -283,7 +230,7 @@ def _candidates(scale: float, radius: int | None) -> Candidates:
         for table in tables[1:]:
             drawn += table.draw(count) * table.digit.unit
         if radius is None:
-            drawn[drawn < 0] = np.iinfo(np.int64).max  # the top digit was past int64
+            drawn[drawn < 0] = np.iinfo(np.int64).max  # the top digit overflowed
             return drawn, np.ones(count, dtype=np.bool_)
         return drawn, drawn <= radius
 
@@ -292,7 +239,7 @@ def _candidates(scale: float, radius: int | None) -> Candidates:
 
 @dataclass(frozen=True)
 class _Table:
-    """One digit's distribution function F at 64 bits."""
+    """A law's distribution function at 64 bits."""
 
     digit: Law
     above: Words
@@ -304,18 +251,18 @@ class _Table:
         return _draw_each([(self, np.s_[:])], count)
 
     def _place(self, words: Words) -> Ints:
-        """The digit whose part of the unit interval holds each 64-bit word and all that may follow it."""
+        """The digit whose part of the unit interval contains each 64-bit word, whatever bits follow."""
         places = np.searchsorted(self.above, words, side="right")
         for tie in np.flatnonzero(~_settled(words, places, self.below, self.complete)):
             places[tie] = self._refine(int(words[tie]), int(places[tie]))
         return places
 
     def _refine(self, bits: int, place: int) -> int:
-        """As `_place` for one word, adding bits to it until no further bit could matter."""
+        """`_place` for one word, with bits added until it is decided."""
         length = 64
         limit = np.iinfo(np.int64).max // self.digit.unit + 1
         while place < limit:
-            bits, length = (bits << 64) | int(_bytes(8).view(np.uint64)[0]), length + 64
+            bits, length = (bits << 64) | int(uniform_words(1)[0]), length + 64
             with digits(40 + length):
                 uniform = Interval.of(Fraction(bits, 1 << length)), Interval.of(Fraction(bits + 1, 1 << length))
                 while place < limit:
@@ -329,15 +276,15 @@ class _Table:
 
 
 def _draw_each(tables: Sequence[tuple[_Table, Ints | slice]], count: int) -> Ints:
-    """A digit for each of so many places, each table's at its own: few calls for bits, however many tables."""
-    first = _bytes(2 * count).view(np.uint16)
+    """`count` digits, from each table at its indices: few calls for random bits, however many tables."""
+    first = secure_bytes(2 * count).view(np.uint16)
     drawn = np.empty(count, dtype=np.int64)
     for table, here in tables:
         drawn[here] = table.guide[first[here]]
     open_places = np.flatnonzero(drawn == _UNDECIDED)
     if open_places.size == 0:
         return drawn
-    words = _bytes(8 * open_places.size).view(np.uint64) >> np.uint64(_GUIDE_BITS)
+    words = uniform_words(open_places.size) >> np.uint64(_GUIDE_BITS)
     words |= first[open_places].astype(np.uint64) << np.uint64(64 - _GUIDE_BITS)
     whose = np.zeros(count, dtype=np.int64)
     for number, (_, here) in enumerate(tables):
@@ -355,18 +302,18 @@ def _table(digit: Law) -> _Table:
     for part in digit.edges():
         edge = part * 2**64
         below.append(max(0, int(edge.lo.to_integral_value(ROUND_FLOOR))))
-        if edge.hi > 2**64 - 1:  # 64 bits cannot tell what is above: left to `_refine`
+        if edge.hi > 2**64 - 1:  # 64 bits are too few beyond this: left to `_refine`
             complete = False
             break
         above.append(int(edge.hi.to_integral_value(ROUND_CEILING)))
     if complete:
-        below.append(2**64 - 1)  # not looked at: the last digit has no upper edge
+        below.append(2**64 - 1)  # unused: the last digit has no upper edge
     words = np.array(above, dtype=np.uint64), np.array(below, dtype=np.uint64)
     return _Table(digit, *words, complete, _guide(*words, complete))
 
 
 def _guide(above: Words, below: Words, complete: bool) -> npt.NDArray[np.int16]:
-    """For each start of 16 bits the digit that it settles, or `_UNDECIDED`."""
+    """The digit that each value of the first 16 bits decides, or `_UNDECIDED`."""
     starts = np.arange(1 << _GUIDE_BITS, dtype=np.uint64) << np.uint64(64 - _GUIDE_BITS)
     ends = starts + np.uint64(2 ** (64 - _GUIDE_BITS) - 1)
     places = np.searchsorted(above, starts, side="right")
@@ -374,19 +321,13 @@ def _guide(above: Words, below: Words, complete: bool) -> npt.NDArray[np.int16]:
 
 
 def _settled(words: Words, places: Ints, below: Words, complete: bool) -> Bools:
-    """Whether each word surely lies below the upper edge of its place."""
-    last = below.size - 1
-    settled: Bools = (words < below[places]) | (complete & (places == last))
-    return settled
-
-
-def _bytes(count: int) -> npt.NDArray[np.uint8]:
-    return secure_bytes(count)
+    """Whether each word is certainly below the upper edge of its digit."""
+    return np.asarray((words < below[places]) | (complete & (places == below.size - 1)))
 
 
 def uniform_words(size: int) -> Words:
     """Uniform 64-bit words."""
-    return _bytes(8 * size).view(np.uint64)
+    return secure_bytes(8 * size).view(np.uint64)
 
 
 def uniform_below(limits: Ints) -> Ints:

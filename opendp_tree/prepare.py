@@ -4,49 +4,47 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any
 
 from opendp.combinators import make_composition
 from opendp.metrics import symmetric_distance, symmetric_id_distance
-from opendp.mod import Domain, ExtrinsicDomain, Measurement, Metric, Transformation, assert_features
+from opendp.mod import Measurement, Transformation, assert_features
 
 from opendp_tree._arguments import check_positive, check_type
-from opendp_tree._interrupts import interrupts_deferred
+from opendp_tree._interrupts import deferred_interrupts
 from opendp_tree._opendp import measure_name
 from opendp_tree._show import Cell, html_table, progress, table
-from opendp_tree.budget import Budget, report_scale
+from opendp_tree.budget import Budget, PrivacyStatement, cost_words
 from opendp_tree.keys.key import Key
 from opendp_tree.ledger import Ledger, spend
 from opendp_tree.mechanisms.bound_report import make_bound_report
-from opendp_tree.planning.candidates import means_candidate, weighs_people
-from opendp_tree.planning.laws import PEOPLE
-from opendp_tree.planning.methods import Auto, Curve, Line, Method, PeopleLayers, Quantiles, TreeEstimator, read_method
-from opendp_tree.planning.plan import Plan, check_alpha, plan, planned_candidate, planned_people
+from opendp_tree.planning.methods import (
+    Auto,
+    Method,
+    PeopleLayers,
+    Setting,
+    Space,
+    make_planned,
+    method_of_key,
+    read_method,
+)
+from opendp_tree.planning.plan import Plan, plan_for
 from opendp_tree.releases.bound_report import BoundReport
-from opendp_tree.releases.release import PrivacyStatement, TreeRelease
-from opendp_tree.releases.words import cost_words
-from opendp_tree.rows.domains import frame_domain
+from opendp_tree.releases.release import TreeRelease
+from opendp_tree.rows.domains import frame_domain, snapshot_of
 from opendp_tree.rows.leaf_counts import make_counting
-from opendp_tree.rows.leaf_values import LeafValueSpace
-from opendp_tree.rows.people import PeopleSpace
 from opendp_tree.rows.sources import read_source
-from opendp_tree.rows.tables import snapshot_of
-from opendp_tree.rows.unit import Unit, protected_unit, unit_words
-from opendp_tree.rows.value import Value, read_values, values_counted
-from opendp_tree.trees.domains import tree_of_leaves
-from opendp_tree.trees.known_nodes import KnownNodes
-from opendp_tree.trees.tree import Tree
+from opendp_tree.rows.unit import Unit, Value, protected_unit, read_values, unit_words, values_counted
+from opendp_tree.theorems.interval import round_up
 
 __all__ = ["TreeReleases", "bound_report", "release_tree", "release_trees"]
 
-Space = tuple[Domain, Metric]
-Made = TypeVar("Made")
 
-
-@interrupts_deferred
+@deferred_interrupts()
 @progress("counting")
 def release_tree(
     data: Any,
@@ -65,53 +63,34 @@ def release_tree(
 ) -> TreeRelease:
     """A private count of every node of a hierarchy, from the rows of a frame of any library, or of files.
 
-    Everything is checked before a row is counted. One call is one release: it knows nothing of others. To account for
-    several, give each the same `ledger`, or use OpenDP's Context and `tree_counts`.
+    Everything is checked before a row is counted. Each call is one release, which knows nothing of others. To account
+    for several, give each the same `ledger`, or use OpenDP's Context and `tree_counts`.
 
-    Parameters
-    ----------
-    data
-        The rows: a frame of Polars or of any library, a list of rows, or files, as `read_source` takes them. A Polars
-        frame, lazy or not, in memory or on disk, is passed by reference, never copied. Where types would have to be
-        guessed from rows, declare them: `read_source(rows, schema={"age": int})`.
-    by
-        Where a row belongs: the names of columns from the coarsest to the finest, or a `Key`, which carries a public
-        tree and all else that there is to say.
-    epsilon
-        The privacy loss. Give either this or `rho`.
-    delta
-        The chance of a larger loss. By default 0: none. Without it nothing can be found in open trees.
-    rho
-        The privacy loss of zero-concentrated differential privacy, instead of `epsilon`.
-    alpha
-        The share of a node's own count that an error may have and be forgiven, when mechanisms are compared; from 0 to
-        below 1. By default a tenth.
-    unit
-        Who is protected, and what of people is counted: `Unit("user", rows=5)` for rows, those of each user weighed
-        down to 5 in all; `Unit("user", count="people", nodes=5)` for people; `Unit("user", count="shares")` for shares
-        of people. Estimates and intervals are of that, as the statement's `counted` says. With `leaves`, or a method
-        for leaf counts, rows are kept up to the bounds instead. By default None: one row.
-    method
-        How the release is made: "auto" (the default: the first of `plan`, which knows public facts alone), another
-        method's name, or a value with its own options, such as `TreeNoise("gaussian", nonnegative=True)`.
-    confidence
-        The probability with which each interval holds its node's true count, node by node. By default 0.95.
-    value
-        What is summed, `Value("amount", bounds=(0, 500))`, or a list of several: sums and means at every node that is
-        shown, of numbers clipped to the bounds, with intervals of their own. Rows without a number are then left out
-        of counts, too. Several values share what is spent on sums. By default None: rows are counted alone.
-    ledger
-        A `Ledger`, or the path of one that is there; the command line keeps the same. What it cannot pay is refused
-        before a row is read. The finished release and its cost are committed together before this call returns: one
-        that fails or is interrupted costs nothing. By default None: nobody counts.
-    memory
-        How much memory people's rows may take while they are weighed, or cut to the unit's bounds: bytes, or a text
-        such as "2GiB". By default None: an eighth of the machine's memory, and at most 2 GiB. Where there are more
-        rows, the data are read several times, a part of the people each time. Frames in memory and files that
-        `read_source` opened are read again; any other lazy frame is run once, and its rows are held in memory.
+    :param data: The rows: a frame of Polars or of any library, a list of rows, files, or a table of an engine, as
+        `read_source` takes them. A Polars frame, lazy or not, is passed by reference, never copied.
+    :param by: Where a row belongs: the names of columns from the coarsest to the finest, or a `Key`, which also
+        carries a public tree and further options.
+    :param epsilon: The privacy loss. Give either this or `rho`.
+    :param delta: The probability of a larger loss. By default 0. Finding nodes of open trees requires one above 0.
+    :param rho: The privacy loss of zero-concentrated differential privacy, instead of `epsilon`.
+    :param alpha: Predicted errors ignore this share of a node's count, from 0 to below 1. By default a tenth.
+    :param unit: Who is protected, and what is counted per person: `Unit("user", rows=5)` for rows, those of each user
+        limited to a weight of 5 in all; `Unit("user", count="people", nodes=5)` for people; `count="shares"` for shares
+        of people. With `leaves`, or a method for leaf counts, rows are kept up to the bounds instead. By default
+        None: one row.
+    :param method: How the release is made: "auto" (the default: the first of `plan`, which uses public facts only),
+        another method's name, or a value with its own options, such as `TreeNoise("gaussian", nonnegative=True)`.
+    :param confidence: The probability with which each interval holds its node's true count. By default 0.95.
+    :param value: What is summed, `Value("amount", bounds=(0, 500))`, or a list of several: sums and means at every node
+        that is shown, of numbers clipped to the bounds. Rows without a number are then left out of counts, too. By
+        default None: only counts.
+    :param ledger: A `Ledger`, or the path of an existing one. What it cannot pay is refused before a row is read. The
+        finished release and its cost are committed together: one that fails or is interrupted costs nothing. By default
+        None: the cost is not recorded.
+    :param memory: How much memory people's rows may take while they are weighed or cut to bounds: bytes, or a text such
+        as "2GiB". By default None: an eighth of the machine's memory, and at most 2 GiB. Where there are more rows, the
+        data are read several times, if they are in memory or in files that `read_source` opened.
 
-    Examples
-    --------
     >>> import polars as pl
     >>> import opendp.prelude as dp
     >>> dp.enable_features("contrib")
@@ -125,15 +104,14 @@ def release_tree(
     >>> release = release_tree(spent, by="city", epsilon=1.0, delta=1e-6, value=Value("amount", bounds=(0, 100)))
     >>> release.to_frame(other=False).select("city", (pl.col("mean") / 10).round()).rows()
     [(None, 6.0), ('ghent', 4.0), ('liege', 9.0)]
-
     """
     assert_features("contrib")
-    question = Question.of(by, unit=unit, method=method, value=value)
+    options: dict[str, Any] = {"unit": unit, "method": method, "value": value, "memory": memory}
+    question = Question.of(by, alpha=alpha, confidence=confidence, **options)
     account = Account.of(ledger, unit, epsilon=epsilon, delta=delta, rho=rho)
     frame = read_source(data)
-    options: dict[str, Any] = {"alpha": alpha, "confidence": confidence, "memory": memory}
-    measurement = question.measurement(frame, account.budget, **options)
-    release: TreeRelease = Prepared(measurement, frame, account, {"columns": question.columns}).release()
+    measurement = question.measurement(frame, account.budget)
+    release: TreeRelease = account.release(measurement, frame, {"columns": question.columns})
     return release
 
 
@@ -141,12 +119,8 @@ def release_tree(
 class TreeReleases(Mapping[str, TreeRelease]):
     """Releases by the names of their hierarchies, and what all of them cost together.
 
-    Parameters
-    ----------
-    releases
-        Each hierarchy's release, with a statement of its own share.
-    statement
-        What all of them cost: the map of their composition.
+    :param releases: Each hierarchy's release, with a statement of its own share.
+    :param statement: What all of them cost: the map of their composition.
     """
 
     releases: Mapping[str, TreeRelease]
@@ -168,11 +142,11 @@ class TreeReleases(Mapping[str, TreeRelease]):
     def __repr__(self) -> str:
         """A line for each hierarchy, and what all of them cost."""
         heads, rows = self._rows()
-        return f"{table(heads, rows)}\n\n{cost_words(self.statement.to_dict())}"
+        return f"{table(heads, rows)}\n\n{cost_words(self.statement)}"
 
     def _repr_html_(self) -> str:
         heads, rows = self._rows()
-        return html_table(heads, rows, title="Releases of one frame", below=[cost_words(self.statement.to_dict())])
+        return html_table(heads, rows, title="Releases of one frame", below=[cost_words(self.statement)])
 
     def _rows(self) -> tuple[list[str], list[list[Cell]]]:
         rows: list[list[Cell]] = []
@@ -183,7 +157,7 @@ class TreeReleases(Mapping[str, TreeRelease]):
         return ["hierarchy", "nodes shown", "mechanism", "its share"], rows
 
 
-@interrupts_deferred
+@deferred_interrupts()
 @progress("counting")
 def release_trees(
     data: Any,
@@ -200,39 +174,15 @@ def release_trees(
     value: Value | Sequence[Value] | None = None,
     ledger: Ledger | str | Path | None = None,
 ) -> TreeReleases:
-    """The counts of several hierarchies of one frame, which share one budget; `release_tree` for each.
+    """The counts of several hierarchies of one frame with one budget; `release_tree` for each.
 
-    Parameters
-    ----------
-    data
-        The rows, as in `release_tree`.
-    by
-        For each hierarchy a name, and where a row belongs in it: a `Key`, or the names of columns.
-    weights
-        For each hierarchy its share of the budget, epsilon, rho and delta alike; only their ratios matter. By default
-        all get the same.
-    epsilon
-        The privacy loss of all releases together. Give either this or `rho`.
-    delta
-        The chance of a larger loss, for all releases together. By default 0: none.
-    rho
-        The privacy loss of zero-concentrated differential privacy, instead of `epsilon`.
-    alpha
-        The share of a node's own count that is forgiven, as in `release_tree`. By default a tenth.
-    unit
-        Who is protected, in all hierarchies: as in `release_tree`. By default None: one row.
-    method
-        How each release is made, as in `release_tree`. By default "auto", which plans for each hierarchy.
-    confidence
-        The probability with which each interval holds its node's true count. By default 0.95.
-    value
-        What is summed at every node of all hierarchies, as in `release_tree`. By default None: rows are counted alone.
-    ledger
-        Where all releases and their whole cost are committed at once, as in `release_tree`. By default None: nobody
-        counts.
+    Epsilon, delta and rho are those of all releases together, and a ledger commits them at once. Other parameters: as
+    for `release_tree`.
 
-    Examples
-    --------
+    :param by: For each hierarchy a name, and where a row belongs in it: a `Key`, or the names of columns.
+    :param weights: The share of each hierarchy in the budget, of epsilon, rho and delta alike; only ratios matter. By
+        default all are equal.
+
     >>> import polars as pl
     >>> import opendp.prelude as dp
     >>> dp.enable_features("contrib")
@@ -240,24 +190,19 @@ def release_trees(
     >>> releases = release_trees(visits, by={"place": "country", "time": "hour"}, epsilon=1.0, delta=1e-6)
     >>> releases["time"].to_frame(other=False)["path"].to_list(), releases.statement.loss["epsilon"] <= 1.0
     (['', '9', '17'], True)
-
     """
     assert_features("contrib")
     keys = _check_keys(by)
-    questions = {name: Question.of(key, unit=unit, method=method, value=value) for name, key in keys.items()}
+    options: dict[str, Any] = {"unit": unit, "method": method, "value": value, "alpha": alpha, "confidence": confidence}
+    questions = {name: Question.of(key, **options) for name, key in keys.items()}
     shares = _check_weights(weights, keys)
     account = Account.of(ledger, unit, epsilon=epsilon, delta=delta, rho=rho)
     frame = read_source(data)
-    parts = [
-        question.measurement(
-            frame, account.budget.part(shares[name], of=len(keys)), alpha=alpha, confidence=confidence, memory=None
-        )
-        for name, question in questions.items()
-    ]
-    composed = make_composition(parts)
+    budgets = {name: account.budget.part(share, of=len(keys)) for name, share in shares.items()}
+    composed = make_composition([each.measurement(frame, budgets[name]) for name, each in questions.items()])
     columns = list(dict.fromkeys(column for question in questions.values() for column in question.columns))
-    prepared = Prepared(composed, frame, account, {"columns": columns}, lambda made: _together(composed, keys, made))
-    releases: TreeReleases = prepared.release()
+    finish = partial(_together, composed, keys)
+    releases: TreeReleases = account.release(composed, frame, {"columns": columns}, finish)
     return releases
 
 
@@ -281,7 +226,7 @@ def _together(composed: Measurement, names: Iterable[str], made: Sequence[TreeRe
     return TreeReleases(releases, statement)
 
 
-@interrupts_deferred
+@deferred_interrupts()
 def bound_report(
     data: Any,
     *,
@@ -291,36 +236,23 @@ def bound_report(
     confidence: float = 0.95,
     ledger: Ledger | str | Path | None = None,
 ) -> BoundReport:
-    """What each bound on the rows of a person would keep, privately, before a release is made with one of them.
+    """The share of rows that each bound on the rows per person would keep, privately, before a release uses one.
 
-    A release for people counts at most so many rows of each. Too small a bound cuts data off, too large a one costs
-    noise, and the data's own percentile is private. This report costs `epsilon`, which the release then lacks: give
-    both the same `ledger`, since one call knows nothing of others. Everything is checked before a row is read.
+    A release for people counts a bounded number of rows of each. A small bound drops data, a large one costs noise, and
+    a percentile of the data is private. This report costs `epsilon`, which the release then lacks: give both the same
+    `ledger`, because one call knows nothing of others. Everything is checked before a row is read.
 
-    It is useful from about 30 * most / epsilon rows on: 120,000 for 200 rows a person and 0.05. Below, it comes all the
-    same, with `useful` False and no recommendation. That is a result and no error: only the noisy histogram can tell
-    that there are too few rows, so the budget is spent.
+    It is useful from about 30 * most / epsilon rows on: 120,000 for 200 rows per person and 0.05. With fewer, `useful`
+    is False and there is no recommendation, but the budget is spent: only the noisy histogram shows it.
 
-    Parameters
-    ----------
-    data
-        The rows, as `release_tree` takes them: a frame of any library, files, or a table of an engine.
-    unit
-        The column that tells people apart; "user" by default. Rows where it is null are left out.
-    most
-        The largest bound of interest, from 2 to 2**20: a public number, which nobody has read off the data. Shares are
-        of at most so many rows of each person.
-    epsilon
-        What the report costs for all rows of one person, from 1e-9 to 1000; 0.05 by default, a twentieth of what a
-        release often has.
-    confidence
-        The probability, at least, with which all intervals hold at once; 0.95, as people expect.
-    ledger
-        A `Ledger`, or the path of one that is there, as in `release_tree`: report and cost are committed together, and
-        a report that fails or is interrupted costs nothing. By default None: nobody counts.
+    :param data: The rows, as `release_tree` takes them.
+    :param unit: The column that tells people apart; "user" by default. Rows where it is null are left out.
+    :param most: The largest bound of interest, from 2 to 2**20: a public number, not read off the data. Shares are
+        of at most this many rows of each person.
+    :param epsilon: What the report costs for all rows of one person, from 1e-9 to 1000. By default 0.05.
+    :param confidence: The probability, at least, with which all intervals hold at once. By default 0.95.
+    :param ledger: As for `release_tree`. By default None: the cost is not recorded.
 
-    Examples
-    --------
     >>> import polars as pl
     >>> import opendp.prelude as dp
     >>> dp.enable_features("contrib")
@@ -328,73 +260,81 @@ def bound_report(
     >>> report = bound_report(visits, most=5)
     >>> report.useful, report.recommended, report.statement.loss["epsilon"] <= 0.05
     (True, 3, True)
-    >>> bool(abs(report.shares[0] - 0.8) < 0.03)
-    True
-
     """
     assert_features("contrib")
     check_type(unit, str, name="unit", hint="the name of the column that tells people apart")
-    report_scale(epsilon)
-    account = Account.of(ledger, Unit(unit, count="shares"), epsilon=epsilon, delta=0.0, rho=None)
+    account = Account.of(ledger, Unit(unit, count="shares"), epsilon=epsilon)
     frame = read_source(data)
     measurement = make_report(frame, unit, account.budget, most=most, confidence=confidence)
-    report: BoundReport = Prepared(measurement, frame, account, {"columns": [unit], "bounds": most}).release()
+    report: BoundReport = account.release(measurement, frame, {"columns": [unit], "bounds": most})
     return report
 
 
 def make_report(frame: Any, unit: str, budget: Budget, *, most: int, confidence: float) -> Measurement:
-    """From what `read_source` gives to a report within a budget for one person."""
-    metric = symmetric_id_distance(identifier=unit)
-    scale = report_scale(budget.pure_epsilon)
+    """The measurement from what `read_source` gives to a report within a budget for one person."""
+    metric, scale = symmetric_id_distance(identifier=unit), round_up(1 / Fraction(budget.pure_epsilon))
     return make_bound_report(frame_domain(frame), metric, scale, most=most, confidence=confidence)
 
 
 @dataclass(frozen=True)
 class Account:
-    """What a release may cost, and the ledger that counts it, if there is one."""
+    """What a release may cost, and the ledger that records it, if there is one."""
 
     ledger: Ledger | None
     budget: Budget
     cost: Mapping[str, Fraction]
     disjoint: str | None = None
-    """What releases of disjoint rows share, of which the dearest counts."""
+    """The name that releases of disjoint rows share; of these only the largest cost counts."""
 
     @classmethod
     def of(
-        cls,
-        ledger: Ledger | str | Path | None,
-        unit: Unit | None,
-        *,
-        epsilon: float | None,
-        delta: float,
-        rho: float | None,
-        disjoint: str | None = None,
+        cls, ledger: Ledger | str | Path | None, unit: Unit | None, *, disjoint: str | None = None, **amounts: Any
     ) -> Account:
         """An account of checked arguments; what its ledger cannot pay is refused before anything is read."""
-        budget = Budget.of(epsilon=epsilon, delta=delta, rho=rho)
-        book, person = Ledger.of(ledger), Unit.of(unit)
-        if book is None:
+        budget = Budget.of(**amounts)
+        if ledger is None:
             return cls(None, budget, {})
+        book, person = Ledger.of(ledger), Unit.of(unit)
+        assert book is not None
         cost, below = budget.written()
         book.check(cost, unit=unit_words(None if person is None else person.column), disjoint=disjoint)
         return cls(book, below, cost, disjoint)
 
-    def spend(self, make: Callable[[], Made], *, note: Mapping[str, Any], name: str | None = None) -> Made:
-        """Make the release, and commit it to the ledger with its cost before it is given away."""
+    def release(
+        self,
+        measurement: Measurement,
+        frame: Any,
+        note: Mapping[str, Any],
+        finish: Callable[[Any], Any] | None = None,
+        *,
+        name: str | None = None,
+    ) -> Any:
+        """Measure, and commit the finished release and its cost to the ledger before it is returned."""
+
+        def make() -> Any:
+            with snapshot_of(frame):
+                answer = measurement(frame)
+            return answer if finish is None else finish(answer)
+
+        if self.ledger is None:
+            return make()
         return spend(self.ledger, self.cost, make, note=note, name=name, disjoint=self.disjoint)
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of rows: where they belong, whose they are, what is counted or summed, and how."""
+    """A release as it was asked for: the key of rows, the unit, what is counted or summed, and how."""
 
     key: Key
     unit: Unit | None
     values: tuple[Value, ...]
     method: Method
     """For the levels that the key shows; a curve per group where a number is below groups."""
-    kind: Literal["counts", "values", "records"]
-    """What rows come to: leaf counts, counts and sums by leaf, or who has how many rows at which leaf."""
+    weighs: bool
+    """Whether people are weighed; otherwise rows are counted, or summed, by leaf."""
+    alpha: float = 0.1
+    confidence: float = 0.95
+    memory: int | str | None = None
 
     @classmethod
     def of(
@@ -404,162 +344,61 @@ class Question:
         unit: Unit | None = None,
         method: Method | str = "auto",
         value: Value | Sequence[Value] | None = None,
+        **options: Any,
     ) -> Question:
-        """The question of checked arguments."""
-        key, person, values, chosen = Key.of(by), Unit.of(unit), read_values(value), read_method(method)
-        kind: Any = "values" if values else "records" if weighs_people(person, chosen) else "counts"
-        return cls(key, person, values, _method_for(key, chosen, kind), kind)
+        """The question of checked arguments; options are `alpha`, `confidence` and `memory`."""
+        key, person, chosen, values = Key.of(by), Unit.of(unit), read_method(method), read_values(value)
+        weighs = person is not None and person.weighs
+        if isinstance(chosen, PeopleLayers) and not weighs:
+            raise ValueError(
+                f"method ({chosen.name}) requires a unit with a bound per person. Hint: Unit('user', rows=5)"
+            )
+        weighs = weighs and not values and isinstance(chosen, (Auto, PeopleLayers))
+        return cls(key, person, values, method_of_key(key, chosen), weighs, **options)
 
     @property
     def columns(self) -> list[str]:
         """The columns of keys and values."""
         return [*self.key.columns_used, *(each.column for each in self.values)]
 
-    def counting(self, memory: int | str | None = None) -> dict[str, Any]:
+    def counting(self) -> dict[str, Any]:
         """The arguments of `make_counting`."""
-        return {
-            "by": self.key,
-            "unit": self.unit,
-            "memory": memory,
-            "records": self.kind == "records",
-            "values": self.values,
-        }
+        asked = {"by": self.key, "unit": self.unit, "memory": self.memory}
+        return {**asked, "records": self.weighs, "values": self.values}
 
     def counted(self, of: str = "rows", *, kept: str = "") -> str:
-        """What a release counts, in words; `kept` says what steps before keep of people."""
+        """What a release counts, in words; `kept` says what earlier steps keep of people."""
         rows = f"{self.key.counted(of)}{kept}"
         if self.unit is not None:
-            rows = self.unit.counted(of=rows, weighed=self.kind == "records")
+            rows = self.unit.counted(of=rows, weighed=self.weighs)
         return values_counted(rows, self.values) if self.values else rows
 
-    def measurement(
-        self, frame: Any, budget: Budget, *, alpha: float, confidence: float, memory: int | str | None = None
-    ) -> Measurement:
-        """From what `read_source` gives to a release within a budget for one row, or one person."""
-        counts = self.transformation(frame, memory)
-        return self.release_from(counts, 1, budget, alpha=alpha, confidence=confidence, counted=self.counted())
-
-    def transformation(self, frame: Any, memory: int | str | None = None) -> Transformation:
+    def transformation(self, frame: Any) -> Transformation:
         """From what `read_source` gives to what the method needs of it."""
         metric = symmetric_distance() if self.unit is None else symmetric_id_distance(identifier=self.unit.column)
-        return make_counting(frame_domain(frame), metric, **self.counting(memory))
+        return make_counting(frame_domain(frame), metric, **self.counting())
 
-    def release_from(
-        self, counts: Transformation, d_in: Any, budget: Budget, *, alpha: float, confidence: float, counted: str
-    ) -> Measurement:
+    def setting(self, counts: Transformation, d_in: Any, budget: Budget) -> Setting:
+        """The setting of the method, with the budget at the distance of its input."""
+        levels = self.method.levels if isinstance(self.method, Auto) else None
+        asked: dict[str, Any] = {"unit": self.unit if self.weighs else None, "values": self.values}
+        distance = counts.map(d_in)  # type: ignore[no-untyped-call]
+        return Setting.of(self.key, budget.at(distance), alpha=self.alpha, levels=levels, **asked)
+
+    def release_from(self, counts: Transformation, d_in: Any, budget: Budget, counted: str) -> Measurement:
         """From the transformation of rows to a release."""
-        return make_release(
-            counts,
-            d_in,
-            method=self.method,
-            budget=budget,
-            alpha=alpha,
-            confidence=confidence,
-            counted=counted,
-            person=self.unit,
-            known=self.key.known,
-        )
+        setting = self.setting(counts, d_in, budget)
+        unit = protected_unit(counts.input_metric, d_in)
+        space = Space(counts.output_domain, counts.output_metric, None, self.confidence)
+        return counts >> make_planned(self.method, setting, space, unit=unit, counted=counted)
 
-    def plan(self, frame: Any, budget: Budget, *, alpha: float) -> Plan:
-        """What `measurement` chooses from, the best first, or the one method that was asked for. No row is read."""
-        counts, tree, method = self.transformation(frame), self.key.hierarchy, self.method
-        at = budget.at(counts.map(1))  # type: ignore[no-untyped-call]
-        if isinstance(method, Line) or (isinstance(tree, Tree) and tree.ranges is not None and method == Auto()):
-            candidate = planned_candidate(tree, at, alpha=alpha, method=method, known=self.key.known)
-            measure = f"by how many rows a quantile is missed beyond its range, where {PEOPLE:,} are spread evenly"
-            return Plan("A number in ranges", measure, at, (candidate,))
-        options = (method.levels, method.aim) if isinstance(method, Auto) else (None, "error")
-        every = plan(
-            self.key,
-            epsilon=at.epsilon,
-            delta=at.delta,
-            rho=at.rho,
-            d_in=at.d_in,
-            alpha=alpha,
-            levels=options[0],
-            aim=options[1],
-            unit=self.unit if self.kind == "records" else None,
-            value=self.values or None,
-        )
-        all_wanted = isinstance(method, Auto) or self.values
-        return every if all_wanted else replace(every, candidates=(every.candidate(method.name),))
+    def measurement(self, frame: Any, budget: Budget) -> Measurement:
+        """From what `read_source` gives to a release within a budget for one row, or one person."""
+        return self.release_from(self.transformation(frame), 1, budget, self.counted())
 
-
-@dataclass(frozen=True)
-class Prepared:
-    """A release that is checked, planned and costed; nothing is spent yet."""
-
-    measurement: Measurement
-    frame: Any
-    account: Account
-    note: Mapping[str, Any]
-    finish: Callable[[Any], Any] | None = None
-    """What turns the measurement's answer into what is released."""
-
-    def release(self, **entry: Any) -> Any:
-        """Measure, and commit the finished release to the ledger with its cost before it is given away."""
-
-        def make() -> Any:
-            with snapshot_of(self.frame):
-                answer = self.measurement(self.frame)
-            return answer if self.finish is None else self.finish(answer)
-
-        return self.account.spend(make, note=self.note, **entry)
-
-
-def make_release(
-    counts: Transformation | Space,
-    d_in: Any,
-    *,
-    method: Method | str,
-    budget: Budget,
-    alpha: float,
-    confidence: float,
-    tree: Tree | None = None,
-    counted: str | None = None,
-    person: Unit | None = None,
-    known: KnownNodes | None = None,
-) -> Measurement:
-    """From where leaf counts come from to a release within a budget at distance `d_in`, with its whole statement."""
-    space = counts if isinstance(counts, tuple) else (counts.output_domain, counts.output_metric)
-    metric = counts[1] if isinstance(counts, tuple) else counts.input_metric
-    most = d_in if isinstance(counts, tuple) else counts.map(d_in)  # type: ignore[no-untyped-call]
-    amounts = budget.at(most)
-    held = space[0].descriptor if isinstance(space[0], ExtrinsicDomain) else None
-    unit = protected_unit(metric, d_in, None if isinstance(held, PeopleSpace) else most)
-    if isinstance(held, PeopleSpace):
-        assert person is not None
-        candidate = planned_people(held.tree, person, amounts, alpha=check_alpha(alpha), method=method, known=known)
-    elif isinstance(held, LeafValueSpace):
-        candidate = means_candidate(held, amounts, method=method, known=known)
-    else:
-        candidate = planned_candidate(tree_of_leaves(space[0], tree), amounts, alpha=alpha, method=method, known=known)
-    released = candidate.make(*space, tree=tree, confidence=confidence, unit=unit, counted=counted)
-    return released if isinstance(counts, tuple) else counts >> released
-
-
-def _method_for(key: Key, chosen: Method, kind: str) -> Method:
-    """The method, for the levels that the key shows. Refused where a method would count the others all the same."""
-    line = key.line_below
-    if line is not None and isinstance(chosen, Quantiles):
-        raise ValueError(
-            f"method ({chosen.name}) must not be given where the number is below groups: there is a curve for each. "
-            "Hint: method=Curve(), and release.quantiles([0.5])"
-        )
-    if line is not None and kind == "counts" and (chosen == Auto() or isinstance(chosen, Curve)):
-        curve = chosen if isinstance(chosen, Curve) else Curve()
-        chosen = replace(curve, groups=line[0], ranges=line[1])
-    shown = key.shown_levels
-    if len(shown) == key.hierarchy.depth:
-        return chosen
-    if not isinstance(chosen, (Auto, TreeEstimator, PeopleLayers)):
-        raise ValueError(
-            f"by: show cannot be honoured for method ({chosen.name}). Hint: leave show out and read those levels of "
-            "the frame; a larger stride, or fewer columns, makes fewer levels"
-        )
-    if chosen.levels not in (None, shown):
-        raise ValueError(f"method: levels {chosen.levels} must be those that the key shows, {shown}")
-    return replace(chosen, levels=shown)
+    def plan(self, frame: Any, budget: Budget) -> Plan:
+        """The plan of `measurement`. No row is read."""
+        return plan_for(self.setting(self.transformation(frame), 1, budget), self.method)
 
 
 def _check_keys(by: Any) -> dict[str, Key]:

@@ -1,7 +1,6 @@
 """Integer arithmetic that never wraps: counts saturate at `LIMIT`.
 
-Clamping an exact result to [-LIMIT, LIMIT] never moves two results further apart, so stability proofs made for
-exact integers hold for what is computed here.
+Clamping exact results to [-LIMIT, LIMIT] never increases their distance, so stability proofs for exact integers hold.
 """
 
 from __future__ import annotations
@@ -33,17 +32,17 @@ def range_sums(values: Ints, first: Ints, last: Ints) -> Ints:
     bound = max(int(values.max()), -int(values.min())) if values.size else 0
     if bound * values.size <= LIMIT:
         return _differences(values, first, last)
-    # Sums of the upper and the lower 32 bits fit into int64 for up to 2**31 values.
-    return join(_differences(values >> 32, first, last), _differences(values & _LOW, first, last))
+    high, low = split(values)
+    return join(_differences(high, first, last), _differences(low, first, last))
 
 
 def split(values: Ints) -> tuple[Ints, Ints]:
-    """The values as pairs whose sums and differences stay within int64, for up to 2**31 values: `join` undoes it."""
+    """The upper and lower 32 bits, whose sums and differences fit int64 for up to 2**31 values; inverse of `join`."""
     return values >> 32, values & _LOW
 
 
 def join(high: Ints, low: Ints) -> Ints:
-    """The pairs as one number each, high * 2**32 + low exactly, clamped to [-LIMIT, LIMIT]."""
+    """The exact high * 2**32 + low, clamped to [-LIMIT, LIMIT]."""
     high = high + (low >> 32)
     inside = high.clip(-(2**30), 2**30 - 1)
     total = (inside << 32) + (low & _LOW)

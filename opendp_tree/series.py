@@ -1,96 +1,77 @@
-"""Releases over time: one file that keeps every period's release, what all of them cost, and the names they showed.
+"""Releases over time, in one file: every period's release, their cost, and the names that they showed.
 
-A period is released once, and each release knows the names that earlier ones have shown. Proof: docs/proofs/series.md.
+Proof: docs/proofs/series.md.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR, Context, Decimal
+from fractions import Fraction
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
 from opendp.mod import assert_features
 
-from opendp_tree._arguments import check_integer, check_probability, check_type
-from opendp_tree._interrupts import interrupts_deferred
+from opendp_tree._arguments import check_choice, check_integer, check_probability, check_type
+from opendp_tree._interrupts import deferred_interrupts
 from opendp_tree._show import Bar, Cell, html_table, one_line, progress, table
 from opendp_tree._types import Bools
 from opendp_tree.budget import Budget
 from opendp_tree.keys.key import Key
-from opendp_tree.ledger import Amount, Ledger, LedgerEntry, LedgerError, LockedError, show
-from opendp_tree.planning.methods import Auto, Method, PeopleLayers, Quantiles, TreeEstimator, read_method
-from opendp_tree.prepare import Account, Prepared, Question
+from opendp_tree.ledger import Amount, Ledger, LedgerEntry, LedgerError, amounts_of, checked_file, damaged, show, spent
+from opendp_tree.planning.methods import Auto, Method, PeopleLayers, TreeEstimator, read_method
+from opendp_tree.prepare import Account, Question
 from opendp_tree.releases.json import write_tree
 from opendp_tree.releases.release import TreeRelease
-from opendp_tree.releases.series_frames import (
-    MEMORY,
-    changes,
-    long_frame,
-    moving_sums,
-    node_frame,
-    path_text,
-    remembered,
-)
-from opendp_tree.rows.dtypes import kinds_of
+from opendp_tree.releases.values import value_columns
+from opendp_tree.rows.domains import kind_of, kinds_of
 from opendp_tree.rows.period import Period
 from opendp_tree.rows.sources import read_source
-from opendp_tree.rows.unit import Unit, unit_words
-from opendp_tree.rows.value import Value, read_values
+from opendp_tree.rows.unit import Unit, Value, read_values, unit_words
+from opendp_tree.trees.nodes import contracted_parents
+from opendp_tree.trees.tree import Tree
 
 __all__ = ["Series"]
 
-_TIMES = ("datetime", "time")
+Kind = Literal["period", "quarter"]
+_HEADS = ("period", "nodes shown", "all", "lower", "upper", "")
 EXPLORE = (0.2, 0.2, 0.2, 0.2, 0.5)
-"""The share of epsilon that measures, by the number of earlier releases: names are found first, and measured later."""
+"""The share of epsilon that measures, by the number of earlier releases: first most of it finds names."""
 POOLED_MEASURING = 0.02
-"""Of a pooled find: almost all of it finds."""
+"""The share of a pooled find that measures: almost all of it finds names."""
+MEMORY = 4
+"""Whether a name is forgotten depends on the mean of this many consecutive estimates."""
+QUIET = 1.5
+"""A name is forgotten if that mean is below this many of its standard deviations."""
+_FIGURES = ["estimate", "lower", "upper"]
 
 
 @dataclass(frozen=True, repr=False)
 class Series(Mapping[str, TreeRelease]):
-    """The releases of a hierarchy over time, in one file, by `Series.open`; a mapping from periods to releases.
+    """The releases of a hierarchy over time, in one file, from `Series.open`; a mapping from periods to releases.
 
-    `release(data, period)` chooses the rows of that period itself, before anything else is done with them. What earlier
-    releases have shown is known to it: those names are shown again, and cost nothing to find. The finished release and
-    its cost are committed together. A second call for a period gives the stored release, whatever the data, at no cost:
-    rows that come late are in no release. Empty periods are released like all others.
+    `release(data, period)` selects the rows of that period, and shows again the names that earlier releases have shown,
+    which cost nothing to find. A second call for a period returns the stored release, whatever the data, at no cost:
+    rows that arrive late are in no release.
 
-    With rows as the unit, a series of any length costs one row what one period costs, because a row is in one period;
-    somebody with many rows has less privacy with every one of them. With a `Unit`, costs of periods add up.
+    With rows as the unit, a series of any length costs one row as much as one period does, because a row is in one
+    period; somebody with many rows loses privacy with each of them. With a `Unit`, the costs of periods add up.
 
-    Parameters
-    ----------
-    ledger
-        The file, which is a ledger and counts what periods cost.
-    period
-        The rule that gives a row its period.
-    settings
-        How releases are made, as the file says it.
-    key
-        Where a row belongs; None where the series was opened only to be read.
-    unit
-        Who is protected; None is one row.
-    budget
-        What one period may cost.
-    method
-        How each release is made.
-    confidence
-        Of each interval.
-    value
-        What is summed.
-    measuring
-        The dial by the number of earlier releases; its last share is kept. None leaves it to the method.
-    pooled
-        The share of the budget that finds names in all rows of a quarter; None: nothing is pooled.
+    :param ledger: The file, which is a ledger and counts what periods cost.
+    :param period: The rule that assigns rows to periods.
+    :param settings: How releases are made, as the file stores it; the other fields are the arguments of `open`.
+    :param key: The node of each row; None if the series was opened only to be read.
 
-    Examples
-    --------
     >>> import polars as pl
     >>> import opendp.prelude as dp
     >>> from tempfile import TemporaryDirectory
@@ -102,7 +83,6 @@ class Series(Mapping[str, TreeRelease]):
     ...         release = series.release(visits, week)
     ...     series.periods, series.ledger.left()["epsilon"], series.to_frame()["path"].unique().sort().to_list()
     (['W1', 'W2'], Fraction(0, 1), ['', 'ghent', 'liege'])
-
     """
 
     ledger: Ledger
@@ -110,7 +90,6 @@ class Series(Mapping[str, TreeRelease]):
     settings: Mapping[str, Any]
     key: Key | None = None
     unit: Unit | None = None
-    budget: Mapping[str, Any] | None = None
     method: Method | None = None
     confidence: float = 0.95
     value: tuple[Value, ...] = ()
@@ -135,61 +114,55 @@ class Series(Mapping[str, TreeRelease]):
         measuring: Sequence[float] | None = None,
         pooled: float | None = None,
     ) -> Series:
-        """The series at a path; begun with these settings if there is none yet, and refused if it has others.
+        """The series at a path; begun with these settings if there is none yet, and refused if it has other settings.
 
-        Parameters
-        ----------
-        path
-            The file, on a local disk. A series that is there can be opened by its path alone, to be read.
-        by
-            Where a row belongs, as in `release_tree`.
-        period
-            The rule that gives a row its period.
-        epsilon, delta, rho
-            What each period may cost, as in `release_tree`.
-        total
-            What the file may cost in all, as in `Ledger.open`. By default, for rows, what one period costs, because
-            that is what all cost together; with a unit it must be given: so many periods, so many times epsilon.
-        unit
-            Who is protected, in all periods: as in `release_tree`. By default None: one row.
-        method, confidence, value
-            As in `release_tree`, for every period.
-        measuring
-            The share of epsilon that measures, for the first release, the second, and so on; the last is kept. It must
-            not depend on data. By default a fifth in four releases, which find more names, and a half in later ones;
-            where the method has a dial of its own, or the tree is public, or there is a unit or a value, its own.
-        pooled
-            The share of epsilon and delta that finds names in all rows of a calendar quarter at once, by `pool`;
-            periods have the rest. A name then needs its threshold per quarter, and not per period; totals have more
-            noise. 0.15 is a good share. By default None: nothing is pooled.
+        Other parameters: as for `release_tree`. `epsilon`, `delta` and `rho` are what each period may cost.
+
+        :param path: The file, on a local disk. An existing series can be opened by its path alone, to be read.
+        :param by: The node of each row, as in `release_tree`.
+        :param period: The rule that assigns rows to periods.
+        :param total: What the file may cost in all, as in `Ledger.open`. By default, for rows, the cost of one period;
+            with a unit it must be given: the number of periods times epsilon.
+        :param measuring: The share of epsilon that measures, for the first release, the second, and so on; the last
+            share applies to all later ones. It must not depend on data. By default a fifth in four releases, which find
+            more names, and a half in later ones; the method's own share if it has one, or if there is a public tree, a
+            unit or a value.
+        :param pooled: The share of epsilon and delta that finds names in all rows of a calendar quarter at once, by
+            `pool`; periods get the rest. A name then needs to reach its threshold per quarter, not per period; totals
+            have more noise. 0.15 is a good share. By default None: nothing is pooled.
         """
-        if by is None or period is None:
-            return cls._opened(path, by, period)
-        key, values, person = Key.of(by), read_values(value), Unit.of(unit)
-        check_type(period, Period, name="period", hint="Period('day', every='week')")
+        file, is_new = checked_file(path)
+        if by is None and period is None:
+            kept = None if is_new else (ledger := Ledger.open(file)).settings()
+            if kept is None:
+                raise LedgerError(f"there is no series at {file} yet. Hint: by=..., period=..., epsilon=...")
+            try:
+                texts = [kept[name] for name in ("epsilon", "delta", "rho", "pooled")] + list(kept["public"] or ())
+                if not all(isinstance(text, str | None) for text in texts):
+                    raise TypeError
+                return cls(ledger, Period(**kept["period"]), kept)
+            except (KeyError, TypeError, ValueError):
+                raise damaged(ledger.path) from None
+        period = check_type(period, Period, name="period", hint="Period('day', every='week')")
+        key = Key.of(by)  # type: ignore[arg-type]  # which refuses None
+        values, person, chosen = read_values(value), Unit.of(unit), read_method(method)
         Budget.of(epsilon=epsilon, delta=delta, rho=rho)
         check_probability(confidence, name="confidence")
         if taken := {"period", "new"} & set(key.names):
             raise ValueError(f"by: a level must not be called {taken.pop()!r} in a series. Hint: rename the column")
-        chosen = read_method(method)
-        if isinstance(chosen, Quantiles):
-            raise ValueError(f"method ({chosen.name}) must give counts in a series. Hint: Curve() has all quantiles")
-        shares = _dial(measuring, key, chosen, person, values, rho)
+        finds = key.tree is None and person is None and rho is None and isinstance(chosen, Auto | TreeEstimator)
+        has_share = isinstance(chosen, TreeEstimator) and chosen.measuring is not None
+        shares = _measuring_shares(measuring, allowed=finds and not has_share and not values)
         if pooled is not None:
             pooled = float(check_probability(pooled, name="pooled"))
-            _check_pooled(period, key, chosen, person, rho)
+            _check_pooled(period, allowed=finds)
         budget = {"epsilon": epsilon, "delta": delta, "rho": rho}
-        cost = {name: repr(amount) for name, amount in budget.items() if amount is not None}
-        if total is None and person is not None and not Path(path).exists():
-            raise ValueError(
-                f"total must be given with a unit: every period costs {', '.join(f'{k} {v}' for k, v in cost.items())} "
-                f"more for somebody who is in all of them. Hint: total={{'epsilon': '52', 'delta': '1e-4'}}"
-            )
+        amounts = {name: None if amount is None else repr(float(amount)) for name, amount in budget.items()}
         settings = {
             "by": _key_text(key),
             "period": {"column": period.column, "every": period.every},
             "unit": repr(person),
-            **{name: None if amount is None else repr(float(amount)) for name, amount in budget.items()},
+            **amounts,
             "method": repr(chosen),
             "confidence": repr(float(confidence)),
             "value": repr(values),
@@ -198,160 +171,103 @@ class Series(Mapping[str, TreeRelease]):
             "public": None if key.known is None else sorted(map(path_text, key.known.paths)),
         }
         whose = unit_words(None if person is None else person.column)
-        ledger = _ledger(path, total or (cost if person is None else None), whose, stated=total is not None)
-        _check_unit(ledger, whose)
-        kept = json.loads(ledger.settings() or ledger.settings(json.dumps(settings)) or "{}")
+        if total is None and is_new:
+            total = _one_period(settings)
+            if person is not None:
+                hint = "total={'epsilon': '52', 'delta': '1e-4'}"
+                raise ValueError(f"total must be given with a unit, whose costs add up over periods. Hint: {hint}")
+        ledger = Ledger.open(file, total=total, unit=whose)
+        if ledger.unit != whose:  # without a unit it cannot tell whether costs add up
+            raise LedgerError(f"{ledger.path} is for unit {ledger.unit!r}, not {whose!r}. Hint: begin another file")
+        if total is None and ledger.total == _one_period(
+            ledger.settings()
+        ):  # by default; what was never used may be corrected
+            ledger = replace(ledger, total=_one_period(settings) or {})
+        kept = ledger.settings(settings) or {}
         if differ := [name for name, text in settings.items() if kept.get(name) != text]:
-            first = differ[0]
-            raise LedgerError(
-                f"{ledger.path} is a series with another {' and another '.join(differ)}: {first} is {kept.get(first)}, "
-                f"not {settings[first]}. Hint: open it with its own settings, or begin another file with another budget"
-            )
-        return cls(ledger, period, settings, key, person, budget, chosen, float(confidence), values, shares, pooled)
+            first, hint = differ[0], "use the settings of the file, or begin another file with another budget"
+            others = f"another {' and another '.join(differ)}: {first} is {kept.get(first)}, not {settings[first]}"
+            raise LedgerError(f"{ledger.path} is a series with {others}. Hint: {hint}")
+        return cls(ledger, period, settings, key, person, chosen, float(confidence), values, shares, pooled)
 
-    @classmethod
-    def _opened(cls, path: str | Path, by: Any, period: Any) -> Series:
-        """A series that is there, to be read."""
-        if by is not None or period is not None:
-            raise TypeError("by and period must be given together. Hint: period=Period('day', every='week')")
-        ledger = Ledger.open(path)
-        text = ledger.settings()
-        if text is None:
-            raise LedgerError(f"{path} keeps no series. Hint: by=..., period=Period(...) and epsilon=... begin one")
-        settings = json.loads(text)
-        return cls(ledger, Period(settings["period"]["column"], every=settings["period"]["every"]), settings)
-
-    @interrupts_deferred
-    @progress("counting")
     def release(self, data: Any, period: Any) -> TreeRelease:
         """The release of a period: the stored one if there is one, or a new one, from the rows of that period.
 
-        Parameters
-        ----------
-        data
-            The rows, of any periods, as in `release_tree`; no lazy frames but those of files, and no engine's tables.
-        period
-            Its name, such as "2026-W10", or for a calendar a day in it. Release every period once it is over, whatever
-            is in it: a schedule that looks at data reveals them.
+        :param data: The rows, of any periods, as in `release_tree`, but not tables of engines, nor lazy frames other
+            than scans of files.
+        :param period: Its name, such as "2026-W10", or for a calendar a day in it. Release every period once it is
+            over, whatever is in it: a schedule that depends on data reveals something about them.
         """
-        assert_features("contrib")
-        name = self.period.name(period)
-        if name in self.periods:
-            return self[name]
-        if self.key is None or self.budget is None or self.method is None:
-            raise ValueError(
-                f"{self.ledger.path} was opened to be read. Hint: Series.open(path, by=..., period=..., epsilon=...)"
-            )
-        return self._release(data, name, pooling=False)
+        return self._release(data, self.period.name(period), "period")
 
-    @interrupts_deferred
-    @progress("counting")
     def pool(self, data: Any, quarter: Any) -> TreeRelease:
         """The pooled find of a quarter: the stored one if there is one, or a new one, from all rows of that quarter.
 
         It costs the share `pooled` of the budget, finds names, and hardly measures them. The next period knows them.
-        Rows that came late for their own period are in it.
+        It includes rows that came too late for the release of their period.
 
-        Parameters
-        ----------
-        data
-            The rows, as in `release`.
-        quarter
-            Its name, such as "2026-Q1", or a day in it. Pool every quarter once it is over, whatever is in it.
+        :param data: The rows, as in `release`.
+        :param quarter: Its name, such as "2026-Q1", or a day in it. Pool every quarter once it is over, whatever is in
+            it.
         """
-        assert_features("contrib")
-        name = self.quarter.name(quarter)
-        if (entry := self._pooled().get(name)) is not None:
-            return self._stored(entry)
-        if self.pooled is None or self.key is None:
-            raise ValueError(
-                f"{self.ledger.path} was opened without a pooled find, or to be read. "
-                "Hint: Series.open(path, by=..., period=..., epsilon=..., pooled=0.15)"
-            )
-        return self._release(data, name, pooling=True)
+        return self._release(data, self.quarter.name(quarter), "quarter")
 
-    def _release(self, data: Any, name: str, *, pooling: bool) -> TreeRelease:
-        """A new release of a period, or the pooled find of a quarter."""
-        assert self.key is not None
-        rule, values = (self.quarter, ()) if pooling else (self.period, self.value)
+    @deferred_interrupts()
+    @progress("counting")
+    def _release(self, data: Any, name: str, kind: Kind) -> TreeRelease:
+        """The stored or new release of a period, or the pooled find of a quarter."""
+        assert_features("contrib")
+        if name in (entries := self._entries(kind)):
+            return self._stored(entries[name])
+        if self.key is None or (kind == "quarter" and self.pooled is None):
+            how, more = ("", "") if kind == "period" else ("without a pooled find, or ", ", pooled=0.15")
+            hint = f"Series.open(path, by=..., period=..., epsilon=...{more})"
+            raise ValueError(f"{self.ledger.path} is open {how}for reading only. Hint: {hint}")
+        rule, values = (self.period, self.value) if kind == "period" else (self.quarter, ())
         columns = [*self.key.columns_used, *(each.column for each in values)]
         needed = columns if self.unit is None else [*columns, self.unit.column]
-        group = self._disjoint if not pooling else "quarters"
-        account = Account.of(self.ledger, self.unit, **self._amounts(pooling=pooling), disjoint=group)
         rows = rule.rows(read_source(data), name, needed)
-        kinds = kinds_of(rows.collect_schema())
-        if self._has_known and (times := [name for name in self.key.label_columns if kinds[name] in _TIMES]):
-            raise ValueError(
-                f"by: labels of {times[0]!r} ({kinds[times[0]]}) cannot be known to later periods. Hint: Key.calendar, "
-                "or cast them to dates or texts"
-            )
-        method = self._method(None if pooling else len(self._entries()))
-        question = Question.of(self._key_now(), unit=self.unit, method=method, value=values or None)
-        measurement = question.measurement(rows, account.budget, alpha=0.1, confidence=self.confidence)
-        note = {"quarter" if pooling else "period": name, "columns": columns}
+        clock = self._checked_clock(rows.collect_schema()[rule.column])
+        # A release by another rule that is committed meanwhile forms another group, whose cost is added.
+        disjoint = f"{kind}s ({rule.every or 'value'} of {rule.column!r}, {clock})" if self._is_disjoint else None
+        account = Account.of(self.ledger, self.unit, **self._amounts(kind), disjoint=disjoint)
+        key, finds = self.key, isinstance(self.method, Auto | TreeEstimator | PeopleLayers)
+        if key.tree is None and finds and self.settings["rho"] is None:
+            kinds = kinds_of(rows.collect_schema())
+            labels = [level.column for level in key.levels if level.column is not None]
+            if times := [column for column in labels if kinds[column] in ("datetime", "time")]:
+                what, hint = f"{times[0]!r} ({kinds[times[0]]})", "Key.calendar, or cast them to dates or texts"
+                raise ValueError(f"by: labels of {what} cannot be known to later periods. Hint: {hint}")
+            key = _key_with_known(key, self._recent(), list(self._recent_pools().values()))
+        method = self._method(len(self._entries()) if kind == "period" else None)
+        options: dict[str, Any] = {"unit": self.unit, "method": method, "value": values or None}
+        measurement = Question.of(key, **options, confidence=self.confidence).measurement(rows, account.budget)
+        finish = partial(self._with_statement, name=name, kind=kind)
         try:
-            said = self._said_of_quarter if pooling else self._said
-            prepared = Prepared(measurement, rows, account, note, lambda release: said(release, name))
-            released: TreeRelease = prepared.release(name=name)
-            return released
+            note = {kind: name, "columns": columns, "clock": clock}
+            return account.release(measurement, rows, note, finish, name=name)  # type: ignore[no-any-return]
         except LedgerError:
-            made = {entry.name: entry for entry in (*self._entries(), *self._pooled().values())}
-            if name not in made:
+            if name not in (entries := self._entries(kind)):
                 raise
-            return self._stored(made[name])  # another process was faster: this one's release is thrown away unseen
+            return self._stored(entries[name])  # another process was faster: this release is thrown away unseen
 
     @property
     def quarter(self) -> Period:
-        """The rule that gives a row its quarter: by the same column as its period."""
+        """The rule that assigns rows to quarters, by the same column as periods."""
         return Period(self.period.column, every="quarter")
 
-    def _amounts(self, *, pooling: bool) -> dict[str, Any]:
-        """What a period, or the pooled find of a quarter, may cost: both add up to no more than the budget."""
-        assert self.budget is not None
+    def _amounts(self, kind: Kind) -> dict[str, Any]:
+        """What a period, or the pooled find of a quarter, may cost: together at most the budget."""
+        texts = {name: self.settings[name] for name in ("epsilon", "delta", "rho")}
         if self.pooled is None:
-            return dict(self.budget)
+            return {name: text and float(text) for name, text in texts.items()}
         share = Decimal(repr(self.pooled))
-        share = share if pooling else 1 - share
-        down = Context(prec=15, rounding=ROUND_FLOOR)  # as many digits as every float keeps
-        amounts = {name: amount for name, amount in self.budget.items() if amount is not None}
-        parts = {name: float(down.multiply(Decimal(repr(float(each))), share)) for name, each in amounts.items()}
-        return {**self.budget, **parts}
-
-    def _pooled(self) -> dict[str, LedgerEntry]:
-        """The entries of pooled finds by their quarters, in the order of their releases."""
-        return {str(entry.name): entry for entry in self.ledger.entries() if "quarter" in entry.note}
-
-    @property
-    def quarters(self) -> list[str]:
-        """The quarters whose names were found by `pool`, in the order of the calendar."""
-        return sorted(self._pooled())
-
-    def _key_now(self) -> Key:
-        """The key with the names that earlier periods, and pooled finds since the last of them, have shown."""
-        assert self.key is not None
-        if not self._has_known:
-            return self.key
-        recent = [self._stored(entry) for entry in self._entries()[-MEMORY:]]
-        return _key_with_known(self.key, recent, list(self._recent_pools().values()))
-
-    def _recent_pools(self) -> dict[str, TreeRelease]:
-        """The pooled finds since the last period, by their quarters: later periods show what they found."""
-        last = max((entry.number for entry in self._entries()), default=0)
-        return {name: self._stored(entry) for name, entry in self._pooled().items() if entry.number > last}
-
-    @property
-    def _has_known(self) -> bool:
-        """Whether a release can know names: some must be unknown, and the method find them."""
-        assert self.key is not None
-        finds = (
-            isinstance(self.method, Auto | TreeEstimator | PeopleLayers)
-            and self.budget is not None
-            and self.budget["rho"] is None
-        )
-        return finds and self.key.tree is None
+        share = share if kind == "quarter" else 1 - share
+        down = Context(prec=15, rounding=ROUND_FLOOR)  # every float keeps 15 digits
+        return {name: text and float(down.multiply(Decimal(text), share)) for name, text in texts.items()}
 
     def _method(self, number: int | None) -> Method:
-        """The method of a release after so many earlier ones; None for a pooled find."""
+        """The method of the release after this number of earlier ones; None for a pooled find."""
         assert self.method is not None
         if number is None:
             share = POOLED_MEASURING
@@ -363,43 +279,68 @@ class Series(Mapping[str, TreeRelease]):
         plain = self.method if isinstance(self.method, TreeEstimator) else TreeEstimator(levels=levels)
         return replace(plain, measuring=share)
 
-    def _said(self, release: TreeRelease, name: str) -> TreeRelease:
-        """A release whose statement says what it is of, and whose privacy it costs in which periods."""
-        together = "in all periods together" if self._disjoint else "in each period"
-        beside = "" if self.pooled is None else ", beside pooled finds of quarters"
-        return _with_words(release, f"{together}{beside}", f"of the period {name} ({self.period.words()})")
-
-    def _said_of_quarter(self, release: TreeRelease, name: str) -> TreeRelease:
-        """The same for a pooled find."""
-        unit, counted = "in all quarters together, beside periods", f"of {name} ({self.quarter.words()})"
-        return _with_words(release, unit, counted)
+    def _with_statement(self, release: TreeRelease, name: str, kind: Kind) -> TreeRelease:
+        """The release with a statement that names the period, and says how the cost adds up over periods."""
+        if kind == "quarter":
+            unit, counted = "in all quarters together, beside periods", f"{name} ({self.quarter.words()})"
+        else:
+            unit = "in all periods together" if self._is_disjoint else "in each period"
+            unit += "" if self.pooled is None else ", beside pooled finds of quarters"
+            counted = f"the period {name} ({self.period.words()})"
+        statement = release.statement
+        assert statement is not None
+        unit, counted = f"{statement.unit}, {unit}", f"{statement.counted}, of {counted}"
+        return replace(release, statement=replace(statement, unit=unit, counted=counted))
 
     @property
-    def _disjoint(self) -> str | None:
-        """What entries share of which the dearest counts: with rows as the unit, all periods."""
-        return "periods" if self.ledger.unit == unit_words(None) else None
+    def _is_disjoint(self) -> bool:
+        """Whether no two periods, and no two quarters, count the same unit: only if it is one row."""
+        return self.ledger.unit == unit_words(None)
 
-    def _entries(self) -> list[LedgerEntry]:
-        """The entries of the periods, in the order of their releases."""
-        return [entry for entry in self.ledger.entries() if entry.name is not None and "period" in entry.note]
+    def _checked_clock(self, dtype: pl.DataType) -> str:
+        """The time zone or kind of the period's column, which is that of all earlier releases."""
+        column, zone = self.period.column, getattr(dtype, "time_zone", None)
+        clock = zone or kind_of(dtype)
+        for before in {str(entry.note["clock"]) for entry in self.ledger.entries() if "clock" in entry.note} - {clock}:
+            hint = f"pl.col({column!r}).dt.convert_time_zone({before!r})" if zone else f"a column of {before}"
+            is_now = f"is in {zone}" if zone else f"holds {clock}"
+            raise ValueError(
+                f"period: column {column!r} {is_now}, but earlier releases of this file used {before}. Hint: {hint}"
+            )
+        return clock
+
+    def _entries(self, kind: Kind = "period") -> dict[str, LedgerEntry]:
+        """The entries of periods, or of pooled finds, by name, in the order of their releases."""
+        return {str(entry.name): entry for entry in self.ledger.entries() if entry.name and kind in entry.note}
 
     def _stored(self, entry: LedgerEntry) -> TreeRelease:
-        text = self.ledger.stored(entry.number)
-        if text is None:
-            raise LedgerError(f"{self.ledger.path} has lost the release of {entry.name}. Hint: restore it from a copy")
-        return TreeRelease.from_json(text)
+        try:
+            return TreeRelease.from_json(self.ledger.stored(entry.number) or "")
+        except ValueError:
+            problem, hint = f"the release of {entry.name} is damaged", "restore the file from a copy"
+            raise LedgerError(f"{self.ledger.path}: {problem}. Hint: {hint}") from None
+
+    def _recent(self) -> list[TreeRelease]:
+        """The last releases of periods, which determine what the next one knows."""
+        return [self._stored(entry) for entry in [*self._entries().values()][-MEMORY:]]
+
+    def _recent_pools(self) -> dict[str, TreeRelease]:
+        """The pooled finds since the last period, by quarter: the next period shows what they found."""
+        last = max((entry.number for entry in self._entries().values()), default=0)
+        return {name: self._stored(entry) for name, entry in self._entries("quarter").items() if entry.number > last}
 
     @property
     def periods(self) -> list[str]:
-        """The periods that were released, in the order of the calendar, or without one in that of their releases."""
-        return self.period.sorted([str(entry.name) for entry in self._entries()])
+        """The released periods, in the order of the calendar, or without a calendar in the order of their releases."""
+        return self.period.sorted(list(self._entries()))
+
+    @property
+    def quarters(self) -> list[str]:
+        """The quarters that were pooled, in the order of the calendar."""
+        return sorted(self._entries("quarter"))
 
     def __getitem__(self, period: Any) -> TreeRelease:
-        name = self.period.name(period)
-        for entry in self._entries():
-            if entry.name == name:
-                return self._stored(entry)
-        raise KeyError(name)
+        return self._stored(self._entries()[self.period.name(period)])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.periods)
@@ -410,56 +351,62 @@ class Series(Mapping[str, TreeRelease]):
     def to_frame(self) -> pl.DataFrame:
         """One long table: `period`, `path`, `level`, labels, `estimate`, `lower`, `upper`, and whether it is `new`.
 
-        A name is new in a period if no release before it showed it, or if it was forgotten since. Names that are public
-        in the key, and the root, are never new.
+        A name is new in a period if no release before it showed it, or if it was forgotten since. The root and names
+        that are public in the key are never new.
         """
         entries = self._entries()
         if not entries:
             raise ValueError("a series without releases has no table. Hint: series.release(data, period)")
-        frame = long_frame({str(entry.name): self._stored(entry) for entry in entries}, self._public)
+        frames: list[pl.DataFrame] = []
+        known: pl.DataFrame | None = None
+        recent: list[TreeRelease] = []
+        for name, entry in entries.items():
+            release = self._stored(entry)
+            recent = [*recent[1 - MEMORY :], release]
+            frame, seen = node_frame(release), pl.lit(pl.Series(public_nodes(release, self._public)))
+            nodes = frame.columns[:-3]
+            if known is not None:
+                frame = frame.join(known, on=nodes, how="left", nulls_equal=True, maintain_order="left")
+                seen = seen | pl.col("known").fill_null(False)
+            frames.append(frame.select(pl.lit(name).alias("period"), *nodes, *_FIGURES, (~seen).alias("new")))
+            known = frame.select(nodes).filter(remembered(recent, self._public)).with_columns(known=pl.lit(True))
+        table = pl.concat(frames, how="vertical_relaxed")
         order = {name: number for number, name in enumerate(self.periods)}
-        return frame.sort(frame["period"].replace_strict(order), maintain_order=True)
+        return table.sort(table["period"].replace_strict(order), maintain_order=True)
 
     def _last(self) -> tuple[TreeRelease, Bools]:
-        """The release that was made last, and which of its nodes the next one will know."""
-        entries = self._entries()
-        if not entries:
+        """The last release, and which of its nodes the next one will know."""
+        recent = self._recent()
+        if not recent:
             raise ValueError("a series without releases knows no names. Hint: series.release(data, period)")
-        recent = [self._stored(entry) for entry in entries[-MEMORY:]]
         return recent[-1], remembered(recent, self._public)
 
     @property
     def _public(self) -> frozenset[str]:
-        """The names that the key has always known."""
+        """The names that are public in the key."""
         return frozenset(self.settings["public"] or ())
 
     @property
     def known(self) -> pl.DataFrame:
         """What the next release will know: each name, the period that `first` showed it, and its last `estimate`.
 
-        Names that a pooled find has shown since have the quarter, and no estimate.
+        Names that only a pooled find has shown have its quarter, and no estimate.
         """
         release, kept = self._last()
-        frame = self.to_frame()
-        places = frame.columns[1:-4]
-        first = frame.group_by(places, maintain_order=True).first().select(*places, "period")
-        rows = node_frame(release).filter(kept).select(*places, "estimate")
-        joined = rows.join(first, on=places, how="left", nulls_equal=True, maintain_order="left")
-        frames = [joined.rename({"period": "first"}).select(*places, "first", "estimate")]
+        rows = node_frame(release).filter(kept)
+        nodes = rows.columns[:-3]
+        first = self.to_frame().group_by(nodes, maintain_order=True).agg(pl.col("period").first().alias("first"))
+        joined = rows.join(first, on=nodes, how="left", nulls_equal=True, maintain_order="left")
+        frames = [joined.select(*nodes, "first", "estimate")]
         for name, pool in self._recent_pools().items():
-            found = node_frame(pool).select(
-                *places, pl.lit(name).alias("first"), pl.lit(None, pl.Float64).alias("estimate")
-            )
-            frames.append(found)
-        return pl.concat(frames, how="vertical_relaxed").unique(places, keep="first", maintain_order=True)
+            columns = pl.lit(name).alias("first"), pl.lit(None, pl.Float64).alias("estimate")
+            frames.append(node_frame(pool).select(*nodes, *columns))
+        return pl.concat(frames, how="vertical_relaxed").unique(nodes, keep="first", maintain_order=True)
 
     def new(self, period: Any = None) -> pl.DataFrame:
         """The rows of the long table that are new in a period.
 
-        Parameters
-        ----------
-        period
-            The period. By default the last one.
+        :param period: The period. By default the last one.
         """
         frame = self.to_frame()
         name = self.periods[-1] if period is None else self.period.name(period)
@@ -469,183 +416,203 @@ class Series(Mapping[str, TreeRelease]):
         """The names of the last release that the next one will not know, with their last estimates.
 
         A name is forgotten when the mean of its last four estimates is below 1.5 standard deviations of that mean, and
-        no name below it is known: it is then hard to tell from nobody. It comes back when it is found again. Names that
-        are public in the key are never forgotten.
+        no name below it is known. It comes back when it is found again. Names that are public in the key stay.
         """
         release, kept = self._last()
         names = node_frame(release).filter(~kept)
         for pool in self._recent_pools().values():
-            places = names.columns[:-3]
-            names = names.join(node_frame(pool), on=places, how="anti", nulls_equal=True, maintain_order="left")
+            nodes = names.columns[:-3]
+            names = names.join(node_frame(pool), on=nodes, how="anti", nulls_equal=True, maintain_order="left")
         return names
 
     def changes(self, against: str = "previous") -> pl.DataFrame:
-        """Each node's change against another period: `before`, `change`, `lower`, `upper`, and their `confidence`.
+        """Each node's change from another period: `before`, `change`, `lower`, `upper`, and their `confidence`.
 
-        The interval reaches from the lower end less the other's upper end to the upper end less the other's lower end:
-        it fails only if one of both does, so its chance to fail is at most twice theirs, whatever the noise.
-        Intervals at 0.975 make changes at 0.95. Nodes that one of both periods does not show are left out.
+        An interval fails only if that of one of the two periods fails: intervals at 0.975 give changes at 0.95,
+        whatever the noise. Nodes that one of the two periods does not show are left out.
 
-        Parameters
-        ----------
-        against
-            "previous", the default, is the period before in the calendar, or without one the release before; "year"
-            the same week, month or day of the year before.
+        :param against: "previous", the default, is the previous period in the calendar, or without a calendar the
+            previous release; "year" is the same week, month or day of the year before.
         """
-        names = self.periods
+        check_choice(against, name="against", choices=("previous", "year"))
+        names, frame = self.periods, self.to_frame()
+        before: Mapping[str, str | None]
         if against == "year":
             before = {name: self.period.year_before(name) for name in names}
-        elif against == "previous" and self.period.every is None:
+        elif self.period.every is None:
             before = dict(zip(names[1:], names, strict=False))
-        elif against == "previous":
-            before = {self.period.next(name): name for name in names}
         else:
-            raise ValueError(f"against ({against!r}) must be 'previous' or 'year'")
-        frame = self.to_frame()
-        return changes(frame, before, confidence=self[names[-1]].confidence)
+            before = {self.period.next(name): name for name in names}
+        nodes = frame.columns[1:-4]
+        both = [(name, other) for name, other in before.items() if other is not None]
+        pairs = pl.DataFrame(both, schema={"period": pl.String, "against": pl.String}, orient="row")
+        other = frame.select(pl.col("period").alias("against"), *nodes, pl.col(_FIGURES).name.suffix("_before"))
+        joined = frame.join(pairs, on="period", how="inner", maintain_order="left")
+        joined = joined.join(other, on=["against", *nodes], how="inner", nulls_equal=True, maintain_order="left")
+        return joined.select(
+            *("period", "against", *nodes, "estimate"),
+            before=pl.col("estimate_before"),
+            change=pl.col("estimate") - pl.col("estimate_before"),
+            lower=pl.col("lower") - pl.col("upper_before"),
+            upper=pl.col("upper") - pl.col("lower_before"),
+            confidence=pl.lit(self._at_least(2)),
+        )
 
     def moving_sums(self, n: int) -> pl.DataFrame:
-        """For each period the sums over the last `n` periods that follow one another, with intervals that add up.
+        """For each period the sums over it and the `n - 1` periods just before it, with intervals that add up.
 
-        An interval fails only if one of `n` does, so its chance to fail is at most `n` times theirs, which `confidence`
-        says. Use these, not releases of overlapping windows: in those, a row is in several.
+        An interval fails only if one of the `n` fails, as `confidence` says. Use this, not releases of overlapping
+        windows, where one row is in several.
 
-        Parameters
-        ----------
-        n
-            How many periods.
+        :param n: The number of periods.
         """
         check_integer(n, name="n", least=1)
         frame, names = self.to_frame(), self.periods
-        runs = [names[:1]]
-        for name in names[1:]:
-            if self.period.every is None or self.period.next(runs[-1][-1]) == name:
-                runs[-1].append(name)
-            else:
-                runs.append([name])
-        return moving_sums(frame, runs, n, confidence=self[names[-1]].confidence)
+        follows = {name: None if self.period.every is None else self.period.next(name) for name in names}
+        windows = [names[start : start + n] for start in range(len(names) - n + 1)]
+        runs = [run for run in windows if all(follows[first] in (None, second) for first, second in pairwise(run))]
+        pairs = [(name, run[-1]) for run in runs for name in run]
+        ends = pl.DataFrame(pairs, schema={"period": pl.String, "end": pl.String}, orient="row")
+        joined, nodes = ends.join(frame, on="period", how="inner", maintain_order="left"), frame.columns[1:-4]
+        sums = joined.group_by("end", *nodes, maintain_order=True).agg(pl.len(), pl.col(_FIGURES).sum())
+        confidence = pl.lit(self._at_least(n)).alias("confidence")
+        return sums.filter(pl.col("len") == n).select(pl.col("end").alias("period"), *nodes, *_FIGURES, confidence)
+
+    def _at_least(self, n: int) -> float:
+        """A lower bound of the probability that `n` intervals hold together."""
+        return round(max(0.0, 1 - n * (1 - self._recent()[-1].confidence)), 12)
 
     def describe(self) -> str:
         """What the series promises, and what it cost, in a few lines."""
-        names, left = self.periods, self.ledger.left()
-        spent = {name: total - left[name] for name, total in self.ledger.total.items()}
+        names, total = self.periods, self.ledger.total
         which = f"{names[0]} to {names[-1]}" if names else "none yet"
         each = ", ".join(f"{name} {self.settings[name]}" for name in ("epsilon", "rho", "delta") if self.settings[name])
         share = self.settings["pooled"]
-        lines = [
-            f"Series {self.ledger.path.name}: {len(names)} periods ({which}). A row's period is {self.period.words()}."
-        ]
-        if self._disjoint:
-            lines += [
+        pooled = "" if share is None else f", and in one quarter, whose pooled search has {share} of that"
+        if self._is_disjoint:
+            privacy = [
                 f"Privacy: {each} for adding or removing one row, for all periods together: a row is in one of them"
-                + ("." if share is None else f", and in one quarter, whose pooled find has {share} of that."),
-                "Somebody with k rows: k times that, in as many periods as they are in, and a larger delta. "
-                "A row that is changed, and may move to another period, costs twice as much as one that is added.",
+                f"{pooled}.",
+                "A person with k rows loses up to k times that, with a larger delta. "
+                "Changing a row, which may move it to another period, costs twice as much as adding one.",
             ]
         else:
-            lines += [
+            privacy = [
                 f"Privacy: {each} for adding or removing {self.ledger.unit}, in each period.",
-                "Somebody who is in m periods: m times that.",
+                "A person with rows in m periods loses m times that.",
             ]
-        return "\n".join([*lines, f"Spent: {show(spent)} of {show(self.ledger.total)}."])
+        first = f"Series {self.ledger.path.name}: {len(names)} periods ({which}). A row's period is "
+        cost = f"Spent: {show(spent(total, self.ledger.left()))} of {show(total)}."
+        return "\n".join([f"{first}{self.period.words()}.", *privacy, cost])
 
     def _rows(self) -> list[list[Cell]]:
         rows: list[list[Cell]] = []
         for name, release in self.items():
             shown = release.estimates.size if release.shown is None else int(release.shown.sum())
-            rows.append([name, shown, *(float(part[0]) for part in (release.estimates, release.lower, release.upper))])
+            root = [float(part[0]) for part in (release.estimates, release.lower, release.upper)]
+            rows.append([name, shown, *root, Bar(*root)])
         return rows
 
     def __repr__(self) -> str:
         """What the series promises, and a line per period."""
-        heads = ["period", "nodes shown", "all", "lower", "upper"]
-        return "\n".join([*map(one_line, self.describe().splitlines()), "", table(heads, self._rows())])
+        return "\n".join([*map(one_line, self.describe().splitlines()), "", table(_HEADS, self._rows())])
 
     def _repr_html_(self) -> str:
         title, *words = self.describe().splitlines()
-        heads = ["period", "nodes shown", "all", "lower", "upper", ""]
-        rows = [[*row, Bar(*row[2:])] for row in self._rows()]  # type: ignore[arg-type]
-        return html_table(heads, rows, title=title, below=words)
+        return html_table(_HEADS, self._rows(), title=title, below=words)
 
 
-def _dial(
-    measuring: Any, key: Key, method: Method, unit: Unit | None, values: tuple[Value, ...], rho: float | None
-) -> tuple[float, ...] | None:
-    """The dial by the number of earlier releases; None where the method has its own."""
-    has_dial = key.tree is None and unit is None and not values and rho is None
-    has_dial &= isinstance(method, Auto) or (isinstance(method, TreeEstimator) and method.measuring is None)
+def _one_period(settings: Mapping[str, Any] | None) -> dict[str, Fraction] | None:
+    """The total of a series of rows, unless one is given: what one period may cost; None if that is unknown."""
+    amounts = {name: (settings or {}).get(name) for name in ("epsilon", "rho", "delta")}
+    try:
+        given = {name: amount for name, amount in amounts.items() if amount is not None}
+        return amounts_of(given, name="total", rounding=ROUND_FLOOR)
+    except LedgerError:
+        return None
+
+
+def node_frame(release: TreeRelease) -> pl.DataFrame:
+    """One row per shown node: its path, level and labels, and then its estimate and interval."""
+    frame = release.to_frame(other=False).filter("shown").drop(value_columns(release.values))
+    return frame.select(pl.exclude(*_FIGURES, "cells", "shown", "counted"), *_FIGURES)
+
+
+def path_text(path: Sequence[Any]) -> str:
+    """A path as text; different paths of one key have different texts."""
+    return json.dumps(list(path), default=str)
+
+
+def public_nodes(release: TreeRelease, public: AbstractSet[str]) -> Bools:
+    """Which rows of a release's `node_frame` were public before it; the root is."""
+    if isinstance(release.tree, Tree):
+        return np.ones(node_frame(release).height, dtype=np.bool_)
+    assert release.nodes is not None
+    known: Bools = release.levels == 0
+    if public:
+        known |= [path_text(path) in public for path in release.nodes.paths()]
+    return known if release.shown is None else known[release.shown]
+
+
+def remembered(releases: Sequence[TreeRelease], public: AbstractSet[str] = frozenset()) -> Bools:
+    """Which rows of the last release's `node_frame` the next release knows: all but the quiet ones."""
+    last = releases[-1]
+    frame = node_frame(last)
+    if len(releases) < MEMORY or isinstance(last.tree, Tree):
+        return np.ones(frame.height, dtype=np.bool_)
+    nodes = frame.columns[:-3]
+    # Noise is taken for that of Laplace, whose interval extends ln(1/beta)/sqrt(2) standard deviations.
+    reach = math.log(1 / max(1 - last.confidence, 1e-300)) / math.sqrt(2)
+    variance = ((pl.col("upper") - pl.col("lower")) / (2 * reach)).pow(2)
+    recent = pl.concat([node_frame(each) for each in releases[-MEMORY:]], how="vertical_relaxed")
+    deviation = variance.sum().sqrt() / MEMORY
+    is_quiet = (pl.len() == MEMORY) & (pl.col("estimate").mean() < QUIET * deviation)
+    quiet = recent.group_by(nodes).agg(is_quiet.alias("quiet"))
+    joined = frame.join(quiet, on=nodes, how="left", nulls_equal=True, maintain_order="left")
+    kept = ~joined["quiet"].to_numpy() | public_nodes(last, public)
+    shown = np.ones(last.parents.size, dtype=np.bool_) if last.shown is None else last.shown
+    parents, levels = contracted_parents(last.parents, shown), last.levels[shown]
+    for level in range(int(levels.max(initial=0)), 0, -1):
+        kept[parents[kept & (levels == level)]] = True
+    return kept
+
+
+def _measuring_shares(measuring: Any, *, allowed: bool) -> tuple[float, ...] | None:
+    """The shares that measure, by the number of earlier releases; None if the method's own share applies."""
     if measuring is None:
-        return EXPLORE if has_dial else None
-    if callable(measuring) or isinstance(measuring, str) or not isinstance(measuring, Sequence) or not measuring:
-        raise TypeError(
-            f"measuring ({type(measuring).__name__}) must be shares, fixed before any data: one for the first release, "
-            f"one for the second, and so on. Hint: {EXPLORE}"
-        )
-    if not has_dial:
-        raise ValueError(
-            "measuring must not be given for a public tree, a unit, a value or rho, or where the method has its own. "
-            "Hint: leave it out, or method=TreeEstimator()"
-        )
+        return EXPLORE if allowed else None
+    if isinstance(measuring, str) or not isinstance(measuring, Sequence) or not measuring:
+        kind = type(measuring).__name__
+        raise TypeError(f"measuring ({kind}) must be shares, fixed before any data, one per release. Hint: {EXPLORE}")
+    if not allowed:
+        others = "a public tree, a unit, a value, rho, or a method that has its own share"
+        raise ValueError(f"measuring must not be given with {others}. Hint: leave it out")
     return tuple(float(check_probability(share, name="measuring")) for share in measuring)
 
 
-def _with_words(release: TreeRelease, unit: str, counted: str) -> TreeRelease:
-    """A release whose statement says more of whose privacy it costs, and of what it counts."""
-    statement = release.statement
-    assert statement is not None
-    words = replace(statement, unit=f"{statement.unit}, {unit}", counted=f"{statement.counted}, {counted}")
-    return replace(release, statement=words)
-
-
-def _check_pooled(period: Period, key: Key, method: Method, unit: Unit | None, rho: float | None) -> None:
+def _check_pooled(period: Period, *, allowed: bool) -> None:
     """Every row must be in one period and in one quarter, and some names unknown."""
     if period.every not in ("day", "week", "month"):
-        raise ValueError(
-            f"pooled must come with periods of a calendar that are shorter than a quarter, not {period.every!r}. "
-            "Hint: Period('day', every='week')"
-        )
-    if key.tree is not None or unit is not None or rho is not None or not isinstance(method, Auto | TreeEstimator):
-        raise ValueError(
-            "pooled must not be given for a public tree, a unit or rho, nor for another method than "
-            f"{TreeEstimator.name}. Hint: leave it out"
-        )
+        raise ValueError("pooled requires periods shorter than a quarter. Hint: Period('day', every='week')")
+    if not allowed:
+        others = f"a public tree, a unit, rho, or a method other than {TreeEstimator.name}"
+        raise ValueError(f"pooled must not be given with {others}. Hint: leave it out")
 
 
 def _key_with_known(key: Key, releases: Sequence[TreeRelease], pools: Sequence[TreeRelease] = ()) -> Key:
-    """The key with the names of pooled finds, and those of the last of some releases that are not forgotten."""
+    """The key with the names of pooled finds, and those of the last release that are not forgotten."""
     names: list[Any] = [] if key.known is None else [key.known]
     if releases:
         last = releases[-1]
         shown = np.ones(last.estimates.size, dtype=np.bool_) if last.shown is None else last.shown.copy()
         shown[shown] = remembered(releases)
         names.append(replace(last, shown=shown))
-    names += pools
-    return replace(key, known=names) if releases or pools else key
+    return replace(key, known=[*names, *pools]) if releases or pools else key
 
 
 def _key_text(key: Key) -> str:
-    """A key as text; of a public tree, or of known names, a digest."""
+    """A key as text, with a digest of its public tree or known names."""
     public: list[Any] = [] if key.tree is None else [write_tree(key.tree)]
     public += [] if key.known is None else [repr((key.known.paths, key.known.closed))]
     digest = hashlib.sha256(json.dumps(public, sort_keys=True).encode()).hexdigest()[:16]
     return f"{key!r}, names {digest}" if public else repr(key)
-
-
-def _ledger(path: str | Path, total: Mapping[str, Amount] | None, whose: str, *, stated: bool) -> Ledger:
-    """The file of a series, begun if need be; a file that others begin at this moment is waited for."""
-    try:
-        return Ledger.open(path, total=total, unit=whose)
-    except LockedError:
-        raise
-    except LedgerError:
-        if stated or total is None:
-            raise
-    return Ledger.open(path, unit=whose)  # it may have a larger total, for other releases too
-
-
-def _check_unit(ledger: Ledger, whose: str) -> None:
-    """One unit per series: a ledger that names nobody cannot tell whether costs add up."""
-    if ledger.unit != whose:
-        raise LedgerError(
-            f"{ledger.path} must be for unit {whose!r}; it is for {ledger.unit!r}. Hint: begin another file"
-        )

@@ -7,32 +7,33 @@ from bisect import bisect_right
 from collections import Counter
 from datetime import date, datetime
 from fractions import Fraction
-from math import isnan
+from math import floor, isnan
 
 from opendp_tree import Key
+from opendp_tree.theorems.sums import STEPS
 
 
 def path_of(row, key):
     """The labels of one row; None in the place of all labels where the row holds no key."""
-    values = [row[name] for name in key.columns_used]
-    if key.kind == "columns":
+    values, kind = [row[name] for name in key.columns_used], type(key).__name__
+    if kind == "ColumnKey":
         return tuple(values)
-    if key.kind == "nested":
+    if kind == "NestedKey":
         return nested_path(row, key)
     (value,) = values
     if value is None:
         return (None,)
-    if key.kind == "url":
+    if kind == "UrlKey":
         return url_path(value)[: key.depth - 1]
-    if key.kind == "addresses":
+    if kind == "BothAddressKey":
         return address_path(value, key)
-    if key.kind == "path":
+    if kind == "PathKey":
         text = value.removeprefix(key.separator)
         text = text.removesuffix(key.separator)
         return tuple(text.split(key.separator)[: key.depth - 1])
-    if key.kind == "calendar":
+    if kind == "CalendarKey":
         return tuple(calendar_part(value, part, iso="week" in key.parts) for part in key.parts)
-    if key.kind == "number":
+    if kind == "NumberKey":
         return range_path(value, key)
     number = address(value, key.width) if isinstance(value, str) else value
     if number is None or not 0 <= number < 2**key.width:
@@ -101,23 +102,23 @@ def url_path(text):
 
 
 def address_path(text, key):
-    for part, version, width in zip(key.inner, ("IPv4", "IPv6"), (32, 128), strict=True):
-        if address(text, width) is not None:
-            return version, *prefixes(address(text, width), part)
+    for version, part in key.versions:
+        if address(text, part.width) is not None:
+            return version, *prefixes(address(text, part.width), part)
     return (None,)
 
 
 def prefixes(number, key):
     lengths = [min(level * key.stride, key.width) for level in range(1, key.depth)]
-    shown = ipaddress.IPv4Address if key.width == 32 else ipaddress.IPv6Address
+    shown = {"integer": int, "ipv4": ipaddress.IPv4Address, "ipv6": ipaddress.IPv6Address}[key.shown_as]
     cut = [number >> (key.width - bits) << (key.width - bits) for bits in lengths]
-    return tuple(f"{shown(each) if key.kind == 'ip' else each}/{bits}" for each, bits in zip(cut, lengths, strict=True))
+    return tuple(f"{shown(each)}/{bits}" for each, bits in zip(cut, lengths, strict=True))
 
 
 def nested_path(row, key):
     path = ()
     for place, part in enumerate(key.inner, start=1):
-        if part.kind in ("bits", "ip"):
+        if type(part).__name__ == "BitKey":
             value = row[part.columns_used[0]]
             number = address(value, part.width) if isinstance(value, str) else value
             fits = number is not None and 0 <= number < 2**part.width
@@ -181,3 +182,10 @@ def as_paths(counts):
         assert count > 0
         found[path] = count
     return found
+
+
+def steps_of(value, *, low, high, steps=STEPS):
+    """The step of a row's value: 0 at the lower bound and below, `steps` at the upper one and above."""
+    if value <= low or value >= high:
+        return 0 if value <= low else steps
+    return min(steps, max(0, floor((Fraction(value) - low) / (high - low) * steps + Fraction(1, 2))))

@@ -1,4 +1,4 @@
-"""A chi-square test whose false-alarm rate is stated, and which is used both ways: right laws pass, wrong ones fail."""
+"""A chi-square test with a stated false-alarm rate, used both ways: right laws pass, wrong ones fail."""
 
 import math
 
@@ -6,7 +6,7 @@ import numpy as np
 from scipy import stats
 
 FALSE_ALARM = 1e-9
-"""A correct sampler fails a test once in a thousand million runs."""
+"""A correct sampler fails one test in a billion."""
 
 
 def laplace_masses(scale, support):
@@ -15,7 +15,7 @@ def laplace_masses(scale, support):
 
 
 def p_value(drawn, support, masses):
-    """The chi-square p-value of a sample against masses on consecutive integers; what is outside must not occur.
+    """The chi-square p-value of a sample against masses on consecutive integers; no draw may lie outside.
 
     Neighbours are pooled into at most a hundred cells, each of which expects at least 25 draws.
     """

@@ -3,16 +3,16 @@
 import json
 import os
 import signal
-import sqlite3
 import sys
+from collections import Counter
 from fractions import Fraction
 from pathlib import Path
 
 from opendp_tree._files import PendingFile
 from opendp_tree.ledger import BudgetError, Ledger
+from tests.faults.processes import at_call, run
 
 TOTAL, COST = {"epsilon": "60"}, {"epsilon": "1"}
-CALLS = ("open", "write", "fsync", "replace", "close", "ftruncate")
 
 
 def release(folder, content):
@@ -40,33 +40,6 @@ def write_in_place(folder, content):
     os.close(descriptor)
 
 
-def die_at(step, *, torn):
-    """Let the process kill itself before its step-th call or statement, or in the middle of it if it writes."""
-    left = step
-
-    def count(call, name, *args):
-        nonlocal left
-        left -= 1
-        if left == 0:
-            if torn and name == "write":
-                call(args[0], bytes(args[1])[: len(args[1]) // 2])
-            os.kill(os.getpid(), signal.SIGKILL)
-        return call(*args)
-
-    def wrap(name):
-        call = getattr(os, name)
-        setattr(os, name, lambda *args: count(call, name, *args))
-
-    class Connection(sqlite3.Connection):
-        def execute(self, *args):
-            return count(super().execute, "execute", *args)
-
-    connect = sqlite3.connect
-    sqlite3.connect = lambda *args, **options: connect(*args, **options, factory=Connection)
-    for name in CALLS:
-        wrap(name)
-
-
 def look(folder, seen):
     """What came out, having checked that it is whole and that the ledger stores it."""
     out = folder / "out"
@@ -83,25 +56,23 @@ def look(folder, seen):
 
 
 def main(folder, make):
-    seen, outcomes = set(), {"killed": 0, "finished": 0, "refused": 0}
+    seen, outcomes = set(), Counter()
     for torn in (False, True):
         for step in range(1, 100):
-            content = f"release {torn} {step}!"
-            child = os.fork()
-            if child == 0:
-                die_at(step, torn=torn)
+
+            def job(torn=torn, step=step):
+                at_call(step, lambda: os.kill(os.getpid(), signal.SIGKILL), torn=torn)
                 try:
-                    make(folder, content)
+                    make(folder, f"release {torn} {step}!")
                 except BudgetError:
-                    os._exit(3)
-                os._exit(0)
-            _, status = os.waitpid(child, 0)
+                    return 3
+                return 0
+
+            end = run(job, folder)
             look(folder, seen)
-            outcomes[
-                "killed" if os.WIFSIGNALED(status) else "refused" if os.WEXITSTATUS(status) == 3 else "finished"
-            ] += 1
-            assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) in (0, 3), "an unexpected error"
-            if os.WIFEXITED(status):
+            assert end.code in (0, 3, -signal.SIGKILL), end.errors
+            outcomes[{0: "finished", 3: "refused"}.get(end.code, "killed")] += 1
+            if end.code >= 0:
                 break
     while True:
         try:

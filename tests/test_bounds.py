@@ -15,10 +15,9 @@ from opendp_tree.bounds import complete_depth, error_lower_bound, packing_bound,
 from opendp_tree.mechanisms import truncated_laplace_radius
 from opendp_tree.paper import multiplicative_threshold
 from opendp_tree.theorems.packing import balanced_gamma_squared, packing_rmse, unbiased_rmse
-from opendp_tree.theorems.paper import clipped_mrmse
 from opendp_tree.trees.least_squares import LeastSquares
 from tests.shapes import SHAPES, caterpillar, random_tree
-from tests.thoroughness import examples, thinned
+from tests.thoroughness import examples, slow
 
 EPSILONS = [1e-6, 0.01, 0.3, 1.0, 3.0, 10.0, 40.0]
 DEPTHS = [1, 2, 3, 5, 9, 33, 200, 10_000]
@@ -31,7 +30,7 @@ def laplace_rmse(epsilon):
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
-@pytest.mark.parametrize("depth", thinned(DEPTHS, 2))
+@pytest.mark.parametrize("depth", [1, 3, 9, 200, *slow([2, 5, 33, 10_000])])
 def test_laplace_noise_is_above(depth, epsilon):
     """Noise of scale depth/epsilon on every node; at an empty node alpha forgives nothing."""
     for alpha in ALPHAS:
@@ -41,7 +40,7 @@ def test_laplace_noise_is_above(depth, epsilon):
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
-@pytest.mark.parametrize("depth", thinned(DEPTHS, 2))
+@pytest.mark.parametrize("depth", [1, 3, 9, 200, *slow([2, 5, 33, 10_000])])
 def test_telling_the_data_with_chance_delta_is_above(depth, epsilon):
     """Else Laplace noise: (epsilon, delta)-DP, with an error that falls to nothing as delta grows to 1."""
     for delta in (1e-12, 1e-6, 0.01, 0.5, 0.99, 1 - 1e-9):
@@ -106,13 +105,6 @@ def test_laplace_noise_is_accurate_above_the_packing_bound(depth, epsilon):
             assert bound > tau / 30
 
 
-def test_for_one_count_the_threshold_is_that_of_randomised_response():
-    """The largest heap that a lie with chance eta hides, within one person; errors have two sides."""
-    eta, alpha, epsilon = 0.2, 0.25, 0.01
-    heap = math.log((1 - eta) / eta) / epsilon
-    assert packing_bound(1, alpha=alpha, eta=eta, epsilon=epsilon) == pytest.approx(heap / (2 * alpha), rel=0.01)
-
-
 def test_larger_constants_would_exceed_what_noise_achieves():
     """So the bounds are not vacuous: 2.2 times the pure one, 2.4 times that of zCDP are mutants that noise refutes."""
     assert 2.2 * error_lower_bound(1, epsilon=0.01) > laplace_rmse(0.01)
@@ -156,20 +148,6 @@ def test_laws():
     )
 
 
-def test_pure_bounds_grow_as_the_depth_and_those_of_zcdp_as_its_root():
-    assert error_lower_bound(4001, epsilon=1.0) == pytest.approx(4 * error_lower_bound(1001, epsilon=1.0), rel=0.01)
-    assert error_lower_bound(4001, rho=0.01) == pytest.approx(2 * error_lower_bound(1001, rho=0.01), rel=0.01)
-
-
-def test_clipped_estimates_of_one_count_can_not_be_below():
-    """From accuracy back to RMSE: what the lemma promises for an accurate, clipped estimate is above the bound."""
-    epsilon, delta, alpha, eta = 1.0, 1e-6, 0.25, 0.1
-    tau = packing_bound(33, alpha=alpha, eta=eta, epsilon=epsilon, delta=delta)
-    radius = truncated_laplace_radius(1 / epsilon, delta=delta)
-    promised = clipped_mrmse(alpha=Fraction(alpha), tau=Fraction(tau), eta=Fraction(eta), radius=radius)
-    assert error_lower_bound(33, epsilon=2 * epsilon, delta=2 * delta, alpha=alpha) <= promised
-
-
 @pytest.mark.parametrize("branching", [2, 3, 5])
 def test_complete_depth_is_what_recursion_finds(branching):
     def recursive(tree, node):
@@ -209,18 +187,10 @@ def test_extremes_are_numbers():
         (lambda: error_lower_bound(5, epsilon=1.0, rho=1.0), ValueError, "either epsilon or rho must be given"),
         (lambda: error_lower_bound(5, rho=1.0, delta=0.1), ValueError, r"delta \(0.1\) goes with epsilon"),
         (lambda: error_lower_bound(5, epsilon=0.0), ValueError, r"epsilon \(0.0\) must be positive"),
-        (
-            lambda: error_lower_bound(5, epsilon=1.0, delta=1.0),
-            ValueError,
-            r"delta \(1.0\) must be above 0 and below 1",
-        ),
+        (lambda: error_lower_bound(5, epsilon=1.0, delta=1.0), ValueError, r"delta \(1.0\) must be above 0"),
         (lambda: error_lower_bound(5, epsilon=1.0, alpha=1.0), ValueError, r"alpha \(1.0\) must be below 1"),
         (lambda: error_lower_bound(5, epsilon=1.0, d_in=0), ValueError, r"d_in \(0\) must be an integer from 1"),
-        (
-            lambda: error_lower_bound(5, epsilon=1.0, branching=0),
-            ValueError,
-            r"branching \(0\) must be an integer from 1",
-        ),
+        (lambda: error_lower_bound(5, epsilon=1.0, branching=0), ValueError, r"branching \(0\) must be an integer"),
         (lambda: error_lower_bound(0, epsilon=1.0), ValueError, r"tree \(0\), as a depth, must be from 1"),
         (lambda: error_lower_bound("5", epsilon=1.0), TypeError, r"tree \(str\) must be a Tree or a depth"),
         (lambda: packing_bound(5, epsilon=1.0, alpha=0.1, eta=0.5), ValueError, r"eta \(0.5\) must be below 1/2"),

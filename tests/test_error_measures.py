@@ -16,8 +16,7 @@ from opendp_tree.error_measures import (
     rmse_alpha,
     smoothed_relative_error,
 )
-from opendp_tree.theorems.paper import clipped_mrmse
-from tests.error_lemmas import failure_bound, relative_error_bound
+from opendp_tree.theorems.interval import sqrt_up
 
 ALPHAS = st.sampled_from([0.0, 1e-9, 0.1, 0.5, 0.99])
 NEARLY = 1 + 1e-9
@@ -51,44 +50,15 @@ def test_measures_are_their_definitions(data, alpha, tau, smoothing):
     assert mrmse_alpha(estimates, truth, alpha=alpha) == rmse_alpha(estimates, truth, alpha=alpha).max()
 
 
-@given(results(), ALPHAS, st.sampled_from([0.01, 0.1, 2.0]), st.sampled_from([0.1, 5.0, 1e6]))
-def test_few_rmse_means_accurate(data, alpha, more, tau):
-    """Lemma: alpha-mRMSE to accuracy, on data."""
-    estimates, truth = data
-    error = Fraction(mrmse_alpha(estimates, truth, alpha=alpha)) * Fraction(NEARLY)
-    wider = alpha + more
-    eta = failure_bound(mrmse=error, alpha=Fraction(alpha), wider=Fraction(wider), tau=Fraction(tau))
-    assert is_accurate(estimates, truth, alpha=wider * NEARLY, tau=tau, eta=min(1.0, float(eta) * NEARLY))
-
-
-@given(results(), ALPHAS, st.sampled_from([0.1, 5.0, 1e6]))
-def test_few_rmse_means_small_relative_error(data, alpha, smoothing):
-    estimates, truth = data
-    for node, rmse in enumerate(rmse_alpha(estimates, truth, alpha=alpha).tolist()):
-        bound = relative_error_bound(rmse=Fraction(rmse), alpha=Fraction(alpha), smoothing=Fraction(smoothing))
-        found = smoothed_relative_error(estimates, truth, smoothing=smoothing)[node]
-        assert found <= float(bound) * NEARLY + 1e-300
-
-
 @given(results(), ALPHAS, st.sampled_from([0.5, 5.0, 1e3]), st.integers(1, 50))
 def test_accurate_and_clipped_means_few_rmse(data, alpha, tau, radius):
     """Lemma: accuracy to alpha-mRMSE, on data: estimates moved into the ball of twice the radius around the truth."""
     estimates, truth = data
     eta = float(1 - accuracy(estimates, truth, alpha=alpha, tau=tau).min())
     clipped = np.clip(estimates, truth - 2 * radius, truth + 2 * radius)
-    bound = clipped_mrmse(alpha=Fraction(alpha), tau=Fraction(tau), eta=Fraction(eta), radius=radius)
+    bound = sqrt_up((Fraction(alpha) * Fraction(tau)) ** 2 + Fraction(eta) * 4 * radius**2)
     # Adding to and taking from the truth loses digits where counts are huge.
     assert mrmse_alpha(clipped, truth, alpha=alpha) <= bound * NEARLY + 4 * np.spacing(truth.max() + 2 * radius)
-
-
-def test_the_measures_fall_as_alpha_grows():
-    rng = np.random.default_rng(3)
-    truth = rng.integers(0, 100, 50)
-    estimates = truth + rng.normal(0, 10, (40, 50))
-    errors = [rmse_alpha(estimates, truth, alpha=alpha) for alpha in (0.0, 0.1, 0.5)]
-    assert (errors[0] >= errors[1]).all()
-    assert (errors[1] >= errors[2]).all()
-    assert mrmse_alpha(estimates, truth) == pytest.approx(np.sqrt(((estimates - truth) ** 2).mean(axis=0)).max())
 
 
 def test_integers_are_compared_exactly():
@@ -123,17 +93,13 @@ def test_thresholds_may_differ_by_node():
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (
-            lambda: rmse_alpha([1, 2], [1, 2]),
-            ValueError,
-            r"estimates \(of shape \(2,\)\) must have shape \(runs, nodes\)",
-        ),
+        (lambda: rmse_alpha([1, 2], [1, 2]), ValueError, r"estimates \(of shape \(2,\)\) must have shape"),
         (lambda: rmse_alpha([[1, 2]], [1, 2, 3]), ValueError, r"truth has shape \(3,\)"),
         (lambda: rmse_alpha(np.zeros((0, 2)), [1, 2]), ValueError, "at least one run"),
         (lambda: rmse_alpha([[1]], [-1]), ValueError, "truth must not be negative"),
         (lambda: rmse_alpha([[math.nan]], [1]), ValueError, "estimates must be finite"),
-        (lambda: rmse_alpha([["a"]], [1]), TypeError, "estimates .* must be an array of numbers"),
-        (lambda: rmse_alpha([[1], [1, 2]], [1]), TypeError, "estimates .* must be an array of numbers"),
+        (lambda: rmse_alpha([["a"]], [1]), TypeError, "estimates must be numbers, not"),
+        (lambda: rmse_alpha([[1], [1, 2]], [1]), TypeError, "estimates must be numbers, not"),
         (lambda: rmse_alpha([[1]], [1], alpha=-0.1), ValueError, r"alpha \(-0.1\) must be finite and non-negative"),
         (lambda: accuracy([[1]], [1], alpha=0.1, tau=[1, 2]), ValueError, r"tau \(of shape \(2,\)\)"),
         (lambda: accuracy([[1]], [1], alpha=0.1, tau=-1), ValueError, "tau must not be negative"),

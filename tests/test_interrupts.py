@@ -16,7 +16,7 @@ from opendp.measures import max_divergence
 from opendp.metrics import absolute_distance
 from opendp.mod import OpenDPException
 
-from opendp_tree import release_tree
+from opendp_tree import _interrupts, release_tree
 from opendp_tree._interrupts import deferred_interrupts, interruptible, stop_if_interrupted
 from opendp_tree._opendp import make_function, make_measurement
 
@@ -61,14 +61,6 @@ def test_an_interrupt_in_a_callback_is_raised_after_the_return_and_stops_what_fo
     assert steps == ["first"]
     assert caught.value.__suppress_context__  # nothing of OpenDP's is shown with it
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
-def test_an_interrupt_in_a_map_is_raised_after_the_return():
-    made = make_measurement(
-        atom_domain(T=int), absolute_distance(T=int), max_divergence(), int, lambda d_in: (interrupt(), 1.0)[1]
-    )
-    with pytest.raises(KeyboardInterrupt):
-        made.map(1)
 
 
 def test_what_is_no_exception_is_raised_itself_after_the_return():
@@ -135,13 +127,12 @@ def test_ignored_and_deadly_signals_stay_so():
             signal.signal(signal.SIGINT, before)
 
 
-def test_threads_work_as_ever_and_leave_signals_alone():
-    found = []
-    work = measurement(lambda value: value + 1)
-    thread = threading.Thread(target=lambda: found.append(work(1)))
+def test_threads_work_and_leave_signals_alone():
+    results = []
+    thread = threading.Thread(target=lambda: results.append(measurement(lambda value: value + 1)(1)))
     thread.start()
     thread.join()
-    assert found == [2]
+    assert results == [2]
 
 
 HANDLERS = """
@@ -212,3 +203,10 @@ def test_an_interrupted_release_stops_before_it_draws_noise(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         release_tree(frame, by="a", epsilon=1.0, delta=1e-6)
     assert drawn == []
+
+
+def test_calls_of_opendp_inside_a_deferral_hold_nothing_back_again(monkeypatch):
+    with deferred_interrupts():
+        monkeypatch.setattr(_interrupts._Thread, "hold", lambda thread: pytest.fail("held twice"))
+        assert measurement(lambda value: value + 1)(1) == 2
+        monkeypatch.undo()

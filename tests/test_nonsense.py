@@ -11,7 +11,7 @@ import pytest
 
 import opendp_tree as ot
 from tests.cli.helpers import spawn
-from tests.thoroughness import thinned
+from tests.thoroughness import slow
 
 TREE = ot.Tree.balanced(branching=2, depth=3)
 PLACED = ot.Tree.from_paths([("a", "x"), ("b",)])
@@ -27,7 +27,7 @@ def release():
     [
         (lambda: ot.Tree.balanced(branching=2, depth=2**31), "at most 2\\*\\*28 nodes"),
         (lambda: ot.Tree.balanced(branching=1, depth=2**31), "at most 2\\*\\*28 nodes"),
-        (lambda: ot.Tree.balanced(branching=2**70, depth=2**70), "at most 2\\*\\*28 nodes"),
+        (lambda: ot.Tree.balanced(branching=2**60, depth=2**60), "at most 2\\*\\*28 nodes"),
         (lambda: ot.OpenTree.columns(10**9), r"depth \(1000000001\) must be at most 1000"),
         (lambda: ot.OpenTree.paths("/", depth=10**6), r"depth \(1000000\) must be at most 1000"),
         (lambda: ot.Key.path("a", depth=10**6), r"depth \(1000000\) must be at most 1000"),
@@ -41,7 +41,7 @@ def test_trees_that_fill_memory_are_refused_at_once(make, message):
     assert time.thread_time() - started < 1
 
 
-@pytest.mark.parametrize("depth", thinned(["1001", "999999"], 2))
+@pytest.mark.parametrize("depth", ["1001", *slow(["999999"])])
 def test_the_command_line_refuses_paths_that_are_too_deep(depth, tmp_path):
     pl.DataFrame({"p": ["a/b"]}).write_csv(tmp_path / "rows.csv")
     by = f"path(p, depth={depth})"

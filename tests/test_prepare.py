@@ -21,9 +21,9 @@ from opendp_tree import (
     plan,
     release_tree,
 )
-from opendp_tree.budget import Budget
 from opendp_tree.ledger import BudgetError, LedgerError
-from opendp_tree.prepare import Question, make_release
+from opendp_tree.planning import make_tree_counts
+from opendp_tree.prepare import Question
 from opendp_tree.rows.domains import frame_domain
 
 VISITS = pl.DataFrame(
@@ -50,12 +50,6 @@ def test_one_call_from_rows_to_a_release():
     assert release.statement.loss["delta"] <= 1e-6
 
 
-def test_lazy_frames_and_frames_on_disk_are_alike(tmp_path):
-    VISITS.write_parquet(tmp_path / "visits.parquet")
-    for frame in (VISITS, VISITS.lazy(), pl.scan_parquet(tmp_path / "visits.parquet")):
-        assert release_tree(frame, by="country", epsilon=1.0, delta=1e-6).to_frame(other=False).height == 3
-
-
 def test_a_unit_is_protected_with_all_its_rows():
     unit = Unit("user", rows=3)
     release = release_tree(VISITS, by=["country", "city"], epsilon=1.0, delta=1e-6, unit=unit, confidence=SURE)
@@ -67,17 +61,6 @@ def test_a_unit_is_protected_with_all_its_rows():
     kept = release_tree(VISITS, by=["country", "city"], epsilon=1.0, delta=1e-6, unit=unit, method=TreeEstimator())
     assert kept.statement.unit == "one value of 'user'"
     assert (kept.statement.d_in, kept.statement.mechanism) == (3, "tree_estimator")
-
-
-def test_a_public_tree_is_counted_without_delta():
-    tree = Tree.from_paths([("be", "ghent"), ("be", "liege"), ("lu", "lux"), ("fr", "metz")], names=["country", "city"])
-    method = Auto(nonnegative=True, integers=True)
-    release = release_tree(
-        VISITS, by=Key.columns("country", "city", tree=tree), epsilon=1.0, method=method, confidence=SURE
-    )
-    assert release.estimates.size == tree.node_count + 1
-    assert release.statement.loss == {"epsilon": pytest.approx(1.0)}
-    assert release.lower[0] <= 1300 <= release.upper[0]  # false alarm at most 1e-9
 
 
 UNITS = {
@@ -127,49 +110,6 @@ def test_the_root_of_a_public_tree_counts_all_rows_by_default(unit):
     assert release.statement.counted.startswith("rows inside the tree")
 
 
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [
-        ({"by": "planet"}, "planet"),
-        ({"by": "country", "unit": "user"}, r"Hint: Unit\('user', rows=5\)"),
-        ({"by": "country", "unit": Unit("nobody", rows=1)}, "there is no column 'nobody'"),
-        ({"by": "country", "epsilon": -1.0}, "epsilon"),
-        ({"by": "country", "delta": 0.0}, r"delta must be above 0 where nodes are unknown.* Hint: delta=1e-6"),
-        ({"by": "country", "method": "magic"}, "method"),
-        ({"by": "country", "confidence": 2.0}, "confidence"),
-    ],
-)
-def test_arguments_are_checked_before_a_row_is_read(options, named):
-    def read(batch):
-        raise AssertionError("data was touched")
-
-    unread = VISITS.lazy().map_batches(read, schema=VISITS.schema)
-    with pytest.raises(ValueError, match=named):
-        release_tree(unread, **{"epsilon": 1.0, "delta": 1e-6, **options})
-
-
-def test_what_is_no_frame_is_refused():
-    with pytest.raises(TypeError, match="columns"):
-        release_tree([1, 2], by="country", epsilon=1.0, delta=1e-6)
-
-
-def test_releases_go_out_to_pandas_and_arrow():
-    release = release_tree(VISITS.to_pandas(), by=["country", "city"], epsilon=1.0, delta=1e-6)
-    for other in (True, False):
-        frame = release.to_frame(other=other)
-        assert release.to_arrow(other=other).equals(frame.to_arrow())
-        assert pl.from_pandas(release.to_pandas(other=other)).equals(frame)
-
-
-def test_contrib_is_asked_for():
-    dp.disable_features("contrib")
-    try:
-        with pytest.raises(Exception, match="contrib"):
-            release_tree(VISITS, by="country", epsilon=1.0, delta=1e-6)
-    finally:
-        dp.enable_features("contrib")
-
-
 PUBLIC = Tree.from_paths([("be", "ghent"), ("be", "liege"), ("lu", "lux")])
 
 
@@ -185,23 +125,13 @@ def test_levels_that_are_not_shown_are_not_paid_for():
     assert wanted == release_tree(VISITS, by=key(None), epsilon=1.0, method=Auto(levels=[0, 1])).statement
 
 
-@pytest.mark.parametrize(
-    ("known", "method"),
-    [(None, "pruned_laplace"), (PUBLIC, "tree_laplace"), (PUBLIC, Auto(levels=[1]))],
-)
-def test_levels_that_cannot_be_left_out_are_refused_before_a_row_is_read(known, method):
-    key = Key.columns("country", "city", tree=known, show=["city"])
-    with pytest.raises(ValueError, match=r"by: show cannot be honoured|levels .* must be those"):
-        release_tree(VISITS, by=key, epsilon=1.0, delta=1e-6, method=method)
-
-
 def test_a_statement_says_what_is_counted():
     assert release_tree(VISITS, by="country", epsilon=1.0, delta=1e-6).statement.counted == "rows"
     budget = {"epsilon": 1.0, "delta": 1e-6}
     kept = release_tree(VISITS, by="country", **budget, unit=Unit("user", rows=3), method="tree_estimator")
     assert kept.statement.counted == "rows after keeping at most 3 of each user, and none without a user"
     cut = release_tree(VISITS, by="country", **budget, unit=Unit("user", rows=3))
-    said = "rows, those of each user weighed down to 3 in all, and none without a user"
+    said = "rows, those of each user limited to a weight of 3 in all, and none without a user"
     assert cut.statement.counted == said
     assert f"Counted: {said}." in cut.describe()
     assert "true count, as counted above" in cut.describe()
@@ -220,17 +150,8 @@ def test_intervals_hold_the_rows_that_are_kept_and_claim_no_others():
     metric = dp.symmetric_id_distance(identifier="user")
     key = Key.columns("region", "city", tree=tree, outside="drop")
     counts = make_leaf_counts(frame_domain(frame), metric, by=key, unit=Unit("user", rows=5))
-    space, most = (counts.output_domain, counts.output_metric), counts.map(1)
-    released = make_release(
-        space,
-        most,
-        method="auto",
-        budget=Budget.of(epsilon=1.0),
-        alpha=0.1,
-        confidence=0.95,
-        tree=tree,
-        counted="kept rows",
-    )
+    space = counts.output_domain, counts.output_metric
+    released = make_tree_counts(*space, epsilon=1.0, d_in=counts.map(1), tree=tree)
     everything = _node_counts(tree, tree.count(frame.select("region", "city").rows()))
     nodes = [level[0] for level in tree.levels]
     runs, held, claimed = 300, np.zeros(tree.depth), np.zeros(tree.depth)
@@ -310,15 +231,6 @@ def test_a_release_that_fails_or_is_interrupted_costs_nothing(tmp_path):
     assert ledger.left()["epsilon"] == 1
 
 
-def test_a_ledger_of_rho_and_delta_counts_unknown_names(tmp_path):
-    ledger = Ledger.open(tmp_path / "ledger", total={"rho": "0.2", "delta": "2e-6"}, unit="one row")
-    for _ in range(2):
-        release = release_tree(VISITS, by="country", rho=0.1, delta=1e-6, ledger=ledger)
-        assert release.statement.loss["rho"] <= Fraction("0.1")
-        assert release.statement.loss["delta"] <= 1e-6
-    assert ledger.left() == {"rho": 0, "delta": 0}
-
-
 def raise_interrupt(batch):
     signal.raise_signal(signal.SIGINT)
     return batch
@@ -342,16 +254,6 @@ def test_sums_and_means_stand_beside_the_counts():
     assert release.statement.loss["epsilon"] <= 2.0
 
 
-def test_rows_without_a_number_are_in_no_count():
-    half = SPENT.with_columns(amount=pl.when(pl.col("country") == "be").then("amount"))
-    frame = release_tree(half, by="country", epsilon=2.0, delta=1e-6, value=AMOUNT, confidence=SURE).to_frame(
-        other=False
-    )
-    assert frame["country"].to_list() == [None, "be"]
-    assert frame["lower"][0] <= 900 <= frame["upper"][0]
-    assert frame["upper"][0] < 1300
-
-
 def test_people_with_values_are_bounded_by_rows():
     release = release_tree(
         SPENT, by="country", epsilon=3.0, delta=1e-6, unit=Unit("user", rows=2), value=AMOUNT, confidence=SURE
@@ -361,30 +263,6 @@ def test_people_with_values_are_bounded_by_rows():
     assert release.lower[0] <= 600 <= release.upper[0]
     with pytest.raises(ValueError, match="bound on rows alone"):
         release_tree(SPENT, by="country", epsilon=1.0, delta=1e-6, unit=Unit("user", leaves=2), value=AMOUNT)
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"value": "amount"}, TypeError, "must be a Value"),
-        ({"value": Value("nowhere", bounds=(0, 1))}, ValueError, "must be a column"),
-        ({"value": Value("city", bounds=(0, 1))}, ValueError, "must hold numbers"),
-        ({"value": AMOUNT, "method": "pruned_laplace"}, ValueError, "method"),
-        ({"value": AMOUNT, "delta": 0.0}, ValueError, "epsilon and delta must both be given"),
-        ({"value": AMOUNT, "epsilon": None, "rho": 0.5}, ValueError, "epsilon and delta must both be given"),
-    ],
-)
-def test_values_that_cannot_be_are_refused_before_a_row_is_read(options, error, message):
-    with pytest.raises(error, match=message):
-        release_tree(SPENT, **{"by": "country", "epsilon": 1.0, "delta": 1e-6, **options})
-
-
-def test_a_public_tree_has_means_for_a_pure_budget_and_for_rho():
-    key = Key.columns("country", "city", tree=Tree.from_paths([("be", "ghent"), ("be", "liege"), ("lu", "lux")]))
-    for budget in ({"epsilon": 1.0}, {"rho": 0.5}, {"epsilon": 1.0, "delta": 1e-6}):
-        release = release_tree(SPENT, by=key, value=AMOUNT, **budget)
-        assert release.to_frame().height == 7
-        assert release.statement.loss.keys() == budget.keys()
 
 
 def test_weighed_people_below_groups_and_ranges_are_counted_and_kept_ones_have_medians():
@@ -398,13 +276,30 @@ def test_weighed_people_below_groups_and_ranges_are_counted_and_kept_ones_have_m
     assert kept.quantiles([0.5])["estimate"].to_list() == pytest.approx([10.5], abs=1)
 
 
-def test_known_names_are_released_and_closed_ones_need_no_delta():
-    frame = pl.DataFrame({"country": ["be"] * 300, "city": ["ghent"] * 300})
-    paths = [("be", "ghent"), ("nl", "delft")]
-    release = release_tree(frame, by=Key.columns("country", "city", known=paths), epsilon=1.0, delta=1e-6)
-    assert release.statement.mechanism == "tree_estimator"
-    assert {("be", "ghent"), ("nl", "delft")} <= set(release.to_frame(other=False).select("country", "city").rows())
-    closed = release_tree(frame, by=Key.columns("country", "city", known=paths, closed=True), epsilon=1.0)
-    assert set(closed.statement.loss) == {"epsilon"}
-    with pytest.raises(ValueError, match="delta must be above 0 where nodes are unknown"):
-        release_tree(frame, by=Key.columns("country", "city", known=paths), epsilon=1.0)
+def test_which_releases_weigh_people():
+    rows, kept = Unit("user", rows=5), Unit("user", leaves=2)
+    assert Question.of("city", unit=rows).weighs
+    assert Question.of("city", unit=rows, method="people_gaussian").weighs
+    for options in ({"unit": rows, "method": "tree_laplace"}, {"unit": kept}, {}, {"unit": rows, "value": AMOUNT}):
+        assert not Question.of("city", **options).weighs
+    for unit in (None, kept):
+        with pytest.raises(ValueError, match=r"method \(people_laplace\) requires a unit with a bound per person"):
+            Question.of("city", unit=unit, method="people_laplace")
+
+
+def test_a_number_has_a_curve_or_the_counts_of_its_ranges():
+    frame = pl.DataFrame({"age": np.random.default_rng(0).uniform(0, 100, 2000)})
+    ask = {"by": Key.number("age", low=0, high=100, bins=64), "epsilon": 1.0}
+    assert release_tree(frame, **ask).statement.mechanism == "bin_curve"
+    release = release_tree(frame, **ask, method=TreeNoise())
+    assert release.statement.mechanism == "tree_laplace"
+    with pytest.raises(ValueError, match=r"quantiles requires a release over the bins of a line\. Hint: by=Key"):
+        release.quantiles([0.5])
+
+
+def test_rho_for_unknown_nodes_is_refused_with_a_way_out():
+    rows = pl.DataFrame({"user": [1, 2], "city": ["ghent", "liege"]})
+    ask = {"by": "city", "unit": Unit("user", rows=2), "rho": 0.1, "delta": 1e-6}
+    with pytest.raises(ValueError, match=r"epsilon and delta must be given where nodes must be found\. Hint: "):
+        release_tree(rows, **ask)
+    assert "keeping at most 2" in release_tree(rows, **ask, method="pruned_gaussian").statement.counted

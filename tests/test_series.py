@@ -1,7 +1,10 @@
 """A series: every period once, its cost exact, whatever happens; and what must be refused."""
 
-import json
 import multiprocessing
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
 from datetime import date, datetime, timedelta
 from fractions import Fraction
 
@@ -11,9 +14,7 @@ import pytest
 
 from opendp_tree import Key, Ledger, Period, Series, Tree, TreeEstimator, TreeRelease, Unit, Value, release_tree
 from opendp_tree.ledger import BudgetError, LedgerError
-from opendp_tree.planning.methods import Quantiles
-from opendp_tree.releases.series_frames import MEMORY, QUIET, node_frame, path_text, remembered
-from opendp_tree.series import _key_with_known
+from opendp_tree.series import MEMORY, QUIET, _key_with_known, node_frame, path_text, remembered
 from opendp_tree.trees.open_tree import OpenTree
 
 WEEK = Period("week")
@@ -27,8 +28,16 @@ def visits(weeks=4, size=400):
     return pl.concat([*frames, pl.DataFrame({"week": "W1", "city": ["bruges"] * size})])
 
 
-def opened(path, **options):
-    return Series.open(path / "series.db", **{"by": "city", "period": WEEK, **BUDGET, **options})
+def opened(path, name="series.db", **options):
+    return Series.open(path / name, **{"by": "city", "period": WEEK, **BUDGET, **options})
+
+
+def tree(*cities):
+    return Key.columns("city", tree=Tree.from_paths([(city,) for city in cities]))
+
+
+def paths(frame):
+    return set((frame.to_frame(other=False) if isinstance(frame, TreeRelease) else frame)["path"])
 
 
 # Once, and at an exact cost.
@@ -54,7 +63,7 @@ def test_rows_cost_what_one_period_costs_and_users_the_sum(tmp_path):
     assert series.ledger.left() == {"epsilon": 0, "delta": 0}
     assert [entry.cost["epsilon"] for entry in series.ledger.entries()] == [1, 1, 1]
     total = {"epsilon": "2.5", "delta": "1e-5"}
-    users = Series.open(tmp_path / "users.db", by="city", period=WEEK, unit=Unit("user", rows=2), total=total, **BUDGET)
+    users = opened(tmp_path, "users.db", unit=Unit("user", rows=2), total=total)
     for name in ("W1", "W2"):
         users.release(frame, name)
     assert users.ledger.left() == {"epsilon": Fraction(1, 2), "delta": Fraction(8, 10**6)}
@@ -77,7 +86,7 @@ def test_other_releases_from_the_same_file_are_added(tmp_path):
 
 def test_a_release_is_of_the_rows_of_its_period_alone(tmp_path):
     frame = visits()
-    series = opened(tmp_path, by=Key.columns("city", tree=Tree.from_paths([("ghent",), ("liege",), ("bruges",)])))
+    series = opened(tmp_path, by=tree("ghent", "liege", "bruges"))
     for name in ("W1", "W2", "W3", "nobody"):
         counts = dict(zip(*series.release(frame, name).to_frame().select("path", "estimate"), strict=True))
         truth = dict(frame.filter(pl.col("week") == name).group_by("city").len().rows())
@@ -109,23 +118,23 @@ def test_processes_that_race_for_a_period_release_it_once(tmp_path):
 
 def test_what_loses_the_race_is_thrown_away(tmp_path, monkeypatch):
     series, other = opened(tmp_path), opened(tmp_path)
-    said = Series._said
+    said = Series._with_statement
 
-    def slowly(self, release, name):
-        monkeypatch.setattr(Series, "_said", said)
+    def slowly(self, release, name, kind):
+        monkeypatch.setattr(Series, "_with_statement", said)
         stored.append(other.release(visits(), name))
-        return said(self, release, name)
+        return said(self, release, name, kind)
 
     stored = []
-    monkeypatch.setattr(Series, "_said", slowly)
+    monkeypatch.setattr(Series, "_with_statement", slowly)
     assert series.release(visits(), "W1").to_json() == stored[0].to_json()
     assert len(series.ledger.entries()) == 1
 
 
-@pytest.mark.parametrize("moment", ["_said", "to_json", "commit"])
+@pytest.mark.parametrize("moment", ["_with_statement", "to_json", "commit"])
 def test_a_release_that_fails_costs_nothing_and_is_made_anew(tmp_path, monkeypatch, moment):
     series = opened(tmp_path)
-    owner = {"_said": Series, "to_json": TreeRelease, "commit": Ledger}[moment]
+    owner = {"_with_statement": Series, "to_json": TreeRelease, "commit": Ledger}[moment]
     with monkeypatch.context() as patch:
         patch.setattr(owner, moment, lambda *_, **__: (_ for _ in ()).throw(MemoryError()))
         with pytest.raises(MemoryError):
@@ -140,8 +149,8 @@ def test_a_release_that_fails_costs_nothing_and_is_made_anew(tmp_path, monkeypat
 
 
 def test_opening_with_other_settings_is_refused_and_says_which(tmp_path):
-    opened(tmp_path)
-    assert opened(tmp_path).periods == []
+    opened(tmp_path).release(visits(), "W1")
+    assert opened(tmp_path).periods == ["W1"]
     for options, name in (
         ({"by": ["city", "week"]}, "by"),
         ({"period": Period("day", every="week")}, "period"),
@@ -149,33 +158,26 @@ def test_opening_with_other_settings_is_refused_and_says_which(tmp_path):
         ({"method": TreeEstimator(weights=[2.0])}, "method"),
         ({"confidence": 0.9}, "confidence"),
         ({"measuring": (0.5,)}, "measuring"),
-        ({"by": Key.columns("city", tree=Tree.from_paths([("ghent",)]))}, "by"),
+        ({"by": tree("ghent")}, "by"),
     ):
         with pytest.raises(LedgerError, match=f"another {name}"):
             opened(tmp_path, **options)
-    tree = {"by": Key.columns("city", tree=Tree.from_paths([("ghent",)]))}
-    Series.open(tmp_path / "tree.db", period=WEEK, **tree, **BUDGET)
-    other = Key.columns("city", tree=Tree.from_paths([("liege",)]))
+    opened(tmp_path, "tree.db", by=tree("ghent")).release(visits(), "W1")
     with pytest.raises(LedgerError, match="another by"):
-        Series.open(tmp_path / "tree.db", period=WEEK, by=other, **BUDGET)
+        opened(tmp_path, "tree.db", by=tree("liege"))
 
 
-def test_one_unit_per_file(tmp_path):
-    opened(tmp_path)
-    with pytest.raises(LedgerError, match="unit"):
-        opened(tmp_path, unit=Unit("user", rows=2))
-    Ledger.open(tmp_path / "users.db", total={"epsilon": "9", "delta": "1e-5"}, unit="one value of 'user'")
-    with pytest.raises(LedgerError, match="unit"):
-        Series.open(tmp_path / "users.db", by="city", period=WEEK, **BUDGET)
-    Ledger.open(tmp_path / "nobody.db", total={"epsilon": "9", "delta": "1e-5"})
-    with pytest.raises(LedgerError, match="must be for unit 'one row'"):
-        Series.open(tmp_path / "nobody.db", by="city", period=WEEK, **BUDGET)
-
-
-def test_a_unit_needs_a_total(tmp_path):
+def test_one_unit_per_file_with_a_total_if_costs_add_up(tmp_path):
     with pytest.raises(ValueError, match="total must be given with a unit"):
         opened(tmp_path, unit=Unit("user", rows=2))
     assert not (tmp_path / "series.db").exists()
+    opened(tmp_path)
+    with pytest.raises(LedgerError, match="unit"):
+        opened(tmp_path, unit=Unit("user", rows=2))
+    for name, unit in (("users.db", "one value of 'user'"), ("nobody.db", None)):
+        Ledger.open(tmp_path / name, total={"epsilon": "9", "delta": "1e-5"}, unit=unit)
+        with pytest.raises(LedgerError, match="not 'one row'"):
+            opened(tmp_path, name)
 
 
 def test_statements_say_what_periods_cost_together(tmp_path):
@@ -184,15 +186,18 @@ def test_statements_say_what_periods_cost_together(tmp_path):
     assert statement.unit == "one row, in all periods together"
     assert statement.counted.startswith("rows, of the period W2")
     assert "for all periods together: a row is in one of them" in series.describe()
-    assert "Somebody with k rows: k times that" in series.describe()
-    assert "your word" in series.describe()
-    assert "Of releases of disjoint rows the dearest counts" in series.ledger.describe()
+    assert "A person with k rows loses up to k times that" in series.describe()
+    assert "which you state was derived from each row alone" in series.describe()
+    assert (
+        "Of periods (value of 'week', text), which share no rows, only the largest cost counts."
+        in series.ledger.describe()
+    )
     frame = visits().with_columns(user=pl.int_range(pl.len()))
     total = {"epsilon": "9", "delta": "1e-5"}
-    users = Series.open(tmp_path / "u.db", by="city", period=WEEK, unit=Unit("user", rows=2), total=total, **BUDGET)
+    users = opened(tmp_path, "users.db", unit=Unit("user", rows=2), total=total)
     assert users.release(frame, "W1").statement.unit == "one value of 'user', in each period"
-    assert "Somebody who is in m periods: m times that." in users.describe()
-    assert "disjoint" not in users.ledger.describe()
+    assert "A person with rows in m periods loses m times that." in users.describe()
+    assert "share no rows" not in users.ledger.describe()
 
 
 def test_a_series_can_be_read_by_its_path_alone(tmp_path):
@@ -203,12 +208,12 @@ def test_a_series_can_be_read_by_its_path_alone(tmp_path):
     assert read.release(visits(), "W1").to_json() == series["W1"].to_json()
     assert "1 periods" in repr(read)
     assert "W1" in read._repr_html_()
-    with pytest.raises(ValueError, match="opened to be read"):
+    with pytest.raises(ValueError, match="open for reading only"):
         read.release(visits(), "W2")
-    with pytest.raises(TypeError, match="together"):
+    with pytest.raises(TypeError, match="must be a Period"):
         Series.open(tmp_path / "series.db", by="city")
     Ledger.open(tmp_path / "plain.db", total={"epsilon": 1})
-    with pytest.raises(LedgerError, match="keeps no series"):
+    with pytest.raises(LedgerError, match="there is no series at"):
         Series.open(tmp_path / "plain.db")
 
 
@@ -242,7 +247,6 @@ def test_schedules_that_look_at_data_are_refused(tmp_path):
     [
         ({"period": "week"}, "must be a Period"),
         ({"by": ["period", "city"]}, "must not be called 'period'"),
-        ({"method": Quantiles((0.5,))}, "must give counts"),
         ({"confidence": 1.0}, "confidence"),
         ({"epsilon": -1.0}, "epsilon"),
         ({"unit": "user"}, "how much of one person"),
@@ -280,7 +284,7 @@ def made(estimates, half=4.0, confidence=0.95):
     states = sorted({state for state, _ in estimates if state})
     order = [("", ""), *((state, "") for state in states), *sorted(cells)]
     parents = [-1, *([0] * len(states)), *(1 + states.index(state) for state, _ in sorted(cells))]
-    from opendp_tree.trees.shown_nodes import ShownNodes
+    from opendp_tree.trees.nodes import ShownNodes
 
     labels = pl.Series(states, dtype=pl.String), pl.Series([city for _, city in sorted(cells)], dtype=pl.String)
     levels = np.array([0] + [1] * len(states) + [2] * len(cells))
@@ -315,31 +319,23 @@ def test_nodes_above_known_ones_are_known():
     assert names(low, remembered([low] * MEMORY)) == {"", "y", "y / b"}
 
 
-def test_known_new_and_quiet(tmp_path):
-    series = opened(tmp_path)
-    for number in range(1, 5):
-        series.release(visits(), f"W{number}")
-    frame = series.to_frame()
-    assert frame.columns == ["period", "path", "level", "city", "estimate", "lower", "upper", "new"]
-    assert set(series.new("W1")["path"]) == {"ghent", "liege", "bruges"}
-    assert {"ghent", "liege"} <= set(series.known["path"])
-    assert set(series.known.filter(pl.col("path") == "ghent")["first"]) == {"W1"}
-    last = set(series["W4"].to_frame(other=False)["path"])
-    assert set(series.known["path"]) | set(series.quiet()["path"]) == last
-
-
 def test_names_that_were_shown_are_shown_again_and_forgotten_when_nobody_is_there(tmp_path):
     """Four estimates of nobody are kept with a chance of about 1 in 14, so that ten tries all fail in 1 of 10**11."""
     series, frame = opened(tmp_path), visits(18)
-    shown = set(series.release(frame, "W1").to_frame(other=False)["path"])
+    shown = paths(series.release(frame, "W1"))
     assert "bruges" in shown
     for number in range(2, 5):
-        assert shown <= set(series.release(frame, f"W{number}").to_frame(other=False)["path"])
+        assert shown <= paths(series.release(frame, f"W{number}"))
+    frame_columns = ["period", "path", "level", "city", "estimate", "lower", "upper", "new"]
+    assert series.to_frame().columns == frame_columns
+    assert paths(series.new("W1")) == {"ghent", "liege", "bruges"}
     assert not series.to_frame().filter((pl.col("period") != "W1") & pl.col("new")).height
+    assert set(series.known.filter(pl.col("path") == "ghent")["first"]) == {"W1"}
+    assert paths(series.known) | paths(series.quiet()) == paths(series["W4"])
     for number in range(5, 19):
         series.release(frame, f"W{number}")
-    assert "bruges" not in set(series["W18"].to_frame(other=False)["path"])
-    assert {"ghent", "liege"} <= set(series["W18"].to_frame(other=False)["path"])
+    assert "bruges" not in paths(series["W18"])
+    assert {"ghent", "liege"} <= paths(series["W18"])
     assert series.ledger.left()["epsilon"] == 0
 
 
@@ -366,7 +362,7 @@ def test_what_a_release_knows_depends_on_earlier_releases_alone(tmp_path):
         Key.columns("city", "number", show=["number"]),
         Key.columns("flag", "day"),
     ],
-    ids=lambda key: f"{key.kind}",
+    ids=lambda key: type(key).__name__,
 )
 def test_every_kind_of_key_has_its_series(tmp_path, by):
     rows = pl.DataFrame(
@@ -385,7 +381,7 @@ def test_every_kind_of_key_has_its_series(tmp_path, by):
     series = opened(tmp_path, by=by)
     for name in ("W1", "W2", "W3"):
         series.release(rows, name)
-    first, last = (set(series[name].to_frame(other=False)["path"]) for name in ("W1", "W3"))
+    first, last = (paths(series[name]) for name in ("W1", "W3"))
     assert first <= last
     assert series.known.height == len(last)
 
@@ -429,7 +425,7 @@ def test_changes_have_the_intervals_of_both(tmp_path):
     assert set(sums["period"]) == {"2024-12-29", "2025-01-01"}
     both = sums.filter((pl.col("path") == "liege") & (pl.col("period") == "2024-12-29")).row(0, named=True)
     assert (both["lower"], both["upper"]) == (now["lower"] + then["lower"], now["upper"] + then["upper"])
-    with pytest.raises(ValueError, match="'previous' or 'year'"):
+    with pytest.raises(ValueError, match="one of 'previous', 'year'"):
         series.changes("month")
 
 
@@ -439,7 +435,7 @@ def test_changes_against_a_year_ago(tmp_path):
     for name in ("2024-12", "2025-01", "2025-12"):
         series.release(frame, name)
     assert set(series.changes("year").select("period", "against").rows()) == {("2025-12", "2024-12")}
-    plain = Series.open(tmp_path / "plain.db", by="city", period=WEEK, **BUDGET)
+    plain = opened(tmp_path, "plain.db")
     plain.release(visits(), "W1")
     with pytest.raises(ValueError, match="has no calendar"):
         plain.changes("year")
@@ -457,26 +453,11 @@ def test_moving_sums_without_a_calendar_follow_the_releases(tmp_path):
         series.moving_sums(0)
 
 
-def test_the_dial_explores_first(tmp_path):
+def test_early_releases_find_more_names(tmp_path):
     series = opened(tmp_path)
-    for number in range(1, 7):
-        series.release(visits(6), f"W{number}")
     shares = [series._method(number).measuring for number in range(7)]
     assert shares == [0.2, 0.2, 0.2, 0.2, 0.5, 0.5, 0.5]
-    assert (
-        Series.open(
-            tmp_path / "tree.db", by=Key.columns("city", tree=Tree.from_paths([("ghent",)])), period=WEEK, **BUDGET
-        ).measuring
-        is None
-    )
-
-
-def test_sums_and_means_have_their_series(tmp_path):
-    frame = visits().with_columns(amount=pl.lit(7.0))
-    series = opened(tmp_path, value=Value("amount", bounds=(0, 10)))
-    release = series.release(frame, "W1")
-    assert abs(release.to_frame(other=False)["mean"][0] - 7) < 1
-    assert series.to_frame().columns == ["period", "path", "level", "city", "estimate", "lower", "upper", "new"]
+    assert opened(tmp_path, "tree.db", by=tree("ghent")).measuring is None
 
 
 @pytest.mark.parametrize(
@@ -498,7 +479,7 @@ def test_names_are_known_with_units_and_with_values(tmp_path, options):
     series = opened(tmp_path, **options, **total)
     for name in ("W1", "W2", "W3"):
         release = series.release(frame, name)
-    assert set(release.to_frame(other=False)["path"]) == {"", "ghent", "liege", "bruges"}
+    assert paths(release) == {"", "ghent", "liege", "bruges"}
     assert series.to_frame()["new"].sum() == 3
 
 
@@ -514,11 +495,10 @@ def test_names_that_are_public_in_the_key_are_never_new_nor_quiet(tmp_path):
     release = made({("x", ""): -9, ("x", "a"): -9.0, ("y", "b"): 50})
     assert names(release, remembered([release] * MEMORY)) == {"", "y", "y / b"}
     assert names(release, remembered([release] * MEMORY, {path_text(("x", "a"))})) == {"", "x", "x / a", "y", "y / b"}
-    ips = Series.open(tmp_path / "ips.db", by=Key.ip("city", known=["10.0.0.0/8"]), period=WEEK, **BUDGET)
+    ips = opened(tmp_path, "ips.db", by=Key.ip("city", known=["10.0.0.0/8"]))
     ips.release(visits(), "W1")
     assert not ips.new().filter(pl.col("path").str.starts_with("10.")).height
-    tree = Key.columns("city", tree=Tree.from_paths([("ghent",)]))
-    public = Series.open(tmp_path / "tree.db", by=tree, period=WEEK, **BUDGET)
+    public = opened(tmp_path, "tree.db", by=tree("ghent"))
     public.release(visits(), "W1")
     assert public.new().height == 0
 
@@ -542,12 +522,12 @@ def test_later_periods_know_what_a_pooled_find_shows(tmp_path):
     """Nobody is there in the first two weeks; 2,200 rows of the quarter are found, but for a chance below 1e-9."""
     series, frame = pooling(tmp_path), spread()
     series.release(frame, "2024-W01")
-    assert "late" not in set(series.known["path"])
+    assert "late" not in paths(series.known)
     pool = series.pool(frame, "2024-Q1")
-    assert "late" in set(pool.to_frame(other=False)["path"])
+    assert "late" in paths(pool)
     row = series.known.filter(pl.col("path") == "late").row(0, named=True)
     assert (row["first"], row["estimate"]) == ("2024-Q1", None)
-    assert "late" in set(series.release(frame, "2024-W02").to_frame(other=False)["path"])
+    assert "late" in paths(series.release(frame, "2024-W02"))
     assert series.new("2024-W02")["path"].to_list() == ["late"]
     assert series.quarters == ["2024-Q1"]
     assert series.periods == ["2024-W01", "2024-W02"]
@@ -567,8 +547,11 @@ def test_periods_and_pooled_finds_cost_a_row_the_budget_together(tmp_path):
     assert series.ledger.left() == {"epsilon": 0, "delta": 0}
     losses = [entry.statement["loss"]["epsilon"] for entry in series.ledger.entries()]
     assert [loss <= cost for loss, cost in zip(losses, (0.85, 0.85, 0.15, 0.15, 0.85), strict=True)] == [True] * 5
-    assert "in one quarter, whose pooled find has 0.15 of that" in series.describe()
-    assert "Of periods and of quarters it is one each: their costs are added." in series.ledger.describe()
+    assert "in one quarter, whose pooled search has 0.15 of that" in series.describe()
+    assert (
+        "Of quarters (quarter of 'day', date), which share no rows, only the largest cost counts."
+        in series.ledger.describe()
+    )
     assert first.statement.unit == "one row, in all quarters together, beside periods"
     assert series["2024-W03"].statement.unit == "one row, in all periods together, beside pooled finds of quarters"
 
@@ -577,7 +560,7 @@ def test_periods_and_pooled_finds_cost_a_row_the_budget_together(tmp_path):
 @pytest.mark.parametrize("epsilon", [1.0, 0.1, 2 / 3])
 def test_both_parts_are_never_more_than_the_budget(tmp_path, pooled, epsilon):
     series = pooling(tmp_path, pooled=pooled, epsilon=epsilon, delta=1e-7 / 3)
-    parts = [series._amounts(pooling=which) for which in (False, True)]
+    parts = [series._amounts(kind) for kind in ("period", "quarter")]
     for name, whole in (("epsilon", epsilon), ("delta", 1e-7 / 3)):
         spent = sum(Fraction(repr(part[name])) for part in parts)
         assert Fraction(repr(whole)) * (1 - Fraction(1, 10**13)) <= spent <= Fraction(repr(whole))
@@ -587,7 +570,7 @@ def test_what_cannot_be_pooled_is_refused(tmp_path):
     for options, words in (
         ({"period": WEEK}, "shorter than a quarter"),
         ({"period": Period("day", every="quarter")}, "shorter than a quarter"),
-        ({"by": Key.columns("city", tree=Tree.from_paths([("ghent",)]))}, "must not be given"),
+        ({"by": tree("ghent")}, "must not be given"),
         ({"unit": Unit("user", rows=2)}, "must not be given"),
         ({"epsilon": None, "rho": 0.1}, "must not be given"),
         ({"pooled": 1.0}, "pooled"),
@@ -595,10 +578,10 @@ def test_what_cannot_be_pooled_is_refused(tmp_path):
         with pytest.raises(ValueError, match=words):
             pooling(tmp_path, **options)
     assert not (tmp_path / "series.db").exists()
-    pooling(tmp_path)
+    pooling(tmp_path).release(spread(), "2024-W01")
     with pytest.raises(LedgerError, match="another pooled"):
         pooling(tmp_path, pooled=None)
-    plain = Series.open(tmp_path / "plain.db", by="city", period=Period("day", every="week"), **BUDGET)
+    plain = opened(tmp_path, "plain.db", period=Period("day", every="week"))
     with pytest.raises(ValueError, match="without a pooled find"):
         plain.pool(spread(), "2024-Q1")
     with pytest.raises(ValueError, match="must be a quarter"):
@@ -646,6 +629,9 @@ def test_what_is_no_week_is_refused(name):
 
 
 def test_wrong_periods_are_refused():
+    for every, last in (("day", "9999-12-31"), ("month", "9999-12"), ("year", "9999")):
+        with pytest.raises(ValueError, match="must not be the calendar's last"):
+            Period("day", every=every).next(last)
     with pytest.raises(ValueError, match="every"):
         Period("day", every="fortnight")
     with pytest.raises(TypeError, match="column"):
@@ -691,13 +677,10 @@ def test_a_column_that_claims_to_be_sorted_is_not_believed():
     assert rows.collect()["city"].to_list() == [0, 2]
 
 
-def test_time_zones_say_which_day_it_is():
-    column = (
-        pl.Series("at", [datetime(2024, 5, 1, 3)]).dt.replace_time_zone("UTC").dt.convert_time_zone("America/New_York")
-    )
-    rule = Period("at", every="day")
-    assert rule.rows(column.to_frame(), "2024-04-30", []).collect().height == 1
-    assert rule.rows(column.to_frame(), "2024-05-01", []).collect().height == 0
+def test_the_time_zone_determines_the_day():
+    column = pl.Series("at", [datetime(2024, 5, 1, 3)]).dt.replace_time_zone("UTC")
+    frame, rule = column.dt.convert_time_zone("America/New_York").to_frame(), Period("at", every="day")
+    assert [rule.rows(frame, day, []).collect().height for day in ("2024-04-30", "2024-05-01")] == [1, 0]
 
 
 @pytest.mark.parametrize("dtype", [pl.String, pl.Categorical, pl.Enum(["7", "07"]), pl.Int64, pl.UInt8])
@@ -718,19 +701,103 @@ def test_tables_of_engines_are_refused(tmp_path):
         opened(tmp_path).release(DuckDBTable(connection, "visits"), "W1")
 
 
-def test_settings_are_plain_json(tmp_path):
-    opened(tmp_path)
-    settings = json.loads(Ledger.open(tmp_path / "series.db").settings())
-    assert settings["period"] == {"column": "week", "every": None}
-    assert settings["epsilon"] == "1.0"
-
-
-@pytest.mark.parametrize(("every", "last"), [("day", "9999-12-31"), ("month", "9999-12"), ("year", "9999")])
-def test_the_calendars_last_period_has_none_after_it(every, last):
-    with pytest.raises(ValueError, match="before the calendar's last"):
-        Period("day", every=every).next(last)
-
-
 def test_a_file_that_another_process_is_beginning_is_no_series_yet(tmp_path):
     (tmp_path / "series.db").touch()
     assert list(opened(tmp_path).periods) == []
+
+
+def test_the_time_zone_and_the_kind_of_the_period_are_those_of_the_first_release(tmp_path):
+    times = pl.Series("t", [datetime(2026, 1, 4, 23, 30)] * 500).dt.replace_time_zone("UTC")
+    frame = pl.DataFrame({"t": times, "city": ["ghent"] * 500})
+    local = frame.with_columns(pl.col("t").dt.convert_time_zone("Europe/Brussels"))
+    series = opened(tmp_path, by=tree("ghent"), period=Period("t", every="day"), epsilon=1.0, delta=0.0)
+    series.release(frame, "2026-01-04")
+    message = r"'t' is in Europe/Brussels, but earlier releases of this file used UTC. Hint: pl.col\('t'\).dt.convert_"
+    with pytest.raises(ValueError, match=message):
+        series.release(local, "2026-01-05")
+    with pytest.raises(ValueError, match="'t' holds date, but earlier releases of this file used UTC"):
+        series.release(frame.with_columns(pl.col("t").dt.date()), "2026-01-05")
+    assert series.periods == ["2026-01-04"]
+    pools = opened(tmp_path, "pools.db", period=Period("t", every="day"), pooled=0.15)
+    pools.release(frame, "2026-01-04")
+    with pytest.raises(ValueError, match="used UTC"):
+        pools.pool(local, "2026-Q1")
+
+
+def test_releases_by_two_rules_at_once_are_added(tmp_path, monkeypatch):
+    times = pl.Series("t", [datetime(2026, 1, 4, 23, 30)] * 500).dt.replace_time_zone("UTC")
+    frame = pl.DataFrame({"t": times, "city": ["ghent"] * 500})
+    series = opened(tmp_path, by=tree("ghent"), period=Period("t", every="day"), epsilon=1.0, delta=0.0)
+    series.release(frame, "2026-01-04")
+    monkeypatch.setattr(Series, "_checked_clock", lambda self, dtype: dtype.time_zone)  # as if it were first
+    with pytest.raises(BudgetError):
+        series.release(frame.with_columns(pl.col("t").dt.convert_time_zone("Europe/Brussels")), "2026-01-05")
+
+
+def tampered(path, sql, *values):
+    with closing(sqlite3.connect(path)) as db:
+        db.execute(sql, values)
+        db.commit()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "null", "[]", "5", "[" * 9999, b"\xff", '{"a": 1}', '{"period": 5}', '{"period": {"column": "week"}}']
+)
+def test_damaged_settings_are_one_error(tmp_path, text):
+    opened(tmp_path).release(visits(), "W1")
+    tampered(tmp_path / "series.db", "UPDATE series SET settings = ?", text)
+    with pytest.raises(LedgerError, match="is damaged"):
+        Series.open(tmp_path / "series.db")
+    with pytest.raises(LedgerError, match=r"is damaged|is a series with another"):
+        opened(tmp_path)
+
+
+@pytest.mark.parametrize("text", [None, "", "{}", "[" * 9999, b"\xff"])
+def test_a_damaged_release_is_named(tmp_path, text):
+    series = opened(tmp_path)
+    series.release(visits(), "W1")
+    tampered(series.ledger.path, "UPDATE entries SET release = ?", text)
+    for use in (lambda: series["W1"], lambda: series.release(visits(), "W2"), series.to_frame):
+        with pytest.raises(LedgerError, match=r"series.db: the release of W1 is damaged. Hint: restore"):
+            use()
+
+
+def test_settings_may_be_corrected_until_the_first_release(tmp_path):
+    with pytest.raises(ValueError, match="no column 'nope'"):
+        opened(tmp_path, by=["city", "nope"]).release(visits(), "W1")
+    with pytest.raises(ValueError, match="delta"):
+        opened(tmp_path, delta=0.0).release(visits(), "W1")
+    series = opened(tmp_path, delta=1e-5)
+    series.release(visits(), "W1")
+    assert series.ledger.total == {"epsilon": 1, "delta": Fraction(1, 10**5)}
+    with pytest.raises(LedgerError, match="another by"):
+        opened(tmp_path, by=["city", "week"], delta=1e-5)
+    total = {"epsilon": 9, "delta": "1e-3"}
+    opened(tmp_path, "more.db", by="nope", total=total)
+    assert opened(tmp_path, "more.db").ledger.total == {"epsilon": 9, "delta": Fraction(1, 1000)}
+
+
+def test_a_series_that_is_not_there_says_so(tmp_path):
+    with pytest.raises(LedgerError, match=r"there is no series at .*new.db yet. Hint: by=..., period=..., epsilon="):
+        Series.open(tmp_path / "new.db")
+    assert not (tmp_path / "new.db").exists()
+
+
+def test_a_file_whose_first_commit_was_killed_is_begun_anew(tmp_path):
+    """The journal of that commit is rolled back to an empty file, which is no damage."""
+    path = tmp_path / "series.db"
+    kill = f"""
+import os, sqlite3
+db = sqlite3.connect({str(path)!r}, isolation_level=None)
+db.execute("PRAGMA cache_size = 1")
+db.execute("BEGIN IMMEDIATE")
+db.execute("CREATE TABLE ledger (text)")
+db.executemany("INSERT INTO ledger VALUES (?)", [("x" * 1000,)] * 200)
+os._exit(9)
+"""
+    assert subprocess.run([sys.executable, "-c", kill], check=False).returncode == 9
+    assert path.stat().st_size > 0
+    assert (tmp_path / "series.db-journal").exists()
+    series = opened(tmp_path)
+    series.release(visits(), "W1")
+    assert opened(tmp_path).periods == ["W1"]

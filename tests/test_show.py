@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 from opendp_tree import _show
-from opendp_tree._show import Bar, StatusLine, html_table, one_line, progress, table
+from opendp_tree._show import Bar, clear_code, html_table, one_line, progress, table
 
 
 def test_numbers_line_up_to_the_right_and_texts_to_the_left():
@@ -80,36 +80,20 @@ def wait_for(terminal, lines):
         time.sleep(0.01)
 
 
-def test_what_is_short_says_nothing(monkeypatch):
+def test_long_work_is_reported_with_its_time_and_leaves_no_trace(monkeypatch):
     terminal = watched(monkeypatch)
     with progress("counting", after=30):
         pass
     assert terminal.getvalue() == ""
-
-
-def test_what_is_long_is_told_with_its_time_and_leaves_no_trace(monkeypatch):
-    terminal = watched(monkeypatch)
-    with progress("counting", after=0.01):
-        wait_for(terminal, 3)
-    said = terminal.getvalue().split("\r\033[K")
-    assert said[1].startswith("counting ... 0 s")
-    assert len(said) > 3
-    assert said[-1] == ""
-    assert "\n" not in terminal.getvalue()
-
-
-def test_it_ends_with_an_error_and_begins_anew(monkeypatch):
-    terminal = watched(monkeypatch)
-
-    def fail():
-        with progress("counting", after=0.01):
-            wait_for(terminal, terminal.getvalue().count("\r") + 1)
+    for lines in (3, 6):  # it ends with an error, too, and begins again
+        with pytest.raises(KeyError), progress("counting", after=0.01):  # noqa: PT012
+            wait_for(terminal, lines)
             raise KeyError
-
-    for _ in range(2):
-        with pytest.raises(KeyError):
-            fail()
-        assert terminal.getvalue().endswith("\r\033[K")
+        said = terminal.getvalue().split("\r\033[K")
+        assert said[1].startswith("counting ... 0 s")
+        assert len(said) > lines
+        assert said[-1] == ""
+    assert "\n" not in terminal.getvalue()
 
 
 def test_the_outermost_tells(monkeypatch):
@@ -127,27 +111,22 @@ def test_the_outermost_tells(monkeypatch):
     assert "outer" in terminal.getvalue()
 
 
-def test_nothing_is_told_where_nobody_watches(monkeypatch):
-    for stream in (io.StringIO(), None):
-        monkeypatch.setattr(sys, "stderr", stream)
-        with progress("counting", after=0.0):
-            time.sleep(0.05)
-        assert stream is None or stream.getvalue() == ""
+def test_nothing_is_reported_without_a_terminal(monkeypatch):
     closed = io.StringIO()
     closed.close()
-    monkeypatch.setattr(sys, "stderr", closed)
-    assert not StatusLine().shown
+    for stream in (io.StringIO(), None, closed):
+        monkeypatch.setattr(sys, "stderr", stream)
+        assert clear_code() is None
 
 
-def test_a_notebook_watches_without_codes_of_terminals(monkeypatch):
+def test_a_notebook_gets_no_codes_of_terminals(monkeypatch):
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
     shell = SimpleNamespace(kernel=object())
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
-    assert not StatusLine().shown  # IPython in a pipe
+    assert clear_code() is None  # IPython in a pipe
     monkeypatch.setitem(sys.modules, "ipykernel", SimpleNamespace())
     with progress("counting", after=0.01):
-        time.sleep(0.1)
+        wait_for(stream, 1)
     assert "counting ... 0 s" in stream.getvalue()
     assert "\033" not in stream.getvalue()
-    assert not StatusLine(quiet=True).shown

@@ -7,10 +7,9 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from fractions import Fraction
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,259 +18,222 @@ import polars as pl
 import polars.selectors as cs
 from opendp.mod import Measurement
 
-from opendp_tree._files import PendingFile
-from opendp_tree._interrupts import interruptible, interrupts_deferred
-from opendp_tree._show import table
+from opendp_tree._arguments import check_probability
+from opendp_tree._interrupts import deferred_interrupts, interruptible
+from opendp_tree._show import clear_code, show_status, table
 from opendp_tree.budget import Budget
-from opendp_tree.cli.terminal import CommandError, Exit, Progress, print_bytes, silenced, termination_deferred
+from opendp_tree.cli.terminal import CommandError, Exit, failed, print_bytes, require, silenced, write_file
 from opendp_tree.keys.key import Key
-from opendp_tree.ledger import Ledger, LedgerError, decimal_texts
-from opendp_tree.planning.candidate import InfeasibleError
-from opendp_tree.planning.methods import METHODS, Auto, Curve, Line, Method, Quantiles
-from opendp_tree.plots.bands import plot_bounds
+from opendp_tree.ledger import Ledger, LedgerError, decimal_texts, spent
+from opendp_tree.planning.methods import METHODS, Auto, Curve, InfeasibleError
+from opendp_tree.plots.lines import plot_bounds
 from opendp_tree.plots.page import write_html
 from opendp_tree.plots.rows import plot_quantiles
 from opendp_tree.plots.tree import plot_tree
-from opendp_tree.prepare import Account, Prepared, Question, make_report
+from opendp_tree.prepare import Account, Question, make_report
 from opendp_tree.releases.bound_report import BoundReport
 from opendp_tree.releases.release import TreeRelease
-from opendp_tree.releases.writing import FORMATS, format_of, frame_bytes, unwritable
-from opendp_tree.rows.grouping import read_again_like
+from opendp_tree.releases.writing import FORMATS, format_of, frame_bytes
+from opendp_tree.rows.domains import read_again_like
 from opendp_tree.rows.sources import FORMATS as ENDINGS
-from opendp_tree.rows.sources import FRAME_ERRORS, file_format, scan_file, with_numbers, with_times
-from opendp_tree.rows.unit import Unit, unit_words
-from opendp_tree.rows.value import Value, read_values
+from opendp_tree.rows.sources import FRAME_ERRORS, file_format, scan_file, with_forms
+from opendp_tree.rows.unit import BOUNDS, Unit, Value, read_values, unit_words
 from opendp_tree.trees.tree import Tree
-
-__all__ = ["first_sentence", "run_bounds", "run_ledger", "run_plan", "run_release", "typed"]
 
 
 def run_plan(options: argparse.Namespace) -> Exit:
-    """Print what a release would choose from, and its error."""
-    _check_request(options)
-    request = _read_request(options)
-    try:
-        plan = request.question.plan(request.frame, request.budget, alpha=float(options.alpha))
-    except (TypeError, ValueError) as error:
-        raise _refusal(options, request, error) from None
+    """Print the mechanisms that a release would choose from, and their errors."""
+    frame, question, account = _read_request(options)
+    with _arguments(options):
+        ranking = question.plan(frame, account.budget)
     if options.json:
-        rows = plan.to_frame().with_columns(cs.float().replace(math.inf, None)).to_dicts()  # JSON has no infinity
-        record = {"depth": request.question.key.hierarchy.depth, "best": plan.best.name, "candidates": rows}
+        rows = ranking.to_frame().with_columns(cs.float().replace(math.inf, None)).to_dicts()  # JSON has no infinity
+        record = {"depth": question.key.hierarchy.depth, "best": ranking.best.name, "candidates": rows}
         print(json.dumps(record, indent=1))
     else:
-        print(plan)
-    return Exit.OK if plan.best.feasible else Exit.INFEASIBLE
+        print(ranking)
+    return Exit.OK if ranking.best.feasible else Exit.INFEASIBLE
 
 
-@interrupts_deferred
+@deferred_interrupts()
 def run_release(options: argparse.Namespace) -> Exit:
     """Release the counts of a file. Interrupts wait while OpenDP counts and while files are written."""
-    progress = Progress(quiet=options.quiet or options.json)
-    _check_request(options)
-    _check_outputs(options, reads=(options.file, options.tree, options.known))
-    form = _output_format(options) or "csv"
-    if options.quantiles is not None and form == "json" and options.method != Quantiles.name:
-        words = "--quantiles has no JSON, because the JSON of a curve has all of them"
-        raise CommandError(Exit.USAGE, f"{words}. Hint: -o OUT.csv")
+    form = _check_outputs(options) or "csv"
+    if options.quantiles is not None and form == "json":
+        raise CommandError("--quantiles cannot be written as JSON; a curve's JSON has them all. Hint: -o OUT.csv")
     if options.spreadsheet_safe and form != "csv":
-        raise CommandError(Exit.USAGE, f"--spreadsheet-safe is for CSV, not for {form}. Hint: leave it out")
-    progress.step("planning")
+        raise CommandError(f"--spreadsheet-safe is for CSV, not for {form}. Hint: leave it out")
     with interruptible():
-        request = _read_request(options)
-    _check_labels(request, form)
-    try:
-        measurement = request.question.measurement(
-            request.frame, request.budget, alpha=float(options.alpha), confidence=float(options.confidence)
-        )
-    except (TypeError, ValueError) as error:
-        raise _refusal(options, request, error) from None
-    note = {"file": Path(options.file).name, "columns": request.question.columns, "output": Path(options.output).name}
-    encode = partial(_encode_release, options, form)
-    job = Job("release", request.frame, measurement, request.budget, request.cost, note, encode)
-    release: TreeRelease = _run_job(options, job, progress)
-    if options.plot is not None:
-        progress.step("drawing")
-        with silenced(), interruptible():
-            drawn = plot_tree(release) if options.quantiles is None else plot_quantiles(release, options.quantiles)
-            write_html(drawn, options.plot)
-    _tell(options, progress, job, release, lambda: _release_words(release, options.quantiles))
-    return Exit.OK
+        frame, question, account = _read_request(options)
+    with _arguments(options):
+        measurement = question.measurement(frame, account.budget)
+    note = {"file": Path(options.file).name, "columns": question.columns, "output": Path(options.output).name}
+    return _spend(options, form, measurement, frame, account, note)
 
 
-@interrupts_deferred
+@deferred_interrupts()
 def run_bounds(options: argparse.Namespace) -> Exit:
     """Report on the bounds for a file. Interrupts wait while OpenDP counts and while files are written."""
-    progress = Progress(quiet=options.quiet or options.json)
-    _check_outputs(options, reads=(options.file,))
-    form = _output_format(options)
+    form = _check_outputs(options)
     with interruptible():
-        frame = _scan(options.file, options.format, (options.unit,))
-    try:
-        cost, budget = Budget.of(epsilon=float(options.epsilon)).written()
-        confidence = float(options.confidence)
-        measurement = make_report(frame, options.unit, budget, most=options.most, confidence=confidence)
-    except (TypeError, ValueError) as error:  # about columns and arguments: no row has been read
-        raise _usage(options, error) from None
+        frame, _ = _scan(options.file, options.format, (options.unit,))
+    with _arguments(options):
+        account, confidence = _account(epsilon=options.epsilon), options.confidence
+        measurement = make_report(frame, options.unit, account.budget, most=options.most, confidence=confidence)
     note = {"file": Path(options.file).name, "bounds": options.most}
-    job = Job("report", frame, measurement, budget, cost, note, partial(_encode_report, form))
-    report: BoundReport = _run_job(options, job, progress)
-    if options.plot is not None:
-        with silenced(), interruptible():
-            write_html(plot_bounds(report), options.plot)
-    _tell(options, progress, job, report, lambda: "" if form is None else _report_words(report))
-    return Exit.OK
+    return _spend(options, form, measurement, frame, account, note)
 
 
 def run_ledger(options: argparse.Namespace) -> Exit:
     """Print a ledger, or a release that it stores."""
-    if not Path(options.file).is_file():
-        raise CommandError(Exit.FAILURE, f"there is no file {options.file}. Hint: check the name")
-    ledger = Ledger.open(options.file)
-    if options.release is not None:
-        text = ledger.stored(options.release)
-        if text is None:
-            message = f"{options.file} stores no release {options.release}. Hint: opendp-tree ledger lists them"
-            raise CommandError(Exit.FAILURE, message)
+    name, entry = options.file, options.release
+    require(Path(name).is_file(), f"there is no file {name}. Hint: check the name", Exit.FAILURE)
+    ledger = Ledger.open(name)
+    if entry is not None:
+        text, hint = ledger.stored(entry), "opendp-tree ledger lists the entries"
+        require(text is not None, f"{name} stores no release {entry}. Hint: {hint}", Exit.FAILURE)
         print(text)
     elif not options.json:
         print(ledger.describe())
     else:
         entries = ledger.entries()
-        left, kept = ledger.left_after(entries), ("time", "note", "statement")
+        left, fields = ledger.left_after(entries), ("time", "note", "statement")
         record = {
             "dataset": ledger.dataset,
             "unit": ledger.unit,
             "total": decimal_texts(ledger.total),
-            "spent": decimal_texts({name: total - left[name] for name, total in ledger.total.items()}),
+            "spent": decimal_texts(spent(ledger.total, left)),
             "left": decimal_texts(left),
             "entries": [
-                {"entry": each.number, "cost": decimal_texts(each.cost)} | {name: getattr(each, name) for name in kept}
-                for each in entries
+                {"entry": entry.number, "cost": decimal_texts(entry.cost)} | {f: getattr(entry, f) for f in fields}
+                for entry in entries
             ],
         }
         print(json.dumps(record, indent=1))
     return Exit.OK
 
 
-@dataclass(frozen=True)
-class Request:
-    """What is to be counted, for whom, and for how much; no row has been read."""
+def first_sentence(error: Exception) -> str:
+    """An error without its hint: hints of Python calls do not help here."""
+    return str(error).splitlines()[0].split(" Hint:")[0].rstrip(".") + "."
 
-    frame: pl.LazyFrame
-    question: Question
-    budget: Budget
-    cost: Mapping[str, Fraction]
+
+@contextmanager
+def _arguments(options: argparse.Namespace) -> Iterator[None]:
+    """Report what is wrong with arguments or the budget, before a row is read, with a hint for the command line."""
+    try:
+        yield
+    except InfeasibleError as error:
+        words, hint = first_sentence(error), "opendp-tree plan shows what is possible"
+        is_open = options.by.tree is None and options.tree is None
+        if is_open and options.delta == 0:
+            words = "finding unknown nodes requires a delta above 0."
+            hint = "--delta 1e-6, or --tree FILE if the nodes are public"
+        elif is_open and options.method.startswith("tree_"):
+            hint = "--tree FILE lists public nodes"
+        raise CommandError(f"{words} Hint: {hint}", Exit.INFEASIBLE) from None
+    except (TypeError, ValueError) as error:
+        raise CommandError(f"{first_sentence(error)} Hint: opendp-tree {options.command} --help") from None
 
 
 def _check_request(options: argparse.Namespace) -> None:
-    """What the parser cannot check of the arguments that plan and release share."""
-    bounds = {
-        "rows": options.rows_per_unit or options.leaves_per_unit,
-        "people": options.nodes_per_unit,
-        "shares": options.count == "shares" or None,
-    }
-    if options.unit is None and (options.count or any(bounds.values())):
-        raise CommandError(Exit.USAGE, "--count and the per-unit bounds require --unit. Hint: --unit COLUMN")
-    if options.unit is not None and not bounds[options.count or "rows"]:
-        needed = "--nodes-per-unit M" if options.count == "people" else "--rows-per-unit K, or --count shares"
-        raise CommandError(Exit.USAGE, f"--unit requires a bound. Hint: {needed}")
-    values, pairs = len(options.value or ()), len(options.bounds or ())
-    if values != pairs:
-        given = f"{values} --value and {pairs} --bounds were given"
-        raise CommandError(
-            Exit.USAGE, f"Give one --bounds for each --value ({given}). Hint: --value COLUMN --bounds 0 500"
-        )
-    if options.confidence == 0:
-        raise CommandError(Exit.USAGE, "--confidence must be above 0. Hint: 0.95")
-    lines = ("auto", *(name for name, method in METHODS.items() if isinstance(method, Line)))
-    if options.quantiles is None and options.method == Quantiles.name:
-        raise CommandError(Exit.USAGE, f"--method {Quantiles.name} requires --quantiles. Hint: --quantiles 0.5")
-    if options.quantiles is not None and (options.by.line_below or options.by.tree) is None:
+    """Check what the parser cannot check of the arguments that plan and release share."""
+    method, unit, count, limits = options.method, options.unit, options.count, any(_limits(options).values())
+    if len(options.value) != len(options.bounds):
+        given = f"{len(options.value)} --value and {len(options.bounds)} --bounds were given"
+        raise CommandError(f"Give one --bounds for each --value ({given}). Hint: --value COLUMN --bounds 0 500")
+    if repeated := {*options.by.columns_used, unit}.intersection(options.value):
+        raise CommandError(f"--value {repeated.pop()} must not be a column of --by or --unit. Hint: another column")
+    if options.nonnegative or options.integers:
+        is_plain = method == "auto" and options.quantiles is None and not options.value
+        require(is_plain, "--nonnegative and --integers are for counts by --method auto. Hint: leave them out")
+    if options.quantiles is not None:
         hint = "--by 'number(age, low=0, high=100, bins=20)'"
-        raise CommandError(Exit.USAGE, f"--quantiles requires a number in --by. Hint: {hint}")
-    if options.quantiles is not None and options.method not in lines:
-        raise CommandError(Exit.USAGE, f"--method {options.method} has no quantiles. Hint: --method curve")
-    if options.plot is not None and options.method == Quantiles.name:
-        raise CommandError(Exit.USAGE, "--plot requires counts. Hint: --method curve")
+        require(options.by.line_below or options.by.tree, f"--quantiles requires a number in --by. Hint: {hint}")
+        require(isinstance(METHODS[method], Auto | Curve), f"--method {method} has no quantiles. Hint: --method curve")
+    if options.tree or options.outside:
+        hint = "--by 'number(..., outside=drop)'"
+        require(options.by.tree is None, f"--tree and --outside are not for a number. Hint: {hint}")
+        is_public = options.tree or options.by.has_room
+        require(is_public, "--outside requires --tree. Hint: --tree FILE lists public nodes")
+    require(options.known or not options.closed, "--closed requires --known. Hint: --known FILE lists public nodes")
+    if count or limits:
+        require(unit is not None, "--count and the per-unit bounds require --unit. Hint: --unit COLUMN")
+    if unit is not None:
+        bounds = {"people": "--nodes-per-unit M", "shares": "leave it out"}
+        bound = bounds.get(count, "--rows-per-unit K, or --count shares")
+        require(count == "shares" or limits, f"--unit requires a bound. Hint: {bound}")
+        for name, limit in _limits(options).items():
+            is_for_count = limit is None or name in BOUNDS[count or "rows"]
+            require(is_for_count, f"--{name}-per-unit is not for --count {count or 'rows'}. Hint: {bound}")
 
 
-def _read_request(options: argparse.Namespace) -> Request:
-    """The file, with all that can be checked before its rows are read."""
-    try:
-        unit, key = None, options.by
-        if options.unit is not None:
-            limits = {"rows": options.rows_per_unit, "leaves": options.leaves_per_unit, "nodes": options.nodes_per_unit}
-            unit = Unit(options.unit, count=options.count or "rows", **limits)
-        pairs = zip(options.value or (), options.bounds or (), strict=True)
+def _limits(options: argparse.Namespace) -> dict[str, Any]:
+    return {"rows": options.rows_per_unit, "leaves": options.leaves_per_unit, "nodes": options.nodes_per_unit}
+
+
+def _read_request(options: argparse.Namespace) -> tuple[pl.LazyFrame, Question, Account]:
+    """The file, the question and the budget; checks everything that can be checked before rows are read."""
+    _check_request(options)
+    with _arguments(options):
+        key, method = options.by, options.method
+        check_probability(options.confidence, name="confidence")  # which a plan does not use
+        unit = None if options.unit is None else Unit(options.unit, count=options.count or "rows", **_limits(options))
+        pairs = zip(options.value, options.bounds, strict=True)
         values = read_values([Value(column, bounds=(low, high)) for column, (low, high) in pairs] or None)
-        epsilon, rho = (None if each is None else float(each) for each in (options.epsilon, options.rho))
-        cost, budget = Budget.of(epsilon=epsilon, rho=rho, delta=float(options.delta)).written()
-        columns = (*key.columns_used, *([] if unit is None else [unit.column]))
-        if repeated := [each.column for each in values if each.column in columns]:
-            raise ValueError(f"--value {repeated[0]} must not be a column of --by or --unit.")
-        columns = (*columns, *(each.column for each in values))
-        if options.file is None:  # a plan needs types alone, which are those of a CSV file
-            frame = pl.LazyFrame(schema=dict.fromkeys(columns, pl.String))
+        account = _account(epsilon=options.epsilon, rho=options.rho, delta=options.delta)
+        columns = (*key.columns_used, *([] if unit is None else [unit.column]), *(each.column for each in values))
+        if options.file is None:  # a plan needs only types, which are those of a CSV file
+            frame, form = pl.LazyFrame(schema=dict.fromkeys(columns, pl.String)), "csv"
         else:
-            frame = _scan(options.file, options.format, columns, missing=Exit.AGAIN)
-        frame = with_numbers(typed(frame, key), [each.column for each in values])
-        if key.tree is not None and (options.tree or options.outside):
-            raise ValueError("--tree and --outside are not for a number. Hint: --by 'number(..., outside=drop)'")
+            frame, form = _scan(options.file, options.format, columns)
+        frame = typed(frame, key, values if form == "csv" else ())
         if options.tree or options.outside:
-            tree = None if options.tree is None else _read_tree(options, key, frame)
+            tree = None if options.tree is None else Tree.from_paths(_read_paths(options, options.tree, key, frame))
             key = replace(key, tree=tree, outside=options.outside)
-        if options.closed is not None and options.known is None:
-            raise ValueError("--closed requires --known. Hint: --known FILE lists the names that are public")
-        if options.known is not None:
+        if options.known is not None or options.closed is not None:
             levels = [name.strip() for name in (options.closed or "").split(",") if name.strip()]
-            closed = True if levels == ["all"] else levels or None
-            key = replace(key, known=_read_known(options, key, frame), closed=closed)
-        question = Question.of(key, unit=unit, method=_method(options), value=values or None)
-    except (TypeError, ValueError) as error:  # about arguments: no data has been read
-        raise _usage(options, error) from None
-    return Request(frame, question, budget, cost)
+            known = None if options.known is None else _read_known(options, key, frame)
+            key = replace(key, known=known, closed=True if levels == ["all"] else levels or None)
+        if options.nonnegative or options.integers:
+            method = Auto(nonnegative=options.nonnegative, integers=options.integers)
+        elif options.quantiles is not None and method == "auto":
+            method = Curve()
+        shares = {"alpha": options.alpha, "confidence": options.confidence}
+        question = Question.of(key, unit=unit, method=method, value=values or None, **shares)
+        if unit is not None and question.weighs:
+            unit.bounds(len(key.shown_levels))
+        return frame, question, account
 
 
-def _method(options: argparse.Namespace) -> Method | str:
-    """The method; where quantiles are asked for, one that has some."""
-    if options.method == Quantiles.name:
-        return Quantiles(options.quantiles)
-    return Curve() if options.quantiles is not None and options.method == Auto().name else str(options.method)
+def _account(**amounts: Any) -> Account:
+    """The budget, exactly as written, without a ledger."""
+    cost, below = Budget.of(**amounts).written()
+    return Account(None, below, cost)
 
 
-def typed(frame: pl.LazyFrame, key: Key) -> pl.LazyFrame:
-    """Texts of a CSV file as what the key reads; anything else becomes null."""
+def typed(frame: pl.LazyFrame, key: Key, values: Sequence[Value] = ()) -> pl.LazyFrame:
+    """The frame with texts of a CSV file read as the types of the key and the values; other texts become null."""
     for column, owner in zip(key.columns_used, key.column_owners, strict=True):
-        if owner.text_form == "number":
-            frame = with_numbers(frame, [column])
-        elif owner.text_form is not None:
-            frame = with_times(frame, column, hours=owner.text_form == "time")
-    return frame
-
-
-def _read_tree(options: argparse.Namespace, key: Key, frame: pl.LazyFrame) -> Tree:
-    """The public tree that a file lists: the leaf of each row, whose path ends at the first null."""
-    try:
-        return Tree.from_paths(_read_paths(options, options.tree, key, frame))
-    except (TypeError, ValueError):
-        message = f"{options.tree} does not list a tree. Hint: one leaf per row, each once"
-        raise CommandError(Exit.FAILURE, message) from None
+        if owner.text_form is not None:
+            frame = with_forms(frame, [column], owner.text_form)
+    return with_forms(frame, [each.column for each in values], "number")
 
 
 def _read_known(options: argparse.Namespace, key: Key, frame: pl.LazyFrame) -> Any:
-    """The names that a file lists, or those that an earlier release shows."""
+    """The names that a file lists, or an earlier release."""
     if Path(options.known).suffix.lower() != ".json":
         return _read_paths(options, options.known, key, frame)
     try:
         return TreeRelease.from_json(Path(options.known).read_text("utf-8"))
     except (TypeError, ValueError):
-        message = f"{options.known} does not hold a release. Hint: the JSON of an earlier release by the same key"
-        raise CommandError(Exit.FAILURE, message) from None
+        hint = "the JSON of an earlier release with the same --by"
+        raise failed(f"{options.known} is not a release. Hint: {hint}") from None
 
 
 def _read_paths(options: argparse.Namespace, name: str, key: Key, frame: pl.LazyFrame) -> list[Any]:
-    """The names in a file with the key's columns, one per row."""
-    listed = typed(_scan(name, None, key.columns_used), key)
+    """The nodes that a file with the key's columns lists, one per row; a path ends at the first null."""
+    listed = typed(_scan(name, None, key.columns_used)[0], key)
     if options.file is not None:
         types, texts = frame.collect_schema(), (pl.Categorical, pl.Enum)
         dtypes = {each: pl.String if types[each] in texts else types[each] for each in key.columns_used}
@@ -284,238 +246,168 @@ def _read_paths(options: argparse.Namespace, name: str, key: Key, frame: pl.Lazy
                 return groups.to_series().drop_nulls().to_list()
             labels = key.labels(groups)
     except FRAME_ERRORS:
-        raise CommandError(Exit.FAILURE, f"{name} cannot be read. Hint: is it damaged?") from None
+        raise failed(f"{name} cannot be read. Hint: is it damaged?") from None
     rows = zip(*(column.to_list() for column in labels.columns), strict=True)
     cut = [row[:length] for row, length in zip(rows, labels.lengths.tolist(), strict=True)]
     paths = dict.fromkeys(row[: row.index(None)] if None in row else row for row in cut)
     paths.pop((), None)
     if not paths:
-        raise CommandError(Exit.FAILURE, f"{name} lists no nodes. Hint: one leaf per row")
+        raise failed(f"{name} lists no nodes. Hint: one leaf per row")
     return list(paths)
 
 
-def _scan(name: str, form: str | None, columns: tuple[str, ...], *, missing: Exit = Exit.FAILURE) -> pl.LazyFrame:
-    """A file with the columns, or a failure that says what is wrong."""
+def _scan(name: str, form: str | None, columns: tuple[str, ...]) -> tuple[pl.LazyFrame, str]:
+    """The columns of a file that is there and can be read, and its format."""
     path = Path(name)
-    if not path.is_file():
-        raise CommandError(missing, f"there is no file {name}. Hint: check the name")
-    form = form or file_format(path)
-    if form is None and path.suffix.lower() in (".ndjson", ".jsonl"):
-        why = "NDJSON is not read, because one line can decide whether the others can be"
-        raise CommandError(Exit.USAGE, f"{name}: {why}. Hint: convert it to Parquet")
-    if form is None:
-        raise CommandError(Exit.USAGE, f"{name} has an unknown ending. Hint: --format, or one of {' '.join(ENDINGS)}")
-    if path.stat().st_size == 0:
-        raise CommandError(Exit.FAILURE, f"{name} is empty. Hint: even a file without rows must name its columns")
+    require(path.is_file(), f"there is no file {name}. Hint: check the name", Exit.AGAIN)
+    form = form or file_format(path) or ""
+    endings = f"--format, or convert it to one of {' '.join(ENDINGS)}"
+    require(form, f"{name} has an ending that is not read. Hint: {endings}")
     try:
         with silenced():
             frame = scan_file(path, file_format=form)
             names = frame.collect_schema().names()
     except FRAME_ERRORS:
-        raise CommandError(Exit.FAILURE, f"{name} cannot be read as {form}. Hint: --format, or convert it") from None
+        raise failed(f"{name} cannot be read as {form}. Hint: is it empty, damaged, or of another format?") from None
+    # The columns are not listed: in a file without a header line they would be the first row.
+    hint = "the first line of a CSV file must name its columns" if form == "csv" else "check the name"
     for column in columns:
-        if column not in names:
-            # The columns are not listed: in a file without a header line they would be the first row.
-            hint = "the first line of a CSV file must name its columns" if form == "csv" else "check the name"
-            raise CommandError(Exit.USAGE, f"{name} has no column {column}. Hint: {hint}")
-    return read_again_like(frame.select(list(dict.fromkeys(columns))), frame)
+        words = column.replace(";", " ").split()
+        if len(words) > 1 and set(words) <= set(names):
+            hint = f"separate columns by commas: '{', '.join(words)}'"
+        require(column in names, f"{name} has no column {column}. Hint: {hint}")
+    return read_again_like(frame.select(list(dict.fromkeys(columns))), frame), form
 
 
-def first_sentence(error: Exception) -> str:
-    """An error without its hint: hints of Python calls do not help here."""
-    return str(error).splitlines()[0].split(" Hint:")[0].rstrip(".") + "."
+def _output(options: argparse.Namespace) -> str | None:
+    """The output file; None for standard output."""
+    return None if options.output == "-" else options.output
 
 
-def _usage(options: argparse.Namespace, error: Exception) -> CommandError:
-    """A mistake in the arguments, with a hint for the command line in place of one for Python calls."""
-    hint = str(error).partition(" Hint: ")[2]
-    hint = hint if hint.startswith("--") else f"opendp-tree {options.command} --help"
-    return CommandError(Exit.USAGE, f"{first_sentence(error)} Hint: {hint}")
-
-
-def _refusal(options: argparse.Namespace, request: Request, error: Exception) -> CommandError:
-    """What to say where the arguments are wrong, or the budget allows no such release."""
-    if not isinstance(error, InfeasibleError):
-        return _usage(options, error)
-    is_open = request.question.key.tree is None
-    if is_open and options.delta == 0:
-        words = "finding unknown nodes requires a delta above 0"
-        return CommandError(Exit.INFEASIBLE, f"{words}. Hint: --delta 1e-6, or --tree FILE if the nodes are public")
-    known = is_open and options.method.startswith(("tree_", "raw_", "multiplicative"))
-    hint = "--tree FILE lists public nodes" if known else "opendp-tree plan shows what is possible"
-    return CommandError(Exit.INFEASIBLE, f"{first_sentence(error)} Hint: {hint}")
-
-
-def _check_outputs(options: argparse.Namespace, *, reads: tuple[str | None, ...]) -> None:
-    """What the parser cannot check of ledger, output and picture; `reads` are the files that must stay as they are."""
-    totals = options.total_epsilon or options.total_rho
-    if options.ledger is None and (totals or options.total_delta is not None or options.dataset):
-        raise CommandError(Exit.USAGE, "totals and --dataset require --ledger. Hint: --ledger LEDGER")
-    if options.total_delta is not None and not totals:
-        raise CommandError(Exit.USAGE, "--total-delta requires --total-epsilon or --total-rho. Hint: give both")
-    writes, others = (
-        [os.path.realpath(name) for name in names if name not in (None, "-")]
-        for names in ((options.output, options.plot, options.ledger), reads)
-    )
-    if len(set(writes)) < len(writes) or set(writes) & set(others):
-        raise CommandError(Exit.USAGE, "a file is named twice. Hint: output, picture, ledger and input must differ")
-    if options.output in (None, "-") and sys.stdout is None:
-        raise CommandError(Exit.FAILURE, "standard output is closed; nothing was spent. Hint: -o OUT.csv")
-    if options.plot is not None and find_spec("plotly") is None:
-        raise CommandError(Exit.FAILURE, "--plot requires Plotly. Hint: pip install plotly")
-
-
-def _output_format(options: argparse.Namespace) -> str | None:
-    """The format of the output; None for standard output, where no format is given."""
-    to_file = options.output not in (None, "-")
-    form: str | None = options.output_format or (format_of(options.output) if to_file else None)
-    if form is None and to_file:
-        hint = f"--output-format {'|'.join(FORMATS)}"
-        raise CommandError(Exit.USAGE, f"{options.output} has an unknown ending. Hint: {hint}")
-    if form == "xlsx" and find_spec("xlsxwriter") is None:
-        raise CommandError(Exit.FAILURE, "Excel output requires XlsxWriter. Hint: pip install xlsxwriter")
+def _check_outputs(options: argparse.Namespace) -> str | None:
+    """The output's format, None for words on standard output; checks files, options of the ledger and packages."""
+    totals, output = options.total_epsilon or options.total_rho, _output(options)
+    writes = [os.path.realpath(name) for name in (output, options.plot, options.ledger) if name is not None]
+    reads = {os.path.realpath(name) for name in (options.file, options.tree, options.known) if name is not None}
+    form: str | None = options.output_format or (None if output is None else format_of(output))
+    if totals or options.total_delta is not None or options.dataset:
+        require(options.ledger is not None, "totals and --dataset require --ledger. Hint: --ledger LEDGER")
+    if options.total_delta is not None:
+        require(totals, "--total-delta requires --total-epsilon or --total-rho. Hint: give both")
+    is_repeated = len(set(writes)) < len(writes) or reads.intersection(writes)
+    require(not is_repeated, "a file is named twice. Hint: output, picture, ledger and input must differ")
+    endings = f"Hint: --output-format {'|'.join(FORMATS)}"
+    require(output is None or form is not None, f"{output} has an unknown ending. {endings}")
+    is_open = output is not None or sys.stdout is not None
+    require(is_open, "standard output is closed; nothing was spent. Hint: -o OUT.csv", Exit.FAILURE)
+    for package, used, what in (("plotly", options.plot, "--plot"), ("xlsxwriter", form == "xlsx", "Excel output")):
+        if used:
+            hint = f"Hint: pip install {package}"
+            require(find_spec(package) is not None, f"{what} requires {package}. {hint}", Exit.FAILURE)
     return form
 
 
-def _check_labels(request: Request, form: str) -> None:
-    """That the types of the labels can be written in the format."""
-    if form == "json" or not request.question.key.label_columns:  # all other labels are texts and numbers
-        return
-    with silenced():
-        names = unwritable(request.frame.select(request.question.key.label_columns).collect_schema(), file_format=form)
-    if names:
-        message = f"{', '.join(names)} cannot be written as {form}; nothing was spent. Hint: -o OUT.parquet"
-        raise CommandError(Exit.USAGE, message)
-
-
-@dataclass(frozen=True)
-class Job:
-    """What is to be released from a file, and for how much."""
-
-    what: str
-    frame: pl.LazyFrame
-    measurement: Measurement
-    budget: Budget
-    cost: Mapping[str, Fraction]
-    note: Mapping[str, Any]
-    encode: Callable[[Any], bytes]
-
-
-def _run_job(options: argparse.Namespace, job: Job, progress: Progress) -> Any:
-    """Make a release, commit it to the ledger with its cost, and only then write it; what was released."""
-    with termination_deferred():
-        for name in (options.output, options.plot):
-            if name not in (None, "-"):
-                with PendingFile(name):  # it can be written, or this fails before a row is read
-                    pass
-    ledger = None if options.ledger is None else _open_ledger(options)
+def _spend(
+    options: argparse.Namespace,
+    form: str | None,
+    measurement: Measurement,
+    frame: pl.LazyFrame,
+    account: Account,
+    note: Mapping[str, Any],
+) -> Exit:
+    """Make a release, commit it to the ledger with its cost, and only then write it, draw it and print a summary."""
+    what, output = "report" if options.command == "bounds" else "release", _output(options)
+    for name in filter(None, (output, options.plot)):
+        write_file(name, None)  # fails before a row is read if it cannot be written
+    account = replace(account, ledger=None if options.ledger is None else _open_ledger(options))
     content: list[bytes] = []
 
     def encode(made: Any) -> Any:
         with interruptible():
-            content.append(job.encode(made))
+            content.append(_encode(options, form, made))
         return made
 
-    progress.step("counting")
+    clear = None if options.quiet or options.json else clear_code()
+    show_status(clear, "counting ...")
     try:
         with silenced():
-            made = Prepared(
-                job.measurement, job.frame, Account(ledger, job.budget, job.cost), job.note, encode
-            ).release()
+            made = account.release(measurement, frame, note, encode)
     except (KeyboardInterrupt, LedgerError):
         raise
     except BaseException as error:  # a panic of Polars is not an Exception
-        # Only the kind of error: its message may hold data.
-        message = f"the {job.what} failed ({_kind(error)}); nothing was spent"
-        raise CommandError(Exit.FAILURE, f"{message}. Hint: can {options.file} be read in full?") from None
-    progress.write("writing ...")  # an interrupt waits: what is paid for is written
-    try:
-        if options.output in (None, "-"):
-            progress.end()
-            print_bytes(content[0])
+        hint = f"can {options.file} be read in full?"
+        raise failed(f"the {what} failed ({_kind(error)}); nothing was spent. Hint: {hint}") from None
+    show_status(clear, "")
+    try:  # interrupts wait: a release that was paid for is written
+        if output is not None:
+            write_file(output, content[0])
         else:
-            with termination_deferred(), PendingFile(options.output) as output:
-                output.commit(content[0])
-    except (BrokenPipeError, KeyboardInterrupt):
+            print_bytes(content[0])
+    except BrokenPipeError:
         raise
     except OSError as error:
-        target = "standard output" if options.output in (None, "-") else options.output
-        hint = "free some space and try again"
-        if ledger is not None:
+        target, hint = output or "standard output", "free some space and try again"
+        if options.ledger is not None:
             hint = f"it is stored: opendp-tree ledger {options.ledger} lists it, and with --release ENTRY prints it"
-        message = f"the {job.what} could not be written to {target} ({_kind(error)}). Hint: {hint}"
-        raise CommandError(Exit.FAILURE, message) from None
-    return made
-
-
-def _open_ledger(options: argparse.Namespace) -> Ledger:
-    totals = {"epsilon": options.total_epsilon, "rho": options.total_rho}
-    total = {name: value for name, value in totals.items() if value}
-    if not total and not Path(options.ledger).exists():
-        message = f"there is no ledger at {options.ledger} yet. Hint: --total-epsilon begins one"
-        raise CommandError(Exit.FAILURE, message)
-    return Ledger.open(
-        options.ledger,
-        total=total | {"delta": options.total_delta or Fraction(0)} if total else None,
-        unit=unit_words(options.unit),
-        dataset=options.dataset,
-    )
-
-
-def _tell(options: argparse.Namespace, progress: Progress, job: Job, made: Any, words: Callable[[], str]) -> None:
-    """The summary: on a terminal, with --verbose anywhere, and with --json as one line for programs."""
-    summary = words() if progress.shown or options.verbose else ""
-    progress.end(summary)
-    if options.verbose and not progress.shown and summary:
-        print(summary, file=sys.stderr)
+        raise failed(f"the {what} could not be written to {target} ({_kind(error)}). Hint: {hint}") from None
+    if options.plot is not None:
+        with silenced(), interruptible():
+            write_html(_drawn(options, made), options.plot)
+    if form is not None and (clear or options.verbose):
+        print(_summary(options, made), file=sys.stderr)
     if options.json:
         record = {
             "exit_code": int(Exit.OK),
             "command": options.command,
-            **job.note,
-            "cost": decimal_texts(job.cost),
+            **note,
+            "cost": decimal_texts(account.cost),
             "statement": made.statement.to_dict(),
-            "left": None if options.ledger is None else decimal_texts(Ledger.open(options.ledger).left()),
+            "left": None if account.ledger is None else decimal_texts(account.ledger.left()),
         }
         print(json.dumps(record), file=sys.stderr)
+    return Exit.OK
 
 
-def _encode_release(options: argparse.Namespace, form: str, release: TreeRelease) -> bytes:
-    if form == "json":
-        return release.to_json().encode()
-    if options.quantiles is not None:
-        frame = release.quantiles(options.quantiles)
-    else:
-        frame = release.to_frame(spreadsheet_safe=options.spreadsheet_safe)
-    return frame_bytes(frame, file_format=form, statement=release.statement, words=release.describe())
+def _open_ledger(options: argparse.Namespace) -> Ledger:
+    total = {"epsilon": options.total_epsilon, "rho": options.total_rho, "delta": options.total_delta}
+    total = {name: value for name, value in total.items() if value is not None}
+    if not total and not Path(options.ledger).exists():
+        raise failed(f"there is no ledger at {options.ledger} yet. Hint: --total-epsilon begins one")
+    return Ledger.open(options.ledger, total=total or None, unit=unit_words(options.unit), dataset=options.dataset)
 
 
-def _release_words(release: TreeRelease, quantiles: tuple[float, ...] | None) -> str:
-    """The largest nodes, or quantiles, as a table, and the release in words."""
-    if quantiles is not None:
-        frame = release.quantiles(quantiles)
-        cells = [["" if cell is None else str(cell) for cell in row] for row in frame.rows()]
-        return f"{table(frame.columns, cells)}\n\n{release.describe()}"
-    return repr(release)
-
-
-def _encode_report(form: str | None, report: BoundReport) -> bytes:
+def _encode(options: argparse.Namespace, form: str | None, made: Any) -> bytes:
+    """The content of the output."""
     if form is None:
-        return f"{_report_words(report)}\n".encode()
+        return f"{_summary(options, made)}\n".encode()
     if form == "json":
-        return report.to_json().encode()
-    return frame_bytes(report.to_frame(), file_format=form, statement=report.statement, words=report.describe())
+        return bytes(made.to_json().encode())
+    if options.quantiles is not None:
+        frame = made.quantiles(options.quantiles)
+    else:
+        frame = made.to_frame(**({"spreadsheet_safe": True} if options.spreadsheet_safe else {}))
+    return frame_bytes(frame, file_format=form, statement=made.statement, words=made.describe())
 
 
-def _report_words(report: BoundReport) -> str:
-    """Sentences and a table."""
-    parts = (report.shares, report.lower, report.upper)
-    rows: list[list[object]] = [
-        [bound, *(f"{100 * share:.1f} %" for share in shares), "recommended" * (bound == report.recommended)]
-        for bound, *shares in zip(report.bounds.tolist(), *parts, strict=True)
-    ]
-    return f"{report.describe()}\n\n{table(['bound', 'keeps', 'at least', 'at most', ''], rows)}"
+def _summary(options: argparse.Namespace, made: Any) -> str:
+    """The largest nodes, the quantiles or the bounds as a table, and the release in words."""
+    if isinstance(made, BoundReport):
+        report = made.to_frame().select("bound", "share", "lower", "upper")
+        rows = [[bound, *(f"{100 * share:.1f} %" for share in shares)] for bound, *shares in report.rows()]
+        return f"{made.describe()}\n\n{table(['bound', 'keeps', 'at least', 'at most'], rows)}"
+    if options.quantiles is not None:
+        frame = made.quantiles(options.quantiles)
+        cells = [["" if cell is None else str(cell) for cell in row] for row in frame.rows()]
+        return f"{table(frame.columns, cells)}\n\n{made.describe()}"
+    return repr(made)
+
+
+def _drawn(options: argparse.Namespace, made: Any) -> Any:
+    if isinstance(made, BoundReport):
+        return plot_bounds(made)
+    return plot_tree(made) if options.quantiles is None else plot_quantiles(made, options.quantiles)
 
 
 def _kind(error: BaseException) -> str:
+    """The kind of an error, but not its message, which may contain data."""
     return error.strerror or "OSError" if isinstance(error, OSError) else type(error).__name__

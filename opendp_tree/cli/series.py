@@ -1,4 +1,4 @@
-"""`opendp-tree series run CONFIG`: what a scheduler runs every night. Due periods are released, and files written."""
+"""`opendp-tree series run CONFIG`, for a nightly scheduler: releases the periods that are due, and writes files."""
 
 from __future__ import annotations
 
@@ -6,213 +6,196 @@ import argparse
 import json
 import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from datetime import datetime, timezone
+from collections.abc import Callable, Mapping
+from datetime import date, datetime, timezone
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from urllib.parse import quote
 
-from opendp_tree._files import PendingFile
+import polars as pl
+
 from opendp_tree._interrupts import stop_if_interrupted
 from opendp_tree.cli.commands import first_sentence, typed
 from opendp_tree.cli.options import INPUTS
-from opendp_tree.cli.terminal import CommandError, Exit, silenced, termination_deferred
+from opendp_tree.cli.terminal import CommandError, Exit, require, silenced, terminated_by, write_file
 from opendp_tree.keys.text import read_key
-from opendp_tree.ledger import LedgerError, LockedError, decimal_texts
+from opendp_tree.ledger import BudgetError, LedgerError, amounts_of, decimal_texts
 from opendp_tree.releases.release import TreeRelease
 from opendp_tree.releases.writing import frame_bytes
 from opendp_tree.rows.period import Period
-from opendp_tree.rows.sources import read_source, with_numbers, with_times
-from opendp_tree.rows.unit import Unit
-from opendp_tree.rows.value import Value
+from opendp_tree.rows.sources import file_format, read_source, with_forms
+from opendp_tree.rows.unit import Unit, Value
 from opendp_tree.series import Series
-
-if TYPE_CHECKING:
-    import polars as pl
-
-__all__ = ["run_series"]
 
 NEEDED = ("file", "source", "by", "period", "output")
 OPTIONAL = "first periods wait epsilon delta rho total unit method confidence value measuring pooled format"
 NAMES = (*NEEDED, *OPTIONAL.split())
+_HINT = "docs/nightly.md shows a configuration"
 
 
 def run_series(options: argparse.Namespace) -> Exit:
-    """Release what is due and write what is missing; run twice at once, or again after a crash, it does the same."""
-    with _terminated_as_interrupted():
+    """Release what is due and write what is missing; SIGTERM acts like Ctrl-C and waits while OpenDP runs."""
+    with terminated_by(lambda *_: signal.raise_signal(signal.SIGINT)):
         try:
             config = _read(Path(options.config))
             series = _open(config)
-            today = options.today or datetime.now().date()
-            due = _due(config, series.period, today)
-            quarters = _due_quarters(config, series, today)
-        except (LedgerError, CommandError):
+            due, quarters = _due(config, series, options.today or datetime.now().date())
+        except LedgerError:
             raise
         except (TypeError, ValueError, KeyError) as error:  # about the configuration: no data has been read
-            raise CommandError(Exit.USAGE, f"{options.config}: {first_sentence(error)} Hint: {_HINT}") from None
-        try:
-            _run(config, series, due, quarters)
-        except LockedError as error:
-            raise CommandError(Exit.AGAIN, str(error)) from None
+            raise CommandError(f"{options.config}: {first_sentence(error)} Hint: {_HINT}") from None
+        _run(config, series, due, quarters)
     return Exit.OK
 
 
-_HINT = "docs/every_week.md shows a configuration"
-
-
 def _read(path: Path) -> dict[str, Any]:
-    """The configuration, whose paths are beside its file."""
-    if not path.is_file():
-        raise CommandError(Exit.USAGE, f"there is no file {path}. Hint: check the name")
-    if path.suffix != ".json" and find_spec("tomllib") is None:
-        raise CommandError(Exit.USAGE, f"{path} must be JSON before Python 3.11. Hint: {path.with_suffix('.json')}")
-    config = import_module("json" if path.suffix == ".json" else "tomllib").loads(path.read_text("utf-8"))
+    """The configuration; its paths are relative to its folder."""
+    require(path.is_file(), f"there is no file {path}. Hint: check the name")
+    is_json = path.suffix == ".json"
+    readable = is_json or find_spec("tomllib") is not None
+    require(readable, f"{path} must be JSON before Python 3.11. Hint: {path.with_suffix('.json')}")
+    config = import_module("json" if is_json else "tomllib").loads(path.read_text("utf-8"))
     if not isinstance(config, dict):
         raise ValueError("a configuration must be an object")
-    for name in NEEDED:
-        if name not in config:
-            raise ValueError(f"{name} is missing")
+    if missing := [name for name in NEEDED if name not in config]:
+        raise ValueError(f"{missing[0]} is missing")
     if unknown := [name for name in config if name not in NAMES]:
         raise ValueError(f"{unknown[0]!r} must be one of {', '.join(NAMES)}")
-    if config.get("format", "parquet") not in INPUTS:
+    if config.setdefault("format", "parquet") not in INPUTS:
         raise ValueError(f"format ({config['format']!r}) must be one of {', '.join(INPUTS)}")
     return {**config, **{name: str(path.parent / str(config[name])) for name in ("file", "source", "output")}}
 
 
 def _open(config: Mapping[str, Any]) -> Series:
-    rule, by, values = config["period"], config["by"], config.get("value")
-    others: dict[str, Any] = {name: float(config[name]) for name in ("epsilon", "delta", "rho") if name in config}
-    others |= {
-        name: config[name] for name in ("total", "method", "confidence", "measuring", "pooled") if name in config
-    }
+    rule, by, values, unit = config["period"], config["by"], config.get("value"), config.get("unit")
+    if unit is not None and not isinstance(unit, dict):
+        raise ValueError("unit must be an object such as {column = 'user', rows = 5}")
     try:
-        return Series.open(
-            config["file"],
-            by=read_key(by) if isinstance(by, str) else by,
-            period=Period(**rule) if isinstance(rule, dict) else Period(rule),
-            unit=Unit(**config["unit"]) if "unit" in config else None,
-            value=None if values is None else [Value(**each) for each in values],
-            **others,
-        )
-    except LockedError as error:
-        raise CommandError(Exit.AGAIN, str(error)) from None
+        amounts_of(config.get("total", {"epsilon": 1}), name="total")
+    except LedgerError as error:
+        raise ValueError(str(error)) from None
+    plain = ("total", "method", "confidence", "measuring", "pooled")
+    options = {name: config[name] for name in plain if name in config}
+    options |= {name: _number(config, name) for name in ("epsilon", "delta", "rho") if name in config}
+    return Series.open(
+        config["file"],
+        by=read_key(by) if isinstance(by, str) else by,
+        period=Period(**rule) if isinstance(rule, dict) else Period(rule),
+        unit=None if unit is None else Unit(**unit),
+        value=None if values is None else [Value(**each) for each in values],
+        **options,
+    )
 
 
-def _due(config: Mapping[str, Any], period: Period, today: Any) -> list[str]:
-    """The periods that are to be released by now: by the calendar alone, or those that are listed."""
+def _number(config: Mapping[str, Any], name: str) -> float:
+    try:
+        return float(str(config[name]))  # which refuses true
+    except ValueError:
+        raise ValueError(f"{name} ({config[name]!r}) must be a number") from None
+
+
+def _due(config: Mapping[str, Any], series: Series, today: date) -> tuple[list[str], list[str]]:
+    """The periods to be released by now, from the calendar alone or as listed, and the quarters to be pooled."""
+    period, quarter = series.period, series.quarter
     if period.every is None:
         if "first" in config or "wait" in config or not isinstance(config.get("periods"), list):
-            raise ValueError("periods must list the names of those that are over, as the column has no calendar")
-        return [period.name(each) for each in config["periods"]]
+            raise ValueError("periods must list the periods that are over, because the column has no calendar")
+        names = [period.name(each) for each in config["periods"]]
+        if "series" in map(str.lower, names):
+            raise ValueError("periods must not list 'series', which is the file of all periods")
+        return names, []
     if "periods" in config or "first" not in config:
         raise ValueError("first must be the first period: later ones follow the calendar")
-    return period.due(config["first"], today=today, wait=int(config.get("wait", 0)))
-
-
-def _due_quarters(config: Mapping[str, Any], series: Series, today: Any) -> list[str]:
-    """The quarters that are to be pooled by now."""
+    wait = config.get("wait", 0)
+    if type(wait) is not int or wait < 0:
+        raise ValueError(f"wait ({wait!r}) must be a whole number of days, 0 or more")
+    due = period.due(config["first"], today=today, wait=wait)
     if series.pooled is None:
-        return []
-    quarter, first = series.quarter, series.period.first_day(series.period.name(config["first"]))
-    return quarter.due(quarter.name(first), today=today, wait=int(config.get("wait", 0)))
+        return due, []
+    first = quarter.name(period.first_day(period.name(config["first"])))
+    return due, quarter.due(first, today=today, wait=wait)
 
 
 def _run(config: Mapping[str, Any], series: Series, due: list[str], quarters: list[str]) -> None:
-    folder, form = Path(config["output"]), config.get("format", "parquet")
+    folder, form = Path(config["output"]), config["format"]
     released, pooled = set(series.periods), series.quarters
-    waiting = [name for name in due if name not in released]
     unpooled = [name for name in quarters if name not in pooled]
-    frame = _source(config, series) if waiting or unpooled else None
+    frame = _source(config, series) if unpooled or not released.issuperset(due) else None
     folder.mkdir(parents=True, exist_ok=True)
+    everything = folder / f"series.{form}"
+    write_file(everything, None)
 
-    def pool(before: Any) -> None:
-        while unpooled and (before is None or series.quarter.first_day(series.quarter.next(unpooled[0])) <= before):
+    def pool(before: date) -> None:
+        """Pool the quarters that end before this day."""
+        while unpooled and series.quarter.first_day(series.quarter.next(unpooled[0])) <= before:
             stop_if_interrupted()
             name = unpooled.pop(0)
-            _log(series, name, _made(series.pool, frame, name), "pooled")
+            _log(series, name, _made(config, series.pool, frame, name), "pooled")
+
+    def write_all() -> None:
+        """Write the table of all periods."""
+        written: list[str] = []
+        while written != (periods := series.periods):  # another process may have released more in the meantime
+            write_file(everything, frame_bytes(series.to_frame(), file_format=form))
+            written = periods
 
     for name in due:
         if name not in released and unpooled:
             pool(series.period.first_day(name))
         stop_if_interrupted()
-        path = folder / f"{_file_name(name)}.{form}"
+        path = folder / f"{quote(name, safe='')}.{form}"
         if name in released and path.exists():
             continue
-        release = series[name] if name in released else _made(series.release, frame, name)
-        _write(path, frame_bytes(release.to_frame(), file_format=form, statement=release.statement))
+        write_file(path, None)  # fails before anything is spent if it cannot be written
+        try:
+            release = series[name] if name in released else _made(config, series.release, frame, name)
+        except BudgetError:  # what was released before is in the table all the same
+            write_all()
+            raise
+        write_file(path, frame_bytes(release.to_frame(), file_format=form, statement=release.statement))
         _log(series, name, release, "written" if name in released else "released")
-    pool(None)
-    _write_table(series, folder / f"series.{form}", form)
+    pool(date.max)
+    write_all()
 
 
 def _source(config: Mapping[str, Any], series: Series) -> pl.LazyFrame:
-    """The rows; files that are not there, or not whole, may be so later."""
+    """The rows; files that are missing or incomplete may be there later."""
     try:
         with silenced():
-            frame = read_source(config["source"])
+            frame = read_source(config["source"]).lazy()  # type: ignore[union-attr]
     except (OSError, ValueError) as error:
-        raise CommandError(Exit.AGAIN, f"{first_sentence(error)} Hint: try again when it is there") from None
+        raise CommandError(
+            f"{first_sentence(error)} Hint: try again when all files are there and complete", Exit.AGAIN
+        ) from None
     assert series.key is not None
-    frame = typed(frame.lazy(), series.key)  # type: ignore[union-attr]
+    frame = typed(frame, series.key, series.value if file_format(Path(config["source"])) == "csv" else ())
     if series.period.every is not None and series.period.column in frame.collect_schema():
-        frame = with_times(frame, series.period.column, hours=False)
-    return with_numbers(frame, [each.column for each in series.value])
+        frame = with_forms(frame, [series.period.column], "date")
+    return frame
 
 
-def _made(make: Callable[[Any, str], TreeRelease], frame: Any, name: str) -> TreeRelease:
+def _made(config: Mapping[str, Any], make: Callable[[Any, str], TreeRelease], frame: Any, name: str) -> TreeRelease:
     try:
         with silenced():
             return make(frame, name)
-    except LedgerError:
+    except (KeyboardInterrupt, LedgerError):
         raise
-    except (TypeError, ValueError) as error:  # about columns and arguments: what the data hold is in no message
-        raise CommandError(Exit.USAGE, f"{first_sentence(error)} Hint: {_HINT}") from None
-
-
-def _write_table(series: Series, path: Path, form: str) -> None:
-    """The long table; again if another process has released more in the meantime."""
-    written: list[str] = []
-    while written != (periods := series.periods):
-        _write(path, frame_bytes(series.to_frame(), file_format=form))
-        written = periods
-
-
-def _write(path: Path, content: bytes) -> None:
-    with termination_deferred(), PendingFile(path) as output:
-        output.commit(content)
-
-
-def _file_name(name: str) -> str:
-    """A period's name as that of a file: letters, digits, - and _; others by their numbers."""
-    return "".join(
-        letter if letter.isascii() and (letter.isalnum() or letter in "-_") else f"%{ord(letter):x}%" for letter in name
-    )
+    except (TypeError, ValueError) as error:  # about columns and arguments: no message contains data
+        raise CommandError(f"{first_sentence(error)} Hint: {_HINT}") from None
+    except BaseException:  # a panic of Polars is not an Exception
+        problem, hint = "could not be read in full; nothing was spent", "is it damaged, or still being written?"
+        raise CommandError(f"{config['source']} {problem}. Hint: {hint}", Exit.AGAIN) from None
 
 
 def _log(series: Series, name: str, release: TreeRelease, status: str) -> None:
-    """One line of JSON, of what is public."""
-    shown = release.estimates.size if release.shown is None else int(release.shown.sum())
+    """Print one line of JSON, of public facts."""
     line = {
         "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "period": name,
         "status": status,
-        "nodes": shown,
+        "nodes": release.estimates.size if release.shown is None else int(release.shown.sum()),
         "left": decimal_texts(series.ledger.left()),
     }
     print(json.dumps(line), file=sys.stderr, flush=True)
-
-
-@contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
-    """SIGTERM is what Ctrl-C is: it waits while OpenDP runs, and nothing that it ends has cost anything."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    previous = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL if previous is None else previous)

@@ -1,4 +1,4 @@
-"""What the user sees: errors of one line, and progress."""
+"""Exit codes, errors, standard streams, output files and signals."""
 
 from __future__ import annotations
 
@@ -6,28 +6,18 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from enum import IntEnum
+from pathlib import Path
+from typing import Any
 
-from opendp_tree._interrupts import interruptible, stop_if_interrupted
-from opendp_tree._show import StatusLine
-
-__all__ = [
-    "CommandError",
-    "Exit",
-    "Progress",
-    "drop_output",
-    "flush_output",
-    "open_streams",
-    "print_bytes",
-    "silenced",
-    "termination_deferred",
-]
+from opendp_tree._files import PendingFile
+from opendp_tree._interrupts import interruptible
 
 
 class Exit(IntEnum):
-    """What the exit code says."""
+    """Exit codes."""
 
     OK = 0
     FAILURE = 1
@@ -40,39 +30,42 @@ class Exit(IntEnum):
 
 
 class CommandError(Exception):
-    """An end with a message of one line, which holds no data and says what to do."""
+    """An error with a message of one line, which contains no data and a hint."""
 
-    def __init__(self, code: Exit, message: str) -> None:
+    def __init__(self, message: str, code: Exit = Exit.USAGE) -> None:
         super().__init__(message)
         self.code = code
 
 
-class Progress(StatusLine):
-    """What is being done, on one line of a terminal; nothing at all where nobody watches."""
+def failed(message: str) -> CommandError:
+    """A failure that is not due to an argument."""
+    return CommandError(message, Exit.FAILURE)
 
-    def step(self, text: str) -> None:
-        """Say what begins now, in place of what was said before; or, if that was interrupted, begin nothing."""
-        stop_if_interrupted()
-        self.write(f"{text} ...")
+
+def require(condition: object, message: str, code: Exit = Exit.USAGE) -> None:
+    """End with this message unless the condition holds."""
+    if not condition:
+        raise CommandError(message, code)
 
 
 def open_streams() -> None:
-    """Have something behind standard input, output and error."""
+    """Open the null device for closed standard streams, so that no other file takes their numbers."""
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free: this one
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - for as long as the process lives
 
 
-def print_bytes(content: bytes) -> None:
-    """Write to standard output, which may be slow, so that interrupts are let through."""
+def print_bytes(content: bytes = b"") -> None:
+    """Write to standard output now, while an error can be reported. It may be slow, so interrupts are let through."""
     try:
         with interruptible():
+            sys.stdout.flush()
             left = memoryview(content)
-            while left:  # unbuffered, as Python may be told to be, it takes as much as there is room for
+            while left:  # an unbuffered stream may take only a part
                 left = left[sys.stdout.buffer.write(left) :]
             sys.stdout.buffer.flush()
     except BaseException:
@@ -80,47 +73,41 @@ def print_bytes(content: bytes) -> None:
         raise
 
 
-def flush_output() -> None:
-    """Write what was printed now, while an error can still be told."""
-    if sys.stdout is not None:
-        try:
-            sys.stdout.flush()
-        except BaseException:
-            drop_output()
-            raise
-
-
 def drop_output() -> None:
-    """Forget what standard output did not take: Python would try again at its end, and wait or complain."""
+    """Discard what standard output did not take: Python would try again at exit, and wait or complain."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextmanager
-def termination_deferred() -> Iterator[None]:
-    """SIGTERM waits while a file is written beside its target. Elsewhere it ends the process at once, with code 143."""
+def terminated_by(handler: Callable[[int, Any], Any]) -> Iterator[None]:
+    """Let SIGTERM call this handler. Elsewhere it ends the process at once, with code 143."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    noted: list[int] = []
-    previous = signal.signal(signal.SIGTERM, lambda number, _: noted.append(number))
+    previous = signal.signal(signal.SIGTERM, handler)
     try:
         yield
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL if previous is None else previous)
+
+
+def write_file(path: str | Path, content: bytes | None) -> None:
+    """Write a file, whole or not at all; without content, only check that it can be written. SIGTERM waits."""
+    noted: list[int] = []
+    try:
+        with terminated_by(lambda number, _: noted.append(number)), PendingFile(path) as output:
+            if content is not None:
+                output.commit(content)
+    finally:
         if noted:
             signal.raise_signal(signal.SIGTERM)
 
 
 @contextmanager
 def silenced() -> Iterator[None]:
-    """Nothing reaches standard error: Polars writes there, row counts too, when damaged files make it panic."""
-    try:
-        kept = os.dup(2)
-    except OSError:  # it is closed: silent already
-        yield
-        return
-    nowhere = os.open(os.devnull, os.O_WRONLY)
+    """Suppress standard error: when a damaged file makes Polars panic, it writes there, row counts too."""
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(nowhere, 2)
         yield

@@ -3,71 +3,74 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from fractions import Fraction
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from opendp.mod import FrameDistance, Measure, Measurement, Metric, assert_features
+from opendp.mod import Measure, Measurement, Metric, assert_features
 
-from opendp_tree._interrupts import interrupts_deferred
-from opendp_tree._opendp import total_bound
+from opendp_tree._interrupts import deferred_interrupts
 from opendp_tree._show import html_table, table
 from opendp_tree.budget import amounts_of_loss, as_written, short_above
 from opendp_tree.context.queries import FrameQuery
 from opendp_tree.ledger import Ledger, spend
-from opendp_tree.rows.domains import frame_domain
+from opendp_tree.rows.domains import frame_domain, snapshot_of
 from opendp_tree.rows.sources import read_source
 from opendp_tree.rows.steps import FrameSteps
-from opendp_tree.rows.tables import snapshot_of
-from opendp_tree.rows.unit import identifier_of, unit_words
+from opendp_tree.rows.unit import protected_unit
 from opendp_tree.theorems.interval import round_up
 
 if TYPE_CHECKING:
     from opendp.context import Context
 
-__all__ = ["FrameContext", "frame_context"]
-
 
 class FrameContext:
     """A Context over a frame that is passed by reference; made by `frame_context`."""
 
-    def __init__(self, context: Context, data: Any, ledger: Ledger | None = None) -> None:
-        self.context = context
-        self.data = data
-        self.ledger = ledger
+    def __init__(
+        self, context: Context, data: Any, ledger: Ledger | None, unit: str | None, total: Mapping[str, Fraction]
+    ) -> None:
+        self.context, self.data, self.ledger, self.unit, self.total = context, data, ledger, unit, total
+        self.lost = self.booked = dict.fromkeys(total, Fraction(0))
 
     def query(self, **share: Any) -> FrameQuery:
         """A query with its share of the budget, as in OpenDP's Context.
 
-        Parameters
-        ----------
-        **share
-            Of a filter, what the query may cost: `epsilon`, `delta` or `rho`. A Context with a split knows.
-
+        :param share: Of a filter, what the query may cost: `epsilon`, `delta` or `rho`. A Context with a split knows.
         """
         if self.context.d_mids == [] and not share:
             raise ValueError(
                 f"the Context's budget is spent: all {len(self.context.d_mids_consumed)} of its queries were released. "
                 "Hint: a larger split_evenly_over, before the first query"
             )
-        if self.ledger is not None and all(isinstance(amount, (int, float)) for amount in share.values()):
+        if self.ledger is not None and all(isinstance(each, Real) and math.isfinite(each) for each in share.values()):
             share = as_written(share)[1]
         query: Any = self.context.query(**share)
         query._context = self
         return FrameQuery(query, FrameSteps())
 
-    @interrupts_deferred
+    @deferred_interrupts()
     def __call__(self, measurement: Measurement) -> Any:
         """Release what a measurement of the frame gives, on this budget, once a ledger, if any, has committed it."""
         if measurement.output_measure != self.context.accountant.output_measure:
             return self.context(measurement)  # which refuses it
-        cost = _payable(self.context, measurement)
-        exact = {name: short_above(amount) for name, amount in cost.items()}
-        return spend(self.ledger, exact, lambda: self._measured(measurement), note={"by": "a query of a Context"})
 
-    def _measured(self, measurement: Measurement) -> Any:
-        with snapshot_of(self.data):
-            return self.context(measurement)
+        def measured() -> Any:
+            with snapshot_of(self.data):
+                return self.context(measurement)
+
+        losses = _payable(self.context, measurement)
+        if self.ledger is None:
+            return measured()
+        # Differences of rounded sums: shares that are each rounded up may exceed the total.
+        lost = {name: self.lost[name] + Fraction(loss) for name, loss in losses.items()}
+        sums = {name: max(self.booked[name], short_above(loss, self.total[name])) for name, loss in lost.items()}
+        cost = {name: amount - self.booked[name] for name, amount in sums.items()}
+        answer = spend(self.ledger, cost, measured, note={"by": "a query of a Context"}, unit=self.unit)
+        self.lost, self.booked = lost, sums
+        return answer
 
     def __repr__(self) -> str:
         """What was spent and what is left."""
@@ -109,24 +112,21 @@ def _words(amounts: dict[str, float]) -> str:
 
 def _accounts(context: Context) -> tuple[str, list[str], list[list[str]]]:
     """The budget of a Context, as a sentence and a table: of each query, or of all of them, if there is no split."""
-    measure = context.accountant.output_measure
 
     def words(loss: Any) -> str:
         try:
-            return _words(amounts_of_loss(measure, loss))
+            return _words(amounts_of_loss(context.accountant.output_measure, loss))
         except (TypeError, ValueError):  # a measure that has no such names
             return str(loss)
 
-    title = "A Context over a frame, with a budget of its own for each query."
     if context.d_mids is not None:
         states = [("spent", loss) for loss in context.d_mids_consumed] + [("left", loss) for loss in context.d_mids]
         rows = [[str(number), words(loss), state] for number, (state, loss) in enumerate(states, start=1)]
-        return title, ["query", "budget", "state"], rows
-    title = "A Context over a frame, with one budget for all queries."
-    figures = [("spent", context.current_privacy_loss())]  # type: ignore[no-untyped-call]
+        return "A Context over a frame, with a budget of its own for each query.", ["query", "budget", "state"], rows
+    figures = [["spent", words(context.current_privacy_loss())]]  # type: ignore[no-untyped-call]
     if context.d_out is not None:
-        figures.append(("left", context.remaining_privacy_loss()))  # type: ignore[no-untyped-call]
-    return title, ["", "budget"], [[name, words(figure)] for name, figure in figures]
+        figures.append(["left", words(context.remaining_privacy_loss())])  # type: ignore[no-untyped-call]
+    return "A Context over a frame, with one budget for all queries.", ["", "budget"], figures
 
 
 def frame_context(
@@ -140,33 +140,20 @@ def frame_context(
 ) -> FrameContext:
     """OpenDP's `Context.compositor` for a frame in memory, which is never copied.
 
-    OpenDP copies frames in memory each time that they cross into it, some microseconds for every row. Here it accounts
-    for a reference. Polars steps are judged on an empty frame of the same schema and then taken on the data, with the
-    answers that OpenDP's own Context gives; all values are taken to be nullable.
+    OpenDP copies frames in memory each time that they cross into it; here it accounts for a reference. Polars steps are
+    judged on an empty frame of the same schema and then taken on the data, with the answers that OpenDP's own Context
+    gives; all values are taken to be nullable. OpenDP's own queries, such as `select(dp.len())`, need OpenDP's own
+    domain: `dp.Context.compositor(data=lazyframe)`, in which `tree_counts` works as well.
 
-    OpenDP's own queries, such as `select(dp.len())`, need OpenDP's own domain: `dp.Context.compositor(data=lazyframe)`,
-    in which `tree_counts` works as well.
+    :param data: The rows, as `read_source` takes them: a Polars frame, lazy or not, is passed on as it is.
+    :param privacy_unit: Who is protected: `dp.unit_of(contributions=1)`, also with `identifier="user"`.
+    :param privacy_loss: What all queries may cost together, as `dp.loss_of(epsilon=1.0, delta=1e-6)` says.
+    :param split_evenly_over: How many queries share the budget evenly. By default None: see `split_by_weights`.
+    :param split_by_weights: A weight for each query's share. By default None; with neither split, each query says what
+        it costs, and the Context is a privacy filter.
+    :param ledger: A `Ledger`, or the path of one, to which each query is committed before its answer is given: its
+        share of a split, else its own loss. What it cannot pay is refused unread. By default None.
 
-    Parameters
-    ----------
-    data
-        The rows, as `read_source` takes them: a Polars frame, lazy or not, is passed on as it is.
-    privacy_unit
-        Who is protected, as `dp.unit_of(contributions=1)` or `dp.unit_of(contributions=1, identifier="user")` says.
-    privacy_loss
-        What all queries may cost together, as `dp.loss_of(epsilon=1.0, delta=1e-6)` says.
-    split_evenly_over
-        How many queries share the budget evenly. By default None: see `split_by_weights`.
-    split_by_weights
-        A weight for each query's share. By default None; with neither split, each query says what it costs, and the
-        Context is a privacy filter.
-    ledger
-        A `Ledger`, or the path of one that is there, to which each query is committed before its answer is given: its
-        share of a split, else its own loss. What it cannot pay is refused unread. By default None: the Context alone
-        counts.
-
-    Examples
-    --------
     >>> import opendp.prelude as dp
     >>> import polars as pl
     >>> from opendp_tree import Unit
@@ -182,8 +169,9 @@ def frame_context(
     >>> release = query.tree_counts(by="country", unit=Unit("user", rows=1)).release()
     >>> release.to_frame(other=False)["path"].to_list()
     ['', 'be', 'lu']
-
     """
+    from opendp.context import Context
+
     assert_features("contrib")
     for name, given, kind, hint in (
         ("privacy_unit", privacy_unit, Metric, "dp.unit_of(contributions=1)"),
@@ -191,11 +179,11 @@ def frame_context(
     ):
         if not (isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], kind)):
             raise TypeError(f"{name} ({type(given).__name__}) must be a {kind.__name__} and a number. Hint: {hint}")
-    book = Ledger.of(ledger)
+    book, unit = Ledger.of(ledger), None
+    total: Mapping[str, Fraction] = {}
     if book is not None:
-        privacy_loss = _within(book, privacy_unit, privacy_loss)
-    from opendp.context import Context
-
+        unit = protected_unit(*privacy_unit)
+        total, privacy_loss = _within(book, unit, privacy_loss)
     data = read_source(data)
     context = Context.compositor(
         data=data,
@@ -205,18 +193,15 @@ def frame_context(
         split_evenly_over=split_evenly_over,
         split_by_weights=split_by_weights,
     )
-    return FrameContext(context, data, book)
+    return FrameContext(context, data, book, unit, total)
 
 
-def _within(ledger: Ledger, unit: tuple[Metric, Any], loss: tuple[Measure, Any]) -> tuple[Measure, Any]:
+def _within(ledger: Ledger, unit: str, loss: tuple[Measure, Any]) -> tuple[dict[str, Fraction], tuple[Measure, Any]]:
     """A loss as it is written, which a ledger counts exactly; refused if the ledger has less left, or counts others."""
-    (metric, distance), (measure, _) = unit, loss
     declared = amounts_of_loss(*loss)
     if not all(math.isfinite(amount) for amount in declared.values()):
         raise ValueError("privacy_loss must be finite with a ledger. Hint: dp.loss_of(epsilon=1.0, delta=1e-6)")
     cost, below = as_written(declared)
-    most = total_bound(distance) if isinstance(metric, FrameDistance) else distance
-    column = identifier_of(metric)
-    ledger.check(cost, unit=unit_words(None, rows=most) if column is None else unit_words(column, people=most))
+    ledger.check(cost, unit=unit)
     amounts = tuple(below.values())
-    return measure, amounts if len(amounts) > 1 else amounts[0]
+    return cost, (loss[0], amounts if len(amounts) > 1 else amounts[0])

@@ -11,25 +11,23 @@ from typing import Any
 import polars as pl
 
 from opendp_tree.engines.sql import OTHER, Column, SqlTable, day_number, shortened, tick_number
-from opendp_tree.rows.grouping import PEOPLE, guarded
+from opendp_tree.rows.domains import PEOPLE, guarded
 
-__all__ = ["PostgresTable"]
-
-# Byte by byte: other collations may find texts equal that differ. Only digits and letters are sent, without quotes.
+# Byte by byte: under other collations, different texts may be equal. Only digits and letters are sent, without quotes.
 _HEX = "encode(convert_to({0}, 'UTF8'), 'hex')"
 _CAST = 'CAST({0} AS text) COLLATE "C"'
 _DIGEST = f"encode(sha256(convert_to({_CAST}, 'UTF8')), 'hex')"
 _TEXT = Column(pl.String(), shortened(_CAST, size="octet_length(CAST({0} AS text))", digest=_DIGEST), f"'x' || {_HEX}")
 _TICKS = "CAST(extract(epoch FROM {0}) * 1000000 AS bigint)"
-# By the fixed numbers of the catalogue: anybody may name a type of their own int8.
+# By the fixed numbers of the catalogue: users may name their own types int8.
 _COLUMNS = {
     **dict.fromkeys((19, 25, 1042, 1043, 2950), _TEXT),  # name, text, bpchar, varchar, uuid
-    16: Column(pl.Boolean(), "{0}", "CAST({0} AS integer)"),
-    21: Column(pl.Int16(), "{0}", "{0}"),
-    23: Column(pl.Int32(), "{0}", "{0}"),
-    20: Column(pl.Int64(), "{0}", "{0}"),
-    1082: Column(pl.Date(), day_number("{0}"), "{0}"),
-    1114: Column(pl.Datetime("us"), tick_number(_TICKS), "{0}"),
+    16: Column(pl.Boolean(), shown="CAST({0} AS integer)"),
+    21: Column(pl.Int16()),
+    23: Column(pl.Int32()),
+    20: Column(pl.Int64()),
+    1082: Column(pl.Date(), day_number("{0}")),
+    1114: Column(pl.Datetime("us"), tick_number(_TICKS)),
 }
 
 
@@ -37,18 +35,11 @@ _COLUMNS = {
 class PostgresTable(SqlTable):
     """A table or view of PostgreSQL 14 or later, for `release_tree`: its rows are counted there.
 
-    Keys and identifiers may be texts, enumerations, integers, truth values, dates, and times without a zone; texts are
-    told apart byte by byte, whatever their collation. Dates outside the years 1 to 9999 count as null. The names and
-    types of columns are public. The database must be encoded in UTF-8.
+    Columns are read as those of `DuckDBTable`. The database must be encoded in UTF-8.
 
-    Parameters
-    ----------
-    connection
-        What `psycopg.connect` gives, of psycopg 3. What is read is read in one transaction of its own, or in the one
-        that is open; nothing is written.
-    table
-        The name of the table or view, or a tuple such as ("schema", "table").
-
+    :param connection: What `psycopg.connect` of psycopg 3 gives. Rows are read in one transaction, or in the one that
+        is already open; nothing is written.
+    :param table: The name of the table or view, or a tuple such as ("schema", "table").
     """
 
     # What PostgreSQL itself hashes rows by, from version 14 on.
@@ -66,7 +57,7 @@ class PostgresTable(SqlTable):
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """A transaction that sees the rows that were there when it began; the one that is open, if there is."""
+        """A transaction that sees the rows from its beginning; one that is already open is used."""
         from psycopg.pq import TransactionStatus
 
         if self.connection.info.transaction_status != TransactionStatus.IDLE:
@@ -104,7 +95,7 @@ class PostgresTable(SqlTable):
         )
 
     def _copied(self, query: str, schema: pl.Schema) -> pl.DataFrame:
-        """The rows of a query. What is sent is digits and letters alone, so that where rows end is no guess."""
+        """The rows of a query. Only digits and letters are sent, so that the ends of rows are certain."""
         buffer = BytesIO()
         copied = f"COPY ({query}) TO STDOUT (FORMAT csv)"
         with self.connection.transaction(), self._cursor() as cursor, cursor.copy(copied) as copy:
@@ -116,7 +107,7 @@ class PostgresTable(SqlTable):
 
 
 def _as_type(value: pl.Expr, dtype: pl.DataType) -> pl.Expr:
-    """What came back, as what it stands for."""
+    """A column of an answer, cast to the type of its values."""
     if dtype == pl.String:
         return value.str.slice(1).str.decode("hex", strict=False).cast(pl.String, strict=False)
     return value.cast(pl.Int32).cast(dtype) if dtype == pl.Date else value.cast(dtype, strict=False)

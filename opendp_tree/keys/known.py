@@ -2,48 +2,27 @@
 
 from __future__ import annotations
 
-import reprlib
-from collections.abc import Iterable, Iterator
-from datetime import date
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
-from opendp_tree._arguments import is_text
-from opendp_tree.trees.known_nodes import KnownNodes, level_of
+from opendp_tree.keys.key import KeyKind
+from opendp_tree.keys.kind import brief, is_label
 from opendp_tree.trees.labels import OUTSIDE
+from opendp_tree.trees.nodes import KnownNodes, joined_paths, level_of
 from opendp_tree.trees.open_tree import OpenTree
-from opendp_tree.trees.shown_nodes import joined_paths
 from opendp_tree.trees.tree import Path, Tree
 
-if TYPE_CHECKING:
-    from opendp_tree.keys.kind import KeyKind
-
-
-def brief(value: object) -> str:
-    """A value in few letters; Python refuses to write integers of thousands of digits."""
-    if isinstance(value, int) and value.bit_length() > 256:
-        return f"an integer of {value.bit_length()} bits"
-    return reprlib.repr(value)
-
-
 _HINT = "Hint: known=[('be', 'ghent'), ('lu',)], a Tree, an earlier release, or a list of these"
-_KINDS = {str: "text", int: "integer", bool: "truth", date: "date"}
-
-
-class AnyColumn(dict[str, str]):
-    """What columns hold where no frame says it yet."""
-
-    def __missing__(self, name: str) -> str:
-        return "any"
 
 
 def read_known(key: KeyKind, known: Any, closed: Any) -> KnownNodes | None:
     """The nodes of the key's open tree that are known; None if the root alone is, and is open."""
+    if key.tree is not None:
+        raise ValueError("known and closed must be left out with tree, all of whose nodes are known and closed")
     if known is None:
-        if closed is not None:
-            raise ValueError("closed must come with known: it promises that no other names exist. Hint: known=[...]")
-        return None
+        raise ValueError("closed must come with known: it promises that no other names exist. Hint: known=[...]")
     tree, paths, shut = key.open_tree(), list[Path](), list[Path]()
     for source in _sources(known):
         if isinstance(source, KnownNodes):
@@ -51,15 +30,13 @@ def read_known(key: KeyKind, known: Any, closed: Any) -> KnownNodes | None:
                 raise ValueError(f"known: nodes of {source.tree} must be those of the key, {tree}")
             paths += source.paths
             shut += [path for path, is_closed in zip(source.paths, source.closed, strict=True) if is_closed]
-        elif isinstance(source, Tree):
-            paths += [key.prefix_of(path) for path in _paths_of_tree(key, source)]
+        elif isinstance(getattr(source, "tree", source), Tree):
+            paths += _paths_of_tree(key, getattr(source, "tree", source))
         elif hasattr(source, "statement"):
-            paths += _paths_of_release(key, tree, source)
+            paths += _paths_of_release(tree, source)
         else:
             paths.append(key.known_path(source))
-    kinds = key.label_kinds(AnyColumn())
-    for path in paths:
-        _check_path(key, tree, path, kinds)
+    check_labels(key, tree, paths)
     nodes = KnownNodes.of(tree, paths)
     shut += _closed_paths(key, nodes, closed)
     if len(nodes.paths) == 1 and not shut:
@@ -67,6 +44,27 @@ def read_known(key: KeyKind, known: Any, closed: Any) -> KnownNodes | None:
     # Nothing is below the deepest level, nor below the leaf outside.
     leaves = [path for path in nodes.paths if level_of(tree, path) == tree.depth - 1 or path == (OUTSIDE,)]
     return KnownNodes.of(tree, nodes.paths, closed=[*shut, *leaves])
+
+
+def check_labels(key: KeyKind, tree: OpenTree, paths: Iterable[Path], kinds: Mapping[str, str] | None = None) -> None:
+    """Paths must have labels that rows can have: by the key alone, or by what its columns hold."""
+    if tree.kind == "bits":  # `KnownNodes` checks prefixes
+        return
+    levels = key.levels
+    for path in paths:
+        if len(path) > len(levels):
+            hint = f"Hint: the levels are {', '.join(key.names[:5])}"
+            raise ValueError(f"known: {brief(path)} must have at most {len(levels)} labels, one per level. {hint}")
+        for level, label in zip(levels, path, strict=False):
+            kind = level.kind if level.column is None else (kinds or {}).get(level.column, "any")
+            accepts = level.accepts if kinds is None else None  # checked when the key was made
+            if label is None or (is_label(label, kind) and (accepts is None or accepts(label))):
+                continue
+            expected = "a text, an integer, a truth value or a date" if kind == "any" else kind
+            raise ValueError(
+                f"known: {brief(label)} ({type(label).__name__}) can never be a label of {level.name!r} ({expected}): "
+                "no row would reach it. Hint: labels as frames of a release show them, or cast the column"
+            )
 
 
 def _sources(known: Any) -> list[Any]:
@@ -78,84 +76,29 @@ def _sources(known: Any) -> list[Any]:
 
 
 def _paths_of_tree(key: KeyKind, tree: Tree) -> Iterator[Path]:
-    """The paths of all nodes of a public tree, without its leaf for rows that have no place."""
-    if tree.labels is None:
-        raise ValueError("known: a tree must have labels. Hint: Tree.from_paths")
-    if tree.depth > key.depth:
-        raise ValueError(
-            f"known: a tree (of {tree.depth - 1} levels below its root) must not be deeper than the key "
-            f"({key.depth - 1}). Hint: a tree of the key's levels"
-        )
-    order = tree.level_order
-    found = joined_paths(order.levels, order.parents, [tree.labels[node] for node in order.nodes.tolist()])
-    return (path for path in found if path != (OUTSIDE,))
+    """The paths of all nodes of a public tree but its leaf for rows outside."""
+    key.check_tree(tree, name="known: a tree")
+    order, labels = tree.level_order, tree.labels or ()
+    paths = joined_paths(order.levels, order.parents, [labels[node] for node in order.nodes.tolist()])
+    return (key.prefix_of(path) for path in paths if path != (OUTSIDE,))
 
 
-def _paths_of_release(key: KeyKind, tree: OpenTree, release: Any) -> list[Path]:
-    """The paths of the nodes that a `TreeRelease` shows."""
-    nodes = release.nodes
-    if nodes is None:
-        assert isinstance(release.tree, Tree)
-        return [key.prefix_of(path) for path in _paths_of_tree(key, release.tree)]
-    earlier = release.tree
-    assert isinstance(earlier, OpenTree)
-    same = (earlier.kind, earlier.width, earlier.separator) == (tree.kind, tree.width, tree.separator)
+def _paths_of_release(tree: OpenTree, release: Any) -> list[Path]:
+    """The paths of the nodes that a `TreeRelease` of an open tree shows."""
+    nodes, earlier = release.nodes, release.tree
     if tree.kind == "bits":
-        same = same and earlier.stride == tree.stride
+        same = (earlier.kind, earlier.width, earlier.stride) == (tree.kind, tree.width, tree.stride)
     else:
-        same = same and earlier.names == tree.names[: len(earlier.names)] and earlier.depth <= tree.depth
-    if not same:
-        raise ValueError(
-            f"known: a release of {earlier} must be one of the key's levels, {tree}. Hint: a release by the same key, "
-            "or by its first columns"
-        )
-    shown = np.ones(nodes.size, dtype=np.bool_) if release.shown is None else release.shown
+        names = tree.names[: len(earlier.names)]
+        same = (earlier.kind, earlier.separator, earlier.names) == (tree.kind, tree.separator, names)
+    if not same or earlier.depth > tree.depth:
+        hint = "Hint: a release by the same key, or by its first columns"
+        raise ValueError(f"known: a release of {earlier} must be one of the key's levels, {tree}. {hint}")
     paths = nodes.paths()
     if nodes.outside >= 0 and not tree.outside:
         paths[nodes.outside] = (0, 0)
-    return [paths[index] for index in np.flatnonzero(shown).tolist()]
-
-
-def _check_path(key: KeyKind, tree: OpenTree, path: Any, kinds: tuple[str, ...]) -> None:
-    """A path of labels that rows of the key can have, as far as the key alone can tell."""
-    if tree.kind == "bits":
-        return  # KnownNodes checks prefixes
-    if len(path) >= key.depth:
-        raise ValueError(
-            f"known: {brief(path)} must have at most {key.depth - 1} labels, one per level of the key. "
-            f"Hint: the levels are {', '.join(key.names[:5])}"
-        )
-    for level, (label, kind) in enumerate(zip(path, kinds, strict=False), start=1):
-        if label is not None and not key.is_label(level, label, kind):
-            what = (
-                "a text, an integer, a truth value, a date or None"
-                if kind == "any"
-                else f"a label that rows can have, of the kind {kind},"
-            )
-            raise ValueError(
-                f"known: {brief(label)} ({type(label).__name__}) must be {what} at level {level} "
-                f"({key.names[level - 1]}). Hint: labels as frames of a release show them"
-            )
-
-
-def is_label(label: Any, kind: str) -> bool:
-    """Whether a label is of a kind that a column can hold."""
-    if kind not in ("any", _KINDS.get(type(label))) or type(label) not in _KINDS:
-        return False
-    return is_text(label) if isinstance(label, str) else type(label) is not int or -(2**127) <= label < 2**127
-
-
-def check_known_kinds(key: KeyKind, nodes: KnownNodes, kinds: tuple[str, ...]) -> None:
-    """Labels must be of the kinds that the columns of a frame hold."""
-    if nodes.tree.kind != "bits":
-        for level, kind in enumerate(kinds, start=1):
-            for label in {path[level - 1] for path in nodes.paths if len(path) == level} - {None}:
-                if not is_label(label, kind):
-                    raise ValueError(
-                        f"by: the known label {brief(label)} ({type(label).__name__}) can never be one of "
-                        f"{key.names[level - 1]!r} ({kind}): no row would reach it. Hint: labels of that type, or cast "
-                        "the column"
-                    )
+    shown = range(nodes.size) if release.shown is None else np.flatnonzero(release.shown).tolist()
+    return [paths[index] for index in shown]
 
 
 def _closed_paths(key: KeyKind, nodes: KnownNodes, closed: Any) -> list[Path]:
@@ -165,18 +108,16 @@ def _closed_paths(key: KeyKind, nodes: KnownNodes, closed: Any) -> list[Path]:
     if closed is True:
         return list(nodes.paths)
     if isinstance(closed, (str, bytes, tuple)) or not isinstance(closed, Iterable):
-        raise TypeError(
-            f"closed ({brief(closed)}) must be True, or a list of levels and paths. Hint: closed=[{key.names[0]!r}]"
-        )
-    found: list[Path] = []
+        hint = f"Hint: closed=[{key.names[0]!r}]"
+        raise TypeError(f"closed ({brief(closed)}) must be True, or a list of levels and paths. {hint}")
+    paths: list[Path] = []
     for part in closed:
         if isinstance(part, tuple):
             if part not in nodes.paths:
                 raise ValueError(f"closed: {brief(part)} must be the path of a known node. Hint: add it to known")
-            found.append(part)
-            continue
-        level = key.level_number(part, name="closed")
-        if level == 0:
+            paths.append(part)
+        elif level := key.level_number(part, name="closed"):
+            paths += [path for path in nodes.paths if level_of(nodes.tree, path) < level]
+        else:
             raise ValueError("closed: the root's level (0) has no other node. Hint: () closes the root")
-        found += [path for path in nodes.paths if level_of(nodes.tree, path) < level]
-    return found
+    return paths

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from opendp_tree._arguments import check_column, is_text
+from opendp_tree._arguments import is_text
 from opendp_tree._types import Ints
 from opendp_tree.keys.addresses import IPV4
 from opendp_tree.keys.key import Key
-from opendp_tree.keys.kind import KEY, Labels
-from opendp_tree.trees.label_keys import split_paths
+from opendp_tree.keys.kind import KEY, Labels, Level
+from opendp_tree.trees.labels import split_paths
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.tree import Path
 
@@ -23,32 +22,23 @@ from opendp_tree.trees.tree import Path
 class PathKey(Key):
     """Texts such as "a/b/c"."""
 
-    kind = "path"
     takes = ("text",)
     ends_early = True
 
     separator: str
 
     def __post_init__(self) -> None:
-        check_column(self.columns_used[0])
         self.open_tree()  # which checks separator and depth
         super().__post_init__()
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The column and the level's number."""
-        return tuple(f"{self.columns_used[0]}_{level}" for level in range(1, self.depth))
+    def levels(self) -> tuple[Level, ...]:
+        return tuple(replace(level, accepts=lambda label: self.separator not in label) for level in super().levels)
 
     def open_tree(self) -> OpenTree:
-        """All paths."""
         return OpenTree.paths(self.separator, depth=self.depth)
 
-    def label_kinds(self, kinds: Mapping[str, str]) -> tuple[str, ...]:
-        """Texts."""
-        return ("text",) * (self.depth - 1)
-
     def labels(self, groups: pl.DataFrame) -> Labels:
-        """The parts of each text."""
         columns, lengths = self._split(groups[f"{KEY}_0"].cast(pl.String))
         return Labels(tuple(columns), lengths)
 
@@ -59,10 +49,6 @@ class PathKey(Key):
         columns, lengths = self._split(pl.Series([name]))
         return tuple(column[0] for column in columns[: int(lengths[0])])
 
-    def is_label(self, level: int, label: Any, kind: str) -> bool:
-        """Whether it is a text that no row's text is split at."""
-        return super().is_label(level, label, kind) and self.separator not in label
-
     def _split(self, texts: pl.Series) -> tuple[list[pl.Series], Ints]:
         return split_paths(texts, self.separator, self.depth - 1)
 
@@ -70,8 +56,6 @@ class PathKey(Key):
 @dataclass(frozen=True, kw_only=True)
 class UrlKey(PathKey):
     """Web addresses: the names of the host from the last, then the parts of the path."""
-
-    kind = "url"
 
     def _split(self, texts: pl.Series) -> tuple[list[pl.Series], Ints]:
         return split_urls(texts, self.depth - 1)

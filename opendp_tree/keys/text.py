@@ -17,18 +17,15 @@ _OPTIONS = {
     "calendar": ("levels",),
     "number": ("low", "high", "bins", "width", "branching", "outside"),
 }
-_TOKEN = re.compile(r"""\s*(?:(?P<quoted>"[^"]*"|'[^']*')|(?P<mark>[(),=])|(?P<plain>[^"'(),=]+))""")
-_HINT = "Hint: country, ip(address, version=6); a name with any of ,()='\" stands in quotes"
+_QUOTED = r""" "[^"]*" | '[^']*' """
+_TOKENS = re.compile(rf"{_QUOTED} | .", re.DOTALL | re.VERBOSE)
+_CALL = re.compile(r"""([^"'(),=]+)\((.*)\)""", re.DOTALL)
+_HINT = "Hint: country, ip(address, version=6), 'name, in quotes'"
 
 
 def read_key(text: str) -> Key:
     """The key that a text describes: columns from the coarsest, and at most one run of other kinds below them."""
-    reader = _Reader(text)
-    parts = [reader.part()]
-    while reader.takes(","):
-        parts.append(reader.part())
-    if reader.tokens:
-        raise reader.error("a comma")
+    parts = [_read_part(part) for part in _split(text)]
     columns = [part for part in parts if isinstance(part, str)]
     keys = [part for part in parts if isinstance(part, Key)]
     if columns and parts[: len(columns)] != columns:
@@ -38,86 +35,69 @@ def read_key(text: str) -> Key:
     return keys[0] if len(keys) == 1 else Key.nested(*keys)
 
 
-class _Reader:
-    """The tokens of a text, from the first: a mark, or a name or value with whether it stood in quotes."""
-
-    def __init__(self, text: str) -> None:
-        self.text, self.tokens, end = text, list[tuple[str, bool]](), 0
-        while match := _TOKEN.match(text, end):
-            end, quoted = match.end(), match["quoted"]
-            word = match[0].strip() if quoted is None else quoted[1:-1]
-            if word or quoted is not None:
-                self.tokens.append((word, quoted is not None))
-        if text[end:].strip():
-            raise ValueError(f"by ({text!r}) must close each quote. {_HINT}")
-
-    def error(self, expected: str) -> ValueError:
-        """What is wrong at the next token."""
-        given = repr(self.tokens[0][0]) if self.tokens else "its end"
-        return ValueError(f"by ({self.text!r}) must have {expected} where it has {given}. {_HINT}")
-
-    def takes(self, mark: str) -> bool:
-        """Whether a mark is next, which is then taken."""
-        if self.tokens[:1] != [(mark, False)]:
-            return False
-        del self.tokens[0]
-        return True
-
-    def word(self, expected: str) -> tuple[str, bool]:
-        """The next name or value."""
-        if not self.tokens or (self.tokens[0][0] in "(),=" and not self.tokens[0][1]):
-            raise self.error(expected)
-        return self.tokens.pop(0)
-
-    def part(self) -> str | Key:
-        """A column's name, or a key."""
-        name, quoted = self.word("a column's name")
-        if quoted or not self.takes("("):
-            return name
-        if name not in _OPTIONS:
-            raise ValueError(f"by: a kind of key ({name!r}) must be one of {', '.join(_OPTIONS)}. {_HINT}")
-        column, options = self.word("a column's name")[0], dict[str, Any]()
-        while self.takes(","):
-            option = self.word("an option's name")[0]
-            if option not in _OPTIONS[name] or option in options:
-                allowed = ", ".join(_OPTIONS[name])
-                raise ValueError(f"by: an option of {name} ({option!r}) must be one of {allowed}, each once. {_HINT}")
-            if not self.takes("="):
-                raise self.error("=")
-            options[option] = self.value()
-        if not self.takes(")"):
-            raise self.error(")")
-        try:
-            made: Key = getattr(Key, name)(column, **options)
-        except TypeError as error:
-            needed = f"{name}({column}, {', '.join(f'{option}=...' for option in _OPTIONS[name])})"
-            raise ValueError(f"by: {str(error).replace('Key.', '')}. Hint: {needed}") from None
-        return made
-
-    def value(self) -> Any:
-        """A value, or several in parentheses."""
-        if not self.takes("("):
-            word, quoted = self.word("a value")
-            return word if quoted else _value(word)
-        values = [self.value()]
-        while self.takes(","):
-            values.append(self.value())
-        if not self.takes(")"):
-            raise self.error(")")
-        return tuple(values)
+def _split(text: str) -> list[str]:
+    """The parts of a text between commas that are neither in quotes nor in parentheses."""
+    parts, depth = [""], 0
+    for token in _TOKENS.findall(text):
+        depth += (token == "(") - (token == ")")
+        if token in ("'", '"') or depth < 0:
+            raise ValueError(f"by: {text!r} must close each quote, and open each parenthesis that it closes. {_HINT}")
+        if token == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += token
+    if depth:
+        raise ValueError(f"by: {text!r} must close each parenthesis. {_HINT}")
+    return [part.strip() for part in parts]
 
 
-def _value(word: str) -> Any:
+def _read_part(text: str) -> str | Key:
+    """A column's name, or a key."""
+    call = _CALL.fullmatch(text)
+    if call is None:
+        return _read_name(text)
+    kind, (column, *options) = call[1].strip(), _split(call[2])
+    if kind not in _OPTIONS:
+        raise ValueError(f"by: a kind of key ({kind!r}) must be one of {', '.join(_OPTIONS)}. {_HINT}")
+    values: dict[str, Any] = {}
+    for option in options:
+        name, equals, value = (part.strip() for part in option.partition("="))
+        if name not in _OPTIONS[kind] or name in values or not equals:
+            allowed = ", ".join(f"{each}=..." for each in _OPTIONS[kind])
+            raise ValueError(f"by: an option of {kind} ({option!r}) must be one of {allowed}, each once. {_HINT}")
+        is_list = value.startswith("(") and value.endswith(")")
+        values[name] = tuple(map(_read_value, _split(value[1:-1]))) if is_list else _read_value(value)
+    try:
+        made: Key = getattr(Key, kind)(_read_name(column), **values)
+    except TypeError as error:
+        needed = f"{kind}({column}, {', '.join(f'{each}=...' for each in _OPTIONS[kind])})"
+        problem = str(error).replace("Key.", "")
+        if missing := re.findall(r"'(\w+)'", problem.partition(" missing ")[2]):
+            problem = f"{kind}({column}) must have {' and '.join(missing)}"
+        raise ValueError(f"by: {problem}. Hint: {needed}") from None
+    return made
+
+
+def _read_name(text: str) -> str:
+    """A name or value, in quotes or without any mark."""
+    if re.fullmatch(_QUOTED, text, re.VERBOSE):
+        return text[1:-1]
+    if not text or re.search("[\"'(),=]", text):
+        raise ValueError(f"by: a name or value ({text!r}) must stand in quotes if it is empty or has marks. {_HINT}")
+    return text
+
+
+def _read_value(text: str) -> Any:
     """A number exactly as written, a date or time of ISO 8601, days (7d) or hours (6h); else the text."""
-    if re.fullmatch(r"[+-]?[0-9]{1,40}", word):
-        return int(word)
-    if re.fullmatch(r"[+-]?[0-9]{1,40}\.[0-9]{1,40}", word):
-        return Decimal(word)
-    if match := re.fullmatch(r"([1-9][0-9]{0,5})([dh])", word):
+    if re.fullmatch(r"[+-]?[0-9]{1,40}", text):
+        return int(text)
+    if re.fullmatch(r"[+-]?[0-9]{1,40}\.[0-9]{1,40}", text):
+        return Decimal(text)
+    if match := re.fullmatch(r"([1-9][0-9]{0,5})([dh])", text):
         return int(match[1]) * timedelta(**{{"d": "days", "h": "hours"}[match[2]]: 1})
     try:
-        if re.match(r"[0-9]{4}-[0-9]{2}-", word):
-            return datetime.fromisoformat(word) if len(word) > 10 else date.fromisoformat(word)
+        if re.match(r"[0-9]{4}-[0-9]{2}-", text):
+            return datetime.fromisoformat(text) if len(text) > 10 else date.fromisoformat(text)
     except ValueError:
         pass
-    return word
+    return _read_name(text)

@@ -1,12 +1,12 @@
-"""Consistent trees: least squares on noisy counts of all nodes; if wanted, non-negative or whole from the root down.
+"""Consistent trees: least squares on noisy counts of all nodes; on request non-negative, or whole.
 
-Proof: docs/proofs/consistent.md.
+Proof: docs/proofs/tree_noise.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,30 +16,31 @@ from opendp.mod import Function, assert_features
 from opendp_tree._arguments import check_choice, check_flags, check_probability
 from opendp_tree._opendp import make_function
 from opendp_tree._types import Floats, Ints
-from opendp_tree.releases.release import Fit, PrivacyStatement, TreeRelease
-from opendp_tree.theorems.gaussian import gaussian_multiplier, normal_multiplier
-from opendp_tree.theorems.laplace import laplace_multiplier
-from opendp_tree.trees.arrays import InnerLevel, LevelOrder
-from opendp_tree.trees.least_squares import LeastSquares, check_variances
-from opendp_tree.trees.shown_nodes import contracted_parents
-from opendp_tree.trees.tree import Tree, check_tree
-
-__all__ = ["Consistency", "make_consistent", "nonnegative_descent", "polished", "then_consistent", "whole_counts"]
+from opendp_tree.budget import PrivacyStatement
+from opendp_tree.releases.release import Fit, TreeRelease
+from opendp_tree.theorems.tails import gaussian_multiplier, laplace_multiplier, normal_multiplier
+from opendp_tree.trees.least_squares import LARGEST_VARIANCE, LEAST_VARIANCE, LeastSquares, check_variances
+from opendp_tree.trees.nodes import contracted_parents
+from opendp_tree.trees.tree import InnerLevel, LevelOrder, Tree, check_tree
 
 _UNKNOWN = 1e12  # a child that was not measured takes the change: as if its variance were this many times the others'
 
 
-def nonnegative_descent(fit: LeastSquares, values: Floats) -> Floats:
-    """Final estimates from those that `fit.ascend` gives, none negative, in place."""
+def nonnegative_descent(order: LevelOrder, values: Floats, variances: Floats) -> Floats:
+    """Values that add up and are not negative, changed in place from the root down, in proportion to `variances`."""
     values[0] = max(values[0], 0.0)
-    for level in fit.order.inner_levels:
-        variances = _finite(level, fit.below[level.children])
-        values[level.children] = share_out(level, values[level.inner], values[level.children], variances)
+    for level in order.inner_levels:
+        shares = variances[level.children]
+        unknown = np.isinf(shares)
+        if unknown.any():
+            others = np.add.reduceat(np.where(unknown, 0.0, shares), level.starts)
+            shares = np.where(unknown, _UNKNOWN * np.maximum(level.spread(others), 1e-12), shares)
+        values[level.children] = share_out(level, values[level.inner], values[level.children], shares)
     return values
 
 
 def polished(release: TreeRelease, *, nonnegative: bool, integers: bool) -> TreeRelease:
-    """Estimates that are not negative, or whole, and add up where they did: with rows "(other)", which are so, too."""
+    """A release of non-negative or whole estimates that still add up, with those of the rows "(other)"."""
     shown = np.ones(release.estimates.size, dtype=np.bool_) if release.shown is None else release.shown
     values = release.estimates[shown]
     if release.adds_up and values.size:
@@ -53,14 +54,8 @@ def polished(release: TreeRelease, *, nonnegative: bool, integers: bool) -> Tree
         rest = values - np.bincount(parents[parents >= 0], values[parents >= 0], minlength=values.size)
         by_place = order.place(np.concatenate((values, rest[inner])))
         if nonnegative:
-            by_place[0] = max(by_place[0], 0.0)
-            for level in order.inner_levels:
-                wishes = by_place[level.children]
-                by_place[level.children] = share_out(level, by_place[level.inner], wishes, np.ones_like(wishes))
-        placed = whole_counts(order, by_place) if integers else by_place
-        everywhere = np.empty_like(placed)
-        everywhere[order.nodes] = placed
-        values = everywhere[: values.size]
+            by_place = nonnegative_descent(order, by_place, np.ones_like(by_place))
+        values = order.by_node(whole_counts(order, by_place) if integers else by_place)[: values.size]
     else:
         values = np.maximum(values, 0.0) if nonnegative else values
         values = np.rint(values) if integers else values
@@ -81,25 +76,14 @@ def share_out(level: InnerLevel, totals: Floats, wishes: Floats, variances: Floa
         moved = np.where(left, wishes + variances * level.spread(step), 0.0)
         negative = moved < 0
         if not negative.any():
-            return _rescaled(level, totals, moved)
+            break
         left &= ~negative
-
-
-def _rescaled(level: InnerLevel, totals: Floats, moved: Floats) -> Floats:
-    """The same, so that sums hold even where huge wishes met a small total and floats lost it."""
+    # Sums must hold even where huge wishes met a small total and floats lost it.
     found = np.add.reduceat(moved, level.starts)
     moved *= level.spread(np.divide(totals, found, out=np.ones_like(found), where=found > 0))
     lost = np.flatnonzero((found <= 0) & (totals > 0))
     moved[level.starts[lost]] = totals[lost]
     return moved
-
-
-def _finite(level: InnerLevel, variances: Floats) -> Floats:
-    unknown = np.isinf(variances)
-    if not unknown.any():
-        return variances
-    others = np.add.reduceat(np.where(unknown, 0.0, variances), level.starts)
-    return np.where(unknown, _UNKNOWN * np.maximum(level.spread(others), 1e-12), variances)
 
 
 def whole_counts(order: LevelOrder, values: Floats) -> Floats:
@@ -132,57 +116,41 @@ def _rank(level: InnerLevel, values: Floats) -> Ints:
     return rank
 
 
-NOISES = ("gaussian", "laplace", "normal")
+def consistent_estimator(
+    tree: Tree, variances: Floats, noise: str, confidence: float, *, nonnegative: bool, integers: bool
+) -> Callable[[npt.NDArray[np.number], PrivacyStatement | None], TreeRelease]:
+    """Noisy counts by node id, of these variances, to estimates and intervals; all that can be prepared is."""
+    # Variances are moved into the range of floats.
+    variances = np.where(np.isinf(variances), np.inf, variances.clip(LEAST_VARIANCE, LARGEST_VARIANCE))
+    known = variances[np.isfinite(variances)]
+    if not known.size:
+        raise ValueError("variances must be finite for at least one node")
+    multiplier = noise_multiplier(noise, confidence, float(known.min()), known.size)
+    solver = LeastSquares.of(tree, variances)
+    order = solver.order
 
-
-@dataclass(frozen=True)
-class Consistency:
-    """All that making a tree consistent needs, checked and made ready."""
-
-    estimator: LeastSquares
-    multiplier: float
-    confidence: float
-    nonnegative: bool
-    integers: bool
-
-    @classmethod
-    def of(
-        cls, tree: Tree, variances: object, *, noise: str, confidence: float, nonnegative: bool, integers: bool
-    ) -> Consistency:
-        """Checks all arguments."""
-        check_tree(tree)
-        check_choice(noise, name="noise", choices=NOISES)
-        level = float(check_probability(confidence, name="confidence"))
-        check_flags(nonnegative=nonnegative, integers=integers)
-        by_node = check_variances(tree, variances)
-        known = by_node[np.isfinite(by_node)]
-        if not known.size:
-            raise ValueError("variances must be finite for at least one node")
-        multiplier = _multiplier(noise, level, float(known.min()), known.size)
-        return cls(LeastSquares.of(tree, by_node), multiplier, level, nonnegative, integers)
-
-    def release(self, measurements: npt.NDArray[np.number], statement: PrivacyStatement | None) -> TreeRelease:
-        """Estimates and intervals from noisy counts by node id."""
-        solver, order = self.estimator, self.estimator.order
+    def release(measurements: npt.NDArray[np.number], statement: PrivacyStatement | None) -> TreeRelease:
         upward, sums = solver.ascend(solver.place(measurements))
-        if self.nonnegative:
+        if nonnegative:
             best = solver.descend(upward.copy(), sums)
-            values = nonnegative_descent(solver, upward)
+            values = nonnegative_descent(order, upward, solver.below)
         else:
             best = values = solver.descend(upward, sums)
-        if self.integers:
+        if integers:
             values = whole_counts(order, values)
         estimates, centre = order.by_node(values), order.by_node(best)
-        half = self.multiplier * np.sqrt(solver.variances)
+        half = multiplier * np.sqrt(solver.variances)
         lower, upper = centre - half, centre + half
-        if self.nonnegative:
+        if nonnegative:
             lower, upper = np.maximum(lower, 0.0), np.maximum(upper, 0.0)
-        if self.nonnegative or self.integers:  # a wider interval holds the truth no less often
+        if nonnegative or integers:  # a wider interval holds the truth no less often
             lower, upper = np.minimum(lower, estimates), np.maximum(upper, estimates)
-        for array in (estimates, centre):  # which may be one: what a range is counted from must not change
+        for array in (estimates, centre):  # ranges are counted from these, which may be one array
             array.flags.writeable = False
-        fit = Fit(solver, self.multiplier, centre, self.nonnegative)
-        return TreeRelease(order.tree, estimates, lower, upper, self.confidence, statement, fit=fit)
+        fit = Fit(solver, multiplier, centre, nonnegative)
+        return TreeRelease(tree, estimates, lower, upper, confidence, statement, fit=fit)
+
+    return release
 
 
 def make_consistent(
@@ -196,41 +164,22 @@ def make_consistent(
 ) -> Function:
     """A postprocessor: noisy counts of all nodes, by node id, to a `TreeRelease` whose counts add up.
 
-    The estimates are the best linear unbiased ones (generalised least squares), on a tree of any shape, for any
-    `variances` of the noise: one for each level from the root's down, or one for each node. `inf` says that a node was
-    not measured; what stands there is not read. No node's variance exceeds that of its own measurement.
-    Proof: docs/proofs/consistent.md.
+    The estimates are the best linear unbiased ones (generalised least squares), on a tree of any shape: no node's
+    variance exceeds that of its own measurement. Proof: docs/proofs/tree_noise.md. The cost is two passes over the
+    nodes; making it takes a few times that.
 
-    `lower` and `upper` hold a node's true count with probability at least `confidence`: for "gaussian" noise on the
-    integers (whose variances are to be given as the squares of its scales) and for "laplace" noise by sound bounds, for
-    "normal" noise exactly.
+    Other parameters: as for `make_tree_laplace`.
 
-    `nonnegative` shares every node's count out from the root down so that none is negative, at some cost in bias and
-    none in coverage if the true counts are not negative; `integers` rounds so that counts still add up. The cost is two
-    passes over the nodes and a few array operations for each level; making it takes a few times that.
+    :param tree: The tree whose nodes the counts are of.
+    :param variances: Of the noise: one for each level from the root's down, or one for each node; `inf` where nothing
+        was measured, and what is given there is ignored. For "gaussian" noise the squares of its scales.
+    :param noise: Which law the intervals are for: "gaussian" or "laplace" on the integers, by sound bounds, or
+        "normal", exactly.
+    :param nonnegative: Shares every node's count out from the root down so that none is negative, at no cost in
+        coverage if true counts are not; False, because sums of small counts become biased.
 
-    Parameters
-    ----------
-    tree
-        The tree whose nodes the counts are of.
-    variances
-        Of the noise: one for each level from the root's down, or one for each node; `inf` where nothing was
-        measured, and what stands there is not read. For "gaussian" noise the squares of its scales.
-    noise
-        Which law the intervals are for: "gaussian" or "laplace" on the integers, by sound bounds, or "normal",
-        exactly.
-    confidence
-        The probability with which a node's interval holds its count, node by node; 0.95, as people expect.
-    nonnegative
-        Shares every node's count out from the root down so that none is negative, at some cost in bias and none
-        in coverage if true counts are not negative; False, because sums of small counts become biased.
-    integers
-        Rounds so that counts still add up; False, because rounding adds error.
-
-    Examples
-    --------
     >>> import opendp.prelude as dp
-    >>> from opendp_tree import Tree, leaf_domain, then_consistent, then_tree_sum
+    >>> from opendp_tree import Tree
     >>> dp.enable_features("contrib")
     >>> tree = Tree.from_paths([("be", "ghent"), ("be", "liege"), ("lu",)])
     >>> consistent = make_consistent(tree, variances=[2.0, 2.0, 2.0], noise="normal")
@@ -239,18 +188,21 @@ def make_consistent(
     [104.12, 92.25, 72.62, 19.62, 11.88]
     >>> release.fit.estimator.variances.round(2).tolist()
     [1.25, 1.0, 1.25, 1.25, 1.25]
-    >>> sums = (leaf_domain(tree), dp.l1_distance(T="i64")) >> then_tree_sum(carrier="vector")
-    >>> noisy = sums >> dp.m.then_laplace(scale=3.0)
-    >>> chain = noisy >> then_consistent(tree, variances=[18.0] * 3, noise="laplace", integers=True)
-    >>> estimates = chain(tree.count(["ghent"] * 70 + ["lu"] * 30)).estimates
-    >>> chain.map(1), estimates[0] == estimates[2:].sum()
-    (1.0, np.True_)
     """
     assert_features("contrib")
-    work = Consistency.of(
-        tree, variances, noise=noise, confidence=confidence, nonnegative=nonnegative, integers=integers
-    )
-    _check_chain(tree, variances)
+    check_tree(tree)
+    check_choice(noise, name="noise", choices=("gaussian", "laplace", "normal"))
+    level = float(check_probability(confidence, name="confidence"))
+    check_flags(nonnegative=nonnegative, integers=integers)
+    by_node = check_variances(tree, variances)
+    work = consistent_estimator(tree, by_node, noise, level, nonnegative=nonnegative, integers=integers)
+    # A chain has as many levels as nodes: refuse to guess where the two readings differ.
+    upside_down = tree.depth == tree.node_count and bool((tree.node_levels != np.arange(tree.depth)).any())
+    if upside_down and np.unique(by_node).size > 1:
+        raise ValueError(
+            "variances of a chain must not differ unless its node ids run from the root down: they might be meant "
+            "by level or by node. Hint: number the nodes in that order"
+        )
 
     def function(data: Any) -> TreeRelease:
         try:
@@ -261,26 +213,17 @@ def make_consistent(
             raise ValueError(
                 f"the noisy counts must be one-dimensional with one for each of the {tree.node_count} nodes"
             )
-        return work.release(measurements, None)
+        return work(measurements, None)
 
     return make_function(function)
-
-
-def _check_chain(tree: Tree, variances: Any) -> None:
-    """On a chain there are as many levels as nodes; refuse to guess where the two readings differ."""
-    chain = tree.depth == tree.node_count and bool((tree.node_levels != np.arange(tree.depth)).any())
-    if chain and len(set(np.asarray(variances, dtype=np.float64).tolist())) > 1:
-        raise ValueError(
-            "variances of a chain must not differ unless its node ids run from the root down: they might be meant "
-            "by level or by node. Hint: number the nodes in that order"
-        )
 
 
 then_consistent = make_consistent
 """The same: `measurement >> then_consistent(tree, variances=...)`."""
 
 
-def _multiplier(noise: str, confidence: float, least_variance: float, measured: int) -> float:
+def noise_multiplier(noise: str, confidence: float, least_variance: float, measured: int) -> float:
+    """How many standard deviations an interval reaches, for `measured` measurements of at least this variance."""
     if noise == "normal":
         return normal_multiplier(confidence)
     if noise == "laplace":

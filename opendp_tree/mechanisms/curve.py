@@ -1,4 +1,4 @@
-"""Curves: how many lie below each value of a line, from the counts of its bins."""
+"""Curves of how many lie below each value of a line, from the counts of its bins."""
 
 from __future__ import annotations
 
@@ -18,22 +18,21 @@ from opendp_tree import noise, saturate
 from opendp_tree._arguments import check_integer, check_positive, check_probability, read_distance
 from opendp_tree._opendp import make_measurement, measure_name, to_then
 from opendp_tree._types import Array, Ints
+from opendp_tree.budget import PrivacyStatement
 from opendp_tree.mechanisms.find import find_in_fringe, pure_fringe
 from opendp_tree.releases.curve import ROUNDING, Found, MeasuredCurve, line_edges
-from opendp_tree.releases.release import PrivacyStatement, TreeRelease
+from opendp_tree.releases.release import TreeRelease
 from opendp_tree.theorems.interval import Interval, round_down, round_up
-from opendp_tree.theorems.laplace import laplace_epsilon
+from opendp_tree.theorems.noise import laplace_epsilon
 from opendp_tree.theorems.partition import Fringe, find_epsilon_delta
-from opendp_tree.theorems.quantiles import curve_epsilon
+from opendp_tree.theorems.sums import found_epsilon
 from opendp_tree.trees.domains import CountSpace, check_metric
-from opendp_tree.trees.segment_tree import SegmentTree, tail_reach
+from opendp_tree.trees.least_squares import SegmentTree, tail_reach
 from opendp_tree.trees.tree import Tree
-
-__all__ = ["make_bin_curve", "make_segment_curve", "then_bin_curve", "then_segment_curve"]
 
 BRANCHING = 16
 SCALES = 2.0**-20, 2.0**40
-"""Beyond, noise is none, or does not fit."""
+"""Outside of this range, noise is none or does not fit into int64."""
 _ROOT_WEIGHT = Fraction(1, 2)
 _FALSE_CELLS = 10.0
 _MOST_BINS = 2**22
@@ -51,32 +50,21 @@ def make_segment_curve(
 ) -> Measurement:
     """How many lie below each value of a line of many bins: a `TreeRelease` with `quantiles`, `cdf` and `between`.
 
-    A private partition finds where people are: a binary tree over the bins, all of whose nodes are public. The line is
-    cut at both ends of each cell. A fresh balanced tree over these segments is measured with integer Laplace noise, and
-    least squares gives the count below each cut. Segments of many bins hold few people, so little is lost between cuts.
+    A private partition finds where people are, in a binary tree over the bins, all of whose nodes are public. The line
+    is cut at both ends of each cell. A fresh balanced tree over these segments is measured with integer Laplace noise,
+    and least squares gives the count below each cut. Segments of many bins hold few people, so little is lost.
 
-    `max_divergence()`: at distance k, epsilon is k times what finding costs and the sum of 1/scale over the levels:
-    k/scale, or less by rounding. Proof: docs/proofs/quantiles.md. The cost is two noises a bin.
+    `max_divergence()`: at distance k, epsilon is k/scale, or less by rounding. Proof: docs/proofs/quantiles.md.
 
-    Parameters
-    ----------
-    input_domain
-        `leaf_domain(tree)` of a tree whose leaves in order are the bins; or a vector of integers, with the tree.
-    input_metric
-        `l1_distance`, of an integer type or f64.
-    scale
-        One over epsilon at distance 1, from 2**-20 to 2**40.
-    tree
-        The tree, where `input_domain` does not carry it.
-    finding
-        The share of epsilon that finds the segments, above 0 and below 1; 0.2, which did best over 2**10 to 2**20 bins.
-    branching
-        The most children of a node of the tree over the segments; 16, because fewer levels leave more for each.
-    confidence
-        The probability with which an interval holds, each for itself; 0.95, as people expect.
+    :param input_domain: `leaf_domain(tree)` of a tree whose leaves in order are the bins; or a vector of integers, with
+        the tree.
+    :param input_metric: `l1_distance`, of an integer type or f64.
+    :param scale: One over epsilon at distance 1, from 2**-20 to 2**40.
+    :param tree: The tree, where `input_domain` does not carry it.
+    :param finding: The share of epsilon that finds the segments; 0.2 did best over 2**10 to 2**20 bins.
+    :param branching: The most children of a node of the tree over the segments: fewer levels leave more for each.
+    :param confidence: The probability with which each interval holds.
 
-    Examples
-    --------
     >>> import opendp.prelude as dp
     >>> from opendp_tree import Tree, leaf_domain
     >>> dp.enable_features("contrib")
@@ -87,7 +75,6 @@ def make_segment_curve(
     >>> release = curve(np.repeat([0, 30, 0], [1024, 1024, 2048]))
     >>> bool(abs(release.quantiles([0.5])["estimate"][0] - 1536) < 10)
     True
-
     """
     if check_probability(finding, name="finding") < Fraction(1, 1000):
         raise ValueError(f"finding ({finding}) must be at least 0.001. Hint: 0.2, or make_bin_curve")
@@ -106,28 +93,11 @@ def make_bin_curve(
     """How many lie below each value of a line of few bins: a `TreeRelease` with `quantiles`, `cdf` and `between`.
 
     A balanced tree over the bins is measured with integer Laplace noise, and least squares gives the count below each
-    edge. From about a thousand bins on, `make_segment_curve` errs less.
+    edge. From about a thousand bins on, `make_segment_curve` errs less. Its map is the same, and tight.
+    Proof: docs/proofs/quantiles.md.
 
-    `max_divergence()`: at distance k, epsilon is k times the sum of 1/scale over the levels: k/scale, or less by
-    rounding. Tight. Proof: docs/proofs/quantiles.md. The cost is a noise a bin.
+    Other parameters: as for `make_segment_curve`.
 
-    Parameters
-    ----------
-    input_domain
-        `leaf_domain(tree)` of a tree whose leaves in order are the bins; or a vector of integers, with the tree.
-    input_metric
-        `l1_distance`, of an integer type or f64.
-    scale
-        One over epsilon at distance 1, from 2**-20 to 2**40.
-    tree
-        The tree, where `input_domain` does not carry it.
-    branching
-        The most children of a node of the tree over the bins; 16, because fewer levels leave more for each.
-    confidence
-        The probability with which an interval holds, each for itself; 0.95, as people expect.
-
-    Examples
-    --------
     >>> import opendp.prelude as dp
     >>> from opendp_tree import Tree, leaf_domain
     >>> dp.enable_features("contrib")
@@ -137,7 +107,6 @@ def make_bin_curve(
     >>> release = curve(np.repeat([0, 90], 128))
     >>> abs(release.between(128, 192)["estimate"][0] - 5760) < 200
     True
-
     """
     return _make(input_domain, input_metric, scale, tree, 0.0, branching, confidence)
 
@@ -156,24 +125,19 @@ def _make(
     confidence: float,
 ) -> Measurement:
     assert_features("contrib")
-    space, public, edges = read_line(input_domain, input_metric, tree)
-    line = MeasuredLine.of(edges.size - 1, scale, finding=finding, branching=branching, confidence=confidence)
-
-    def release(data: Any) -> TreeRelease:
-        return line.release(public, edges, space.read_people(data))
-
-    return make_measurement(input_domain, input_metric, max_divergence(), release, line.epsilon)
-
-
-def read_line(input_domain: Domain, input_metric: Metric, tree: Tree | None) -> tuple[CountSpace, Tree, Array]:
-    """How the counts of bins are read, their tree, and their edges, once its leaves are bins in order, not too many."""
     check_metric(input_metric, l1_distance)
     space, public = CountSpace.of_leaves(input_domain, tree)
     if public._depth_first is not None:
         raise ValueError("tree must have its leaves numbered depth-first. Hint: sort the paths, or the node ids")
     if public.leaf_count > _MOST_BINS:
         raise ValueError(f"tree must have at most 2**22 leaves, found {public.leaf_count}. Hint: fewer, wider bins")
-    return space, public, line_edges(public)
+    edges = line_edges(public)
+    line = MeasuredLine.of(edges.size - 1, scale, finding=finding, branching=branching, confidence=confidence)
+
+    def release(data: Any) -> TreeRelease:
+        return line.release(public, edges, space.read_people(data))
+
+    return make_measurement(input_domain, input_metric, max_divergence(), release, line.epsilon)
 
 
 @dataclass(frozen=True)
@@ -211,7 +175,7 @@ class MeasuredLine:
         return made
 
     def segment_tree(self, segments: int) -> SegmentTree:
-        """The tree over so many segments."""
+        """The tree over this many segments."""
         return _segment_tree(segments, self.scale, self.branching)
 
     def _level_scales(self) -> Iterator[tuple[float, ...]]:
@@ -222,19 +186,14 @@ class MeasuredLine:
             yield scales
             fewest = self.branching ** (len(scales) - 1) + 1
 
-    def _costs(self) -> Iterator[Interval]:
-        """What is measured costs, for each number of levels that segments can lead to."""
-        yield Interval.of(1 / Fraction(self.scale))  # a count outside of the line, which nothing else counts
-        for scales in self._level_scales():
-            yield Interval.of(laplace_epsilon(1, scales=[Fraction(scale) for scale in scales]))
-
     def epsilon(self, d_in: int | float) -> float:
         """The privacy map, rounded up."""
-        finding = Interval.of(0)
-        if self.fringe is not None:
-            finding = find_epsilon_delta([self.fringe], k=1)[0]
+        finding = Interval.of(0) if self.fringe is None else find_epsilon_delta([self.fringe], k=1)[0]
+        # The tree over the segments has one of these costs; a count outside of the line is not in that tree.
+        costs = [1 / Fraction(self.scale)]
+        costs += [laplace_epsilon(1, scales=list(map(Fraction, scales))) for scales in self._level_scales()]
         people = math.floor(read_distance(d_in))  # counts that are 1.5 apart are 1 apart
-        return round_up(curve_epsilon(people, finding=finding, measuring=self._costs()))
+        return round_up(found_epsilon(people, finding=finding, measuring=map(Interval.of, costs)))
 
     @property
     def statement(self) -> PrivacyStatement:
@@ -258,7 +217,7 @@ class MeasuredLine:
 
     def _count_outside(self, found: Found, tree: Tree, curve: MeasuredCurve, outside: float) -> None:
         """Write the count of the leaf outside of the line, and add it to the root's."""
-        own, total = 2 * self.scale**2, curve.total_variance
+        own, total = 2 * self.scale**2, float(curve.tree.variances(np.array(0), np.array(curve.cuts.size - 1)))
         for node, inside, known, variance, step in (
             (int(tree.leaves[-1]), 0.0, 0.0, own, self.scale),
             (tree.root, curve.unbiased_total, curve.totals[-1], own + total, max(self.scale, curve.tree.largest_step)),
@@ -280,7 +239,7 @@ class MeasuredLine:
         return MeasuredCurve(edges, cuts, tree, np.concatenate(parts), self.confidence)
 
     def _find_cuts(self, counts: Ints, fringe: Fringe) -> Ints:
-        """Both ends of every cell of a binary tree over the bins; bins are filled up, with nobody, to a power of 2."""
+        """Both ends of every cell of a binary tree over the bins; empty bins fill up to a power of 2."""
         depth = len(fringe.levels)
         tree = _binary_tree(depth)
         filled = np.zeros(tree.leaf_count, dtype=np.int64)

@@ -1,12 +1,10 @@
-"""What is measured once cells are known: layers, each of which cuts the shown tree into disjoint sets of people.
+"""Layers, measured once cells are found: each divides the people of the shown tree into disjoint sets.
 
-Some shown nodes are *marked*. A layer is a set of marked nodes that meets every way from the root down to a marked node
-without marked nodes below it exactly once. Its sets are the people of each of its nodes, and, for each marked node
-above them, its rest: the people who are in none of the marked nodes directly below it. Every person is in exactly one
-set, so a layer with noise of slopes alpha and beta costs one person less alpha and one person more beta, and every
-marked node at or above a layer is a union of its sets.
-
-Everything but `measure` looks at what was found and at public numbers alone. Proof: docs/proofs/partition.md.
+Some shown nodes are *marked*. A layer is a set of marked nodes with exactly one node on each path from the root to a
+lowest marked node. Its sets are the people of each of its nodes and, for each marked node above them, its *rest*: the
+people in none of the marked nodes directly below it. Every person is in exactly one set, so a layer with noise of
+slopes alpha and beta costs alpha for removing a person and beta for adding one, and every marked node at or above a
+layer is a union of its sets. Only `measure` sees data. Proof: docs/proofs/partition.md.
 """
 
 from __future__ import annotations
@@ -21,16 +19,22 @@ import numpy as np
 from opendp_tree import noise, saturate
 from opendp_tree._types import Bools, Floats, Ints
 from opendp_tree.mechanisms.find import NAMED, mean, three_digits, variance
+from opendp_tree.trees.level_weights import balance
+from opendp_tree.trees.tree import Tree
 
 LEAST_VARIANCE = 1e-6
-"""A smaller variance, at a very large epsilon, is taken as this."""
+"""A lower limit of variances, reached at a very large epsilon."""
 RATIO = 14.0
 """Between the steps of a ladder."""
+LADDER = 6
+"""A ladder in a deep tree has about this many layers, whatever the depth."""
+LEAST_SHARE = 2**17
+"""A layer that is chosen after finding gets at least one part in this many of the layers' budget."""
 LIGHT = 0.7
-"""The share of the root and of the two lowest steps, which serve intervals more than estimates, against the others."""
+"""The relative share of the root and of the two lowest steps, which serve intervals more than estimates."""
 _ROUNDS = 8
 _LARGE = 100.0
-"""Shares of levels are balanced for nodes of so many people or more."""
+"""Shares of levels are balanced for nodes of at least this many people."""
 
 
 @dataclass(frozen=True)
@@ -39,16 +43,16 @@ class ShownTree:
 
     levels: Ints
     parents: Ints
-    """For each node its parent's place; -1 for the root."""
+    """For each node the index of its parent; -1 for the root."""
     depth: int
     is_cell: Bools
     known: Bools
     gaps: Ints
-    """A cell's gap, a known node's noisy rest; 0 for other nodes."""
+    """A cell's gap or a known node's noisy rest; 0 for other nodes."""
 
     @cached_property
     def edges(self) -> Ints:
-        """Where each level begins, and the number of nodes."""
+        """The index of the first node of each level, and the number of nodes."""
         return np.searchsorted(self.levels, np.arange(self.depth + 1))
 
     def at(self, level: int) -> slice:
@@ -77,46 +81,42 @@ class ShownTree:
         return np.bincount(self.parents[1:], minlength=self.levels.size)
 
 
-@dataclass(frozen=True)
-class NoisySums:
-    """Noisy counts of disjoint sets of people: of whole nodes, and of rests of nodes."""
-
-    nodes: Ints
-    rests: Ints
-    sums: Ints | Floats
-    """Of the nodes, and then of the rests."""
-    right_scale: float
-    left_scale: float
-    terms: int = 1
-    """How many noises of these scales are in each sum."""
-    unit: float = 1.0
-    """What they count in."""
-
-    @property
-    def mean(self) -> float:
-        """Of the noise."""
-        return (mean(self.right_scale) - mean(self.left_scale)) * self.terms * self.unit
-
-    @property
-    def variance(self) -> float:
-        """Of the noise."""
-        each = variance(self.right_scale) + variance(self.left_scale)
-        return max(each * self.terms * self.unit**2, LEAST_VARIANCE)
+def whole_tree(tree: Tree) -> ShownTree:
+    """All nodes of a public tree, level by level, none of them found."""
+    order, none = tree.level_order, np.zeros(tree.node_count, dtype=np.int64)
+    return ShownTree(order.levels, order.parents, tree.depth, none > 0, none == 0, none)
 
 
 @dataclass(frozen=True)
 class Layer:
-    """Which nodes a layer counts whole, of which it counts the rest, and the scales of its noise."""
+    """The nodes that a layer counts whole, the nodes whose rests it counts, and the scales of its noise."""
 
     nodes: Ints
     rests: Ints
     right_scale: float
     left_scale: float
 
+
+@dataclass(frozen=True)
+class NoisySums(Layer):
+    """The noisy counts of a layer's sets: of its nodes, and then of its rests."""
+
+    sums: Ints | Floats
+    terms: int = 1
+    """The number of noise terms in each sum."""
+    unit: float = 1.0
+    """The unit of the noise."""
+
+    @property
+    def mean(self) -> float:
+        """The mean of the noise."""
+        return (mean(self.right_scale) - mean(self.left_scale)) * self.terms * self.unit
+
     @property
     def variance(self) -> float:
-        """Of the noise of one set."""
-        return max(variance(self.right_scale) + variance(self.left_scale), LEAST_VARIANCE)
+        """The variance of the noise."""
+        each = variance(self.right_scale) + variance(self.left_scale)
+        return max(each * self.terms * self.unit**2, LEAST_VARIANCE)
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class Layers:
     layers: tuple[Layer, ...]
 
     def spent(self) -> tuple[Fraction, Fraction]:
-        """What the layers cost one person less and one person more, exactly."""
+        """The exact cost of removing, and of adding, one person."""
         right = sum((1 / Fraction(layer.right_scale) for layer in self.layers), Fraction(0))
         return right, sum((1 / Fraction(layer.left_scale) for layer in self.layers), Fraction(0))
 
@@ -141,7 +141,7 @@ def cut_by_level(shown: ShownTree, cut_levels: list[int]) -> tuple[Bools, list[B
 
 
 def cut_by_cells(shown: ShownTree, cells: Floats) -> tuple[Bools, list[Bools]]:
-    """Marks on the root and on every child of a node with several; a cut for the root and each step of a ladder."""
+    """Marks on the root and on all nodes with siblings, and a cut for the root and for each step of a ladder."""
     marked = np.ones(shown.levels.size, dtype=np.bool_)
     marked[1:] = shown.child_counts[shown.parents[1:]] > 1
     above = nearest_marked(shown, marked)
@@ -150,10 +150,10 @@ def cut_by_cells(shown: ShownTree, cells: Floats) -> tuple[Bools, list[Bools]]:
     root = np.zeros_like(marked)
     root[:1] = True
     cuts = [root]
-    for most in ladder_of(float(cells[0]), RATIO):
-        if most < cells[0]:
-            stop = marked & ((cells <= most) | ends)
-            cuts.append(stop & ((above < 0) | (cells[above] > most)))
+    for limit in ladder_of(float(cells[0]), RATIO):
+        if limit < cells[0]:
+            stop = marked & ((cells <= limit) | ends)
+            cuts.append(stop & ((above < 0) | (cells[above] > limit)))
     return marked, cuts
 
 
@@ -197,20 +197,20 @@ def _strictly_above(shown: ShownTree, marked: Bools, cut: Bools) -> Bools:
     return holds & marked & ~cut
 
 
-def measure(layers: Layers, high: Ints, low: Ints) -> tuple[NoisySums, ...]:
-    """The layers' counts with noise, from the people of all marked nodes in halves (`saturate.split`)."""
+def measure(layers: Layers, high: Ints, low: Ints, *, units: int = 1) -> tuple[NoisySums, ...]:
+    """The layers' noisy sums of what marked nodes hold, in halves (`saturate.split`) and in units of one person."""
     inner_high, inner_low = high.copy(), low.copy()
     below = np.flatnonzero(layers.marked & (layers.above >= 0))
     np.subtract.at(inner_high, layers.above[below], high[below])
     np.subtract.at(inner_low, layers.above[below], low[below])
-    found = []
+    measured = []
     for layer in layers.layers:
         whole = saturate.join(high[layer.nodes], low[layer.nodes])
         rest = saturate.join(inner_high[layer.rests], inner_low[layer.rests])
-        drawn = noise.skewed_geometric(layer.right_scale, layer.left_scale, whole.size + rest.size)
-        sums = saturate.add(np.concatenate((whole, rest)), drawn)
-        found.append(NoisySums(layer.nodes, layer.rests, sums, layer.right_scale, layer.left_scale))
-    return tuple(found)
+        scales = layer.right_scale * units, layer.left_scale * units
+        sums = saturate.add(np.concatenate((whole, rest)), noise.skewed_geometric(*scales, whole.size + rest.size))
+        measured.append(NoisySums(layer.nodes, layer.rests, *scales, sums / units, unit=1 / units))
+    return tuple(measured)
 
 
 def final_variances(shown: ShownTree, rest: Floats, precision: Floats) -> Floats:
@@ -227,19 +227,37 @@ def final_variances(shown: ShownTree, rest: Floats, precision: Floats) -> Floats
     return mine
 
 
+def two_passes(
+    shown: ShownTree, own: Floats, precision: Floats, rest: Floats | None = None, variance: Floats | None = None
+) -> Floats:
+    """Least squares from noisy counts of nodes and of their rests; without rests, all people are in leaves."""
+    if rest is None or variance is None:
+        rest, variance = np.zeros(own.size), np.where(shown.child_counts > 0, 0.0, np.inf)
+    before, spread, after, left = rest.copy(), variance.copy(), rest.copy(), variance.copy()
+    for level in reversed(range(shown.depth)):
+        here = shown.at(level)
+        before[here] += shown.sum_children(after, level)
+        spread[here] += shown.sum_children(left, level)
+        left[here] = 1 / (1 / spread[here] + precision[here])
+        after[here] = (before[here] / spread[here] + precision[here] * own[here]) * left[here]
+    for level in range(1, shown.depth):
+        here = shown.at(level)
+        above = shown.parents[here]
+        after[here] += left[here] / spread[above] * (after[above] - before[above])
+    return after
+
+
 def choose_layers(
     shown: ShownTree,
     rest_variance: Floats,
     alphas: Fraction,
     betas: Fraction,
     *,
-    aim: float = 1.0,
     weights: tuple[float | None, ...] | None = None,
 ) -> Layers:
-    """The layers of a release: by level for trees of few levels, else by the number of cells.
+    """The layers of a release: by level for trees of few levels, otherwise by the number of cells.
 
-    `rest_variance` is what is known of each node's rest (of the whole, at leaves) without layers; `aim` the variance
-    that a level of average weight should have.
+    `rest_variance` is the variance of each node's rest (at leaves: of its count) without layers.
     """
     if shown.depth > NAMED:
         marked, cuts = cut_by_cells(shown, shown.totals((shown.is_cell | shown.known).astype(np.float64)))
@@ -250,37 +268,29 @@ def choose_layers(
     levels = list(range(0 if weighted or shown.depth <= 2 else 1, max(shown.depth - 1, 1)))
     marked, cuts = cut_by_level(shown, levels)
     weight = np.array([1.0 if weights is None or weights[level] is None else weights[level] for level in levels])
-    shares = level_shares(shown, rest_variance, levels, weight, float(alphas), float(betas), aim)
+    shares = level_shares(shown, rest_variance, levels, weight, float(alphas), float(betas))
     return make_layers(shown, marked, cuts, shares, alphas, betas)
 
 
 def level_shares(
-    shown: ShownTree, rest_variance: Floats, levels: list[int], weight: Floats, alphas: float, betas: float, aim: float
+    shown: ShownTree, rest_variance: Floats, levels: list[int], weight: Floats, alphas: float, betas: float
 ) -> Floats:
     """Shares of the levels, balanced so that the largest weighted error of a level is small."""
     large = shown.totals(np.maximum(shown.gaps, 0).astype(np.float64)) >= _LARGE
-    groups = [np.flatnonzero((shown.levels == level) & large) for level in levels]
-    groups = [
-        group if group.size else np.arange(shown.at(level).start, shown.at(level).stop)
-        for group, level in zip(groups, levels, strict=True)
-    ]
-    shares: Floats = weight / weight.sum()
-    best, least = shares, math.inf
-    if len(levels) < 2:
-        return shares
-    for _ in range(_ROUNDS):
+    groups = []
+    for level in levels:
+        here = np.flatnonzero(shown.levels == level)
+        groups.append(here[large[here]] if large[here].any() else here)
+
+    def errors(shares: Floats) -> Floats:
         precisions = np.zeros(shown.depth)
         for level, share in zip(levels, shares.tolist(), strict=True):
             noisy = variance(1 / (share * alphas)) + variance(1 / (share * betas))
             precisions[level] = 1 / max(noisy, LEAST_VARIANCE)
-        deeper = precisions[::-1].cumsum()[::-1] - precisions  # of rests: layers of all deeper levels count them
+        deeper = precisions[::-1].cumsum()[::-1] - precisions  # layers of all deeper levels measure rests
         rest = 1 / (1 / rest_variance + np.where(shown.levels < shown.depth - 1, deeper[shown.levels], 0.0))
         variances = final_variances(shown, rest, precisions[shown.levels])
-        means = [float(variances[group].mean()) if group.size else 0.0 for group in groups]
-        error = np.sqrt(np.array(means) / max(aim, LEAST_VARIANCE))
-        error = error * weight
-        if error.max() < least:
-            best, least = shares, float(error.max())
-        shares = np.maximum(shares * error, 1e-4 * shares.max())
-        shares = shares / shares.sum()
-    return best
+        return weight * np.sqrt([float(variances[group].mean()) if group.size else 0.0 for group in groups])
+
+    shares: Floats = weight / weight.sum()
+    return balance(errors, shares, rounds=_ROUNDS)[0] if len(levels) > 1 else shares

@@ -1,13 +1,13 @@
-"""People with many rows: found at one row each, then counted in layers in which each person weighs a bounded amount.
+"""People with many rows: nodes are found with one row per person, and counted with bounded weights per person.
 
-Weights are whole units, `UNITS` to 1, so that sums are exact whatever their order: a row weighs at most `UNITS`, and
-sums over all people stay below 2**52. Nothing but `PeopleRelease` sees data. Proof: docs/proofs/people_layers.md.
+Weights are integers in units of 1 / `UNITS`, so that sums are exact in any order: a row weighs at most `UNITS`, and
+sums over all people stay below 2**52. Only `PeopleRelease` sees data. Proof: docs/proofs/people_and_means.md.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -19,38 +19,49 @@ from opendp.metrics import symmetric_distance
 from opendp.mod import Domain, Measurement, Metric, assert_features
 
 from opendp_tree import noise, saturate
-from opendp_tree._arguments import (
-    check_choice,
-    check_integer,
-    check_positive,
-    check_probability,
-    is_zero,
-    read_distance,
-)
+from opendp_tree._arguments import check_choice, check_probability, is_zero, read_distance
 from opendp_tree._opendp import make_measurement, measure_name, to_then
 from opendp_tree._types import Floats, Ints
-from opendp_tree.budget import Budget
-from opendp_tree.mechanisms.consistent import Consistency
+from opendp_tree.budget import (
+    Budget,
+    PrivacyStatement,
+    amounts_of_loss,
+    best_order,
+    make_unfunded,
+    with_promised_delta,
+    zcdp_rho,
+)
+from opendp_tree.mechanisms.consistent import noise_multiplier
 from opendp_tree.mechanisms.find import NAMED, PartitionParameters, choose_parameters, even_parameters, variance
-from opendp_tree.mechanisms.layers import ShownTree, choose_layers, measure
-from opendp_tree.mechanisms.searches import make_unfunded, with_promised_delta
-from opendp_tree.mechanisms.tails import layer_bounds, leaf_reaches
+from opendp_tree.mechanisms.layers import (
+    LADDER,
+    LEAST_SHARE,
+    ShownTree,
+    choose_layers,
+    final_variances,
+    measure,
+    two_passes,
+    whole_tree,
+)
+from opendp_tree.mechanisms.tails import Bounds, layer_bounds, leaf_reaches
 from opendp_tree.mechanisms.tree_estimator import (
     Found,
     GapNoise,
     KnownPlaces,
+    check_known,
     check_levels,
+    describe,
     estimate_nodes,
     hidden_weight,
 )
-from opendp_tree.mechanisms.tree_noise import gaussian_variance, laplace_variance, one_or_all, single_bound
+from opendp_tree.mechanisms.tree_noise import LAWS, one_or_all, single_bound
 from opendp_tree.noise import LARGEST_SCALE
-from opendp_tree.releases.release import PrivacyStatement, TreeRelease
+from opendp_tree.releases.release import TreeRelease
 from opendp_tree.rows.people import PeoplePart, PeopleRecords, read_records, tree_of_people
-from opendp_tree.rows.unit import COUNTS, level_bounds, weighed_words
+from opendp_tree.rows.unit import COUNTS, Unit
 from opendp_tree.theorems.interval import Interval, round_down, round_up
-from opendp_tree.theorems.partition import estimator_loss, find_epsilon_delta
-from opendp_tree.theorems.people_layers import (
+from opendp_tree.theorems.partition import find_epsilon_delta
+from opendp_tree.theorems.sums import (
     layer_l1,
     layer_l2_squared,
     layers_epsilon,
@@ -59,32 +70,28 @@ from opendp_tree.theorems.people_layers import (
     node_units_squared,
     zcdp_epsilon_at,
 )
-from opendp_tree.trees.known_nodes import KnownNodes
+from opendp_tree.trees.nodes import KnownNodes
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.tree import Tree
 
 __all__ = ["make_people_estimator", "then_people_estimator"]
 
 UNITS = 2**20
-"""So many units are one: a person with a thousand leaves loses less than a thousandth to rounding."""
+"""Units per 1: a person with a thousand leaves loses less than a thousandth to rounding."""
 MEASURING = (0.3, 0.4, 0.5, 0.6, 0.7)
-"""Shares of epsilon that may measure, from which the one of least predicted error is taken."""
+"""Shares of epsilon for measuring, among which the one of least predicted error is chosen."""
 GAUSSIAN_DELTA = Fraction(1, 2)
-"""Of delta, what Gaussian layers take where nodes must be found as well."""
+"""The share of delta for Gaussian layers where nodes must be found as well."""
 SPREAD = 0.125
-"""What each person of a cell adds to the variance of its gap, as a guess: being put there or elsewhere."""
+"""A guess of what each person of a cell adds to the variance of its gap, since their row is drawn at random."""
 _LESS = 1 - Fraction(1, 2**40)
-"""Scales are made for a little less than the budget, so that rounding them up keeps it."""
+"""Scales are made for slightly less than the budget, so that it holds after rounding."""
 _EVEN = 0.5
-"""The share of epsilon that measures where gaps count people: leaves are found and other levels measured alike."""
-_LADDER = 6
-"""Deep trees are measured by a ladder of about so many layers, whatever their depth."""
-_LEAST_SHARE = 2**17
-"""No layer that is chosen by what was found has less than one over this of what all of them may cost."""
+"""The share of epsilon for measuring where gaps count people."""
 _PLACED = 0.5
-"""Of the chance to miss a leaf's shares, what is for where people were put; the rest is for the noise of its gap."""
+"""Of the probability to miss a leaf's shares, the part for the rows drawn; the rest is for the noise of its gap."""
 _ROUNDING = 1e-9
-"""By so much of themselves bounds that floats compute are moved outward."""
+"""Bounds that are computed in floats are moved outward by this share."""
 
 
 def make_people_estimator(
@@ -106,61 +113,40 @@ def make_people_estimator(
 ) -> Measurement:
     """Counts of every node, from records of people with many rows each: a `TreeRelease`.
 
-    In an open tree nodes are found with one row of each person, drawn at random; known nodes and what was found, or the
-    whole of a public tree, are counted level by level, and nobody weighs more in a level than is declared. So a person
-    costs 1 to find nodes, however many rows there are, and at each level the bound of that level.
+    In an open tree, nodes are found with one row of each person, drawn at random. Known and found nodes, or all nodes
+    of a public tree, are counted level by level, and each person's weight per level is bounded. So finding costs as
+    for one row per person, however many rows they have, and each level costs its own bound.
 
     For k people: with Laplace noise epsilon is k times the sum of the cells' epsilon and, over the levels, of
     bound/scale; delta is the cells' at distance k. Gaussian noise has rho, k**2/2 times the sum of bound/scale**2 for
     people, of (bound/scale)**2 otherwise; in open trees it is turned into epsilon, with half of delta. The measure is
     `approximate(max_divergence())` where nodes must be found; otherwise `max_divergence()`, or
-    `zero_concentrated_divergence()` with Gaussian noise. Proof: docs/proofs/people_layers.md.
+    `zero_concentrated_divergence()` with Gaussian noise. Proof: docs/proofs/people_and_means.md.
 
-    Parameters
-    ----------
-    input_domain
-        `people_domain(tree)`: what `make_people_records` gives.
-    input_metric
-        `symmetric_distance`: how many people come or go.
-    count
-        What is counted: "rows" (the default), those of a person weighed down to `rows` in all; "people", each at every
-        node where they are, weighed down to `nodes` nodes of a level; "shares", all rows of one person weighing 1, as
-        "rows" does with `rows=1`.
-    epsilon
-        The privacy loss of `d_in` people. Give either this or `rho`.
-    delta
-        The chance of a larger loss. By default 0: none. Open trees need it, unless all known nodes are closed.
-    rho
-        The privacy loss of zero-concentrated differential privacy, where no nodes must be found, instead of `epsilon`.
-    rows
-        For "rows", what all rows of one person weigh at most: one number, or one for each shown level from the root's
-        down. A public number, not the data's. By default None.
-    nodes
-        For "people", what one person weighs at all nodes of a level at most, shown or not: one number, or one for each
-        shown level below the root's. A public number. By default None.
-    known
-        For an open tree, the nodes that are public: they are shown, empty ones too. None, the default, is the root
-        alone.
-    noise
-        "laplace" or "gaussian"; by default None: whichever is predicted to be less.
-    measuring
-        The share of epsilon that measures what was found, in an open tree. By default None: that of least predicted
-        error.
-    levels
-        Which levels of an open tree are shown, the root's being 0; the root always is. By default all.
-    d_in
-        How many people the budget is for. By default 1.
-    confidence
-        The probability with which each interval holds what is counted at its node, node by node. By default 0.95. What
-        is counted is rounded down to 2**-20 for each person; at leaves of open trees, the intervals of shares are of
-        shares before that.
+    :param input_domain: `people_domain(tree)`: what `make_people_records` gives.
+    :param input_metric: `symmetric_distance`: how many people come or go.
+    :param count: What is counted: "rows", each person's limited to a total weight of `rows`; "people", each person at
+        every node where they have rows, limited to a total weight of `nodes` per level; "shares", all rows of a person
+        together weighing 1, as "rows" with `rows=1`.
+    :param epsilon: The privacy loss of `d_in` people. Give either this or `rho`.
+    :param delta: The probability of a larger loss. Open trees need it, unless all known nodes are closed.
+    :param rho: The privacy loss of zero-concentrated differential privacy, where no nodes must be found.
+    :param rows: For "rows", the largest total weight of one person's rows: one number, or one per shown level from the
+        root down. A public number that must not depend on the data.
+    :param nodes: For "people", the largest total weight of one person at all nodes of a level, shown or not: one
+        number, or one per shown level below the root. A public number.
+    :param noise: "laplace" or "gaussian"; by default None: whichever is predicted to be less.
+    :param d_in: How many people the budget is for.
+    :param confidence: The probability with which each interval holds what is counted at its node, node by node. What is
+        counted is rounded down to 2**-20 per person; at leaves of open trees, intervals of shares are of shares before
+        that.
 
-    Examples
-    --------
+    Other parameters: as for `make_tree_estimator`.
+
     >>> import opendp.prelude as dp
     >>> import polars as pl
     >>> from opendp_tree import Unit, frame_domain
-    >>> from opendp_tree.rows.people import then_people_records
+    >>> from opendp_tree.rows.leaf_counts import then_people_records
     >>> dp.enable_features("contrib")
     >>> visits = pl.DataFrame({"user": [*range(900), *range(300)], "city": ["ghent"] * 900 + ["liege"] * 300})
     >>> space = frame_domain(visits), dp.symmetric_id_distance("user")
@@ -168,7 +154,6 @@ def make_people_estimator(
     >>> people = records >> then_people_estimator(count="people", nodes=2, epsilon=1.0, delta=1e-6)
     >>> people.map(1) <= (1.0, 1e-6), people(visits).to_frame()["path"].to_list()
     (True, ['', 'ghent', 'liege'])
-
     """
     assert_features("contrib")
     tree = tree_of_people(input_domain)
@@ -181,16 +166,16 @@ def make_people_estimator(
         check_choice(noise, name="noise", choices=("laplace", "gaussian"))
     sure = float(check_probability(confidence, name="confidence"))
     kept = check_levels(tree.depth, levels)
-    if isinstance(tree, Tree) and len(kept) < tree.depth:
-        raise ValueError("levels must be left out for a public tree, all of whose levels are counted")
-    names = _names(tree, known)
+    names = check_known(tree, known) if isinstance(tree, OpenTree) else None
+    if names is None and (known is not None or len(kept) < tree.depth):
+        raise ValueError("known and levels must be left out for a public tree, all of whose nodes are counted")
     finds = names is not None and not all(names.closed)
-    bounds = level_bounds(count, len(kept), rows=rows, nodes=nodes)
-    unfunded = rho is None and epsilon is not None and is_zero(epsilon)
-    budget = _budget(1.0 if unfunded else epsilon, delta, rho, d_in, finds=finds)
+    person = Unit("person", count=count, rows=rows, nodes=nodes)
+    bounds = person.bounds(len(kept))
+    budget = Budget.declared(epsilon=epsilon, delta=delta, rho=rho, d_in=d_in)
     share = None if measuring is None else float(check_probability(measuring, name="measuring"))
     design = choose_design(count, bounds, budget, finds=finds, noise=noise, measuring=share)
-    if unfunded:
+    if rho is None and is_zero(epsilon):
         return make_unfunded(input_domain, input_metric, delta=delta)
 
     def privacy_map(people: int | float) -> float | tuple[float, float]:
@@ -198,8 +183,21 @@ def make_people_estimator(
         loss = design.loss(number)
         return with_promised_delta(loss, budget.delta if number <= d_in else 0.0) if finds else loss[0]
 
-    said = f"{weighed_words(count, 'person', rows=rows, nodes=nodes)}"
-    statement = _statement(design, privacy_map(d_in), d_in, said, names)
+    parameters: dict[str, int | float | str | None] = {
+        "count": count,
+        "noise": design.noise,
+        "most": one_or_all(design.bounds),
+        "noise_deviations": one_or_all([float(f"{each:.4g}") for each in design.deviations()]),
+        "units": UNITS,
+    }
+    if design.scales:
+        parameters["level_scales"] = one_or_all(design.scales)
+    if names is not None:
+        parameters |= describe(design.parameters, kept, tree.depth, len(names.paths))
+    spent, unit = amounts_of_loss(design.measure, privacy_map(d_in)), "one person" if d_in == 1 else f"{d_in} people"
+    counted = person.counted(weighed=True)
+    name = f"people_{design.noise}"
+    statement = PrivacyStatement(name, measure_name(design.measure), d_in, spent, parameters, unit, counted)
     release = PeopleRelease(design, names, kept, sure, statement)
 
     def function(data: Any) -> TreeRelease:
@@ -211,77 +209,27 @@ def make_people_estimator(
 then_people_estimator = to_then(make_people_estimator)
 
 
-def _names(tree: Tree | OpenTree, known: KnownNodes | None) -> KnownNodes | None:
-    """The known nodes of an open tree; None for a public one."""
-    if isinstance(tree, Tree):
-        if known is not None:
-            raise ValueError("known must be left out for a public tree, all of whose nodes are known")
-        return None
-    names = KnownNodes.of(tree, ()) if known is None else known
-    if not isinstance(names, KnownNodes) or names.tree != tree:
-        raise ValueError("known must be KnownNodes of the tree of input_domain. Hint: KnownNodes.of(tree, paths)")
-    return names
-
-
-def _budget(epsilon: Any, delta: Any, rho: Any, d_in: int, *, finds: bool) -> Budget:
-    if (epsilon is None) == (rho is None):
-        raise ValueError("exactly one of epsilon and rho must be given")
-    lost = 0.0 if is_zero(delta) else float(check_probability(delta, name="delta"))
-    if finds and (rho is not None or lost == 0):
-        raise ValueError("epsilon and delta must be given where nodes must be found. Hint: epsilon=1.0, delta=1e-6")
-    return Budget(
-        None if epsilon is None else float(check_positive(epsilon, name="epsilon")),
-        lost,
-        None if rho is None else float(check_positive(rho, name="rho")),
-        check_integer(d_in, name="d_in", least=1),
-    )
-
-
-def _statement(design: PeopleDesign, loss: Any, d_in: int, counted: str, known: KnownNodes | None) -> PrivacyStatement:
-    """What a release costs, and what it was made with."""
-    names = ["rho"] if design.measure == zero_concentrated_divergence() else ["epsilon", "delta"]
-    spent = dict(zip(names, loss if isinstance(loss, tuple) else (loss,), strict=False))
-    parameters: dict[str, int | float | str | None] = {
-        "count": design.count,
-        "noise": design.noise,
-        "most": one_or_all(design.bounds),
-        "noise_deviations": one_or_all([float(f"{each:.4g}") for each in design.deviations()]),
-        "units": design.units,
-    }
-    if design.scales is not None:
-        parameters["level_scales"] = one_or_all(design.scales)
-    if design.parameters is not None:
-        top = design.parameters.fringes[0]
-        parameters |= {"scale": float(top.test_scale), "token_scale": float(top.token_scale)}
-        parameters["threshold"] = design.threshold
-    if known is not None:
-        parameters["known"] = len(known.paths)
-    name, unit = f"people_{design.noise}", "one person" if d_in == 1 else f"{d_in} people"
-    return PrivacyStatement(name, measure_name(design.measure), d_in, spent, parameters, unit, counted)
-
-
 @dataclass(frozen=True)
 class PeopleDesign:
-    """All that is decided before data: what is counted, what one person weighs at most by level, noise, finding."""
+    """All that is decided before data is seen: what is counted, each person's bound per level, noise, finding."""
 
     count: str
     bounds: tuple[int, ...]
     noise: str
-    scales: tuple[float, ...] | None
-    """Of the levels' noise, in units; None where layers are chosen by what was found."""
-    parameters: PartitionParameters | None
-    """How nodes are found; None where none must be."""
+    scales: tuple[float, ...] = ()
+    """Of the levels' noise, in units; empty where layers are chosen after finding."""
+    parameters: PartitionParameters | None = None
+    """How nodes are found; None if none must be found."""
     layer_delta: Fraction = Fraction(0)
-    units: int = UNITS
 
     @property
     def adds_up(self) -> bool:
-        """Whether a node counts what its children count, and no more."""
+        """Whether children's counts add up to their parent's."""
         return self.count != "people" and len(set(self.bounds)) == 1
 
     @property
     def threshold(self) -> int | None:
-        """How many people a leaf needs to be found for sure; None where nothing is looked for."""
+        """How many people a leaf needs to be found for certain; None if nothing must be found."""
         tested = () if self.parameters is None else self.parameters.fringes[0].thresholds
         return tested[-1] if tested else None
 
@@ -292,50 +240,43 @@ class PeopleDesign:
             return approximate(max_divergence())
         return max_divergence() if self.noise == "laplace" else zero_concentrated_divergence()
 
-    def epsilon(self, people: int) -> Fraction:
-        """The epsilon of all layers of Laplace noise for so many people."""
-        distances = [layer_l1(people, most=bound, units=self.units) for bound in self.bounds]
-        return layers_epsilon(distances, scales=[Fraction(scale) for scale in self.scales or ()])
+    def distances(self, people: int) -> list[int]:
+        """How far this many people move each layer: in L1, or squared in L2 for Gaussian noise."""
+        if self.noise == "laplace":
+            return [layer_l1(people, most=bound, units=UNITS) for bound in self.bounds]
+        # People's weights are bounded in L2, those of rows and shares by their sum.
+        squares = self.bounds if self.count == "people" else tuple(bound**2 for bound in self.bounds)
+        return [layer_l2_squared(people, most=square, units=UNITS) for square in squares]
 
-    def rho(self, people: int) -> Fraction:
-        """The rho of Gaussian layers for so many people."""
-        squares = [layer_l2_squared(people, most=bound, units=self.units) for bound in squared_bounds(self)]
-        return layers_rho(squares, scales=[Fraction(scale) for scale in self.scales or ()])
+    def layers_loss(self, people: int) -> Fraction:
+        """The epsilon of all layers for this many people, or their rho with Gaussian noise."""
+        theorem = layers_epsilon if self.noise == "laplace" else layers_rho
+        return theorem(self.distances(people), scales=[Fraction(scale) for scale in self.scales])
 
     def loss(self, people: int) -> tuple[float, float]:
-        """What everything costs so many people: epsilon and delta; or rho and 0 for Gaussian noise on known nodes."""
+        """The total cost for this many people: epsilon and delta, or rho and 0 for Gaussian noise on known nodes."""
         if people == 0:
             return 0.0, 0.0
         if self.parameters is None:
-            return round_up(self.rho(people) if self.noise == "gaussian" else self.epsilon(people)), 0.0
-        given = self.parameters
-        if self.scales is None:
-            epsilon, delta = estimator_loss(given.fringes, alphas=given.alphas, betas=given.betas, k=people)
-            return round_up(epsilon), min(1.0, round_up(delta))
-        epsilon, delta = find_epsilon_delta(given.fringes, k=people)
-        if self.noise == "laplace":
-            return round_up(epsilon + Interval.of(self.epsilon(people))), min(1.0, round_up(delta))
-        rho = self.rho(people)
-        measured = zcdp_epsilon_at(rho, self.layer_delta, order=best_order(float(rho), float(self.layer_delta)))
+            return round_up(self.layers_loss(people)), 0.0
+        if not self.scales:
+            return self.parameters.loss(people)
+        epsilon, delta = find_epsilon_delta(self.parameters.fringes, k=people)
+        measured = Interval.of(self.layers_loss(people))
+        if self.noise == "gaussian":
+            measured = zcdp_epsilon_within(self.layers_loss(people), self.layer_delta)
         return round_up(epsilon + measured), min(1.0, round_up(delta + Interval.of(self.layer_delta)))
 
     def deviations(self) -> tuple[float, ...]:
-        """The predicted standard deviation of each shown level's noise, in what is counted."""
-        if self.scales is None:
-            given, size = self.parameters, len(self.bounds)
-            assert given is not None
-            layers = max(size - 2, 1) if size <= NAMED else _LADDER
-            above = math.sqrt(variance(layers / float(given.alphas)) + variance(layers / float(given.betas)))
-            top = given.fringes[0]
-            leaf = math.sqrt(variance(float(top.test_scale)) + variance(float(top.token_scale)))
-            return (above,) * (size - 1) + (leaf if size > 1 else above,)
-        spread = laplace_variance if self.noise == "laplace" else gaussian_variance
-        return tuple(math.sqrt(spread(scale)) / self.units for scale in self.scales)
-
-
-def squared_bounds(design: PeopleDesign) -> tuple[int, ...]:
-    """The squares of what one person weighs at most: people are bounded by these, rows and shares by their sum."""
-    return design.bounds if design.count == "people" else tuple(bound**2 for bound in design.bounds)
+        """The predicted standard deviation of each shown level's noise."""
+        if self.scales:
+            return tuple(math.sqrt(LAWS[self.noise].variance(scale)) / UNITS for scale in self.scales)
+        given, size = self.parameters, len(self.bounds)
+        assert given is not None
+        layers, top = max(size - 2, 1) if size <= NAMED else LADDER, given.fringes[0]
+        above = math.sqrt(variance(layers / float(given.alphas)) + variance(layers / float(given.betas)))
+        leaf = math.sqrt(variance(float(top.test_scale)) + variance(float(top.token_scale)))
+        return (above,) * (size - 1) + (leaf if size > 1 else above,)
 
 
 def choose_design(
@@ -347,144 +288,105 @@ def choose_design(
     noise: str | None = None,
     measuring: float | None = None,
 ) -> PeopleDesign:
-    """The design of least predicted noise for a budget; a ValueError where none fits."""
-    found, reason = [], "epsilon must be larger"
-    for each in ("laplace", "gaussian") if noise is None else (noise,):
-        try:
-            if not finds:
-                found.append(_known(PeopleDesign(count, tuple(bounds), each, (), None), budget))
-            else:
-                found += _finding(count, tuple(bounds), budget, each, measuring)
-        except ValueError as error:
-            reason = str(error)
-    if not found:
+    """The design of least predicted error for a budget; a ValueError if none fits."""
+    if finds and (budget.rho is not None or budget.delta == 0):
+        raise ValueError("epsilon and delta must be given where nodes must be found. Hint: epsilon=1.0, delta=1e-6")
+    designs, reason = [], ""
+    for kind in ("laplace", "gaussian") if noise is None else (noise,):
+        empty = PeopleDesign(count, tuple(bounds), kind)
+        if not finds:
+            makers = [partial(_known, empty, budget)]
+        elif count != "people" and set(bounds) == {1} and kind == "laplace":
+            makers = [partial(_by_gaps, empty, budget, measuring)]
+        else:
+            shares = MEASURING if measuring is None else (measuring,)
+            makers = [partial(_layered, empty, budget, Fraction(share)) for share in shares]
+        for make in makers:
+            try:
+                designs.append(make())
+            except ValueError as error:
+                reason = str(error)
+    if not designs:
         raise ValueError(reason)
-    return min(found, key=predicted_error)
+    return min(designs, key=predicted_error)
 
 
 def predicted_error(design: PeopleDesign) -> float:
-    """What designs are chosen by: noise over the levels, and what of a node is missed that is not found."""
+    """The criterion that designs are chosen by: noise over the levels, and the weight of a node that is not found."""
     spread = sum(deviation**2 for deviation in design.deviations()) / len(design.bounds)
-    if design.threshold is None:
-        return math.sqrt(spread)
-    # A node of which half a threshold was put there is not found; with it goes what these people weigh.
-    missed = design.threshold / 2 * math.sqrt(design.bounds[-1] if design.count == "rows" else 1)
-    return math.sqrt(spread + missed**2)
+    # A node with half a threshold of drawn rows is not found, and the weight of these people is missing.
+    weight = math.sqrt(design.bounds[-1] if design.count == "rows" else 1)
+    return math.sqrt(spread + ((design.threshold or 0) / 2 * weight) ** 2)
 
 
 def _known(empty: PeopleDesign, budget: Budget) -> PeopleDesign:
     """The design where no nodes must be found."""
-    if empty.noise == "gaussian":
-        if budget.rho is None and budget.delta == 0:
-            raise ValueError("delta must be above 0 for Gaussian noise. Hint: delta=1e-6, or noise='laplace'")
-        rho = rho_within(*budget.exact) if budget.rho is None else Fraction(budget.rho)
-        return _gaussian(empty, rho, budget.d_in)
-    if budget.rho is None:
-        return _laplace(empty, budget.exact[0], budget.d_in)
-    return _laplace(empty, Fraction(round_down(Fraction(math.sqrt(2 * budget.rho)) * _LESS)), budget.d_in)
+    if empty.noise == "laplace":
+        return _scaled(empty, Fraction(budget.pure_epsilon), budget.d_in)
+    if budget.rho is None and budget.delta == 0:
+        raise ValueError("delta must be above 0 for Gaussian noise. Hint: delta=1e-6, or noise='laplace'")
+    return _scaled(empty, rho_within(*budget.exact) if budget.rho is None else Fraction(budget.rho), budget.d_in)
 
 
-def _finding(
-    count: str, bounds: tuple[int, ...], budget: Budget, noise: str, measuring: float | None
-) -> list[PeopleDesign]:
-    """The designs with one noise where nodes must be found."""
-    if budget.epsilon is None or budget.delta == 0:
-        raise ValueError("epsilon and delta must be given: which nodes there are cannot be found without them")
-    if count != "people" and set(bounds) == {1} and noise == "laplace":
-        return [_by_gaps(count, bounds, budget, measuring)]
-    designs = []
-    for share in MEASURING if measuring is None else (measuring,):
-        try:
-            designs.append(_layered(count, bounds, budget, noise, Fraction(share)))
-        except ValueError:
-            if measuring is not None:
-                raise
-    if not designs:
-        raise ValueError("epsilon and delta must be larger for what is to be found and measured")
-    return designs
-
-
-def _by_gaps(count: str, bounds: tuple[int, ...], budget: Budget, measuring: float | None) -> PeopleDesign:
-    """Where everybody weighs 1, gaps tell what leaves hold, and layers are those of the tree estimator."""
-    epsilon, delta = budget.exact
-    if measuring is None and 2 < len(bounds) <= NAMED:
+def _by_gaps(empty: PeopleDesign, budget: Budget, measuring: float | None) -> PeopleDesign:
+    """The design where everybody weighs 1: gaps estimate leaves, and layers are those of the tree estimator."""
+    (epsilon, delta), depth = budget.exact, len(empty.bounds)
+    if measuring is None and 2 < depth <= NAMED:
         measuring = _EVEN
-    given = choose_parameters(len(bounds), epsilon, delta, d_in=budget.d_in, measuring=measuring)
-    if min(given.alphas, given.betas) * Fraction(LARGEST_SCALE) < _LEAST_SHARE * UNITS:
+    given = choose_parameters(depth, epsilon, delta, d_in=budget.d_in, measuring=measuring)
+    if min(given.alphas, given.betas) * Fraction(LARGEST_SCALE) < LEAST_SHARE * UNITS:
         raise ValueError("epsilon must be larger: noise of such a scale cannot be drawn")
-    return PeopleDesign(count, bounds, "laplace", None, given)
+    return replace(empty, parameters=given)
 
 
-def _layered(count: str, bounds: tuple[int, ...], budget: Budget, noise: str, share: Fraction) -> PeopleDesign:
-    """Nodes are found by what measuring leaves, and known ones are silent."""
-    epsilon, delta = budget.exact
-    taken = Fraction(round_down(delta * GAUSSIAN_DELTA)) if noise == "gaussian" else Fraction(0)
-    given = even_parameters(len(bounds), epsilon, delta - taken, finding=1 - share, d_in=budget.d_in, silent=True)
-    empty, left = PeopleDesign(count, bounds, noise, (), given, layer_delta=taken), given.alphas * budget.d_in
-    if noise == "laplace":
-        return _laplace(empty, left, budget.d_in)
-    return _gaussian(empty, rho_within(left, taken), budget.d_in)
+def _layered(empty: PeopleDesign, budget: Budget, share: Fraction) -> PeopleDesign:
+    """The design with one layer per level, a share of epsilon for measuring, and silent known nodes."""
+    (epsilon, delta), d_in, gaussian = budget.exact, budget.d_in, empty.noise == "gaussian"
+    taken = Fraction(round_down(delta * GAUSSIAN_DELTA)) if gaussian else Fraction(0)
+    given = even_parameters(len(empty.bounds), epsilon, delta - taken, finding=1 - share, d_in=d_in, silent=True)
+    left = given.alphas * d_in
+    empty = replace(empty, parameters=given, layer_delta=taken)
+    return _scaled(empty, rho_within(left, taken) if gaussian else left, d_in)
 
 
-def _laplace(empty: PeopleDesign, epsilon: Fraction, people: int) -> PeopleDesign:
-    """Scales of which the sum of standard deviations is least: a level's share is as the root of its bound."""
-    roots = [Fraction(math.sqrt(bound)) for bound in empty.bounds]
-    each = [epsilon * _LESS * root / sum(roots) for root in roots]
-    distances = [layer_l1(people, most=bound, units=empty.units) for bound in empty.bounds]
-    return _checked(empty, [round_up(distance / share) for distance, share in zip(distances, each, strict=True)])
-
-
-def _gaussian(empty: PeopleDesign, rho: Fraction, people: int) -> PeopleDesign:
-    """The same for Gaussian noise, whose shares of rho are as the cube root of the bounds' squares."""
-    squares = [layer_l2_squared(people, most=bound, units=empty.units) for bound in squared_bounds(empty)]
-    roots = [Fraction((square / squares[0]) ** (1 / 3)) for square in squares]
-    each = [rho * _LESS * root / sum(roots) for root in roots]
-    needed = [round_up(square / (2 * share)) for square, share in zip(squares, each, strict=True)]
-    return _checked(empty, [math.sqrt(square) * (1 + 2.0**-45) for square in needed])
-
-
-def _checked(empty: PeopleDesign, scales: Sequence[float]) -> PeopleDesign:
-    largest = LARGEST_SCALE / 2 if empty.noise == "gaussian" else LARGEST_SCALE
-    if max(scales) > largest:
+def _scaled(empty: PeopleDesign, loss: Fraction, people: int) -> PeopleDesign:
+    """The design with scales of the least sum of standard deviations that cost at most this epsilon, or rho."""
+    distances, laplace = empty.distances(people), empty.noise == "laplace"
+    roots = [Fraction((distance / distances[0]) ** (1 / 2 if laplace else 1 / 3)) for distance in distances]
+    parts = [(distance, loss * _LESS * root / sum(roots)) for distance, root in zip(distances, roots, strict=True)]
+    if laplace:
+        scales = [round_up(distance / share) for distance, share in parts]
+    else:
+        scales = [math.sqrt(round_up(square / (2 * share))) * (1 + 2.0**-45) for square, share in parts]
+    if max(scales) > (LARGEST_SCALE if laplace else LARGEST_SCALE / 2):
         raise ValueError("epsilon must be larger, or bounds smaller: noise of such a scale cannot be drawn")
     return replace(empty, scales=tuple(scales))
 
 
-def best_order(rho: float, delta: float) -> Fraction:
-    """About the order of Renyi divergence at which rho has the least epsilon; any order is sound."""
-
-    def epsilon(log: float) -> float:
-        order = 1 + math.exp(log)
-        return rho * order + (math.log(1 / delta) - math.log(order)) / (order - 1) + math.log1p(-1 / order)
-
-    low, high = -12.0, 40.0
-    for _ in range(90):
-        left, right = low + (high - low) * 0.382, low + (high - low) * 0.618
-        low, high = (low, right) if epsilon(left) < epsilon(right) else (left, high)
-    return Fraction(1 + math.exp((low + high) / 2))
+def zcdp_epsilon_within(rho: Fraction, delta: Fraction) -> Interval:
+    """The epsilon of a rho at a delta, at nearly the best order; any order is sound."""
+    return zcdp_epsilon_at(rho, delta, order=Fraction(best_order(float(rho), float(delta))))
 
 
 def rho_within(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """The largest rho, nearly, that has at most this epsilon at a delta."""
-    low, high = Fraction(0), Fraction(epsilon)
-    for _ in range(50):
-        middle = (low + high) / 2
-        order = best_order(float(middle), float(delta))
-        fits = Fraction(zcdp_epsilon_at(middle, delta, order=order).hi) <= epsilon
-        low, high = (middle, high) if fits else (low, middle)
-    found = Fraction(round_down(low))
-    if found == 0:
+    """Nearly the largest rho that has at most this epsilon at a delta."""
+    rho = min(Fraction(zcdp_rho(float(epsilon), float(delta))), epsilon)
+    less = Fraction(1, 2**40)
+    while rho > 0 and Fraction(zcdp_epsilon_within(rho, delta).hi) > epsilon:
+        rho, less = rho * max(1 - less, Fraction(0)), 2 * less
+    rho = Fraction(round_down(rho))
+    if rho == 0:
         raise ValueError("epsilon and delta must be larger for Gaussian noise. Hint: noise='laplace'")
-    return found
+    return rho
 
 
-def leaf_units(part: PeoplePart, bound: int, *, units: int = UNITS) -> Ints:
-    """For each leaf what all rows there weigh: `row_units`, over all records."""
+def leaf_units(part: PeoplePart, bound: int) -> Ints:
+    """The weight of all rows at each leaf: a person with more than `bound` rows weighs that in all, rounded down."""
     totals = part.totals
-    weighed = totals > bound  # others count as they are
-    whole, rest = np.divmod(units * bound, totals)
-    whole, rest = np.where(weighed, whole, units), np.where(weighed, rest, 0)
-    # whole * rows + rest * rows // totals is the floor of units * bound * rows / totals, in numbers that fit.
+    weighed = totals > bound
+    whole, rest = np.divmod(UNITS * bound, totals)
+    whole, rest = np.where(weighed, whole, UNITS), np.where(weighed, rest, 0)
+    # whole * rows + rest * rows // totals is the floor of UNITS * bound * rows / totals without overflow.
     lengths, rows = part.lengths, part.rows
     weights = np.repeat(whole, lengths) * rows
     left = np.flatnonzero(np.repeat(rest > 0, lengths))
@@ -494,10 +396,8 @@ def leaf_units(part: PeoplePart, bound: int, *, units: int = UNITS) -> Ints:
     return part.added(weights)
 
 
-def people_units(
-    part: PeoplePart, node_of_leaf: Ints, size: int, bound: int, *, squared: bool, units: int = UNITS
-) -> Ints:
-    """For each of all nodes of a level what people there weigh: each `node_units` at every node where they are."""
+def people_units(part: PeoplePart, node_of_leaf: Ints, size: int, bound: int, *, squared: bool) -> Ints:
+    """The weight of all people at each node of a level: `node_units` of everybody who has a row there."""
     nodes = node_of_leaf[part.leaves]
     inside = nodes >= 0
     pairs = part.people[inside] * np.int64(max(size, 1)) + nodes[inside]
@@ -508,7 +408,7 @@ def people_units(
     held = np.bincount(people, minlength=part.starts.size)
     weigh: Callable[..., int] = node_units_squared if squared else node_units
     distinct, which = np.unique(held, return_inverse=True)
-    table = np.array([weigh(max(each, 1), most=bound, units=units) for each in distinct.tolist()], dtype=np.int64)
+    table = np.array([weigh(max(each, 1), most=bound, units=UNITS) for each in distinct.tolist()], dtype=np.int64)
     sums = np.zeros(size, dtype=np.int64)
     np.add.at(sums, nodes, table[which][people])
     return sums
@@ -516,7 +416,7 @@ def people_units(
 
 @dataclass(frozen=True)
 class PeopleRelease:
-    """How records become a release; all of it is public."""
+    """Makes a release from records."""
 
     design: PeopleDesign
     known: KnownNodes | None
@@ -526,219 +426,153 @@ class PeopleRelease:
     statement: PrivacyStatement
 
     def make(self, records: PeopleRecords) -> TreeRelease:
-        """The release of the records, which are read once; twice where people are counted at nodes that are found."""
+        """The release of the records, which are read once; twice if people are counted at found nodes."""
         if isinstance(records.tree, Tree):
             return self._public(records, records.tree)
         assert self.known is not None
         design, places = self.design, KnownPlaces.of(self.known, self.levels, records.sparse)
-        # Where gaps count people, everybody is put somewhere; else only where somebody's place may be shown.
-        drawn = None if design.scales is None else places.unknown[places.place_of]
-        bounds = [] if design.count == "people" else list(dict.fromkeys(design.bounds))
-        weigh: list[Callable[[PeoplePart], Ints]] = [partial(PeoplePart.placed, among=drawn)]
-        weigh += [partial(leaf_units, bound=bound, units=design.units) for bound in bounds]
-        placed, *units = records.summed(*weigh)
+        # Where gaps count people, a row is drawn for everybody; otherwise among rows at unknown nodes only.
+        drawn = places.unknown[places.place_of] if design.scales else None
+        placed, *units = records.summed(partial(PeoplePart.placed, among=drawn), *self._weighings)
         found = Found.of(places.with_counts(placed), design.parameters)
-        if design.scales is None:
+        if not design.scales:
             return self._by_gaps(found, units[0])
         if design.count == "people":
-            return self._layered(found, self._people(records, found))
-        sums = np.zeros(found.shown.levels.size, dtype=np.int64)
-        for bound, counts in zip(bounds, units, strict=True):
-            here = np.isin(found.shown.levels, [level for level, each in enumerate(design.bounds) if each == bound])
-            sums[here] = saturate.join(*found.people(here, counts))[here]
-        return self._layered(found, sums)
+            sums = self._people_of(records, found)
+        else:
+            by_bound = (saturate.join(*found.people(np.full(found.first.size, True), each)) for each in units)
+            sums = self._by_level(by_bound, found.shown.levels)
+        values, bounds = _around(*self._measured(found.shown, sums, rests=design.adds_up))
+        return found.release(values, bounds, self.confidence, self.statement, adds_up=design.adds_up)
+
+    @property
+    def _weighings(self) -> list[Callable[[PeoplePart], Ints]]:
+        """For each bound, the weights of rows at leaves; none for people, who are weighed at nodes."""
+        bounds = () if self.design.count == "people" else dict.fromkeys(self.design.bounds)
+        return [partial(leaf_units, bound=bound) for bound in bounds]
+
+    def _by_level(self, by_bound: Iterable[Ints], levels: Ints) -> Ints:
+        """The weight of each node with its own level's bound, from the weights with each bound."""
+        bounds, sums = np.array(self.design.bounds)[levels], np.zeros(levels.size, dtype=np.int64)
+        for bound, each in zip(dict.fromkeys(self.design.bounds), by_bound, strict=True):
+            sums[bounds == bound] = each[bounds == bound]
+        return sums
 
     def _public(self, records: PeopleRecords, tree: Tree) -> TreeRelease:
-        """Every node of a public tree: level by level, and least squares where levels add up."""
-        design, noisy = self.design, np.zeros(tree.node_count)
-        scales, bounds = self._scales, design.bounds
-        if design.count == "people":
-            owners = [partial(_owners, tree, level) for level in range(tree.depth)]
-            sums = self._people_at(records, owners, [np.arange(nodes.size) for nodes in tree.levels])
-        else:
-            weights = list(dict.fromkeys(bounds))
-            units = records.summed(*(partial(leaf_units, bound=bound, units=design.units) for bound in weights))
-            by_bound = {bound: tree.sum(each) for bound, each in zip(weights, units, strict=True)}
-            sums = tuple(by_bound[bound][nodes] for bound, nodes in zip(bounds, tree.levels, strict=True))
-        for level, nodes in enumerate(tree.levels):
-            noisy[nodes] = self._noisy(sums[level], scales[level])
-        if design.adds_up:
-            variances = np.array([self._variance(scale) for scale in scales])[tree.node_levels]
-            release = self._consistent(tree, variances).release(noisy, self.statement)
-            parts = {name: getattr(release, name) / design.units for name in ("estimates", "lower", "upper")}
-            return replace(release, **parts, fit=None)
-        reach = np.array([self._reach(scale) for scale in scales])[tree.node_levels]
-        return TreeRelease(tree, *_around(noisy / design.units, reach), self.confidence, self.statement, adds_up=False)
+        """Every node of a public tree."""
+        order, shown, adds_up = tree.level_order, whole_tree(tree), self.design.adds_up
+        if self.design.count == "people":
+            leaf_levels = tree.node_levels[tree.leaves]
 
-    def _layered(self, found: Found, sums: Ints) -> TreeRelease:
-        """Shown nodes of an open tree, level by level; with rests and least squares where levels add up."""
-        if self.design.adds_up:
-            estimates, reach = self._joined(found.shown, sums)
-        else:
-            estimates = np.zeros(sums.size)
-            reach = np.array([self._reach(scale) for scale in self._scales])[found.shown.levels]
-            for level, scale in enumerate(self._scales):
-                here = found.shown.at(level)
-                estimates[here] = self._noisy(sums[here], scale) / self.design.units
-        return self._released(found, *_around(estimates, reach))
+            def owners(level: int) -> Ints:
+                above = tree.ancestors_at(tree.leaves, np.full(leaf_levels.size, level))
+                return np.where(leaf_levels >= level, above, -1)
 
-    def _joined(self, shown: ShownTree, sums: Ints) -> tuple[Floats, Floats]:
-        """Least squares over all layers: each has its level's nodes, and what is left over above them."""
-        size, inner = shown.levels.size, np.flatnonzero(shown.child_counts > 0)
-        parents = np.concatenate((shown.parents, inner))
-        rest = sums.copy()
-        np.subtract.at(rest, shown.parents[1:], sums[1:])
-        values = np.concatenate((sums, rest[inner]))
-        first = np.concatenate((shown.levels, shown.levels[inner] + 1))  # the first layer that counts it
-        last = np.full(values.size, shown.depth)
-        last[inner] = shown.levels[inner]
-        total, precision = np.zeros(values.size), np.zeros(values.size)
-        for level, scale in enumerate(self._scales):
-            here = np.flatnonzero((first <= level) & (level <= last))
-            weight = 1 / self._variance(scale)
-            total[here] += weight * self._noisy(values[here], scale)
-            precision[here] += weight
-        solved = self._consistent(Tree.from_parents(parents), 1 / precision).release(total / precision, None)
-        reach = (solved.upper - solved.lower) / 2
-        return solved.estimates[:size] / self.design.units, reach[:size] / self.design.units
+            wanted = [order.nodes[shown.at(level)] for level in range(tree.depth)]
+            sums = self._people(records, owners, tree.node_count, wanted)
+        else:
+            by_bound = (tree.sum(units)[order.nodes] for units in records.summed(*self._weighings))
+            sums = self._by_level(by_bound, shown.levels)
+        values, reach = self._measured(shown, sums, rests=False)
+        bounds = Bounds(values - reach, values + reach)
+        if not adds_up:
+            values, bounds = _around(values, reach)
+        values, lower, upper = (order.by_node(each) for each in (values, bounds.lower, bounds.upper))
+        return TreeRelease(tree, values, lower, upper, self.confidence, self.statement, adds_up=adds_up)
+
+    def _measured(self, shown: ShownTree, sums: Ints, *, rests: bool) -> tuple[Floats, Floats]:
+        """Noisy counts and half-widths; with rests, each layer also has the leaves and the rests of nodes above it."""
+        design, inner, left = self.design, shown.child_counts > 0, sums.copy()
+        np.subtract.at(left, shown.parents[1:], sums[1:])
+        own, precision, rest, rest_precision = (np.zeros(sums.size) for _ in range(4))
+        for level, scale in enumerate(design.scales):
+            above, weight = rests & (shown.levels < level), 1 / LAWS[design.noise].variance(scale)
+            nodes = np.flatnonzero((shown.levels == level) | (above & ~inner))
+            others = np.flatnonzero(above & inner)
+            exact = np.concatenate((sums[nodes], left[others]))
+            noisy = weight * saturate.add(exact, getattr(noise, design.noise)(scale, exact.size))
+            own[nodes] += noisy[: nodes.size]
+            rest[others] += noisy[nodes.size :]
+            precision[nodes] += weight
+            rest_precision[others] += weight
+        own /= precision
+        if not design.adds_up:
+            reaches = [single_bound(design.noise, scale, self.confidence) + 1 for scale in design.scales]
+            return own / UNITS, np.array(reaches)[shown.levels] / UNITS
+        with np.errstate(divide="ignore", invalid="ignore"):
+            spread = 1 / rest_precision if rests else np.where(inner, 0.0, np.inf)
+            rest = np.where(rest_precision > 0, rest / rest_precision, 0.0)
+            variances = final_variances(shown, spread, precision)
+            estimates = two_passes(shown, own, precision, rest, spread)
+        measured = np.concatenate((precision, rest_precision[rest_precision > 0]))
+        multiplier = noise_multiplier(design.noise, self.confidence, 1 / float(measured.max()), measured.size)
+        return estimates / UNITS, multiplier * np.sqrt(variances) / UNITS
 
     def _by_gaps(self, found: Found, units: Ints) -> TreeRelease:
-        """Everybody weighs 1, as in the gaps: the layers, and the least squares, of the tree estimator."""
+        """Everybody weighs 1, as in the gaps: layers and least squares of the tree estimator."""
         given, shown, miss = self.design.parameters, found.shown, 1 - self.confidence
         assert given is not None
         model = GapNoise.of(given, found.tops, shown)
         model = replace(model, spread=model.spread + SPREAD * np.maximum(shown.gaps, 0))
         layers = choose_layers(shown, model.rest_variance(shown), given.alphas, given.betas)
-        # A power of two changes no digit of a scale.
-        wide = [
-            replace(layer, right_scale=layer.right_scale * UNITS, left_scale=layer.left_scale * UNITS)
-            for layer in layers.layers
-        ]
-        fine = measure(replace(layers, layers=tuple(wide)), *found.people(layers.marked, units))
-        measured = tuple(replace(part, sums=part.sums / UNITS, unit=1 / UNITS) for part in fine)
+        measured = measure(layers, *found.people(layers.marked, units), units=UNITS)  # a power of two scales exactly
         estimates = np.maximum(estimate_nodes(shown, measured, model), 0)
         lower, upper = layer_bounds(shown, layers, measured, least=np.zeros(estimates.size), miss=miss * 0.99)
-        leaves = np.flatnonzero((shown.levels == shown.depth - 1) & ~layers.marked)
+        leaves = np.flatnonzero((shown.levels == shown.depth - 1) & (shown.is_cell | ~layers.marked))
         below, beyond = leaf_reaches(given, found.tops[leaves], miss * (1 - _PLACED))
         lower[leaves] = least_shares(np.maximum(shown.gaps[leaves] - below, 0), miss * _PLACED / 2)
         upper[leaves] = most_shares(np.maximum(shown.gaps[leaves] + beyond, 0), miss * _PLACED / 2)
-        lower, upper = np.minimum(np.maximum(lower, 0), estimates), np.maximum(upper, estimates)
-        return self._released(found, estimates, lower, upper, hidden=self._hidden(found))
+        # A node that is not shown has people whose drawn row is there, and others.
+        drawn, hidden = hidden_weight(given, self.levels, found.places.counts.tree.depth, miss * (1 - _PLACED)), None
+        if math.isfinite(drawn):
+            hidden = float(most_shares(np.array([drawn]), miss * _PLACED)[0])
+        bounds = Bounds(np.maximum(lower, 0), upper).around(estimates)
+        return found.release(estimates, bounds, self.confidence, self.statement, hidden=hidden)
 
-    def _hidden(self, found: Found) -> float | None:
-        """What a node that is not shown weighs at most: people put there, and those who were put elsewhere."""
-        given, miss = self.design.parameters, 1 - self.confidence
-        assert given is not None
-        most = hidden_weight(given, self.levels, found.places.counts.tree.depth, miss * (1 - _PLACED))
-        return float(most_shares(np.array([most]), miss * _PLACED)[0]) if math.isfinite(most) else None
+    def _people_of(self, records: PeopleRecords, found: Found) -> Ints:
+        """The weights of people at the shown nodes of an open tree, each identified by its first place."""
+        occupied, places, shown = found.places.counts.occupied, found.places.place_of, found.shown
+        firsts = occupied.first_places(found.first, found.nodes.levels[found.wanted])
 
-    def _people(self, records: PeopleRecords, found: Found) -> Ints:
-        """What people weigh at shown nodes, who weigh the same whatever is shown."""
-        occupied, shown = found.places.counts.occupied, found.shown
+        def owners(level: int) -> Ints:
+            starts, ends = (np.append(each, 0) for each in occupied.nodes_at(self.levels[level]))
+            node = np.searchsorted(starts[:-1], places, side="right") - 1
+            return np.where(places < ends[node], starts[node], -1)
 
-        def nodes_of_places(level: int) -> Ints:
-            starts, ends = occupied.nodes_at(self.levels[level])
-            owner = np.full(occupied.levels.size, -1)
-            inside = np.repeat(np.arange(starts.size), ends - starts)
-            firsts = np.repeat(starts - np.append(0, np.cumsum(ends - starts)[:-1]), ends - starts)
-            owner[firsts + np.arange(inside.size)] = inside
-            return owner
+        wanted = [firsts[shown.at(level)] for level in range(shown.depth)]
+        return self._people(records, owners, occupied.levels.size, wanted)
 
-        def nodes_of_leaves(level: int) -> Ints:
-            return nodes_of_places(level)[found.places.place_of]
-
-        levels = range(len(self.levels))
-        here = [found.first[shown.at(level)] for level in levels]
-        wanted = [nodes_of_places(level)[places] for level, places in zip(levels, here, strict=True)]
-        owners = [partial(nodes_of_leaves, level) for level in levels]
-        sums: Ints = np.concatenate(self._people_at(records, owners, wanted))
-        return sums
-
-    def _people_at(
-        self, records: PeopleRecords, owners: Sequence[Callable[[], Ints]], wanted: Sequence[Ints]
-    ) -> tuple[Ints, ...]:
-        """For each level what people weigh at some of its nodes; `owners` gives the node of each leaf, -1 for none."""
+    def _people(self, records: PeopleRecords, owners: Callable[[int], Ints], size: int, wanted: Sequence[Ints]) -> Ints:
+        """The weights of people at the wanted nodes, level by level; `owners` gives the node of each leaf, or -1."""
+        design = self.design
 
         def weigh(level: int, part: PeoplePart) -> Ints:
-            nodes, squared = owners[level](), self.design.noise == "gaussian"
-            size = 1 + max(int(nodes.max(initial=-1)), int(wanted[level].max(initial=-1)))
-            units = people_units(part, nodes, size, self.design.bounds[level], squared=squared, units=self.design.units)
-            return units[wanted[level]]
+            squared = design.noise == "gaussian"
+            return people_units(part, owners(level), size, design.bounds[level], squared=squared)[wanted[level]]
 
-        return records.summed(*(partial(weigh, level) for level in range(len(owners))))
-
-    @property
-    def _scales(self) -> tuple[float, ...]:
-        assert self.design.scales is not None
-        return self.design.scales
-
-    def _noisy(self, sums: Ints, scale: float) -> Floats:
-        drawn = (noise.laplace if self.design.noise == "laplace" else noise.gaussian)(scale, sums.size)
-        return saturate.add(sums, drawn).astype(np.float64)
-
-    def _variance(self, scale: float) -> float:
-        return laplace_variance(scale) if self.design.noise == "laplace" else gaussian_variance(scale)
-
-    def _reach(self, scale: float) -> float:
-        return (single_bound(self.design.noise, scale, self.confidence) + 1) / self.design.units
-
-    def _consistent(self, tree: Tree, variances: Floats) -> Consistency:
-        kind, sure = self.design.noise, self.confidence
-        return Consistency.of(tree, variances, noise=kind, confidence=sure, nonnegative=False, integers=False)
-
-    def _released(
-        self, found: Found, estimates: Floats, lower: Floats, upper: Floats, hidden: float | None = None
-    ) -> TreeRelease:
-        """Nodes of levels that are not shown have no numbers."""
-        wanted, shown = found.wanted, found.shown
-        values, least, most = np.zeros(wanted.size), np.zeros(wanted.size), np.full(wanted.size, np.inf)
-        values[wanted], least[wanted], most[wanted] = estimates, lower, upper
-        cells = np.zeros(wanted.size, dtype=np.int64)
-        cells[wanted] = np.rint(shown.totals(shown.is_cell.astype(np.float64)))
-        return TreeRelease(
-            found.places.counts.tree,
-            values,
-            least,
-            most,
-            self.confidence,
-            self.statement,
-            cells=cells,
-            nodes=found.nodes,
-            shown=None if wanted.all() else wanted,
-            hidden=hidden,
-            adds_up=self.design.adds_up,
-        )
+        return np.concatenate(records.summed(*(partial(weigh, level) for level in range(len(wanted)))))
 
 
-def _around(estimates: Floats, reach: Floats) -> tuple[Floats, Floats, Floats]:
-    """Estimates that are not negative, since nobody weighs less than nothing, and intervals around the noise."""
-    return np.maximum(estimates, 0), np.maximum(estimates - reach, 0), np.maximum(estimates + reach, 0)
-
-
-def _owners(tree: Tree, level: int) -> Ints:
-    """For each leaf of a public tree which of a level's nodes holds it; -1 for a leaf above that level."""
-    deep, nodes = tree.node_levels[tree.leaves] >= level, tree.levels[level]
-    above = tree.ancestors_at(tree.leaves, np.full(tree.leaves.size, level))
-    place = np.full(tree.node_count, -1)
-    place[nodes] = np.arange(nodes.size)
-    return np.where(deep, place[above], -1)
+def _around(estimates: Floats, reach: Floats) -> tuple[Floats, Bounds]:
+    """Estimates and intervals, cut off at 0."""
+    return np.maximum(estimates, 0), Bounds(np.maximum(estimates - reach, 0), np.maximum(estimates + reach, 0))
 
 
 def most_shares(placed: Floats | Ints, chance: float) -> Floats:
-    """The most that the shares of people may be, of whom so many or fewer were put there, but for this chance."""
+    """An upper bound of the shares at a node where this many rows or fewer were drawn, missed with this chance."""
     n = np.asarray(placed, dtype=np.float64)
     far = math.log(1 / chance)
     return _crossing(n, n + 2 * far + 2 * np.sqrt(n * far) + 1, n, chance) * (1 + _ROUNDING)
 
 
 def least_shares(placed: Floats | Ints, chance: float) -> Floats:
-    """The least that the shares of people may be, of whom so many or more were put there, but for this chance."""
+    """A lower bound of the shares at a node where this many rows or more were drawn, missed with this chance."""
     n = np.asarray(placed, dtype=np.float64)
     return _crossing(n, np.zeros(n.size), n, chance) * (1 - _ROUNDING)
 
 
 def _crossing(near: Floats, far: Floats, n: Floats, chance: float) -> Floats:
-    """Between shares that are likely, with so many people put there, and others: Chernoff's bound for sums of coins."""
+    """Where Chernoff's bound for sums of independent coins, of which n are drawn, falls to a chance."""
     for _ in range(60):
         middle = (near + far) / 2
         with np.errstate(divide="ignore", invalid="ignore"):

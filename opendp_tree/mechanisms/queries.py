@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from opendp_tree._arguments import check_type
+from opendp_tree._arguments import check_numbers, check_type
 from opendp_tree._types import Bools, Floats, Ints
 from opendp_tree.releases.release import TreeRelease
-from opendp_tree.trees.arrays import LevelOrder
 from opendp_tree.trees.least_squares import LeastSquares
-from opendp_tree.trees.tree import Tree
+from opendp_tree.trees.tree import LevelOrder, Tree
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class RangeCounts:
     lower: Floats
     upper: Floats
     confidence: Floats
-    """One for each query: fewer nodes, more confidence, where intervals of nodes are joined."""
+    """One for each query. Where intervals of nodes are joined, fewer nodes give more confidence."""
 
 
 @dataclass(frozen=True)
@@ -37,20 +37,14 @@ class LinearCounts(RangeCounts):
 def linear_counts(release: TreeRelease, weights: npt.ArrayLike) -> LinearCounts:
     """Linear queries on a tree: sums of node counts, each times a weight, for one row of weights or for many.
 
-    Differences of two nodes, means over leaves, totals of a selection. Where the release comes from least squares the
-    variance is exact, with all correlations between nodes, and the interval is as sound as those of nodes. Elsewhere
-    the intervals of the m nodes of weight other than 0 are joined, and fail with at most m times the probability of
-    one. Costs no privacy. Proof: docs/proofs/range_counts.md.
+    Where the release comes from least squares the variance is exact, with all correlations between nodes, and the
+    interval is as sound as those of nodes. Elsewhere the intervals of the m nodes of weight other than 0 are joined,
+    and fail with at most m times the probability of one. Costs no privacy. Proof: docs/proofs/counting.md.
 
-    Parameters
-    ----------
-    release
-        Over a public tree, or over an open one, of which it shows some nodes.
-    weights
-        One number for each node, in the order of `release.estimates`; or an array with one such row for each query.
+    :param release: Over a public tree, or over an open one, of which it shows some nodes.
+    :param weights: One number for each node, in the order of `release.estimates`; or an array with one such row for
+        each query.
 
-    Examples
-    --------
     >>> import opendp.prelude as dp
     >>> from opendp_tree import Tree, make_consistent
     >>> dp.enable_features("contrib")
@@ -91,12 +85,7 @@ def _fit_interval(
 
 
 def _check_weights(weights: npt.ArrayLike, nodes: int) -> Floats:
-    try:
-        array = np.asarray(weights)
-    except ValueError:
-        array = np.asarray(None)
-    if array.dtype.kind not in "biuf":
-        raise TypeError("weights must be numbers. Hint: one for each node, or rows of them")
+    array = check_numbers(weights, name="weights", hint="one for each node, or rows of them", kinds="biuf")
     if array.ndim not in (1, 2) or array.shape[-1] != nodes:
         raise ValueError(
             f"weights (of shape {array.shape}) must hold one number for each of the {nodes} nodes, or rows"
@@ -128,19 +117,12 @@ def range_counts(release: TreeRelease, first: npt.ArrayLike, last: npt.ArrayLike
 
     Where the release comes from least squares, each range's variance is exact, and its interval as sound as those of
     nodes. Elsewhere a range is put together from the fewest nodes, and their intervals are joined: with m nodes it
-    fails with at most m times the probability of one. Costs no privacy. Proof: docs/proofs/range_counts.md.
+    fails with at most m times the probability of one. Costs no privacy. Proof: docs/proofs/counting.md.
 
-    Parameters
-    ----------
-    release
-        Over a public tree whose leaves are numbered depth-first, with counts that add up.
-    first
-        The first leaf of each range, as a place in `tree.leaves`: a number or an array.
-    last
-        The place after the last leaf of each range.
+    :param release: Over a public tree whose leaves are numbered depth-first, with counts that add up.
+    :param first: The first leaf of each range, as a place in `tree.leaves`: a number or an array.
+    :param last: The place after the last leaf of each range.
 
-    Examples
-    --------
     >>> from opendp_tree import Tree, make_consistent
     >>> tree = Tree.balanced(branching=2, depth=3)
     >>> release = make_consistent(tree, variances=[1.0] * 3, noise="normal")([10, 6, 4, 4, 2, 3, 1])
@@ -160,30 +142,24 @@ def range_counts(release: TreeRelease, first: npt.ArrayLike, last: npt.ArrayLike
     if not release.adds_up:
         raise ValueError("release must add up: one person may be counted at several leaves. Hint: count='shares'")
     starts, ends = _check_ranges(first, last, tree.leaf_count)
-    walk = _Walk.of(release, tree)
+    order = tree.level_order
     running = np.concatenate(([0.0], np.cumsum(release.estimates[tree.leaves])))
     estimates = running[ends] - running[starts]
-    pairs = list(zip(starts.tolist(), ends.tolist(), strict=True))
+    edges = map(range_edges(order), starts.tolist(), ends.tolist())
     if release.fit is None:
-        lower, upper, pieces = np.array([walk.join(a, b) for a, b in pairs]).reshape(-1, 3).T
+        lower, upper, pieces = np.array([_joined(release, order, each) for each in edges]).reshape(-1, 3).T
         return RangeCounts(estimates, lower, upper, _joint_confidence(release, pieces))
     best = np.concatenate(([0.0], np.cumsum(release.fit.best[tree.leaves])))
-    variances = np.array([walk.variance(a, b) for a, b in pairs])
+    variances = np.array([range_variance(release.fit.estimator, each) for each in edges])
     return RangeCounts(estimates, *_fit_interval(release, estimates, best[ends] - best[starts], variances, True))
 
 
 def prefix_counts(release: TreeRelease, last: npt.ArrayLike) -> RangeCounts:
     """The counts of the first `last` leaves, for one number or for an array of them: thresholds, or a running total.
 
-    Parameters
-    ----------
-    release
-        As in `range_counts`.
-    last
-        How many leaves each prefix has: a number or an array.
+    :param release: As for `range_counts`.
+    :param last: How many leaves each prefix has: a number or an array.
 
-    Examples
-    --------
     >>> from opendp_tree import Tree, make_consistent
     >>> release = make_consistent(Tree.balanced(branching=2, depth=2), variances=[1.0, 1.0])([9, 6, 3])
     >>> prefix_counts(release, [0, 1, 2]).estimates.tolist()
@@ -202,74 +178,60 @@ def _check_ranges(first: npt.ArrayLike, last: npt.ArrayLike, leaves: int) -> tup
             raise ValueError(f"{name} must be from 0 to {leaves}, the number of leaves")
         ends.append(array.astype(np.int64))
     if ends[0].shape != ends[1].shape:
-        raise ValueError(f"first ({ends[0].size}) and last ({ends[1].size}) must be as many")
+        raise ValueError(f"first ({ends[0].size}) and last ({ends[1].size}) must have the same length")
     if (ends[0] > ends[1]).any():
         raise ValueError("first must not be above last")
     return ends[0], ends[1]
 
 
-@dataclass(frozen=True)
-class _Walk:
-    """A tree in its level order with what a walk along the two edges of a range needs."""
+Edges = list[tuple[int, slice, Bools]]
+"""From the root down, the nodes that a range covers in part, their children, and which of these are covered."""
 
-    release: TreeRelease
-    order: LevelOrder
-    first: Ints
-    last: Ints
-    """The leaves under each place."""
-    children: Ints
-    """Where each place's children begin; a leaf has none, and is never asked for them."""
-    ends: Ints
 
-    @classmethod
-    def of(cls, release: TreeRelease, tree: Tree) -> _Walk:
-        order = tree.level_order
-        children, ends = np.zeros((2, tree.node_count), dtype=np.int64)
-        for level in order.inner_levels:
-            children[level.inner] = level.children.start + level.starts
-            ends[level.inner] = children[level.inner] + level.sizes
-        return cls(release, order, *order.leaf_ranges, children, ends)
+def range_edges(order: LevelOrder) -> Callable[[int, int], Edges]:
+    """The edges of ranges of leaves, as places in the level order: at most two nodes per level."""
+    first, last = order.leaf_ranges
+    starts, ends = np.zeros((2, order.nodes.size), dtype=np.int64)  # of each place's children; a leaf has none
+    for level in order.inner_levels:
+        starts[level.inner] = level.children.start + level.starts
+        ends[level.inner] = starts[level.inner] + level.sizes
 
-    def edges(self, a: int, b: int) -> list[tuple[int, slice, Bools]]:
-        """From the root down, the nodes that a..b covers in part, their children, and which of these are covered."""
+    def edges(a: int, b: int) -> Edges:
         found = []
-        level = [0] if self.first[0] < a or b < self.last[0] else []
+        level = [0] if first[0] < a or b < last[0] else []
         while level:
             below = []
             for place in level:
-                part = slice(int(self.children[place]), int(self.ends[place]))
-                whole = (self.first[part] >= a) & (self.last[part] <= b)
+                part = slice(int(starts[place]), int(ends[place]))
+                whole = (first[part] >= a) & (last[part] <= b)
                 found.append((place, part, whole))
-                touched = (self.first[part] < b) & (self.last[part] > a) & ~whole
+                touched = (first[part] < b) & (last[part] > a) & ~whole
                 below += (np.flatnonzero(touched) + part.start).tolist()
             level = below
         return found
 
-    def variance(self, a: int, b: int) -> float:
-        """The exact variance of the least-squares estimate of a range."""
-        assert self.release.fit is not None
-        fit: LeastSquares = self.release.fit.estimator
-        if a == b:
-            return 0.0
-        slopes: dict[int, float] = {}
-        scatters: dict[int, float] = {}
-        for place, part, whole in reversed(self.edges(a, b)):
-            inside = whole.astype(np.float64)
-            scatter = 0.0
-            for child in [child for child in slopes if part.start <= child < part.stop]:  # at most two
-                inside[child - part.start] = slopes.pop(child)
-                scatter += scatters.pop(child)
-            slope = float(inside @ fit.share[part])
-            known = np.isfinite(fit.below[part])
-            scatters[place] = scatter + float(fit.below[part][known] @ (inside[known] - slope) ** 2)
-            slopes[place] = slope
-        return slopes.get(0, 1.0) ** 2 * float(fit.variances[self.order.tree.root]) + scatters.get(0, 0.0)
+    return edges
 
-    def join(self, a: int, b: int) -> tuple[float, float, int]:
-        """The sums of the lower and upper ends of the fewest nodes that make up a range, and their number."""
-        if a == b:
-            return 0.0, 0.0, 0
-        edges = self.edges(a, b)
-        places = np.concatenate([np.flatnonzero(whole) + part.start for _, part, whole in edges] or [np.array([0])])
-        nodes = self.order.nodes[places]
-        return float(self.release.lower[nodes].sum()), float(self.release.upper[nodes].sum()), int(nodes.size)
+
+def range_variance(fit: LeastSquares, edges: Edges) -> float:
+    """The exact variance of the least-squares estimate of a range."""
+    slopes: dict[int, float] = {}
+    scatters: dict[int, float] = {}
+    for place, part, whole in reversed(edges):
+        inside = whole.astype(np.float64)
+        scatter = 0.0
+        for child in [child for child in slopes if part.start <= child < part.stop]:  # at most two
+            inside[child - part.start] = slopes.pop(child)
+            scatter += scatters.pop(child)
+        slope = float(inside @ fit.share[part])
+        known = np.isfinite(fit.below[part])
+        scatters[place] = scatter + float(fit.below[part][known] @ (inside[known] - slope) ** 2)
+        slopes[place] = slope
+    return slopes.get(0, 1.0) ** 2 * float(fit.variances[fit.order.tree.root]) + scatters.get(0, 0.0)
+
+
+def _joined(release: TreeRelease, order: LevelOrder, edges: Edges) -> tuple[float, float, int]:
+    """The sums of the lower and upper ends of the fewest nodes that make up a range, and their number."""
+    places = np.concatenate([np.flatnonzero(whole) + part.start for _, part, whole in edges] or [np.array([0])])
+    nodes = order.nodes[places]
+    return float(release.lower[nodes].sum()), float(release.upper[nodes].sum()), int(nodes.size)

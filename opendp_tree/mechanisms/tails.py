@@ -1,8 +1,8 @@
-"""What noise exceeds with a given chance, and the intervals that follow: docs/proofs/partition.md.
+"""Tail bounds of noise, and the intervals that follow from them. Proof: docs/proofs/partition.md.
 
 A marked node is a union of a layer's sets, so its interval is that of a sum of independent skewed geometric numbers,
 whatever was found. A node between marked ones lies between them. A leaf that is a cell has its gap, a known leaf its
-noisy count. A node that is not shown holds less than its threshold and what tokens took from it.
+noisy count. A node that is not shown holds less than its threshold plus the tokens subtracted below it.
 """
 
 from __future__ import annotations
@@ -16,29 +16,36 @@ import numpy as np
 from opendp_tree._types import Bools, Floats, Ints
 from opendp_tree.mechanisms.find import PartitionParameters
 from opendp_tree.mechanisms.layers import Layers, NoisySums, ShownTree
+from opendp_tree.theorems.interval import bisect, halfway
 from opendp_tree.theorems.partition import Fringe
 
 SAFE = 0.99
-"""Tails are computed in floats, and sums of noise on a window beyond which less than a hundredth of the chance lies."""
+"""Of a probability, what computed tails may use: they are in floats, and of sums of noise within a window."""
 _WIDEST = 1024.0
-"""A law of a larger scale is that of this one, stretched."""
+"""Noise of a larger scale is bounded by noise of this scale, stretched."""
 _LARGEST_WINDOW = 2**21
+WIDEST_SUM = 2.0**12
+"""Discrete Gaussian noise of a larger scale is treated as normal."""
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """For each shown node, what it holds at least and at most."""
+    """For each shown node the ends of its interval."""
 
     lower: Floats
     upper: Floats
 
+    def around(self, estimates: Floats) -> Bounds:
+        """Widened to hold the estimates too."""
+        return Bounds(np.minimum(self.lower, estimates), np.maximum(self.upper, estimates))
+
 
 def sum_reach(terms: Ints, right_scale: float, left_scale: float, chance: float) -> Floats:
-    """For each number of terms, what a sum of so many skewed geometric numbers exceeds with at most this chance."""
+    """For each number of terms, what a sum of that many skewed geometric numbers exceeds with at most this chance."""
     distinct, places = np.unique(terms, return_inverse=True)
     reach = np.array([_reach(int(count), right_scale, left_scale, chance * SAFE) for count in distinct], dtype=float)
-    found: Floats = reach[places]
-    return found
+    by_count: Floats = reach[places]
+    return by_count
 
 
 @lru_cache(maxsize=8192)
@@ -53,13 +60,13 @@ def _reach(terms: int, right: float, left: float, chance: float) -> int:
         return math.ceil((narrow + terms) * ratio * (1 + 1e-12)) + terms
     top, bottom = _chernoff(terms, right, left, chance / 1000), _chernoff(terms, left, right, chance / 1000)
     size = 1 << (top + bottom + 2).bit_length()
-    # Floats carry a law's tail to some 1e-15: beyond, and for sums that are too wide, Chernoff's bound.
+    # A law's tail is exact to about 1e-15: Chernoff's bound for less, and for sums that are too wide.
     if size > _LARGEST_WINDOW or chance < 1e-11:
         return _chernoff(terms, right, left, chance)
     angles = np.exp(2j * np.pi * np.arange(size // 2 + 1) / size)
     q, p = (math.exp(-1 / scale) if scale > 0 else 0.0 for scale in (right, left))
     law = np.fft.irfft(((1 - q) * (1 - p) / ((1 - q / angles) * (1 - p * angles))) ** terms, size)
-    # What lies outside of -bottom..top, less than a five-hundredth of the chance, is folded into the window.
+    # The mass outside of -bottom..top, less than a five-hundredth of the chance, is folded into the window.
     above = np.cumsum(np.roll(law, bottom)[::-1])[::-1]  # P(sum >= at - bottom)
     at = int(np.argmax(above <= chance)) if (above <= chance).any() else bottom + top + 1
     return at - bottom - 1
@@ -87,26 +94,34 @@ def node_bounds(
 ) -> Bounds:
     """Intervals of all shown nodes: each node is shown and missed with a chance of at most `miss`.
 
-    `tops` is for each node the level of the deepest known node at or above it.
+    `tops` is the level of the deepest known node at or above each node.
     """
-    least = shown.totals(shown.is_cell.astype(np.float64))  # a cell holds somebody for sure: thresholds exceed radii
+    least = sure_people(shown, parameters, tops)
     lower, upper = layer_bounds(shown, layers, measured, least=least, miss=miss)
-    leaves = np.flatnonzero((shown.levels == shown.depth - 1) & ~layers.marked)
+    leaves = np.flatnonzero((shown.levels == shown.depth - 1) & (shown.is_cell | ~layers.marked))
     below, beyond = leaf_reaches(parameters, tops[leaves], miss)
     lower[leaves] = np.maximum(shown.gaps[leaves] - below, least[leaves])
     upper[leaves] = shown.gaps[leaves] + beyond
-    # Floats do not hold all integers beyond 2**53: outward by more than all roundings, one for each node that is added.
+    # Floats do not hold all integers beyond 2**53: outward by more than all roundings, one per added node.
     slack = np.where(np.abs(upper) > 2**52, np.abs(upper) * (shown.levels.size + 16) * 2.0**-52, 0.0)
     return Bounds(np.maximum(lower - slack, 0), np.maximum(upper + slack, least))
 
 
+def sure_people(shown: ShownTree, parameters: PartitionParameters, tops: Ints) -> Floats:
+    """A certain lower bound of each node: tokens only subtract, so a cell's gap exceeds its people by at most R."""
+    sure = np.zeros(shown.levels.size)
+    for top in np.unique(tops[shown.is_cell]).tolist():
+        cells = np.flatnonzero(shown.is_cell & (tops == top))
+        radii = np.array(parameters.fringes[top].radii)[shown.levels[cells] - top - 1]
+        sure[cells] = shown.gaps[cells] - radii
+    return shown.totals(sure)
+
+
 def leaf_reaches(parameters: PartitionParameters, tops: Ints, miss: float) -> tuple[Ints, Ints]:
-    """How far below and above their gaps, or noisy counts, the people of leaves of these fringes are."""
+    """`leaf_reach` of leaves in fringes of these levels."""
     below, beyond = np.zeros_like(tops), np.zeros_like(tops)
     for top in np.unique(tops).tolist():
-        fringe = parameters.fringes[top]
-        reach = leaf_reach(fringe, miss) if fringe.levels else rest_reach(fringe, miss)
-        below[tops == top], beyond[tops == top] = reach
+        below[tops == top], beyond[tops == top] = leaf_reach(parameters.fringes[top], miss)
     return below, beyond
 
 
@@ -135,18 +150,15 @@ class Unions:
     layer: Ints
     value: Floats
     sets: Ints
-    variance: Floats
 
     @classmethod
-    def none(cls, size: int) -> Unions:
-        """No union for any of so many nodes."""
-        return cls(np.full(size, -1), np.zeros(size), np.zeros(size, dtype=np.int64), np.full(size, np.inf))
-
-    def improve(self, number: int, part: NoisySums, has: Bools, value: Floats, sets: Floats) -> None:
-        """Take another layer's unions where their variance is less: judged by sets and scales, never by values."""
-        better = has & (sets > 0) & (sets * part.variance < self.variance)
-        self.layer[better], self.value[better] = number, value[better]
-        self.sets[better], self.variance[better] = np.rint(sets[better]), (sets * part.variance)[better]
+    def of(cls, measured: tuple[NoisySums, ...], has: Bools, values: Floats, sets: Floats) -> Unions:
+        """The union of least variance, one row per layer: chosen by sets and scales, never by noisy values."""
+        variances = np.where(has & (sets > 0), sets * np.array([[part.variance] for part in measured]), np.inf)
+        layer = variances.argmin(axis=0)
+        best = layer, np.arange(layer.size)
+        sizes = np.rint(sets[best]).astype(np.int64)
+        return cls(np.where(np.isfinite(variances[best]), layer, -1), values[best], sizes)
 
     def reach(self, measured: tuple[NoisySums, ...], chance: float) -> tuple[Floats, Floats]:
         """How far below and above its noisy count each union's people are, each missed with at most this chance."""
@@ -161,33 +173,29 @@ class Unions:
 
 def narrowest(shown: ShownTree, measured: tuple[NoisySums, ...]) -> tuple[Unions, Unions]:
     """For each marked node the union of all its sets in one layer, and the union without its own rest."""
-    size = shown.levels.size
-    whole, inside = Unions.none(size), Unions.none(size)
+    shape = len(measured), shown.levels.size
+    values, sets, rests = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+    has, above = np.zeros(shape, dtype=np.bool_), np.zeros(shape, dtype=np.bool_)
     for number, part in enumerate(measured):
-        values, sets, rests = np.zeros(size), np.zeros(size), np.zeros(size)
-        has, above = np.zeros(size, dtype=np.bool_), np.zeros(size, dtype=np.bool_)
-        values[part.nodes], values[part.rests] = part.sums[: part.nodes.size], part.sums[part.nodes.size :]
-        rests[part.rests] = part.sums[part.nodes.size :]
-        sets[part.nodes] = sets[part.rests] = 1
-        has[part.nodes] = has[part.rests] = above[part.rests] = True
-        values, sets = shown.totals(values), shown.totals(sets)
-        if not part.rests.size:  # nobody is outside the layer's nodes, so that all nodes above them are unions as well
-            has = sets > 0
-        whole.improve(number, part, has, values, sets)
-        inside.improve(number, part, above, values - rests, sets - 1)
-    return whole, inside
-
-
-def rest_reach(fringe: Fringe, miss: float) -> tuple[int, int]:
-    """How far below and above its noisy count a known leaf's people are."""
-    assert fringe.rest_scales is not None
-    right, left = map(float, fringe.rest_scales)
-    return _reach(1, right, left, miss / 2 * SAFE), _reach(1, left, right, miss / 2 * SAFE)
+        rests[number, part.rests] = part.sums[part.nodes.size :]
+        values[number] = rests[number]
+        values[number, part.nodes] = part.sums[: part.nodes.size]
+        above[number, part.rests] = True
+        has[number] = above[number]
+        has[number, part.nodes] = True
+        values[number], sets[number] = shown.totals(values[number]), shown.totals(has[number])
+        if not part.rests.size:  # everybody is in one of the layer's nodes, so all nodes above them are unions as well
+            has[number] = sets[number] > 0
+    return Unions.of(measured, has, values, sets), Unions.of(measured, above, values - rests, sets - 1)
 
 
 @lru_cache(maxsize=1024)
 def leaf_reach(fringe: Fringe, miss: float) -> tuple[int, int]:
-    """How far below and above its gap a leaf's people are, missed with a chance of at most `miss` if it is a cell."""
+    """How far a leaf's people are below and above its gap or noisy count: shown and missed with chance `miss`."""
+    if not fringe.levels:
+        assert fringe.rest_scales is not None
+        right, left = map(float, fringe.rest_scales)
+        return _reach(1, right, left, miss / 2 * SAFE), _reach(1, left, right, miss / 2 * SAFE)
     q, t = math.exp(-1 / float(fringe.test_scale)), math.exp(-1 / float(fringe.token_scale))
     radius = fringe.radii[-1]
     shorter = 1.0 if radius is None else 1 / -math.expm1(-(radius + 1) / float(fringe.test_scale))
@@ -207,11 +215,11 @@ def _quantile(ratio: float, chance: float) -> int:
 
 
 def _least_beyond(q: float, t: float, below: int, miss: float, shorter: float) -> int | None:
-    """The least upper reach for a lower one, or None. `shorter` is how much likelier truncation makes small noise."""
+    """The least upper reach for a lower one, or None; truncation makes small noise at most `shorter` times likelier."""
     most = _quantile(t, miss / 1000) + 2
 
     def over(room: int) -> float:
-        """P(noise - min(token, room) > below), for noise without end, which truncation only lowers."""
+        """P(noise - min(token, room) > below) for unbounded noise; truncation only lowers it."""
         whole, both = q ** (below + 1), (q * t) ** room
         return whole * ((1 - t) * (1 - both) / (1 - q * t) + both)
 
@@ -219,18 +227,12 @@ def _least_beyond(q: float, t: float, below: int, miss: float, shorter: float) -
         under = shorter * t ** (beyond + 1) * (1 - q) / (1 - q * t)  # at least P(token - noise > beyond)
         return over(0) <= miss and over(beyond + 1) + under <= miss
 
-    if not suffices(most):
-        return None
-    low, high = -1, most  # both chances fall with the reach
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if suffices(middle) else (middle, high)
-    return high
+    return bisect(suffices, -1, most, middle=halfway) if suffices(most) else None  # both chances fall with the reach
 
 
 @lru_cache(maxsize=1024)
 def hidden_bound(fringe: Fringe, miss: float) -> float:
-    """What a node that is not shown holds at most, missed with chance at most `miss`; `inf` if nothing is proven."""
+    """An upper bound of a node that is not shown, missed with chance at most `miss`; `inf` if none is proven."""
     first = min(threshold - margin for threshold, _, margin in fringe.levels)
     threshold, height, rate = max(fringe.thresholds), len(fringe.levels), 1 / float(fringe.token_scale)
     margin, t = threshold - first, math.exp(-rate)
@@ -246,3 +248,53 @@ def hidden_bound(fringe: Fringe, miss: float) -> float:
         if first >= 2 and apart and (first - 1) * log_power <= -height * logs:
             best = min(best, math.ceil((math.log(1 / (miss * SAFE)) + height * logs) / theta))
     return threshold - 1 + best
+
+
+# Second moments of noise, for planners: `above(start, edge)` is E[(Z - edge)**2; Z >= start].
+
+
+def laplace_above(start: Floats, edge: Floats, scale: Floats | float) -> Floats:
+    """E[(Z - edge)**2; Z >= start] for integer Laplace noise and integers start >= 0."""
+    q, quiet = np.exp(-1 / np.asarray(scale)), -np.expm1(-1 / np.asarray(scale))
+    gap = start - edge
+    tail = np.exp(-start / np.asarray(scale)) / (1 + q)  # (1 - q) / (1 + q) * q**start, without one factor 1 - q
+    found: Floats = tail * (gap**2 + 2 * gap * q / quiet + q * (1 + q) / quiet**2)
+    return found
+
+
+def normal_excess(edge: Floats, deviation: Floats) -> Floats:
+    """E[max(Z - edge, 0)**2] for normal noise."""
+    at = edge / deviation
+    density = np.exp(-(at**2) / 2) / math.sqrt(2 * math.pi)
+    found: Floats = deviation**2 * ((at**2 + 1) * normal_tail(at) - at * density)
+    return found.clip(0, None)
+
+
+def normal_tail(at: Floats) -> Floats:
+    """The chance that a standard normal number exceeds each value."""
+    chance: Floats = np.vectorize(math.erfc, otypes=[np.float64])(at / math.sqrt(2)) / 2
+    return chance
+
+
+@lru_cache(maxsize=8)
+def gaussian_sums(scale: float) -> tuple[Floats, Floats, Floats]:
+    """P(Z >= k), E[Z; Z >= k], E[Z**2; Z >= k] for k = 0, 1, ... of Gaussian noise of a scale up to `WIDEST_SUM`."""
+    steps: Floats = np.arange(math.ceil(12 * scale) + 2, dtype=np.float64)
+    weight = np.exp(-0.5 * (steps / scale) ** 2)
+    weight /= 2 * weight.sum() - 1
+    sums = [np.cumsum((weight * steps**power)[::-1])[::-1] for power in range(3)]
+    return sums[0], sums[1], sums[2]
+
+
+def gaussian_above(start: Floats, edge: Floats, scale: float) -> Floats:
+    """E[(Z - edge)**2; Z >= start] for discrete Gaussian noise and integers start >= 0."""
+    if scale > WIDEST_SUM:
+        at = (start - 0.5) / scale
+        density = np.exp(-(at**2) / 2) / math.sqrt(2 * math.pi)
+        tail = normal_tail(at)
+        normal: Floats = scale**2 * (at * density + tail) - 2 * edge * scale * density + edge**2 * tail
+        return normal
+    zeroth, first, second = gaussian_sums(scale)
+    place = np.minimum(start, zeroth.size - 1).astype(np.int64)
+    found: Floats = second[place] - 2 * edge * first[place] + edge**2 * zeroth[place]
+    return found

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,16 +19,15 @@ from opendp_tree import saturate
 from opendp_tree._arguments import check_flags, check_probability, check_scale, read_distance
 from opendp_tree._opendp import make_measurement, measure_name, to_then
 from opendp_tree._types import Ints
-from opendp_tree.mechanisms.consistent import Consistency
-from opendp_tree.releases.release import PrivacyStatement, TreeRelease
-from opendp_tree.theorems.gaussian import gaussian_multiplier, gaussian_rho
+from opendp_tree.budget import PrivacyStatement, level_scales
+from opendp_tree.mechanisms.consistent import consistent_estimator
+from opendp_tree.releases.release import TreeRelease
 from opendp_tree.theorems.interval import round_up
-from opendp_tree.theorems.laplace import laplace_epsilon
+from opendp_tree.theorems.noise import gaussian_rho, laplace_epsilon
+from opendp_tree.theorems.tails import gaussian_multiplier
 from opendp_tree.trees.domains import CountSpace, check_metric
-from opendp_tree.trees.least_squares import LARGEST_VARIANCE, LEAST_VARIANCE
+from opendp_tree.trees.least_squares import LARGEST_VARIANCE
 from opendp_tree.trees.tree import Tree
-
-__all__ = ["make_tree_gaussian", "make_tree_laplace", "then_tree_gaussian", "then_tree_laplace"]
 
 
 def check_weights(weights: Sequence[float] | None, depth: int) -> list[float]:
@@ -44,16 +42,11 @@ def check_weights(weights: Sequence[float] | None, depth: int) -> list[float]:
     return shares
 
 
-def level_scales(noise: str, scale: float, weights: Sequence[float]) -> tuple[float, ...]:
-    """The scale of each level: one of weight w pays w parts of the loss; infinite where the weight is 0."""
-    power = 1.0 if noise == "laplace" else 0.5
-    return tuple(math.inf if w == 0 else min(scale / w**power, sys.float_info.max) for w in weights)
-
-
 def laplace_variance(scale: float) -> float:
     """The variance of integer Laplace noise."""
-    missed = -math.expm1(-1 / scale) if scale > 1e-300 else 1.0
-    return 2 * math.exp(-1 / scale) / missed**2 if scale > 1e-300 else 0.0
+    if not 1e-300 < scale < 1e150:  # beyond floats
+        return 0.0 if scale < 1 else math.inf
+    return 2 * math.exp(-1 / scale) / math.expm1(-1 / scale) ** 2
 
 
 def gaussian_variance(scale: float) -> float:
@@ -62,7 +55,7 @@ def gaussian_variance(scale: float) -> float:
 
 
 def single_bound(noise: str, scale: float, confidence: float) -> int:
-    """What one noise stays within with at least this probability."""
+    """What the absolute value of one draw does not exceed, with at least this probability."""
     if noise == "gaussian":
         return math.floor(gaussian_multiplier(confidence, least_scale=scale, measured=1) * scale)
     # P(|z| > b) = 2 q**(b + 1) / (1 + q) for q = exp(-1/scale)
@@ -102,7 +95,6 @@ def make_tree_laplace(
     *,
     tree: Tree | None = None,
     weights: Sequence[float] | None = None,
-    consistent: bool = True,
     confidence: float = 0.95,
     nonnegative: bool = False,
     integers: bool = False,
@@ -112,32 +104,15 @@ def make_tree_laplace(
     `max_divergence()`: at distance k, epsilon is k times the sum over the levels of 1/scale. Tight.
     Proof: docs/proofs/tree_noise.md. The cost is the noise, and two passes over the nodes.
 
-    Parameters
-    ----------
-    input_domain
-        `leaf_domain(tree)`, or a vector of integers with the tree as an argument. Without a declared size, vectors are
-        cut to the number of leaves, or filled up with zeros.
-    input_metric
-        `l1_distance`, of an integer type or f64.
-    scale
-        Of the noise of a level of weight 1. A scale of 0 adds no noise and promises nothing.
-    tree
-        The tree, where `input_domain` does not carry it.
-    weights
-        One for each level from the root's down: how the privacy loss is shared. A level of weight w gets noise of
-        scale/w; weight 0 leaves it out. By default all levels weigh 1, so that none is favoured.
-    consistent
-        Whether least squares follows, which makes counts add up and lowers every error; True, because it costs no
-        privacy. Otherwise noisy counts are released as they are.
-    confidence
-        The probability with which a node's interval holds its count, node by node; 0.95, as people expect.
-    nonnegative
-        Whether estimates are made non-negative; False, because that biases sums of small counts.
-    integers
-        Whether estimates are made whole; False, because rounding adds error.
+    Other parameters: as for `make_tree_sum`.
 
-    Examples
-    --------
+    :param scale: Of the noise of a level of weight 1. A scale of 0 adds no noise and promises nothing.
+    :param weights: One for each level from the root's down: how the privacy loss is shared. A level of weight w gets
+        noise of scale/w; weight 0 leaves it out. By default all levels weigh 1, so that none is favoured.
+    :param confidence: The probability with which a node's interval holds its count, node by node.
+    :param nonnegative: Whether estimates are made non-negative; False, because that biases sums of small counts.
+    :param integers: Whether estimates are made whole; False, because rounding adds error.
+
     >>> import opendp.prelude as dp
     >>> from opendp_tree import Tree, leaf_domain
     >>> dp.enable_features("contrib")
@@ -150,10 +125,8 @@ def make_tree_laplace(
     [True, True, True, True, True]
     >>> release.statement.loss
     {'epsilon': 1.0}
-
     """
-    options = {"confidence": confidence, "nonnegative": nonnegative, "integers": integers}
-    return _make("laplace", input_domain, input_metric, scale, tree, weights, consistent, options)
+    return _make("laplace", input_domain, input_metric, scale, tree, weights, confidence, nonnegative, integers)
 
 
 def make_tree_gaussian(
@@ -163,7 +136,6 @@ def make_tree_gaussian(
     *,
     tree: Tree | None = None,
     weights: Sequence[float] | None = None,
-    consistent: bool = True,
     confidence: float = 0.95,
     nonnegative: bool = False,
     integers: bool = False,
@@ -172,34 +144,12 @@ def make_tree_gaussian(
 
     `zero_concentrated_divergence()`: at distance k, rho is k**2 / 2 times the sum over the levels of 1/scale**2. Tight.
     For (epsilon, delta) pass it through OpenDP's `make_zCDP_to_approxDP` and `make_fix_delta`.
-    Proof: docs/proofs/tree_noise.md. The cost is the noise, and two passes over the nodes.
+    Proof: docs/proofs/tree_noise.md.
 
-    Parameters
-    ----------
-    input_domain
-        `leaf_domain(tree)`, or a vector of integers with the tree as an argument. Without a declared size, vectors are
-        cut to the number of leaves, or filled up with zeros.
-    input_metric
-        `l1_distance`, of an integer type or f64.
-    scale
-        Of the noise of a level of weight 1. A scale of 0 adds no noise and promises nothing.
-    tree
-        The tree, where `input_domain` does not carry it.
-    weights
-        One for each level from the root's down: how the privacy loss is shared. A level of weight w gets noise of
-        scale/sqrt(w); weight 0 leaves it out. By default all levels weigh 1, so that none is favoured.
-    consistent
-        Whether least squares follows, which makes counts add up and lowers every error; True, because it costs no
-        privacy. Otherwise noisy counts are released as they are.
-    confidence
-        The probability with which a node's interval holds its count, node by node; 0.95, as people expect.
-    nonnegative
-        Whether estimates are made non-negative; False, because that biases sums of small counts.
-    integers
-        Whether estimates are made whole; False, because rounding adds error.
+    Other parameters: as for `make_tree_laplace`.
 
-    Examples
-    --------
+    :param weights: How the levels share the privacy loss, as there; a level of weight w gets noise of scale/sqrt(w).
+
     >>> import opendp.prelude as dp
     >>> from opendp_tree import Tree, leaf_domain
     >>> dp.enable_features("contrib")
@@ -212,10 +162,8 @@ def make_tree_gaussian(
     >>> release = counts(np.full(tree.leaf_count, 100))
     >>> bool(abs(release.estimates[0] - 12800) < 50)
     True
-
     """
-    options = {"confidence": confidence, "nonnegative": nonnegative, "integers": integers}
-    return _make("gaussian", input_domain, input_metric, scale, tree, weights, consistent, options)
+    return _make("gaussian", input_domain, input_metric, scale, tree, weights, confidence, nonnegative, integers)
 
 
 then_tree_laplace = to_then(make_tree_laplace)
@@ -229,121 +177,60 @@ def _make(
     scale: float,
     tree: Tree | None,
     weights: Sequence[float] | None,
-    consistent: bool,
-    options: dict[str, Any],
+    confidence: float,
+    nonnegative: bool,
+    integers: bool,
 ) -> Measurement:
     assert_features("contrib")
-    check_metric(input_metric, l1_distance)
-    work = NoisyTree.of(input_domain, kind, scale, tree=tree, weights=weights, consistent=consistent, options=options)
     law = LAWS[kind]
-    exact = [Fraction(level) for level in work.measured]
+    check_metric(input_metric, l1_distance)
+    space, known = CountSpace.of_leaves(input_domain, tree)
+    check_scale(scale)
+    shares = check_weights(weights, known.depth)
+    level = float(check_probability(confidence, name="confidence"))
+    check_flags(nonnegative=nonnegative, integers=integers)
+    scales = level_scales(kind, float(scale), shares)  # inf where nothing is measured, 0 where no noise is added
+    measured = [Fraction(each) for each in scales if each < math.inf]
+
+    @cache  # that of a large tree takes a second: it is made when first needed
+    def estimator() -> Callable[..., TreeRelease]:
+        variances = [math.inf if each == math.inf else min(law.variance(each), LARGEST_VARIANCE) for each in scales]
+        by_node = np.array(variances)[known.node_levels]
+        return consistent_estimator(known, by_node, kind, level, nonnegative=nonnegative, integers=integers)
+
+    if math.inf in scales and 0 not in scales:
+        estimator()  # raises here, not at a release, where what is measured does not suffice
 
     @lru_cache(maxsize=8)  # a release's statement asks again
     def privacy_map(d_in: int | float) -> float:
         distance = read_distance(d_in)
         if distance == 0:
             return 0.0
-        return math.inf if 0 in exact else round_up(law.theorem(distance, scales=exact))
+        return math.inf if 0 in measured else round_up(law.theorem(distance, scales=measured))
 
-    def statement() -> PrivacyStatement:
-        parameters: dict[str, int | float | str | None] = {
-            "scale": float(scale),
-            "level_scales": one_or_all(work.scales),
-        }
-        name = f"{'tree' if consistent else 'raw'}_{kind}"
-        return PrivacyStatement(name, measure_name(law.measure()), 1, {law.loss: privacy_map(1)}, parameters)
-
-    return make_measurement(
-        input_domain, input_metric, law.measure(), lambda data: work.release(data, statement()), privacy_map
-    )
-
-
-@dataclass(frozen=True)
-class NoisyTree:
-    """A tree, a noise scale for each of its levels, and how to make a release."""
-
-    space: CountSpace
-    tree: Tree
-    kind: str
-    scales: tuple[float, ...]
-    """One for each level; `inf` where nothing is measured, 0 where no noise is added."""
-    consistent: bool
-    options: dict[str, Any]
-
-    @classmethod
-    def of(
-        cls,
-        input_domain: Domain,
-        kind: str,
-        scale: float,
-        *,
-        tree: Tree | None,
-        weights: Sequence[float] | None,
-        consistent: bool,
-        options: dict[str, Any],
-    ) -> NoisyTree:
-        """Checks all arguments. A level of weight w gets w parts of the privacy loss."""
-        space, public = CountSpace.of_leaves(input_domain, tree)
-        check_scale(scale)
-        shares = check_weights(weights, public.depth)
-        check_probability(options["confidence"], name="confidence")
-        check_flags(consistent=consistent, nonnegative=options["nonnegative"], integers=options["integers"])
-        if not consistent and 0 in shares:
-            raise ValueError("weights must be positive without least squares. Hint: consistent=True")
-        scales = level_scales(kind, float(scale), shares)
-        made = cls(space, public, kind, scales, consistent, options)
-        # The estimator of a large tree takes a second, so it is made when first needed, but not its errors.
-        if math.inf in scales and 0 not in scales:
-            _ = made.consistency
-        return made
-
-    @property
-    def measured(self) -> list[float]:
-        """The scales of the levels that get noise."""
-        return [scale for scale in self.scales if scale < math.inf]
-
-    @property
-    def level_variances(self) -> list[float]:
-        """The variance of each level's noise, or a little more; infinite where nothing is measured."""
-        variance = LAWS[self.kind].variance
-        return [
-            math.inf if scale == math.inf else min(max(variance(scale), LEAST_VARIANCE), LARGEST_VARIANCE)
-            for scale in self.scales
-        ]
-
-    @cached_property
-    def consistency(self) -> Consistency:
-        """The estimator."""
-        by_node = np.array(self.level_variances)[self.tree.node_levels]
-        return Consistency.of(self.tree, by_node, noise=self.kind, **self.options)
-
-    def release(self, data: Any, statement: PrivacyStatement) -> TreeRelease:
-        """The whole way from leaf counts to a release."""
-        counts = self.tree.sum(self.space.read(data))
-        if 0 in self.scales:  # no noise, no promise: nothing to estimate
+    def function(data: Any) -> TreeRelease:
+        statement = PrivacyStatement(
+            f"tree_{kind}",
+            measure_name(law.measure()),
+            1,
+            {law.loss: privacy_map(1)},
+            {"scale": float(scale), "level_scales": one_or_all(scales)},
+        )
+        counts = known.sum(space.read(data))
+        if 0 in scales:  # without noise nothing is promised, and nothing is estimated
             exact = counts.astype(np.float64)
-            return TreeRelease(self.tree, exact, exact, exact, float(self.options["confidence"]), statement)
-        noisy = self._noisy(counts)
-        return self.consistency.release(noisy, statement) if self.consistent else self._raw(noisy, statement)
+            return TreeRelease(known, exact, exact, exact, level, statement)
+        return estimator()(_add_noise(known, counts, law, scales), statement)
 
-    def _raw(self, noisy: Ints, statement: PrivacyStatement) -> TreeRelease:
-        """Noisy counts as they are, and what a single noise stays within."""
-        confidence = float(self.options["confidence"])
-        bounds = [single_bound(self.kind, scale, confidence) for scale in self.scales]
-        reach = np.array(bounds, dtype=np.float64)[self.tree.node_levels]
-        estimates = noisy.astype(np.float64)
-        lower, upper = estimates - reach, estimates + reach
-        if self.options["nonnegative"]:
-            estimates, lower, upper = (np.maximum(part, 0.0) for part in (estimates, lower, upper))
-        return TreeRelease(self.tree, estimates, lower, upper, confidence, statement)
+    return make_measurement(input_domain, input_metric, law.measure(), function, privacy_map)
 
-    def _noisy(self, counts: Ints) -> Ints:
-        """Counts with noise on the measured levels, and 0 on the others: no exact count leaves here."""
-        draw = LAWS[self.kind].draw
-        if len(set(self.scales)) == 1:
-            return saturate.add(counts, draw(self.scales[0], counts.size))
-        noisy = np.zeros_like(counts)
-        for scale, nodes in zip(self.scales, self.tree.levels, strict=True):
-            if scale < math.inf:
-                noisy[nodes] = saturate.add(counts[nodes], draw(scale, nodes.size))
-        return noisy
+
+def _add_noise(tree: Tree, counts: Ints, law: Law, scales: Sequence[float]) -> Ints:
+    """Counts with noise on the measured levels, and 0 on the others: no exact count leaves here."""
+    if len(set(scales)) == 1:
+        return saturate.add(counts, law.draw(scales[0], counts.size))
+    noisy = np.zeros_like(counts)
+    for scale, nodes in zip(scales, tree.levels, strict=True):
+        if scale < math.inf:
+            noisy[nodes] = saturate.add(counts[nodes], law.draw(scale, nodes.size))
+    return noisy

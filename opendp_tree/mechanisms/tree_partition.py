@@ -1,4 +1,4 @@
-"""The private tree partition: disjoint heavy cells and their counts, at one price whatever their number."""
+"""The private tree partition: disjoint heavy cells and their noisy counts, found as by the estimator."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,19 +17,19 @@ from opendp_tree import noise
 from opendp_tree._arguments import check_integer, check_probability, check_scale, read_distance
 from opendp_tree._opendp import make_measurement, to_then
 from opendp_tree._types import Ints
-from opendp_tree.mechanisms.find import find_in_fringe, make_fringe
-from opendp_tree.mechanisms.searches import with_promised_delta
-from opendp_tree.theorems.interval import round_up
-from opendp_tree.theorems.partition import Fringe, find_epsilon_delta
-from opendp_tree.trees.domains import CountSpace, check_metric, read_occupied
-from opendp_tree.trees.shown_nodes import ShownCells
-from opendp_tree.trees.sparse_counts import SparseCounts
+from opendp_tree.budget import with_promised_delta
+from opendp_tree.mechanisms.find import PartitionParameters, find_in_fringe, make_fringe
+from opendp_tree.mechanisms.tree_estimator import check_levels
+from opendp_tree.releases.frame import cell_frame
+from opendp_tree.theorems.partition import Fringe
+from opendp_tree.trees.domains import check_metric, leaf_reader
+from opendp_tree.trees.nodes import ShownCells
 from opendp_tree.trees.tree import Tree
 
 __all__ = ["make_tree_partition", "then_tree_partition"]
 
 _NO_NOISE = Fraction(1, 2**20)
-"""What a scale of 0 is drawn with: noise is 0 but with a chance of e**-(2**20), and the map says infinity."""
+"""Replaces a scale of 0: noise is 0 except with probability e**-(2**20), and the map is infinite."""
 
 
 @dataclass(frozen=True)
@@ -56,46 +55,25 @@ def make_tree_partition(
 ) -> Measurement:
     """The cells of a tree, nodes with roughly `threshold` people or more outside the cells below them, and their gaps.
 
-    A cell's gap is what its test compared with the threshold: the cell's people outside cells below it, a little
-    blurred and with noise of `scale`. It costs nothing beyond finding the cell, and any number of cells costs the same.
-    Gives a value with `nodes` (sorted ids) and `gaps` for a `Tree`; for an `OpenTree` a frame with a row a cell: its
-    level, its prefix or labels, and `gap`. `delta` chooses good parameters for a budget.
+    A cell's gap is the number that its test compared with the threshold: the cell's people outside cells below it, less
+    tokens, plus noise. The cost does not depend on the number of cells. For a `Tree` the result has `nodes` (sorted
+    ids) and `gaps`; for an `OpenTree` it is a frame with one row per cell: its level, its prefix or labels, and `gap`.
+    Proof: docs/proofs/partition.md.
 
-    `approximate(max_divergence())`, or `max_divergence()` where no noise ends. With d tested levels, c the logarithm of
-    (1 - q**(A + 2))/(1 - q**(A + 1)), A the margin and q = exp(-1/scale), epsilon at distance k is k times the larger
-    of 1/scale and (d - 1)*c + max(c, 1/token_scale); delta is 1 - (1 - p)**d, where p is the chance of noise above
-    radius - k. Proof: docs/proofs/partition.md.
-
-    Parameters
-    ----------
-    input_domain
-        `leaf_domain(tree)`, or a vector domain with one integer for each leaf. Without a declared size, vectors are cut
-        to the number of leaves, or filled up with zeros.
-    input_metric
-        `l1_distance`: how many people differ.
-    scale
-        Of each test's noise; 0 for none, which keeps nothing private. With the other numbers fixed, a larger one lowers
-        epsilon only until c, which grows with it, takes over, and raises delta.
-    token_scale
-        Of the tokens that are taken off counts of at least threshold - margin. Given with `threshold` and `margin`, or
-        all three left out for `delta`.
-    threshold
-        What count and noise together must reach; one number, or one for each tested level from the root down.
-    radius
-        The largest noise of a test, below the threshold, or empty nodes would be shown; one number, or one a tested
-        level. On a public tree it may also be None: noise without end, and with it no delta.
-    margin
-        How far below the threshold counts stay exact; one number, or one a tested level. Threshold minus margin must
-        not fall towards the root.
-    levels
-        Which levels are tested, ascending, the root's being 0; all of them by default. The others cost nothing and have
-        no cells; their people belong to the next tested level above.
-    delta
-        In the place of `token_scale`, `threshold`, `radius` and `margin`: chooses them for an epsilon of at most
-        1/scale and this delta. The map then reports exactly `delta` at distance 1, so that OpenDP's searches for
-        `scale` can compare.
-    tree
-        The tree, where `input_domain` does not carry it.
+    :param input_domain: `leaf_domain(tree)`, or a vector domain with one integer for each leaf.
+    :param input_metric: `l1_distance`: how many people differ.
+    :param scale: The scale of each test's noise; 0 for no noise, which is not private.
+    :param token_scale: The scale of the tokens that are subtracted from counts of at least threshold - margin.
+    :param threshold: What count and noise together must reach: one number, or one per tested level from the root down.
+    :param radius: The largest noise of a test, below the threshold: one number, or one per tested level. On a public
+        tree it may also be None: then noise is unbounded, and delta is 0.
+    :param margin: How far below the threshold counts stay exact: one number, or one per tested level. Threshold minus
+        margin must not fall towards the root.
+    :param levels: Which levels are tested; the root's level is 0. By default all. The other levels cost nothing and
+        have no cells; their people belong to the next tested level above.
+    :param delta: Instead of the four numbers: chooses them for an epsilon of at most 1/scale and this delta, which the
+        map then reports at distance 1.
+    :param tree: The tree, where `input_domain` does not carry it.
 
     >>> import opendp.prelude as dp
     >>> from opendp_tree import Tree, leaf_domain
@@ -111,128 +89,75 @@ def make_tree_partition(
     """
     assert_features("contrib")
     check_metric(input_metric, l1_distance)
-    found, read = read_occupied(input_domain, tree)
-    tested = _tested_levels(found.depth, levels)
-    numbers = token_scale, threshold, radius, margin
-    if delta is None:
-        if token_scale is None or threshold is None or margin is None:
-            raise ValueError(
-                "token_scale, threshold and margin must be given. Hint: or delta alone, which chooses them"
-            )
-        fringe = _read_fringe(len(tested), scale, token_scale, threshold, radius, margin)
-        if None in fringe.radii and not isinstance(found, Tree):
-            raise ValueError("radius (None) must be an integer: noise without end would show nodes that nobody is at")
-    elif any(value is not None for value in numbers):
-        raise ValueError("delta must be given alone: it chooses token_scale, threshold, radius and margin")
+    schema, read = leaf_reader(input_domain, tree)
+    tested = check_levels(schema.depth, levels, root=False)
+    count = len(tested)
+    if delta is not None:
+        if any(value is not None for value in (token_scale, threshold, radius, margin)):
+            raise ValueError("delta must be given alone: it chooses token_scale, threshold, radius and margin")
+        fringe = _chosen_fringe(count, check_scale(scale), check_probability(delta, name="delta"))
+    elif token_scale is None or threshold is None or margin is None:
+        raise ValueError("token_scale, threshold and margin must be given. Hint: or delta alone, which chooses them")
     else:
-        fringe = _chosen_fringe(len(tested), scale, delta)
-    is_pure = all(radius is None for radius in fringe.radii)
+        fringe = Fringe(
+            _per_level(threshold, count, name="threshold", least=1),
+            (None,) * count if radius is None else _per_level(radius, count, name="radius", least=1),
+            _per_level(margin, count, name="margin", least=0),
+            _drawable(scale, "scale"),
+            _drawable(token_scale, "token_scale"),
+            None,
+        )
+    if None in fringe.radii and not isinstance(schema, Tree):
+        raise ValueError("radius (None) must be an integer for an open tree: unbounded noise could show empty nodes")
+    parameters, is_pure = PartitionParameters((fringe,), Fraction(0), Fraction(0)), set(fringe.radii) == {None}
 
     def privacy_map(d_in: int | float) -> Any:
         people = math.floor(read_distance(d_in))  # counts that are 1.5 apart are 1 apart
-        loss = (0.0, 0.0) if people == 0 else _loss(fringe, people)
-        if people and (scale == 0 or token_scale == 0):
-            loss = math.inf, 1.0
+        loss = (math.inf, 1.0) if people and 0 in (scale, token_scale) else parameters.loss(people)
         loss = loss if delta is None else with_promised_delta(loss, delta)
         return loss[0] if is_pure else loss
 
+    def function(data: Any) -> Any:
+        counts = read(data)
+        if isinstance(schema, Tree):
+            occupied = schema.occupied(counts, every=None in fringe.radii)
+            assert occupied.ids is not None
+            places, levels, gaps = find_in_fringe(occupied, tested, fringe)
+            nodes = schema.ancestors_at(occupied.ids[places], levels)
+            order = np.argsort(nodes)
+            return TreeCells(nodes[order], gaps[order])
+        places, levels, gaps = find_in_fringe(counts.occupied, tested, fringe)
+        listed = ShownCells.of(counts, places, levels)
+        return cell_frame(listed).with_columns(gap=gaps[listed.order])
+
     measure = max_divergence() if is_pure else approximate(max_divergence())
-    release = (
-        _release_public(input_domain, tree, tested, fringe)
-        if isinstance(found, Tree)
-        else _release_open(read, tested, fringe)
-    )
-    return make_measurement(input_domain, input_metric, measure, release, privacy_map)
+    return make_measurement(input_domain, input_metric, measure, function, privacy_map)
 
 
 then_tree_partition = to_then(make_tree_partition)
 
 
-def _loss(fringe: Fringe, people: int) -> tuple[float, float]:
-    epsilon, delta = find_epsilon_delta([fringe], k=people)
-    return round_up(epsilon), min(1.0, round_up(delta))
-
-
-def _release_public(input_domain: Domain, tree: Tree | None, tested: tuple[int, ...], fringe: Fringe) -> Any:
-    space, public = CountSpace.of_leaves(input_domain, tree)
-
-    def release(data: Any) -> TreeCells:
-        occupied = public.occupied(space.read(data), every=None in fringe.radii)
-        assert occupied.ids is not None
-        places, levels, gaps = find_in_fringe(occupied, tested, fringe)
-        nodes = public.ancestors_at(occupied.ids[places], levels)
-        order = np.argsort(nodes)
-        return TreeCells(nodes[order], gaps[order])
-
-    return release
-
-
-def _release_open(read: Any, tested: tuple[int, ...], fringe: Fringe) -> Any:
-    def release(data: Any) -> Any:
-        from opendp_tree.releases.frame import cell_frame
-
-        counts = read(data)
-        assert isinstance(counts, SparseCounts)
-        places, levels, gaps = find_in_fringe(counts.occupied, tested, fringe)
-        listed = ShownCells.of(counts, places, levels)
-        return cell_frame(listed).with_columns(gap=gaps[listed.order])
-
-    return release
-
-
-def _chosen_fringe(count: int, scale: float, delta: float) -> Fringe:
-    """A silent fringe for an epsilon of at most 1/scale and a delta; without noise where the scale is 0."""
-    exact, lost = check_scale(scale), check_probability(delta, name="delta")
-    if exact == 0:
+def _chosen_fringe(count: int, scale: Fraction, delta: Fraction) -> Fringe:
+    """A silent fringe for an epsilon of at most 1/scale and a delta; without noise if the scale is 0."""
+    if scale == 0:
         return Fringe((2,) * count, (1,) * count, (0,) * count, _NO_NOISE, _NO_NOISE, None)
-    return replace(make_fringe(count, 1 / exact, 1 / exact, 1 / exact, lost, 1), rest_scales=None)
+    return replace(make_fringe(count, 1 / scale, 1 / scale, 1 / scale, delta, 1), rest_scales=None)
 
 
-def _read_fringe(
-    count: int,
-    scale: float,
-    token_scale: float,
-    threshold: int | Sequence[int],
-    radius: int | Sequence[int | None] | None,
-    margin: int | Sequence[int],
-) -> Fringe:
-    """The fringe, once its numbers are sure to be numbers that fit each other."""
-    scales = []
-    for name, value in (("scale", scale), ("token_scale", token_scale)):
-        exact = check_scale(value, name=name)
-        if exact > noise.LARGEST_SCALE:
-            raise ValueError(f"{name} ({value}) must be at most 2**50, or noise would not fit")
-        scales.append(exact or _NO_NOISE)
-    radii = (None,) * count if radius is None else _one_per_level(radius, "radius", count)
-    return Fringe(
-        tuple(check_integer(each, name="threshold", least=1) for each in _one_per_level(threshold, "threshold", count)),
-        tuple(None if each is None else check_integer(each, name="radius", least=1) for each in radii),
-        tuple(check_integer(each, name="margin", least=0) for each in _one_per_level(margin, "margin", count)),
-        scales[0],
-        scales[1],
-        None,
-    )
+def _drawable(value: float, name: str) -> Fraction:
+    exact = check_scale(value, name=name)
+    if exact > noise.LARGEST_SCALE:
+        raise ValueError(f"{name} ({value}) must be at most 2**50: noise of a larger scale cannot be drawn")
+    return exact or _NO_NOISE
 
 
-def _tested_levels(depth: int, levels: Sequence[int] | None) -> tuple[int, ...]:
-    if levels is None:
-        return tuple(range(depth))
-    tested = tuple(check_integer(level, name="levels", least=0) for level in _one_per_level(levels, "levels", None))
-    if not tested:
-        raise ValueError("levels () must name at least one level. Hint: a partition without tests shows nothing")
-    if any(above >= below for above, below in pairwise(tested)):
-        raise ValueError(f"levels {tested} must ascend from the root's, which is 0")
-    if tested[-1] >= depth:
-        raise ValueError(f"levels ({tested[-1]}) must be below depth ({depth}). Hint: the root's level is 0")
-    return tested
-
-
-def _one_per_level(values: Any, name: str, count: int | None) -> tuple[Any, ...]:
-    """One value for each tested level."""
-    if isinstance(values, (int, np.integer)) and count is not None:
-        return (values,) * count
+def _per_level(values: Any, count: int, *, name: str, least: int) -> tuple[Any, ...]:
+    """One integer per tested level; a radius may also be None."""
+    if isinstance(values, (int, np.integer)):
+        values = (values,) * count
     if not isinstance(values, (Sequence, np.ndarray)) or isinstance(values, (str, bytes)):
         raise TypeError(f"{name} ({values!r}) must be an integer, or a sequence with one for each tested level")
-    if count is not None and len(values) != count:
+    if len(values) != count:
         raise ValueError(f"{name} has {len(values)} entries, and must have {count}: one for each tested level")
-    return tuple(values)
+    is_radius = name == "radius"
+    return tuple(None if each is None and is_radius else check_integer(each, name=name, least=least) for each in values)

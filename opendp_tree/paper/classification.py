@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -18,14 +19,41 @@ from opendp_tree import noise, saturate
 from opendp_tree._arguments import check_positive, check_probability, check_scale, is_zero, read_distance
 from opendp_tree._opendp import make_measurement, to_then
 from opendp_tree._types import Bools, Ints
-from opendp_tree.mechanisms.searches import make_unfunded, with_promised_delta
-from opendp_tree.theorems.distances import group_loss
+from opendp_tree.budget import PrivacyStatement, make_unfunded, with_promised_delta
+from opendp_tree.theorems.interval import Interval
+from opendp_tree.theorems.noise import group_loss
 from opendp_tree.theorems.paper import Classifier, Round, classification_threshold, classifier
-from opendp_tree.trees.arrays import LevelOrder
 from opendp_tree.trees.domains import CountSpace, check_metric
-from opendp_tree.trees.tree import Tree
+from opendp_tree.trees.tree import LevelOrder, Tree
 
-__all__ = ["AccuracyWarning", "Forest", "NodeClasses", "make_tree_classifier", "then_tree_classifier"]
+PrivacyMap = Callable[[int | float], tuple[float, float]]
+
+# What all of the paper's mechanisms share.
+
+
+class AccuracyWarning(UserWarning):
+    """A mechanism is private as declared, but its parameters do not guarantee its accuracy."""
+
+
+def people_reader(input_domain: Domain, input_metric: Metric, tree: Tree | None) -> tuple[Tree, Callable[[Any], Ints]]:
+    """The tree, and how to read the counts of its nodes: a leaf count below 0 is taken as 0."""
+    assert_features("contrib")
+    space, known = CountSpace.of_leaves(input_domain, tree)
+    check_metric(input_metric, l1_distance)
+    return known, lambda data: known.sum(space.read_people(data))
+
+
+def group_map(loss: tuple[Fraction, Interval], *, promised: float = 0.0) -> PrivacyMap:
+    """The privacy map of a loss at distance 1, by group privacy, with the delta that was promised."""
+    return lambda d_in: with_promised_delta(group_loss(*loss, k=math.floor(read_distance(d_in))), promised)
+
+
+def paper_statement(
+    mechanism: str, loss: tuple[float, float], parameters: Mapping[str, int | float | str | None]
+) -> PrivacyStatement:
+    """What one of the paper's estimators costs one person."""
+    losses = dict(zip(("epsilon", "delta"), loss, strict=True))
+    return PrivacyStatement(mechanism, "approximate(max_divergence())", 1, losses, parameters)
 
 
 @dataclass(frozen=True)
@@ -33,85 +61,52 @@ class Forest:
     """Some nodes of a tree that form disjoint whole subtrees: with a node, all that is below it."""
 
     members: Ints
-    """Places in the level order, ascending."""
+    """Indices in the level order, ascending."""
     trees: Ints
     """For each member, which tree of the forest it is in."""
     tree_count: int
 
+    @classmethod
+    def of(cls, order: LevelOrder, members: Ints) -> Forest:
+        """The forest of these indices in the level order, which include everything below each of them."""
+        first, _ = order.leaf_ranges
+        held = np.zeros(order.nodes.size, dtype=np.bool_)
+        held[members] = True
+        parents = order.parents[members]
+        roots = members[(parents < 0) | ~held[parents]]
+        # A member belongs to the last root, in order of their leaves, that begins at or before its first leaf.
+        begins = np.zeros(order.tree.leaf_count, dtype=np.int64)
+        begins[first[roots]] = 1
+        return cls(members, np.cumsum(begins)[first[members]] - 1, roots.size)
 
-def whole(order: LevelOrder) -> Forest:
-    """The tree itself, as a forest of one."""
-    return Forest(np.arange(order.nodes.size), np.zeros(order.nodes.size, dtype=np.int64), 1)
 
-
-def rooted_at(order: LevelOrder, roots: Sequence[int] | npt.NDArray[np.integer[Any]]) -> Forest:
-    """The whole subtrees of the given nodes, none of which may be below another."""
-    given = np.asarray(roots)
-    if given.ndim != 1 or given.size == 0 or given.dtype.kind not in "iu":
+def forest_below(order: LevelOrder, roots: Sequence[int] | npt.NDArray[np.integer[Any]] | None = None) -> Forest:
+    """The whole subtrees of the given nodes, none of which may be below another; by default the whole tree."""
+    if roots is None:
+        return Forest.of(order, np.arange(order.nodes.size))
+    starts = np.asarray(roots)
+    if starts.ndim != 1 or starts.size == 0 or starts.dtype.kind not in "iu":
         raise TypeError("roots must be a non-empty, one-dimensional collection of node ids")
-    if given.min() < 0 or given.max() >= order.nodes.size:
+    if starts.min() < 0 or starts.max() >= order.nodes.size:
         raise ValueError(f"roots must be node ids from 0 to {order.nodes.size - 1}")
-    first, last = order.leaf_ranges
-    places = np.flatnonzero(np.isin(order.nodes, given))
-    starts = places[np.argsort(first[places], kind="stable")]
-    if starts.size < given.size or (first[starts[1:]] < last[starts[:-1]]).any():
+    inside = np.isin(order.nodes, starts)
+    parents = order.parents[inside]
+    distinct = parents.size
+    for level in order.inner_levels:
+        inside[level.children] |= level.spread(inside[level.inner])
+    if distinct < starts.size or inside[parents[parents >= 0]].any():
         raise ValueError("roots must be distinct, and none may be below another: trees that overlap cost twice")
-    edges = np.zeros(order.tree.leaf_count + 1, dtype=np.int64)
-    edges[first[starts]] += 1
-    edges[last[starts]] -= 1
-    inside = np.cumsum(edges)[first] > 0
-    owners = _owners(order, starts, first)
-    members = np.flatnonzero(inside & (order.levels >= order.levels[starts][owners]))
-    return Forest(members, owners[members], starts.size)
-
-
-def remove(order: LevelOrder, forest: Forest, above: Bools) -> Forest:
-    """The forest of the members that are not above, where with a member all its ancestors in its tree are."""
-    first, _ = order.leaf_ranges
-    below = forest.members[~above]
-    left = np.zeros(order.nodes.size, dtype=np.bool_)
-    left[below] = True
-    parents = order.parents[below]
-    roots = below[(parents < 0) | ~left[parents]]
-    starts = roots[np.argsort(first[roots], kind="stable")]
-    return Forest(below, _owners(order, starts, first[below]), starts.size)
-
-
-def _owners(order: LevelOrder, starts: Ints, leaves: Ints) -> Ints:
-    """For each leaf, the last of the roots, in order of their leaves, that begins at or before it."""
-    begins = np.zeros(order.tree.leaf_count, dtype=np.int64)
-    begins[order.leaf_ranges[0][starts]] = 1
-    return np.maximum(np.cumsum(begins) - 1, 0)[leaves]
-
-
-def runs(order: LevelOrder, places: Ints, trees: Ints) -> Ints:
-    """Where each level of each tree begins among ascending places."""
-    levels = order.levels[places]
-    begins = np.ones(places.size, dtype=np.bool_)
-    begins[1:] = (levels[1:] != levels[:-1]) | (trees[1:] != trees[:-1])
-    return np.flatnonzero(begins)
+    return Forest.of(order, np.flatnonzero(inside))
 
 
 def are_above(order: LevelOrder, places: Ints, others: Ints) -> Bools:
-    """Whether each place is above one of the `others`, all of which are on deeper levels in their tree."""
+    """Whether each node is above one of the `others`, all of which are on deeper levels in their tree."""
     first, last = order.leaf_ranges
     marks = np.zeros(order.tree.leaf_count + 1, dtype=np.int64)
     marks[first[others] + 1] = 1
     counts = np.cumsum(marks)
     held: Bools = counts[last[places]] > counts[first[places]]
     return held
-
-
-def lowest(order: LevelOrder, places: Ints) -> Ints:
-    """Those of the places none of whose children is among them."""
-    has_child = np.zeros(order.nodes.size, dtype=np.bool_)
-    parents = order.parents[places]
-    has_child[parents[parents >= 0]] = True
-    return places[~has_child[places]]
-
-
-class AccuracyWarning(UserWarning):
-    """A mechanism is private as declared, but its parameters do not guarantee its accuracy."""
 
 
 @dataclass(frozen=True)
@@ -141,48 +136,27 @@ def make_tree_classifier(
 
     `approximate(max_divergence())`: at distance 1, at most (`epsilon`, `delta`), computed from the noise that is
     really drawn; at distance k by group privacy. The map reports `delta` itself where a little less is lost, so that
-    OpenDP's searches for `epsilon` can compare. Proof: docs/proofs/classification.md.
+    OpenDP's searches for `epsilon` can compare. Proof: docs/proofs/paper.md.
 
     Accuracy: if no tree weighs more than `mass`, then in each tree, with probability at least 1 - `eta`, all nodes of
     at least (1 + alpha) * threshold are found above and all of less than (1 - alpha) * threshold are not. This takes
     alpha * threshold of at least the noise's reach, and for an `alpha` above 1/2 enough answers "above" for the `mass`;
-    where that fails an `AccuracyWarning` says by how much, and the privacy still holds. Never, whatever the noise, is a
-    node found above that weighs less than the threshold minus that reach. Leaf counts below 0 are taken as 0, and a
-    node weighs the sum of those. A `mass` below `threshold` finds nothing above, draws nothing and costs nothing.
+    where that fails an `AccuracyWarning` says by how much, and the privacy still holds. Whatever the noise, no node
+    that weighs less than the threshold minus that reach is found above. Leaf counts below 0 are taken as 0, and a node
+    weighs the sum of those. A `mass` below `threshold` finds nothing above, draws nothing and costs nothing.
+    The release is a `NodeClasses`.
 
-    `roots` are the ids of the nodes whose whole subtrees are to be classified, by default the tree's root. None may
-    be below another: so no two trees share a leaf, and the forest costs what one tree does.
-    `input_domain` is as for `make_tree_sum`. The release is a `NodeClasses`. The cost is a few passes over the nodes
-    for each stop: one in the estimators; as many as `mass` allows here, if that many nodes are heavy.
+    Other parameters: as for `make_tree_sum`.
 
-    Parameters
-    ----------
-    input_domain
-        `leaf_domain(tree)`, or a vector of integers with the tree as an argument. Without a declared size, vectors are
-        cut to the number of leaves, or filled up with zeros.
-    input_metric
-        `l1_distance`, of an integer type or f64.
-    threshold
-        What counts are compared with.
-    mass
-        What no tree of the forest is taken to weigh more than; if one does, accuracy is lost and privacy is
-        not.
-    alpha
-        The relative distance from the threshold at which the answer is right.
-    epsilon
-        What may be spent at distance 1. With 0, which OpenDP's searches try, there is a map and no release.
-    delta
-        What may be lost at distance 1.
-    eta
-        The probability with which a tree may be classified wrongly.
-    roots
-        The ids of the nodes whose whole subtrees are classified, none below another; by default the tree's
-        root.
-    tree
-        The tree, where `input_domain` does not carry it.
+    :param threshold: What counts are compared with.
+    :param mass: What a tree of the forest weighs at most; if one weighs more, accuracy is lost and privacy is not.
+    :param alpha: The relative distance from the threshold at which the answer is right.
+    :param epsilon: What may be spent at distance 1. With 0, which OpenDP's searches try, there is a map and no release.
+    :param delta: What may be lost at distance 1.
+    :param eta: The probability with which a tree may be classified wrongly.
+    :param roots: The ids of the nodes whose whole subtrees are classified, none below another, so that the forest costs
+        what one tree does; by default the tree's root.
 
-    Examples
-    --------
     >>> import opendp.prelude as dp
     >>> from opendp_tree import Tree, leaf_domain
     >>> dp.enable_features("contrib")
@@ -196,44 +170,43 @@ def make_tree_classifier(
     >>> classes.above, classes.transitions
     (array([ True,  True, False,  True, False, False, False]), array([3]))
     """
-    assert_features("contrib")
-    space, tree = CountSpace.of_leaves(input_domain, tree)
-    check_metric(input_metric, l1_distance)
-    unfunded = is_zero(epsilon)
-    wanted = Round(
-        mass=check_scale(mass, name="mass"),
-        eta=check_probability(eta, name="eta"),
-        alpha=check_probability(alpha, name="alpha"),
-        threshold=check_positive(threshold, name="threshold"),
-        epsilon=check_positive(1.0 if unfunded else epsilon, name="epsilon"),
-        delta=check_probability(delta, name="delta"),
-    )
-    if unfunded:
+    tree, node_counts = people_reader(input_domain, input_metric, tree)
+    granted = 1.0 if is_zero(epsilon) else epsilon
+    wanted = check_round(mass=mass, eta=eta, alpha=alpha, threshold=threshold, epsilon=granted, delta=delta)
+    if is_zero(epsilon):
         return make_unfunded(input_domain, input_metric, delta=delta)
     run = fitting(wanted, depth=tree.depth)
     if (missing := shortfall(wanted, run, depth=tree.depth)) is not None:
         warnings.warn(missing, AccuracyWarning, stacklevel=2)
     order = tree.level_order
-    forest = whole(order) if roots is None else rooted_at(order, roots)
+    forest = forest_below(order, roots)
 
     def function(data: Any) -> NodeClasses:
-        weights = tree.sum(space.read_people(data))[order.nodes]
-        found = forest.members[classify(order, forest, weights, run)]
+        found = order.nodes[forest.members[classify(order, forest, node_counts(data)[order.nodes], run)]]
         above = np.zeros(tree.node_count, dtype=np.bool_)
-        above[order.nodes[found]] = True
-        return NodeClasses(above, np.sort(order.nodes[lowest(order, found)]))
+        above[found] = True
+        return NodeClasses(above, np.setdiff1d(found, tree.parents[found]))
 
-    loss = run.loss()
-
-    def privacy_map(d_in: int | float) -> tuple[float, float]:
-        lost = group_loss(*loss, k=math.floor(read_distance(d_in)))
-        # Nothing above: nothing is drawn, and nothing promised for free.
-        return with_promised_delta(lost, delta)
-
+    # A classifier that draws nothing promises nothing, and costs nothing.
+    privacy_map = group_map(run.loss(), promised=delta)
     return make_measurement(input_domain, input_metric, approximate(max_divergence()), function, privacy_map)
 
 
 then_tree_classifier = to_then(make_tree_classifier)
+
+
+def check_round(
+    *, mass: object, eta: object, alpha: object, threshold: object, epsilon: object, delta: object
+) -> Round:
+    """The numbers of a classification, exactly."""
+    return Round(
+        mass=check_scale(mass, name="mass"),
+        eta=check_probability(eta, name="eta"),
+        alpha=check_probability(alpha, name="alpha"),
+        threshold=check_positive(threshold, name="threshold"),
+        epsilon=check_positive(epsilon, name="epsilon"),
+        delta=check_probability(delta, name="delta"),
+    )
 
 
 def fitting(wanted: Round, *, depth: int) -> Classifier:
@@ -242,8 +215,8 @@ def fitting(wanted: Round, *, depth: int) -> Classifier:
         run = classifier(wanted, depth=depth)
     except ArithmeticError:
         raise ValueError(
-            f"epsilon ({float(wanted.epsilon)}) and threshold ({float(wanted.threshold)}) must not be so small: "
-            "no float holds the noise's scale"
+            f"epsilon ({float(wanted.epsilon)}) and threshold ({float(wanted.threshold)}) must be larger: "
+            "no float holds the scale of the noise"
         ) from None
     if run.scale > noise.LARGEST_SCALE:
         raise ValueError(
@@ -295,14 +268,16 @@ def _stopping_levels(
     order: LevelOrder, places: Ints, trees: Ints, weights: Ints, tree_count: int, run: Classifier
 ) -> Ints:
     """For each tree the deepest level whose largest count reaches its noisy threshold; -1 if there is none."""
-    starts = runs(order, places, trees)
+    levels = order.levels[places]
+    changes = (np.diff(levels, prepend=-1) != 0) | (np.diff(trees, prepend=-1) != 0)
+    starts = np.flatnonzero(changes)  # of each level of each tree among the places
     largest = np.maximum.reduceat(weights[places], starts)
     asked = trees[starts]
     query_noise = noise.laplace(run.scale, starts.size)
     threshold_noise = noise.laplace(run.scale, tree_count)[asked]
     hit = _difference(query_noise, threshold_noise) >= run.threshold - largest
     stops = np.full(tree_count, -1, dtype=np.int64)
-    np.maximum.at(stops, asked[hit], order.levels[places[starts[hit]]])
+    np.maximum.at(stops, asked[hit], levels[starts[hit]])
     return stops
 
 

@@ -1,29 +1,27 @@
-"""Clipping: any estimator of node counts, with an error that is bounded always and no larger than before."""
+"""Clipping: any estimator of node counts, with an error that is always bounded and no larger than before."""
 
 from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
 from opendp.measures import approximate, max_divergence
-from opendp.metrics import l1_distance
-from opendp.mod import Domain, Measurement, Metric, assert_features
+from opendp.mod import Domain, Measurement, Metric
 
 from opendp_tree import noise, saturate
-from opendp_tree._arguments import check_integer, check_probability, check_scale, computable, read_distance
+from opendp_tree._arguments import check_scale, check_type, read_distance
 from opendp_tree._opendp import make_measurement, to_then
 from opendp_tree._types import Array, Floats, Ints
-from opendp_tree.paper.reduction import paper_statement
+from opendp_tree.mechanisms.truncated_laplace import chosen_radius, noise_ratio
+from opendp_tree.paper.classification import paper_statement, people_reader
 from opendp_tree.releases.release import TreeRelease
-from opendp_tree.theorems.interval import Interval, exp, least_whole, round_up
-from opendp_tree.theorems.laplace import laplace_epsilon
+from opendp_tree.theorems.interval import round_up
+from opendp_tree.theorems.noise import laplace_epsilon
 from opendp_tree.theorems.paper import clipping_delta
-from opendp_tree.trees.domains import CountSpace, check_metric
 from opendp_tree.trees.tree import Tree
-
-__all__ = ["make_clipped_estimator", "then_clipped_estimator"]
 
 
 def make_clipped_estimator(
@@ -41,36 +39,21 @@ def make_clipped_estimator(
     Truncated Laplace noise of `scale` on every node gives an interval of 2 * `radius` + 1 integers that holds the
     node's count whatever happens. An estimate outside of it is moved to its nearer end. So no estimate is further
     from the truth than before, and none by more than 2 * `radius`: an estimator that is right with high probability
-    gets a bounded mean squared error. The release is a `TreeRelease` with these intervals, which hold always. This is
-    the conversion of the paper's lemma on the multiplicative RMSE. Counts are of people: a leaf count below
-    0 is taken as 0, and the truth is the sum of those.
+    gets a bounded mean squared error. The release is a `TreeRelease` with these intervals. A leaf count below 0 is
+    taken as 0, and the truth is the sum of those.
 
-    `approximate(max_divergence())`: at distance k the estimator's own loss, plus depth * k/scale, plus the exact chance
-    that some level shows noise that only one input can show. Proof: docs/proofs/clipping.md.
+    `approximate(max_divergence())`: at distance k the estimator's own loss, plus depth * k/scale, plus the exact
+    probability that some level shows noise that only one input can show. Proof: docs/proofs/paper.md.
 
-    Parameters
-    ----------
-    input_domain
-        `leaf_domain(tree)`, or a vector of integers with the tree as an argument. Without a declared size, vectors are
-        cut to the number of leaves, or filled up with zeros.
-    input_metric
-        `l1_distance`, of an integer type or f64.
-    scale
-        Of the truncated noise that gives the intervals. A scale of 0 adds no noise and promises nothing.
-    estimator
-        A measurement on the same input space and of the same output measure which releases one number for each
-        node, by node id, or a `TreeRelease`. OpenDP's `make_approximate` turns a pure one into that. Numbers are
-        rounded to integers.
-    radius
-        What that noise never exceeds. Give this or `delta`.
-    delta
-        Takes the smallest radius whose own delta at distance 1 is at most this. The map then reports exactly this
-        beside the estimator's, so that OpenDP's searches for `scale` can compare.
-    tree
-        The tree, where `input_domain` does not carry it.
+    Other parameters: as for `make_tree_sum`.
 
-    Examples
-    --------
+    :param scale: Of the truncated noise that gives the intervals. A scale of 0 adds no noise and promises nothing.
+    :param estimator: A measurement on the same input space, of the same measure (OpenDP's `make_approximate` helps),
+        which releases a `TreeRelease`, or one number for each node by node id.
+    :param radius: What that noise never exceeds. Give this or `delta`.
+    :param delta: Takes the smallest radius whose own delta at distance 1 is at most this. The map then reports exactly
+        this beside the estimator's, so that OpenDP's searches for `scale` can compare.
+
     >>> import opendp.prelude as dp
     >>> from opendp_tree import Tree, leaf_domain, then_tree_sum
     >>> dp.enable_features("contrib")
@@ -84,17 +67,15 @@ def make_clipped_estimator(
     >>> bool((release.lower <= tree.sum(tree.count([3] * 100))).all()), release.confidence
     (True, 1.0)
     """
-    assert_features("contrib")
-    space, tree = CountSpace.of_leaves(input_domain, tree)
-    check_metric(input_metric, l1_distance)
+    tree, node_counts = people_reader(input_domain, input_metric, tree)
     _check_estimator(estimator, input_domain, input_metric)
-    exact_scale = check_scale(scale)
-    q = exp(-1 / exact_scale) if exact_scale else Interval.of(0)
-    reach = _radius(q, tree.depth, radius=radius, delta=delta)
-    promised = 0.0 if delta is None else delta
+    exact_scale, depth = check_scale(scale), tree.depth
+    q = noise_ratio(exact_scale)
+    own_delta = partial(clipping_delta, q, depth=depth)
+    reach, promised = chosen_radius(radius, delta, partial(own_delta, d_in=1), scale=exact_scale)
 
     def function(data: Any) -> TreeRelease:
-        counts = tree.sum(space.read_people(data))
+        counts = node_counts(data)
         centres = saturate.add(counts, noise.truncated_laplace(float(scale), reach, counts.size))
         clipped = _clip(_numbers(estimator(data), tree.node_count), centres, reach)
         lower, upper = _ends(centres, reach)
@@ -108,8 +89,8 @@ def make_clipped_estimator(
         epsilon, lost = estimator.map(distance)  # type: ignore[no-untyped-call]
         if not (exact_scale and math.isfinite(epsilon)):
             return math.inf, 1.0
-        more = laplace_epsilon(exact, scales=[exact_scale] * tree.depth)
-        own = max(Fraction(clipping_delta(q, radius=reach, d_in=exact, depth=tree.depth).hi), Fraction(promised))
+        more = laplace_epsilon(exact, scales=[exact_scale] * depth)
+        own = max(Fraction(own_delta(radius=reach, d_in=exact).hi), promised)
         return round_up(Fraction(epsilon) + more), min(1.0, round_up(Fraction(lost) + own))
 
     return make_measurement(input_domain, input_metric, approximate(max_divergence()), function, privacy_map)
@@ -118,24 +99,8 @@ def make_clipped_estimator(
 then_clipped_estimator = to_then(make_clipped_estimator)
 
 
-def _radius(q: Interval, depth: int, *, radius: int | None, delta: float | None) -> int:
-    """The radius that was given, or the smallest for the delta that was given."""
-    if (radius is None) == (delta is None):
-        raise ValueError("exactly one of radius and delta must be given")
-    if radius is not None:
-        return check_integer(radius, name="radius", least=0)
-    assert delta is not None
-    promised = check_probability(delta, name="delta")
-    if q.hi == 0:
-        return 0
-    with computable("scale and delta"):
-        least = least_whole(lambda reach: clipping_delta(q, radius=reach, d_in=1, depth=depth).hi <= promised)
-    return check_integer(least, name="radius")
-
-
 def _check_estimator(estimator: Measurement, input_domain: Domain, input_metric: Metric) -> None:
-    if not isinstance(estimator, Measurement):
-        raise TypeError(f"estimator ({type(estimator).__name__}) must be a Measurement")
+    check_type(estimator, Measurement, name="estimator", hint="make_multiplicative_estimator(...)")
     if estimator.input_domain != input_domain or estimator.input_metric != input_metric:
         raise ValueError("estimator must start from the same input_domain and input_metric")
     if estimator.output_measure != approximate(max_divergence()):

@@ -1,60 +1,67 @@
-"""Predicted errors: what the laws of noise say before any data is touched."""
+"""Predicted errors, computed from the laws of the noise, before any data is touched."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from statistics import NormalDist
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from opendp_tree._arguments import check_integer
-from opendp_tree._types import Floats, Ints
-from opendp_tree.budget import Budget
-from opendp_tree.mechanisms.chosen_quantiles import Choices
+from opendp_tree._types import Floats
+from opendp_tree.budget import Budget, level_scales
 from opendp_tree.mechanisms.curve import BRANCHING, MeasuredLine
-from opendp_tree.mechanisms.find import NAMED, PartitionParameters, variance
-from opendp_tree.mechanisms.layers import LEAST_VARIANCE as LEAST_REST
-from opendp_tree.mechanisms.layers import ShownTree, final_variances, level_shares
-from opendp_tree.mechanisms.level_noise import normal_excess
-from opendp_tree.mechanisms.means import choose_shares
-from opendp_tree.mechanisms.means import predict_levels as predict_means
-from opendp_tree.mechanisms.pruned_descent import pruned_rmse, shown_chance, worst_pruned_rmse
-from opendp_tree.mechanisms.tree_estimator import GapNoise
-from opendp_tree.mechanisms.tree_noise import level_scales
+from opendp_tree.mechanisms.find import NAMED, PartitionParameters, mean, variance
+from opendp_tree.mechanisms.layers import LEAST_VARIANCE, RATIO, ladder_of
+from opendp_tree.mechanisms.means import TYPICAL, choose_shares, predict_levels
+from opendp_tree.mechanisms.pruned_descent import Pruning
+from opendp_tree.mechanisms.tails import (
+    WIDEST_SUM,
+    gaussian_above,
+    gaussian_sums,
+    laplace_above,
+    normal_excess,
+    normal_tail,
+)
 from opendp_tree.noise import LARGEST_SCALE
-from opendp_tree.paper.estimation import multiplicative_threshold
-from opendp_tree.planning.candidate import LevelError
-from opendp_tree.planning.cell_errors import coarse, one_test, totals_alpha_rmse, worst_alpha_rmse
-from opendp_tree.planning.methods import Curve, Line, Quantiles
-from opendp_tree.rows.value import Value, value_shares
+from opendp_tree.rows.unit import Value, value_shares
+from opendp_tree.saturate import LIMIT
 from opendp_tree.theorems.interval import least_whole
-from opendp_tree.theorems.paper import clipped_mrmse
 from opendp_tree.theorems.partition import Fringe
-from opendp_tree.trees.known_nodes import KnownNodes, level_of
 from opendp_tree.trees.level_weights import level_variances, regular_level_weights
+from opendp_tree.trees.nodes import KnownNodes, level_of
 from opendp_tree.trees.tree import Tree
 
-PEOPLE = 100_000  # so many people are on a line, where nobody says how many
-_FEW_BINS = 1024
-_CROWDS = 1.25  # a segment holds about this many thresholds of people
+PEOPLE = 100_000  # the number of rows on a line that predictions assume
+_CROWDS = 1.25  # a segment holds about this many times the threshold
 MOST_CELLS = 2**20
-_CERTAIN = 6  # beyond so many thresholds the law of a test does not change any more
-_SURE = 4  # a node of so many thresholds is a cell, as good as surely
-_SPREAD = 1.5  # of the logarithm of leaf counts: that of places and categories, as a rule
+_CERTAIN = 6  # beyond this many thresholds the law of a test no longer changes
 _OFTEN = 0.95
+PRUNED_SHARES = (0.1, 0.3)  # of delta for the threshold; the rest turns Gaussian noise into epsilon
+FINEST = 64  # laws are summed exactly up to this threshold, and beyond in this many steps
+_STARTS = 4  # the search for the worst caterpillar starts from this many even ones
+_TAIL = 1e-12  # smaller probabilities are left out of sums
 
 
-def shown_from(chance: Callable[[Floats], Floats], threshold: float) -> float:
-    """The least whole weight that is shown with a probability of at least 95 %, up to a hundred thresholds."""
-    weights: Floats = np.unique(np.floor(np.geomspace(1, 100 * max(2.0, float(threshold)), 400))).astype(np.float64)
-    enough = np.flatnonzero(chance(weights) >= _OFTEN)
-    return float(weights[enough[0]]) if enough.size else math.inf
+class LevelError(NamedTuple):
+    """The predicted error of the nodes of one level."""
+
+    level: int
+    error: float
+    """The root of the mean square error of the worst node, or of a typical one, as the plan says."""
+    quantity: str = "count"
+    nodes: int | None = None
+    """How many nodes the level has, if that is known."""
+
+
+def shown_from(probability: Callable[[int], float]) -> float:
+    """The least whole weight that is shown with a probability of at least 95 %."""
+    weight = least_whole(lambda weight: probability(weight) >= _OFTEN, most=LIMIT)
+    return float(weight) if weight <= LIMIT else math.inf
 
 
 def deviation_curve(deviation: float, alpha: float, weights: Floats) -> Floats:
@@ -67,305 +74,307 @@ def level_maxima(tree: Tree, by_node: Floats) -> list[float]:
     return [float(by_node[nodes].max()) for nodes in tree.levels]
 
 
-def means_errors(
-    sizes: Sequence[int], budget: Budget, values: Sequence[Value], *, rows: int | None = None, tree: Tree | None = None
-) -> tuple[LevelError, ...]:
-    """Standard deviations of counts and sums by level, and of means where it is stated how many rows there are.
-
-    A mean is that of a node with an even part of all rows, in the middle of the bounds; cells are taken to be leaves.
-    """
+def means_errors(depth: int, budget: Budget, values: Sequence[Value], tree: Tree | None) -> tuple[LevelError, ...]:
+    """Standard deviations of counts and sums by level."""
     epsilon, d_in = budget.pure_epsilon, budget.d_in
-    if tree is None:
-        shares = choose_shares(len(sizes), epsilon, budget.delta, d_in)
-        errors = predict_means(list(sizes), shares, epsilon=epsilon, delta=budget.delta, d_in=d_in)
-        counts, sums = ([getattr(error, name) for error in errors] for name in ("count_sd", "sum_sd"))
+    if tree is None:  # each node is taken to have as many children as is typical, and cells to be leaves
+        sizes = [int(min(TYPICAL**level, 10**6)) for level in range(depth)]
+        shares = choose_shares(depth, epsilon, budget.delta, d_in)
+        predicted = predict_levels(sizes, shares, epsilon=epsilon, delta=budget.delta, d_in=d_in)
+        counts, sums = (each.tolist() for each in predicted)
     else:
+        sizes = [nodes.size for nodes in tree.levels]
         weights = np.array(regular_level_weights(tree, noise="laplace"))
         pairs = np.sqrt(level_maxima(tree, level_variances(tree, weights, noise="laplace")))
         counts = (2 * d_in * tree.depth / epsilon * pairs).tolist()
         sums = [deviation / 2 for deviation in counts]
     parts = value_shares(tuple(values))
     whole = math.sqrt(sum(float(share) ** 2 for share in parts))
-    found = [LevelError(level, counts[level] / whole, "count", size) for level, size in enumerate(sizes)]
+    errors = [LevelError(level, counts[level] / whole, "count", size) for level, size in enumerate(sizes)]
     for value, share in zip(values, parts, strict=True):
-        for level, size in enumerate(sizes):
-            spread = sums[level] / float(share) * (value.high - value.low)
-            found.append(LevelError(level, spread, f"sum of {value.column}", size))
-            if rows is not None:
-                found.append(LevelError(level, spread * size / rows, f"mean of {value.column}", size))
-    return tuple(found)
+        width = (value.high - value.low) / float(share)
+        errors += [LevelError(i, sums[i] * width, f"sum of {value.column}", size) for i, size in enumerate(sizes)]
+    return tuple(errors)
 
 
-def expected_rank_error(method: Line, bins: int, budget: Budget, *, people: int) -> float:
-    """By how many people a quantile is missed, in the mean, where people are spread evenly."""
-    if isinstance(method, Quantiles):
-        choices = Choices.of(choice_scale(method, budget), method.at, confidence=0.5)
-        scales = [scale / share.denominator for share, scale in zip(choices.shares, choices.scales, strict=True)]
-        return _beyond(float(np.mean(scales)), people / bins / 4, laplace=True)
-    line = MeasuredLine.of(
-        bins,
-        budget.d_in / budget.pure_epsilon,
-        finding=method.finding if uses_segments(method, bins) else 0.0,
-        branching=BRANCHING,
-        confidence=0.5,
-    )
+def curve_rank_error(bins: int, budget: Budget, *, finding: float, people: int = PEOPLE) -> float:
+    """The mean error of a quantile of a curve, in rows, if rows are spread evenly."""
+    scale = budget.d_in / budget.pure_epsilon
+    line = MeasuredLine.of(bins, scale, finding=finding, branching=BRANCHING, confidence=0.5)
     count = bins
     if line.fringe is not None:
         count = max(1, min(bins, round(people / (_CROWDS * line.fringe.thresholds[0]))))
-    tree = line.segment_tree(count)
-    ends = np.unique(np.linspace(0, count, 129).astype(np.int64))
+    tree, ends = line.segment_tree(count), np.unique(np.linspace(0, count, 129).astype(np.int64))
     spread = float(np.sqrt(tree.variances(np.zeros_like(ends), ends, ends / count)).mean())
-    noise = _beyond(spread, people / bins / 4)
+    normal, z = NormalDist(), people / bins / 4 / spread  # errors within a bin do not count
+    noise = 2 * spread * (normal.pdf(z) - z * normal.cdf(-z))
     inside = 0.32 * math.sqrt(people / count) if count < bins else 0.0  # a bridge between two cuts, in the mean
     return math.hypot(noise, inside)
 
 
-def _beyond(spread: float, bin_: float, *, laplace: bool = False) -> float:
-    """How far noise goes, in the mean, beyond what a bin hides."""
-    if laplace:
-        return spread * math.exp(-bin_ / spread)
-    normal, z = NormalDist(), bin_ / spread
-    return 2 * spread * (normal.pdf(z) - z * normal.cdf(-z))
+def known_errors(known: KnownNodes, parameters: PartitionParameters, levels: Sequence[int]) -> list[LevelError]:
+    """The approximate deviation of a known node's count by shown level, if no others are found.
 
-
-def uses_segments(method: Curve, bins: int) -> bool:
-    """Whether a partition first finds where people are."""
-    return bins > _FEW_BINS if method.segments is None else method.segments
-
-
-def choice_scale(method: Quantiles, budget: Budget) -> float:
-    """The scale of a choice; in rho each quantile costs an eighth of the square of its epsilon."""
-    if budget.rho is None:
-        return budget.d_in / budget.pure_epsilon
-    return budget.d_in / math.sqrt(8 * len(method.at) * budget.rho)
-
-
-def clipping_radius(scale: float, delta: float, depth: int) -> int:
-    """A radius that suffices for delta: on each level P(noise = radius) is at most its share of it."""
-    most = depth * -math.expm1(-1 / scale) / ((1 + math.exp(-1 / scale)) * delta)
-    return max(1, math.ceil(scale * math.log(max(most, 1.0)))) + 1
-
-
-def paper_error(
-    depth: int, epsilon: float, delta: float, alpha: float, eta: float, radius: int
-) -> tuple[float, float, float]:
-    """The error bound, with the chance of failure and the threshold that it is for."""
-    tau = multiplicative_threshold(alpha=alpha, epsilon=epsilon, delta=delta, eta=eta, depth=depth)
-    bound = clipped_mrmse(alpha=Fraction(alpha), tau=Fraction(tau), eta=Fraction(eta), radius=radius)
-    return bound, eta, tau
-
-
-def known_errors(known: KnownNodes, parameters: PartitionParameters, levels: Sequence[int] | None) -> list[LevelError]:
-    """About the deviation of a known node's count by shown level, where no others are found.
-
-    A leaf has its own rest, and a level above it a layer; the root of three levels or more is the sum of the level
-    below it. In deep trees, whose layers follow what is found, nodes are bounded by the sum of all rests.
+    A leaf has a noisy rest, and each level above it a layer; the root of three or more levels is the sum of the level
+    below it. In deep trees, whose layers depend on what is found, the sum of all rests is a bound.
     """
-    shown = list(range(known.tree.depth)) if levels is None else list(levels)
     numbers = Counter(level_of(known.tree, path) for path in known.paths)
     leaf = parameters.fringes[-1].rest_scales
     assert leaf is not None
     rest = sum(variance(float(scale)) for scale in leaf)
-    layers = max(len(shown) - 2, 1)
+    layers = max(len(levels) - 2, 1)
     layer = sum(variance(layers / float(part)) for part in (parameters.alphas, parameters.betas))
-    above = len(known.paths) * rest if len(shown) > NAMED else layer
-    squares = [above] * (len(shown) - 1) + [rest]
-    if 2 < len(shown) <= NAMED:
-        squares[0] = layer * max(1, numbers[shown[1]])
-    return [
-        LevelError(level, math.sqrt(square), nodes=numbers[level])
-        for level, square in zip(shown, squares, strict=True)
-        if numbers[level]
-    ]
+    squares = [len(known.paths) * rest if len(levels) > NAMED else layer] * (len(levels) - 1) + [rest]
+    if 2 < len(levels) <= NAMED:
+        squares[0] = layer * max(1, numbers[levels[1]])
+    by_level = zip(levels, squares, strict=True)
+    return [LevelError(level, math.sqrt(each), nodes=numbers[level]) for level, each in by_level if numbers[level]]
 
 
-def cell_chance(fringe: Fringe, weights: Floats) -> Floats:
-    """The chance that a leaf of each weight is a cell."""
-    rough, step = coarse(fringe)
-    chances = _chances(rough)
-    found: Floats = np.interp(weights / step, np.arange(chances.size), chances)
+def pruned_rmse(
+    weights: Any, *, noise: str, scales: Sequence[float], thresholds: Sequence[int], alpha: float
+) -> Floats:
+    """The alpha-RMSE, at each whole weight, of the deepest node of a chain all of whose nodes weigh that."""
+    at: Floats = np.asarray(weights, dtype=np.float64)
+    above, needed = chain_chance(at, noise, scales[:-1], thresholds[:-1]), thresholds[-1] - at
+    missed = (1 - above * shown_chance(needed, noise, scales[-1])) * ((1 - alpha) * at) ** 2
+    square = missed + above * _excess_if_shown(needed, alpha * at, noise, scales[-1])
+    root: Floats = np.sqrt(square.clip(0, None))
+    return root
+
+
+def chain_chance(at: Floats, noise: str, scales: Sequence[float], thresholds: Sequence[int]) -> Floats:
+    """The probability that all nodes of a chain are shown, if all have these weights."""
+    chance = np.ones_like(at)
+    for (scale, threshold), times in Counter(zip(scales, thresholds, strict=True)).items():
+        chance *= shown_chance(threshold - at, noise, scale) ** times
+    return chance
+
+
+def worst_pruned_rmse(*, noise: str, scales: Sequence[float], thresholds: Sequence[int], alpha: float) -> float:
+    """The largest `pruned_rmse` of any weight: the descent's alpha-mRMSE on trees of this depth."""
+    low, high = 1.0, max(thresholds) + (12 + math.log(len(scales))) * max(scales)
+    while True:  # a coarse grid over all weights, then finer ones around the best
+        weights: Floats = np.unique(np.rint(np.linspace(low, high, 200, dtype=np.float64)))
+        errors = pruned_rmse(weights, noise=noise, scales=scales, thresholds=thresholds, alpha=alpha)
+        best = int(np.argmax(errors))
+        if weights.size < 200:
+            return float(errors[best])
+        low, high = weights[max(best - 2, 0)], weights[min(best + 2, weights.size - 1)]
+
+
+def shown_chance(needed: Floats, noise: str, scale: float) -> Floats:
+    """P(Z >= needed) for whole numbers."""
+    size = np.where(needed > 0, needed, 1 - needed)  # the distance of the lighter side from 0
+    if noise == "laplace":
+        tail = np.exp(-size / scale) / (1 + math.exp(-1 / scale))
+    elif scale > WIDEST_SUM:
+        tail = normal_tail((size - 0.5) / scale)
+    else:
+        sums = gaussian_sums(scale)[0]
+        tail = sums[np.minimum(size, sums.size - 1).astype(np.int64)]
+    return np.where(needed > 0, tail, 1 - tail)
+
+
+def _excess_if_shown(needed: Floats, slack: Floats, noise: str, scale: float) -> Floats:
+    """E[max(|Z| - slack, 0)**2; Z >= needed]."""
+    above = laplace_above if noise == "laplace" else gaussian_above
+    start = np.ceil(slack)
+    upper = above(np.maximum(start, needed), slack, scale)
+    # Below, |Z| runs from the slack to -needed.
+    lower = above(start, slack, scale) - above(np.maximum(start, 1 - needed), slack, scale)
+    found: Floats = upper + lower.clip(0, None)
     return found
 
 
-@lru_cache(maxsize=64)
-def _chances(fringe: Fringe) -> Floats:
-    """The chances of leaves of 0, 1, ... people."""
-    most = _CERTAIN * fringe.thresholds[-1]
-    return np.array([one_test(fringe, people).shown for people in range(most + 1)])
+def pruned_chains(levels: Pruning) -> list[dict[str, Any]]:
+    """The chains to the nodes with the largest errors: the deepest if all levels are equal, otherwise any."""
+    ends = [len(levels.scales)] if len(set(levels.scales)) == 1 else range(1, len(levels.scales) + 1)
+    parts = [{"scales": levels.scales[:end], "thresholds": levels.thresholds[:end]} for end in ends]
+    return [{"noise": levels.noise, **part} for part in parts]
+
+
+def pruned_shown_from(levels: Pruning) -> float:
+    """The least whole weight that is shown, if its ancestors weigh no more."""
+    chain = levels.noise, levels.scales, levels.thresholds
+    return shown_from(lambda weight: float(chain_chance(np.array(float(weight)), *chain)))
+
+
+def choose_pruning(
+    noise: str, weights: Sequence[float], budget: Budget, alpha: float
+) -> tuple[float, float, Pruning] | None:
+    """The least error with its scale at weight 1 and its thresholds; None if noise for the budget cannot be drawn."""
+    tried = []
+    # Only Gaussian noise that becomes epsilon has a delta to split.
+    for share in PRUNED_SHARES if noise == "gaussian" and budget.rho is None else (1.0,):
+        delta = budget.delta * share
+        scale = budget.noise_scale(noise, len(weights), delta=budget.delta - delta if share < 1 else None)
+        scales = level_scales(noise, scale, weights)
+        if max(scales) <= LARGEST_SCALE:
+            levels = Pruning.of(noise=noise, scales=scales, threshold=None, delta=delta, d_in=budget.d_in)
+            error = max(worst_pruned_rmse(**chain, alpha=alpha) for chain in pruned_chains(levels))
+            tried.append((error, scale, levels))
+    return min(tried, key=lambda each: each[0], default=None)
+
+
+# The error of the tests below the root. The law of a node that is tested once is summed exactly, in floats; so is that
+# of a caterpillar, a path that people join level by level. These are the worst known inputs.
+
+
+class OneTest(NamedTuple):
+    """The probability that a node that is tested once is shown, and its mean squared alpha-error."""
+
+    shown: float
+    mean_square: float
+
+
+def one_test(fringe: Fringe, people: int, *, alpha: float = 0.0, is_leaf: bool = True) -> OneTest:
+    """The exact law of one test of a node of this count: at the deepest tested level, or at the top one."""
+    threshold, radius, margin = fringe.levels[-1 if is_leaf else 0]
+    level, token_scale = threshold - margin, float(fringe.token_scale)
+    tokens = _geometric(token_scale, None)
+    room = max(people - level + 1, 0)
+    taken = np.minimum(np.arange(tokens.size), room)
+    chances = np.bincount(taken, tokens)
+    tests = _geometric(float(fringe.test_scale), radius)
+    gap = people - np.arange(chances.size)[:, None] + np.arange(tests.size)
+    weights = chances[:, None] * tests
+    shift = (1 if is_leaf else 2) * mean(token_scale) - mean(float(fringe.test_scale))
+    error = np.maximum(np.abs(np.maximum(gap + shift, 1.0) - people) - alpha * people, 0.0) ** 2
+    cell = gap >= threshold
+    shown = float(weights[cell].sum())
+    missed = ((1 - alpha) * people) ** 2 * float(weights[~cell].sum())
+    return OneTest(min(shown, 1.0), float((weights * error)[cell].sum()) + missed)
+
+
+def _once_tested(fringe: Fringe, people: int, alpha: float) -> float:
+    """The larger mean squared alpha-error of a leaf and of a node above leaves."""
+    return max(one_test(fringe, people, alpha=alpha, is_leaf=is_leaf).mean_square for is_leaf in (True, False))
+
+
+def _geometric(scale: float, radius: int | None) -> Floats:
+    """The probabilities of 0, 1, ..., up to the radius, or to a negligible tail."""
+    end = math.ceil(-scale * math.log(_TAIL)) + 1 if radius is None else radius + 1
+    weights: Floats = np.exp(-np.arange(end) / scale)
+    weights /= weights.sum()
+    return weights
+
+
+def cell_shown_from(fringe: Fringe) -> float:
+    """The same for a leaf."""
+    rough, step = coarse(fringe)
+    return float(round(step * shown_from(lambda people: one_test(rough, people).shown)))
 
 
 def estimator_curve(fringe: Fringe, epsilon: float, alpha: float, weights: Floats) -> Floats:
     """The alpha-RMSE of a leaf, or of a node with cells of about the threshold below it, whichever is larger."""
     rough, step = coarse(fringe)
-    most = _CERTAIN * rough.thresholds[-1]
-    # From there on a leaf's error has one law, of which alpha forgives more and more.
-    at = np.minimum(np.rint(weights / step), most)
-    by_count = {
-        people: max(one_test(rough, people, alpha=alpha, is_leaf=leaf).mean_square for leaf in (True, False))
-        for people in np.unique(at).astype(int).tolist()
-    }
-    leaf = step * np.sqrt(np.array([by_count[people] for people in at.astype(int).tolist()]))
-    # A node that is tested several times may err more: as much more as the worst of all does.
+    limit = _CERTAIN * rough.thresholds[-1]
+    # Beyond, the law of a leaf's error is fixed, and alpha covers more and more of it.
+    at = np.minimum(np.rint(weights / step), limit).astype(np.int64)
+    counts, places = np.unique(at, return_inverse=True)
+    squares = [_once_tested(rough, people, alpha) for people in counts.tolist()]
+    leaf = step * np.sqrt(np.array(squares))[places]
+    # A node that is tested several times may err more: by the factor of the worst one.
     leaf *= max(1.0, worst_alpha_rmse(fringe, alpha) / max(float(leaf.max(initial=0.0)), 1e-9))
     cells = np.append(np.maximum(weights / fringe.thresholds[-1], 1.0), MOST_CELLS)
     many = np.where(cells > 1, totals_alpha_rmse(fringe, epsilon, alpha, cells), 0.0)[:-1]
-    found: Floats = np.maximum(np.where(at < most, leaf, 0.0), many)
-    return found
+    larger: Floats = np.maximum(np.where(at < limit, leaf, 0.0), many)
+    return larger
 
 
-@dataclass(frozen=True)
-class Pruning:
-    """One way to split delta, and what comes of it."""
-
-    scale: float
-    delta: float
-    """What the thresholds may spend."""
-    scales: tuple[float, ...]
-    thresholds: tuple[int, ...]
-    ends: tuple[int, ...]
-    """How many levels lie on the paths to nodes that may err most."""
-    noise: str
-
-    def shown(self, at: Floats) -> Floats:
-        """The chance that the deepest node of a chain is shown, where all of its nodes have these weights."""
-        chance = np.ones_like(at)
-        for (scale, threshold), times in Counter(zip(self.scales, self.thresholds, strict=True)).items():
-            chance *= shown_chance(threshold - at, self.noise, scale) ** times
-        return chance
-
-    def errors(self, alpha: float, at: Floats) -> Floats:
-        """The largest alpha-RMSE of nodes of these weights."""
-        paths = ((self.scales[:end], self.thresholds[:end]) for end in self.ends)
-        errors = [pruned_rmse(at, noise=self.noise, scales=s, thresholds=t, alpha=alpha) for s, t in paths]
-        largest: Floats = np.maximum.reduce(errors)
-        return largest
+def estimator_error(fringe: Fringe, epsilon: float, alpha: float) -> float:
+    """The largest alpha-RMSE of a node of any count."""
+    cells: Floats = np.exp2(np.arange(MOST_CELLS.bit_length(), dtype=np.float64))
+    return max(worst_alpha_rmse(fringe, alpha), float(totals_alpha_rmse(fringe, epsilon, alpha, cells).max()))
 
 
-def pruning(
-    noise: str, weights: Sequence[float], budget: Budget, alpha: float, share: float
-) -> tuple[float, Pruning] | None:
-    """The error and the settings of one share of delta for the thresholds; None if noise for it cannot be drawn."""
-    delta = budget.delta * share
-    scale = budget.noise_scale(noise, len(weights), delta=budget.delta - delta if share < 1 else None)
-    scales = level_scales(noise, scale, weights)
-    if max(scales) > LARGEST_SCALE:
-        return None
-    by_scale = {each: lowest_threshold(noise, each, delta, budget.d_in) for each in set(scales)}
-    thresholds = tuple(by_scale[each] for each in scales)
-    # Of equal levels the deepest errs most; of others any may.
-    ends = (len(scales),) if len(by_scale) == 1 else tuple(range(1, len(scales) + 1))
-    found = Pruning(scale, delta, scales, thresholds, ends, noise)
-    error = max(
-        worst_pruned_rmse(noise=noise, scales=scales[:end], thresholds=thresholds[:end], alpha=alpha) for end in ends
-    )
-    return error, found
+@lru_cache(maxsize=256)
+def worst_alpha_rmse(fringe: Fringe, alpha: float) -> float:
+    """The largest alpha-RMSE of nodes that are tested once, and of the worst caterpillar."""
+    rough, step = coarse(fringe)
+    thresholds = rough.thresholds
+    counts = range(max(1, thresholds[-1] // 2), thresholds[0] + math.ceil(4 * rough.token_scale) + 2)
+    once = (_once_tested(rough, people, alpha) for people in counts)
+    return step * math.sqrt(max(*once, worst_caterpillar(rough, alpha)[0]))
 
 
-def lowest_threshold(noise: str, scale: float, delta: float, d_in: int) -> int:
-    """The threshold that `make_pruned_descent` finds for delta exactly, in floats: a prediction needs no more.
-
-    Examples
-    --------
-    >>> lowest_threshold("laplace", 3.0, 1e-6, 1)
-    41
-
-    """
-
-    def enough(threshold: int) -> bool:
-        one, together = shown_chance(np.array([threshold - 1.0, threshold - float(d_in)]), noise, scale).tolist()
-        hides = noise == "gaussian" or one <= -math.expm1(-1 / scale)
-        return bool(hides and together <= delta and -math.expm1(d_in * math.log1p(-min(one, 0.5))) <= delta)
-
-    return least_whole(enough)
+def coarse(fringe: Fringe) -> tuple[Fringe, float]:
+    """The same tests in units of several people, if thresholds exceed `FINEST`; and the unit."""
+    step = max(*map(float, fringe.thresholds), float(fringe.test_scale), float(fringe.token_scale)) / FINEST
+    if step <= 1:
+        return fringe, 1.0
+    levels = []
+    for threshold, radius, margin in fringe.levels:
+        near = max(2, round(threshold / step))
+        end = None if radius is None else min(max(1, round(radius / step)), near - 1)
+        levels.append((near, end, near - max(1, round((threshold - margin) / step))))
+    thresholds, radii, margins = zip(*levels, strict=True)
+    test, token = (Fraction(float(scale) / step) for scale in (fringe.test_scale, fringe.token_scale))
+    return Fringe(thresholds, radii, margins, test, token, None), step
 
 
-def predict_levels(parameters: PartitionParameters, leaf_counts: Ints, sizes: Sequence[int]) -> tuple[Floats, Floats]:
-    """By level from the root down: the plain RMSE of non-empty nodes, and how many nodes are shown."""
-    depth, tests = len(sizes) + 1, parameters.fringes[0]
-    counts = [leaf_counts.reshape(math.prod(sizes[:level]), -1).sum(axis=1) for level in range(depth)]
-    distinct, inverse = np.unique(leaf_counts, return_inverse=True)
-    laws = [one_test(tests, int(people)) for people in distinct]
-    seen, squares = (np.array([getattr(law, name) for law in laws])[inverse] for name in ("shown", "mean_square"))
-    shown, cells, passed = [seen], [seen], [leaf_counts * (1 - seen)]
-    once = np.array([one_test(tests, people).shown for people in range(_SURE * tests.thresholds[0])])
-    for level in reversed(range(depth - 1)):
-        flow = passed[0].reshape(counts[level].size, -1).sum(axis=1)
-        cell = np.where(flow < once.size - 1, np.interp(flow, np.arange(once.size), once), 1.0)
-        below = 1 - np.prod((1 - shown[0]).reshape(counts[level].size, -1), axis=1)
-        passed.insert(0, flow * (1 - cell))
-        cells.insert(0, cell)
-        shown.insert(0, 1 - (1 - cell) * (1 - below))
-    shown[0] = np.ones(1)
-    variances = _variances(parameters, _typical(shown, cells, passed, counts, sizes))
-    rmse = np.zeros(depth)
-    for level in range(depth):
-        real = counts[level] > 0
-        if level == depth - 1:
-            rmse[level] = math.sqrt(squares[real].mean()) if real.any() else 0.0
-        else:
-            part, missed = shown[level][real], (1 - shown[level][real]) * counts[level][real].astype(float) ** 2
-            rmse[level] = math.sqrt(float((part * variances[level] + missed).mean())) if real.any() else 0.0
-    return rmse, np.array([part.sum() for part in shown])
+@lru_cache(maxsize=256)
+def worst_caterpillar(fringe: Fringe, alpha: float) -> tuple[float, tuple[int, ...]]:
+    """The largest mean square error of the top of a path if not shown, and the people who join at each level."""
+    # The best even paths, changed level by level; the deepest level comes first.
+    steps = _hidden_steps(fringe)
+    most, threshold, _ = steps.shape
+    sizes, depth, found = np.arange(most), len(fringe.levels), []
+    for each in range(1, 4):  # start with any number, and as many at each further level
+        held, even = steps[:, 0, :], []
+        for length in range(1, min(depth, 4 * threshold) + 1):
+            squares = held.sum(axis=1) * (sizes + each * (length - 1)) ** 2
+            even.append((float(squares.max()), int(squares.argmax()), length))
+            held = held @ steps[each]
+        for _, start, length in sorted(even)[-_STARTS:]:
+            found.append(_ascend(steps, [0] * min(2, depth - length) + [start] + [each] * (length - 1)))
+    square, arrivals = max(found)
+    return (1 - alpha) ** 2 * square, arrivals
 
 
-def _typical(
-    shown: list[Floats], cells: list[Floats], passed: list[Floats], counts: list[Ints], sizes: Sequence[int]
-) -> ShownTree:
-    """The tree of the nodes that are rather shown than not, with those as cells that rather are."""
-    depth = len(sizes) + 1
-    kept = [np.flatnonzero(part > 0.5) for part in shown]
-    starts = np.append(0, np.cumsum([part.size for part in kept]))
-    parents = np.full(starts[-1], -1)
-    for level in range(1, depth):
-        above = np.searchsorted(kept[level - 1], kept[level] // sizes[level - 1])
-        parents[starts[level] : starts[level + 1]] = starts[level - 1] + above.clip(0, max(kept[level - 1].size - 1, 0))
-    levels = np.repeat(np.arange(depth), [part.size for part in kept])
-    is_cell = np.concatenate([chance[here] > 0.5 for chance, here in zip(cells, kept, strict=True)])
-    is_cell[0] = False
-    flows = [counts[-1][kept[-1]], *(part[here] for part, here in zip(passed[:-1], kept[:-1], strict=True))]
-    gaps = np.concatenate((*flows[1:], flows[0]))
-    return ShownTree(levels, parents, depth, is_cell, np.arange(levels.size) == 0, np.rint(gaps).astype(np.int64))
+def _hidden_steps(fringe: Fringe) -> Floats:
+    """By arrivals, count before and count after: the probability that a node is no cell and passes that count on."""
+    threshold, radius, margin = fringe.levels[0]
+    level, t = threshold - margin, math.exp(-1 / fringe.token_scale)
+    tests = _geometric(float(fringe.test_scale), radius)
+    stays = np.cumsum(np.append(tests, np.zeros(threshold)))[:threshold][::-1]  # P(noise < threshold - y), y ascending
+    joined, before, after = np.ogrid[: threshold + 3, :threshold, :threshold]
+    held = joined + before
+    least = np.maximum(level - 1, before)
+    chance = np.where(after > least, 1 - t, 1.0) * t ** np.maximum(held - after, 0)
+    blurred = np.where((after >= least) & (after <= held), chance, 0.0)
+    steps: Floats = np.where(held < level, after == held, blurred) * stays
+    return steps
 
 
-def _variances(parameters: PartitionParameters, shown: ShownTree) -> Floats:
-    """The mean variance of the nodes of each level, after least squares up and down the tree."""
-    rest = GapNoise.of(parameters, np.zeros(shown.levels.size, dtype=np.int64), shown).rest_variance(shown)
-    levels = list(range(0 if shown.depth <= 2 else 1, max(shown.depth - 1, 1)))
-    alphas, betas = float(parameters.alphas), float(parameters.betas)
-    shares = level_shares(shown, rest, levels, np.ones(len(levels)), alphas, betas, 1.0)
-    precisions = np.zeros(shown.depth)
-    for level, share in zip(levels, shares.tolist(), strict=True):
-        precisions[level] = 1 / max(variance(1 / (share * alphas)) + variance(1 / (share * betas)), LEAST_REST)
-    deeper = precisions[::-1].cumsum()[::-1] - precisions
-    rest = 1 / (1 / rest + np.where(shown.levels < shown.depth - 1, deeper[shown.levels], 0.0))
-    after = final_variances(shown, rest, precisions[shown.levels])
-    return np.array(
-        [after[shown.at(level)].mean() if after[shown.at(level)].size else 0.0 for level in range(shown.depth)]
-    )
+def _ascend(steps: Floats, arrivals: list[int]) -> tuple[float, tuple[int, ...]]:
+    """Coordinate ascent: the best arrivals of one level after the other, until nothing improves."""
+    sizes, best, last = np.arange(steps.shape[0]), 0.0, -1.0
+    while best > last * (1 + 1e-9):
+        last, after = best, [np.ones(steps.shape[1])]  # probabilities of staying hidden from each level on, by count
+        for size in reversed(arrivals):
+            after.append(steps[size] @ after[-1])
+        held = np.zeros(steps.shape[1])
+        held[0] = 1.0
+        for index in range(len(arrivals)):
+            chances = (steps @ after[-2 - index]) @ held
+            squares = chances * (sum(arrivals) - arrivals[index] + sizes) ** 2
+            arrivals[index], best = int(squares.argmax()), float(squares.max())
+            held = held @ steps[arrivals[index]]
+    return best, tuple(arrivals[next((at for at, size in enumerate(arrivals) if size), 0) :])
 
 
-def typical_counts(sizes: Sequence[int], rows: int | None, stated: Any) -> Ints:
-    """Those that are stated, or log-normal ones that sum to about `rows`, large and small ones mixed."""
-    leaves = math.prod(sizes)
-    if (rows is None) == (stated is None):
-        raise ValueError("give either rows or leaf_counts. Hint: rows=1_000_000")
-    if stated is not None:
-        counts = np.asarray(stated)
-        if counts.shape != (leaves,) or counts.dtype.kind not in "iu" or counts.min(initial=0) < 0:
-            raise ValueError(f"leaf_counts must be {leaves:,} whole numbers, none negative: one for each leaf")
-        return counts.astype(np.int64)
-    assert rows is not None
-    total = check_integer(rows, name="rows", least=1)
-    normal = NormalDist()
-    ranks = (np.arange(leaves) * _coprime(leaves)) % leaves  # every part of the tree gets small and large ones
-    weights = np.exp(_SPREAD * np.array([normal.inv_cdf((rank + 0.5) / leaves) for rank in ranks.tolist()]))
-    typical: Ints = np.rint(weights * (total / weights.sum())).astype(np.int64)
-    return typical
-
-
-def _coprime(number: int) -> int:
-    """A step that visits every place once, far from its neighbours."""
-    step = max(1, round(number * 0.618))
-    while math.gcd(step, number) != 1:
-        step += 1
-    return step
+def totals_alpha_rmse(fringe: Fringe, epsilon: float, alpha: float, cells: Floats) -> Floats:
+    """The alpha-RMSE of typical nodes with these numbers of cells at or below them, each of about the threshold."""
+    depth, threshold = len(fringe.levels), sum(fringe.thresholds) / len(fringe.levels)
+    if depth <= NAMED:
+        layers, sets = float(max(depth - 1, 1)), np.ones(cells.size)
+    else:
+        layers, sets = 1.0 + len(ladder_of(float(cells[-1]), RATIO)), np.minimum(cells, math.sqrt(RATIO))
+    measured = 2 * (layers / epsilon) ** 2 * sets
+    test, token = (max(variance(float(scale)), LEAST_VARIANCE) for scale in (fringe.test_scale, fringe.token_scale))
+    summed = cells * (test + 3 * token) + (threshold / 4) ** 2
+    deviation = np.sqrt(1 / (1 / measured + 1 / summed))
+    errors: Floats = np.sqrt(2 * normal_excess(alpha * cells * threshold, deviation))
+    return errors

@@ -1,107 +1,170 @@
-"""The error of every mechanism, known before anything is spent, and the choice between them."""
+"""The predicted error of every mechanism, before anything is spent, and the choice between them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
+import polars as pl
+from opendp.metrics import l1_distance
 from opendp.mod import Domain, Measurement, Metric, assert_features
 
-from opendp_tree._arguments import (
-    check_choice,
-    check_integer,
-    check_positive,
-    check_probability,
-    check_scale,
-    shortened,
-)
+from opendp_tree._arguments import check_choice, check_integer, check_positive
 from opendp_tree._opendp import to_then
 from opendp_tree._show import Bar, Cell, html_table, progress, table
-from opendp_tree._types import Floats, Ints
+from opendp_tree._types import Floats
 from opendp_tree.bounds import error_lower_bound
 from opendp_tree.budget import EPSILONS, Budget
 from opendp_tree.keys.key import Key
-from opendp_tree.mechanisms.find import choose_parameters
-from opendp_tree.planning.candidate import Candidate, InfeasibleError, LevelError, Setting, TreeFacts, suited
-from opendp_tree.planning.candidates import (
-    estimator_candidate,
-    line_candidate,
-    means_candidate,
-    noise_candidate,
-    paper_candidate,
-    people_candidate,
-    people_candidates,
-    priced_line,
-    pruned_candidate,
-)
-from opendp_tree.planning.laws import (
-    MOST_CELLS,
-    PEOPLE,
-    means_errors,
-    predict_levels,
-    typical_counts,
-)
+from opendp_tree.planning.laws import PEOPLE, LevelError
 from opendp_tree.planning.methods import (
     MECHANISMS,
-    REFERENCES,
+    PEOPLE_METHODS,
     Auto,
     Curve,
-    Line,
+    InfeasibleError,
     Mechanism,
     Method,
-    MultiplicativeEstimator,
-    PeopleLayers,
-    PrunedDescent,
-    Quantiles,
-    TreeEstimator,
-    TreeNoise,
+    Setting,
+    Space,
+    choose_method,
+    make_counts,
+    make_planned,
     method_text,
-    read_method,
+    refusal,
 )
-from opendp_tree.rows.leaf_values import LeafValueSpace
-from opendp_tree.rows.unit import Unit
-from opendp_tree.rows.value import Value, read_values
+from opendp_tree.rows.unit import Unit, Value, read_values
 from opendp_tree.theorems.interval import bisect
-from opendp_tree.trees.domains import tree_of_leaves
-from opendp_tree.trees.known_nodes import KnownNodes
-from opendp_tree.trees.label_keys import record_frame
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.tree import Tree
 
-if TYPE_CHECKING:
-    import polars as pl
+__all__ = ["Candidate", "Plan", "make_tree_counts", "plan", "smallest_epsilon"]
 
-__all__ = ["Plan", "make_tree_counts", "plan", "plan_dial", "plan_line", "plan_means", "smallest_epsilon"]
+_DIGITS = 1e-3  # the relative precision of an epsilon
 
-_DIGITS = 1e-3  # an epsilon is found to a thousandth of itself
-_DIAL = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
-_NODE_ERROR = "how far the worst node, of whatever count, is predicted to be off beyond {:g} % of its count"
+
+@dataclass(frozen=True)
+class Candidate:
+    """A mechanism with all its parameters, or the reason why there is none.
+
+    `name` is that of its method. `error` is the worst alpha-RMSE of any node for any counts, predicted from the law
+    of the noise, for `tree_estimator` of public nodes that of any node below the root; `bound` says that it is an upper
+    bound of it. `shown_from` is the weight from which a node is shown with a probability of at least 95 %, if its
+    ancestors weigh no more; 0 if all nodes are shown.
+    """
+
+    name: str
+    reason: str
+    """Why it is possible, or why not."""
+    needs: str
+    feasible: bool = True
+    error: float = math.inf
+    bound: bool = False
+    guarantee: str = ""
+    parameters: Mapping[str, int | float | str] = field(default_factory=dict)
+    shown_from: float = math.inf
+    curve: Callable[[Floats], Floats] | None = field(default=None, repr=False, compare=False)
+    by_level: Sequence[LevelError] = field(default=(), repr=False, compare=False)
+    """Errors by level, where these are predicted."""
+    method: Mechanism | None = field(default=None, repr=False, compare=False)
+    """The method with all of its options."""
+    setting: Setting | None = field(default=None, repr=False, compare=False)
+
+    def error_at(self, weights: Sequence[float] | Floats) -> Floats:
+        """The predicted alpha-RMSE of a node of each weight: of the worst such node.
+
+        :param weights: True counts of nodes.
+
+        >>> laplace = plan(3, epsilon=1.0, alpha=0.1, nodes="public").candidate("tree_laplace")
+        >>> laplace.error_at([0, 10, 100]).round(1).tolist()
+        [4.2, 3.5, 0.3]
+        """
+        at = np.asarray(weights, dtype=np.float64)
+        return np.full(at.shape, math.inf) if self.curve is None else self.curve(at)
+
+    def make(
+        self,
+        input_domain: Domain,
+        input_metric: Metric | None = None,
+        *,
+        tree: Tree | None = None,
+        confidence: float = 0.95,
+        unit: str | None = None,
+        counted: str | None = None,
+    ) -> Measurement:
+        """The measurement, from leaf counts to a `TreeRelease`; its loss stays within the budget of the plan.
+
+        Other parameters: as for `make_tree_counts`. The only metric is `l1_distance(T="i64")`, the default.
+
+        :param unit: What the budget protects, in words, for the statement. By default None: not stated.
+        :param counted: What the figures are counts of, in words. By default None: not stated.
+
+        >>> import opendp.prelude as dp
+        >>> from opendp_tree import leaf_domain
+        >>> dp.enable_features("contrib")
+        >>> tree = OpenTree.columns(3)
+        >>> counts = plan(tree, epsilon=1.0, delta=1e-6, alpha=0.1).best.make(leaf_domain(tree))
+        >>> counts.map(1) <= (1.0, 1e-6)
+        True
+        """
+        if self.method is None or self.setting is None:
+            raise InfeasibleError(f"{self.name} is not possible here: {self.reason}")
+        metric = l1_distance(T="i64") if input_metric is None else input_metric
+        space = Space(input_domain, metric, tree, confidence)
+        return make_planned(self.method, self.setting, space, unit=unit, counted=counted)
+
+
+def predict(method: Mechanism, setting: Setting) -> Candidate:
+    """The candidate of a method."""
+    reason = refusal(method, setting)
+    if reason is not None:
+        return Candidate(method.name, reason.split(". Hint:")[0], method.needs, feasible=False)
+    with np.errstate(all="ignore"):
+        predicted = {"shown_from": 0.0, **method._predict(setting)}
+    return Candidate(method.name, needs=method.needs, method=method, setting=setting, **predicted)
+
+
+def guarded(method: Mechanism, setting: Setting) -> Candidate:
+    """The same; not feasible where the computation over- or underflows."""
+    try:
+        candidate = predict(method, setting)
+        if math.isfinite(candidate.error) or not candidate.feasible:
+            return candidate
+    except (ArithmeticError, MemoryError, ValueError):
+        pass
+    reason, needs = "this depth and budget are beyond what can be computed", "a budget that is less extreme"
+    return Candidate(method.name, reason, needs, feasible=False)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Every mechanism that could make a release, from the least predicted error up; impossible ones come last.
+    """Every mechanism that could make a release. The first is the one that a release uses by default.
 
-    All plans have this shape, of `plan`, `plan_means`, `plan_line` and `plan_dial`. `subject` says what is planned for,
-    and `measure` what an error is, in words.
+    The others follow by predicted error; impossible ones come last. `subject` says in words what the plan is for, and
+    `measure` what the error is.
     """
 
     subject: str
     measure: str
-    budget: Budget
+    setting: Setting
     candidates: tuple[Candidate, ...]
-    alpha: float = 0.0
     aim: str = "error"
-    facts: TreeFacts | None = None
-    """The hierarchy; None for a line."""
     worst_case: bool = False
     """Whether the error is the worst over all possible counts: the alpha-RMSE."""
-    counted: str | None = None
-    """What of people is counted; None where rows are."""
+
+    @property
+    def budget(self) -> Budget:
+        """What may be spent."""
+        return self.setting.budget
+
+    @property
+    def alpha(self) -> float:
+        """Errors up to this share of a count are ignored."""
+        return self.setting.alpha
 
     @property
     def best(self) -> Candidate:
@@ -111,37 +174,27 @@ class Plan:
     def candidate(self, name: str) -> Candidate:
         """The candidate of this name.
 
-        Parameters
-        ----------
-        name
-            The name of a method, such as "tree_laplace".
-
+        :param name: The name of a method, such as "tree_laplace".
         """
-        names = tuple(candidate.name for candidate in self.candidates)
-        check_choice(name, name="name", choices=names)
-        return self.candidates[names.index(name)]
+        by_name = {each.name: each for each in self.candidates}
+        return by_name[check_choice(name, name="name", choices=tuple(by_name))]
 
     @property
     def lower_bound(self) -> float:
-        """A worst alpha-RMSE that no mechanism at all goes below; 0 where none is known.
+        """A lower bound on the worst alpha-RMSE of every mechanism; 0 where none is known.
 
-        For a depth without a tree it speaks of trees that branch everywhere.
+        For a depth without a tree it holds for trees that branch everywhere.
         """
-        budget, facts = self.budget, self.facts
+        setting, budget = self.setting, self.budget
         both = budget.rho is not None and budget.delta > 0
-        if not self.worst_case or facts is None or facts.levels is not None or facts.known or both:
+        if not self.worst_case or setting.levels is not None or setting.known or both:
             return 0.0
-        return error_lower_bound(
-            facts.depth if facts.tree is None else facts.tree,
-            epsilon=budget.epsilon,
-            delta=budget.delta,
-            rho=budget.rho,
-            alpha=self.alpha,
-            d_in=budget.d_in,
-        )
+        tree: Any = setting.depth if setting.tree is None else setting.tree
+        amounts: dict[str, Any] = budget.amounts
+        return error_lower_bound(tree, **amounts, alpha=self.alpha, d_in=budget.d_in)
 
     def __repr__(self) -> str:
-        """What is asked, a table of all candidates, and what ranks them."""
+        """The question, a table of all candidates, and how they are ranked."""
         shown = table(["mechanism", "error", "shows from", ""], [_row(each) for each in self.candidates])
         return f"{self._question()}\n\n{shown}\n\n{self._ranking()}"
 
@@ -149,20 +202,24 @@ class Plan:
         rows: list[list[Cell]] = []
         for each in self.candidates:
             name, error, *rest = _row(each)
-            # Beyond 20 times the best, bars are all alike, so that the others can be told apart.
+            # Bars end at 20 times the best error, so that the differences below stay visible.
             rows.append([name, error, Bar(min(each.error, 20 * self.best.error) if each.feasible else None), *rest])
         heads, strong = ["mechanism", "error", "", "shows from", ""], 0 if self.best.feasible else None
         return html_table(heads, rows, title=self._question(), below=[self._ranking()], strong=strong)
 
     def _question(self) -> str:
-        said = f"{self.subject}, {_budget_text(self.budget)}{f', alpha {self.alpha:g}' if self.worst_case else ''}."
-        return said if self.counted is None else f"{said} Counted: {self.counted}."
+        budget, unit = self.budget, self.setting.unit
+        kind, spent = ("epsilon", budget.epsilon) if budget.rho is None else ("rho", budget.rho)
+        said = f"{self.subject}, {kind} {spent:g}" + (f" and delta {budget.delta:g}" if budget.delta else "")
+        said += f" for {budget.d_in} rows" if budget.d_in > 1 else ""
+        said += f", alpha {self.alpha:g}." if self.worst_case else "."
+        return said if unit is None else f"{said} Counted: {unit.counted(weighed=True)}."
 
     def _ranking(self) -> str:
-        """What makes one candidate better than another."""
+        """How candidates are ranked."""
         by = "the fewest rows from which a node is shown" if self.aim == "keys" else "error"
         elsewhere = " For nodes of one count another may be better: plot_plan shows it." if self.worst_case else ""
-        return f"Ranked by {by}. Error: {self.measure}.{elsewhere}"
+        return f"The default of a release comes first; the others are ranked by {by}. Error: {self.measure}.{elsewhere}"
 
     def to_frame(self) -> pl.DataFrame:
         """One row per candidate: its error, what it guarantees and needs, and why it is possible or not.
@@ -170,61 +227,49 @@ class Plan:
         >>> plan(6, epsilon=1.0, delta=1e-6, alpha=0.1, nodes="open").to_frame()["mechanism"].to_list()[0]
         'tree_estimator'
         """
-        every = self.candidates
-        return record_frame(
-            {
-                "mechanism": [each.name for each in every],
-                "feasible": [each.feasible for each in every],
-                "error": [each.error if each.feasible else None for each in every],
-                "is_bound": [each.bound for each in every],
-                "shown_from": [each.shown_from if each.feasible else None for each in every],
-                **{name: [getattr(each, name) for each in every] for name in ("guarantee", "needs", "reason")},
-                "method": [None if each.method is None else method_text(each.method) for each in every],
-            }
-        )
+        columns = ["mechanism", "feasible", "error", "is_bound", "shown_from", "guarantee", "needs", "reason", "method"]
+        rows = []
+        for each in self.candidates:
+            error, shown_from = (each.error, each.shown_from) if each.feasible else (None, None)
+            words = each.guarantee, each.needs, each.reason, each.method and method_text(each.method)
+            rows.append((each.name, each.feasible, error, each.bound, shown_from, *words))
+        return pl.DataFrame(rows, schema=columns, orient="row", strict=False)
 
     def levels(self) -> pl.DataFrame:
-        """The predicted errors by level: `mechanism`, `method`, `level`, `quantity`, `error`, `nodes`, `shown`.
+        """The predicted errors by level: `mechanism`, `method`, `level`, `quantity`, `error`, `nodes`.
 
-        `quantity` is "count", "sum of amount" or "mean of amount". `nodes` is how many nodes the level has, and `shown`
-        how many of them are expected to be shown, where that is stated. Mechanisms whose error by level depends on the
-        data have no rows.
+        `quantity` is "count" or "sum of amount". `nodes` is how many nodes the level has, if that is known. Mechanisms
+        whose error by level depends on the data have no rows.
 
         >>> frame = plan(Tree.balanced(branching=10, depth=3), epsilon=1.0).levels()
-        >>> frame.filter(mechanism="tree_laplace")["error"].round(1).to_list()
-        [4.0, 4.0, 4.0]
+        >>> frame.filter(mechanism="tree_estimator")["error"].round(1).to_list()
+        [8.5, 2.7, 2.7]
         """
-        rows = [(each, error) for each in self.candidates if each.by_level is not None for error in each.by_level()]
-        columns = ("level", "quantity", "error", "nodes", "shown")
-        return record_frame(
-            {
-                "mechanism": [each.name for each, _ in rows],
-                "method": [None if each.method is None else method_text(each.method) for each, _ in rows],
-                **{name: [getattr(error, name) for _, error in rows] for name in columns},
-            }
-        )
+        rows = [
+            (each.name, each.method and method_text(each.method), error.level, error.quantity, error.error, error.nodes)
+            for each in self.candidates
+            for error in each.by_level
+        ]
+        columns = ["mechanism", "method", "level", "quantity", "error", "nodes"]
+        return pl.DataFrame(rows, schema=columns, orient="row", strict=False, infer_schema_length=None)
 
     def curves(self, weights: Sequence[float] | Floats | None = None) -> pl.DataFrame:
         """The predicted alpha-RMSE against the weight of a node: `mechanism`, `weight`, `error`.
 
-        Parameters
-        ----------
-        weights
-            True counts of nodes. By default from 1 to where even the worst mechanism's noise is forgiven, but for the
-            references.
-
+        :param weights: True counts of nodes. By default from 1 to where alpha covers the noise of every mechanism.
         """
         possible = [each for each in self.candidates if each.feasible]
         if weights is None:
-            largest = max((each.error for each in possible if each.name != "multiplicative_estimator"), default=1.0)
+            largest = max((each.error for each in possible), default=1.0)
             weights = np.geomspace(1.0, 30 * largest / max(self.alpha, 0.02), 200)
         at = np.asarray(weights, dtype=np.float64)
-        return record_frame(
+        return pl.DataFrame(
             {
                 "mechanism": [each.name for each in possible for _ in at],
                 "weight": np.tile(at, len(possible)).tolist(),
                 "error": np.concatenate([each.error_at(at) for each in possible] or [np.empty(0)]).tolist(),
-            }
+            },
+            strict=False,
         )
 
     def describe(self) -> str:
@@ -234,29 +279,36 @@ class Plan:
             lines.append("Nothing is possible:")
         else:
             what = "No node's alpha-RMSE" if self.worst_case else "The error"
-            lines.append(
-                f"Best: {best.name}. {what} is predicted to {'exceed' if self.worst_case else 'be'} {best.error:.3g}"
-                + (f"; a node of {best.shown_from:g} is shown with a chance of 95 %." if best.shown_from > 0 else ".")
-            )
+            shown = f"; a node of {_shown_from(best)} is shown with probability 95 %" if best.shown_from > 0 else ""
+            does = "exceed" if self.worst_case else "be"
+            lines.append(f"Best: {best.name}. {what} is predicted to {does} {best.error:.3g}{shown}.")
             if self.lower_bound > 0:
-                lines.append(f"No mechanism at all goes below {self.lower_bound:.3g}.")
+                lines.append(f"No mechanism can have an error below {self.lower_bound:.3g}.")
         for name, error, _, reason in map(_row, self.candidates):
             lines.append(f"- {name}: {reason}." if error == "-" else f"- {name}: {error}; {reason}.")
         return "\n".join(lines)
+
+
+def _shown_from(candidate: Candidate) -> str:
+    """From how many rows a node is shown; with a unit, from how many people, each with one row that is drawn."""
+    finds_people = candidate.setting is not None and candidate.setting.unit is not None
+    return f"{candidate.shown_from:,.0f} {'people' if finds_people else 'rows'}"
 
 
 def _row(candidate: Candidate) -> list[str]:
     """A candidate's name, its error, from which count it shows a node, and why."""
     if not candidate.feasible:
         return [candidate.name, "-", "-", f"not possible: {candidate.reason}"]
-    shown = "all nodes" if candidate.shown_from == 0 else f"{candidate.shown_from:,.0f} rows"
+    shown = "all nodes" if candidate.shown_from == 0 else _shown_from(candidate)
     return [candidate.name, f"{'at most ' * candidate.bound}{candidate.error:.3g}", shown, candidate.reason]
 
 
-def _budget_text(budget: Budget) -> str:
-    kind, spent = ("epsilon", budget.epsilon) if budget.rho is None else ("rho", budget.rho)
-    text = f"{kind} {spent:g}" + (f" and delta {budget.delta:g}" if budget.delta else "")
-    return text + (f" for {budget.d_in} rows" if budget.d_in > 1 else "")
+def _rank(candidate: Candidate, chosen: Mechanism, aim: str) -> tuple[bool, bool, float, float]:
+    """The default of a release comes first."""
+    first, second = candidate.error, candidate.shown_from
+    if aim == "keys":
+        first, second = second, first
+    return not candidate.feasible, candidate.name != chosen.name, first, second
 
 
 @progress("planning")
@@ -278,250 +330,68 @@ def plan(
 
     The error is the alpha-mRMSE: for each node the root of the mean of `max(|estimate - count| - alpha * count, 0)**2`,
     and of these the worst over all nodes and all possible counts, computed from the law of the mechanism's noise. A
-    mechanism that is not possible is listed with the reason.
+    mechanism that is not possible is listed with the reason. Other parameters: as for `release_tree`.
 
-    Parameters
-    ----------
-    tree_or_depth
-        The tree, a `Key` with its known names and levels, or a number of levels with the root's. With a `Tree`, least
-        squares is computed on it; for a mere depth its error is bounded by that of noise as it is. With known names,
-        `levels()` has about the deviation of a known node's count.
-    epsilon
-        The privacy loss. Give either this or `rho`.
-    delta
-        The chance of a larger loss. By default 0: none. Without it nothing can be found in open trees.
-    rho
-        The privacy loss of zero-concentrated differential privacy, instead of `epsilon`.
-    alpha
-        The share of a node's own count that an error may have and be forgiven; from 0 to below 1. By default a tenth.
-    d_in
-        The distance at which the budget is spent: how many counts one person can change. By default 1: one row.
-    nodes
-        "public" or "open": whether everybody knows all nodes. By default what the tree says; a depth does not tell.
-    levels
-        The levels that are wanted, 0 for the root's. By default all. Where nodes are public, these are the levels whose
-        error counts; where they must be found, the partition shows these alone, and the others cost nothing.
-    aim
-        What mechanisms are ranked by: "error" (the default), or "keys", the weight from which they show a node.
-    unit
-        Who is protected and what of people is counted, as `release_tree` takes it; `d_in` is then how many people.
-        Errors are the noise of the worst level, of what is counted. By default None: rows are counted.
-    value
-        What is summed, as `release_tree` takes it: `Value("amount", bounds=(0, 500))`, or a list. The error is the
-        standard deviation of a count at the worst level; `levels()` has that of sums, too. Where nodes must be found,
-        each is taken to have 20 children. By default None: rows are counted alone.
+    :param tree_or_depth: The tree, a `Key` with its known names and levels, or a number of levels with the root's. For
+        a depth alone, the error of least squares is bounded by that of the noise before it.
+    :param d_in: How many counts one person can change, or how many people are protected. By default 1.
+    :param nodes: "public" or "open": whether all nodes are public. By default as the tree says.
+    :param levels: The levels of interest, 0 for the root's. By default all. `tree_estimator` shows only these, and the
+        others cost nothing; other mechanisms release all levels, and are compared by the errors of these.
+    :param aim: How mechanisms are ranked: by "error" (the default) or "keys", the weight from which they show a node.
+    :param unit: As for `release_tree`; errors are then the noise of the worst level, of what is counted.
+    :param value: As for `release_tree`. The error is the standard deviation of a count at the worst level; `levels()`
+        has that of sums, too. Where nodes must be found, each is taken to have 20 children.
 
-    Examples
-    --------
     >>> plan(4, epsilon=1.0, delta=1e-6, nodes="open", unit=Unit("user", count="people", nodes=(6, 12, 20))).best.name
     'people_gaussian'
     >>> best = plan(12, epsilon=1.0, delta=1e-6, alpha=0.1, nodes="open").best
     >>> best.name, round(best.error)
     ('tree_estimator', 21)
-    >>> print(plan(12, epsilon=1.0, delta=1e-6, nodes="open").describe().splitlines()[0])
-    A tree of depth 12 with nodes that nobody has listed, epsilon 1 and delta 1e-06, alpha 0.1.
-
     """
-    budget = Budget.of(epsilon=epsilon, delta=delta, rho=rho, d_in=d_in)
-    setting = Setting(TreeFacts.of(tree_or_depth, nodes=nodes, levels=levels), budget, check_alpha(alpha))
-    auto, person, values = Auto(aim=aim), Unit.of(unit), read_values(value)
-    if setting.facts.known is not None and values:
+    person, values = Unit.of(unit), read_values(value)
+    weighed = person if person is not None and person.weighs and not values else None
+    kept = person.most_rows if person is not None and weighed is None else 1  # rows of one person that count
+    budget = Budget.of(epsilon=epsilon, delta=delta, rho=rho, d_in=check_integer(d_in, name="d_in", least=1) * kept)
+    options = {"nodes": nodes, "alpha": alpha, "levels": levels, "unit": weighed, "values": values}
+    return plan_for(Setting.of(tree_or_depth, budget, **options), Auto(aim=aim))  # type: ignore[arg-type]
+
+
+def plan_for(setting: Setting, method: Method) -> Plan:
+    """The plan of a release: all methods, its default first, or the one method that was asked for."""
+    known, values, unit = setting.known, setting.values, setting.unit
+    if known is not None and values:
         raise ValueError("known names must be left out where there is a value. Hint: a public tree")
-    if values:
-        tree, depth = setting.facts.tree, setting.facts.depth
-        shape = [min(20**level, 10**6) for level in range(depth)] if tree is None else [at.size for at in tree.levels]
-        return _plan_values(setting, values, shape)
-    if person is not None and person.weighs:
-        found, counted = people_candidates(auto, person, setting), person.counted(weighed=True)
-        measure = "the standard deviation of the noise of the worst level, in what is counted"
-        return Plan(_subject(setting.facts), measure, budget, found, aim=aim, facts=setting.facts, counted=counted)
-    return plan_for(setting, auto)
-
-
-def plan_for(setting: Setting, auto: Auto | None = None) -> Plan:
-    """The plan for checked arguments."""
-    (facts, budget, alpha), auto = setting, auto or Auto()
-    found, measure = ranked(auto, setting), _NODE_ERROR.format(100 * alpha)
-    return Plan(_subject(facts), measure, budget, found, alpha, auto.aim, facts, worst_case=True)
-
-
-def _subject(facts: TreeFacts) -> str:
-    if facts.known is not None:
-        others = "and no others" if facts.closed else "and others that nobody has listed"
-        return f"A tree of depth {facts.depth} with {len(facts.known.paths)} known nodes {others}"
-    return f"A tree of depth {facts.depth} with {'public nodes' if facts.public else 'nodes that nobody has listed'}"
-
-
-def plan_means(
-    sizes: Sequence[int],
-    *,
-    rows: int,
-    epsilon: float,
-    delta: float,
-    value: Value | Sequence[Value],
-    d_in: int = 1,
-) -> Plan:
-    """What to expect of counts, sums and means by level, for a shape that somebody has in mind. No row is read.
-
-    Cells are taken to be the leaves. The shares of epsilon are those that `release_tree` takes.
-
-    Parameters
-    ----------
-    sizes
-        How many nodes of each level are shown, the root's 1 first.
-    rows
-        How many rows there are.
-    epsilon, delta, d_in, value
-        As for `plan`.
-
-    Examples
-    --------
-    >>> wanted = Value("amount", bounds=(0, 500))
-    >>> levels = plan_means([1, 10, 200], rows=200_000, epsilon=1.0, delta=1e-6, value=wanted).levels()
-    >>> levels.filter(quantity="mean of amount")["error"].round(2).to_list()
-    [0.02, 0.14, 1.18]
-
-    """
-    numbers = [check_integer(size, name="sizes", least=1) for size in sizes]
-    if not numbers or numbers[0] != 1:
-        raise ValueError("sizes must begin with 1, for the root. Hint: [1, 50, 1000]")
-    values = read_values(value)
-    if not values:
-        raise ValueError("value must be given. Hint: Value('amount', bounds=(0, 500))")
-    budget = Budget.of(epsilon=epsilon, delta=delta, d_in=d_in)
-    setting = Setting(TreeFacts.of(len(numbers), nodes="open"), budget, 0.0)
-    return _plan_values(setting, values, numbers, rows=check_integer(rows, name="rows", least=1))
-
-
-def _plan_values(setting: Setting, values: tuple[Value, ...], sizes: Sequence[int], *, rows: int | None = None) -> Plan:
-    """Counts, sums and means for nodes of these numbers by level."""
-    facts, budget, _ = setting
-    if facts.public and facts.tree is None:
+    if setting.public and setting.tree is None and values:
         raise ValueError("tree_or_depth must be a Tree where nodes are public and there is a value. Hint: Tree(...)")
-    tree = OpenTree.columns(facts.depth - 1) if facts.tree is None else facts.tree
-    candidate = means_candidate(LeafValueSpace(tree, values), budget, method="auto")
-    errors = means_errors(sizes, budget, values, rows=rows, tree=facts.tree)
-    worst = max(each.error for each in errors if each.quantity == "count")
-    found = replace(candidate, error=worst, shown_from=0.0, by_level=lambda: errors)
-    shape = f"{_subject(facts)}, by level {', '.join(f'{size:,}' for size in sizes)}"
-    said = shape if rows is None else f"{shape}, and {rows:,} rows"
-    return Plan(said, "the standard deviation of a count at the worst level", budget, (found,), facts=facts)
-
-
-def plan_line(
-    bins: int,
-    *,
-    epsilon: float | None = None,
-    rho: float | None = None,
-    d_in: int = 1,
-    quantiles: Sequence[float] = (0.5,),
-    people: int = PEOPLE,
-) -> Plan:
-    """What curves and chosen quantiles of a number are expected to err by, in people, the best first.
-
-    The error of a quantile is the number of people by which its estimate misses it, its rank error. It is predicted
-    from the law of the noise for people who are spread evenly over the bins; where many share a value it is smaller.
-
-    Parameters
-    ----------
-    bins
-        How many bins the line has.
-    epsilon, rho, d_in
-        The budget, as for `plan`.
-    quantiles
-        Those that are wanted. By default the median. A curve has all of them.
-    people
-        About how many rows there are, for the prediction alone; 100,000 by default.
-
-    Examples
-    --------
-    >>> [each.name for each in plan_line(2**16, epsilon=0.1).candidates]
-    ['chosen_quantiles', 'segment_curve', 'bin_curve']
-    >>> plan_line(2**16, epsilon=0.1, quantiles=[i / 20 for i in range(1, 20)]).best.name
-    'segment_curve'
-
-    """
-    size, rows = check_integer(bins, name="bins", least=1), check_integer(people, name="people", least=1)
-    budget = Budget.of(epsilon=epsilon, rho=rho, d_in=d_in)
-    methods = (Curve(segments=True), Curve(segments=False), Quantiles(quantiles))
-    found = [priced_line(method, size, budget, people=rows) for method in methods]
-    measure = f"by how many people a quantile is missed in the mean, where {rows:,} are spread evenly"
-    return Plan(f"A line of {size:,} bins", measure, budget, tuple(sorted(found, key=lambda each: each.error)))
-
-
-def plan_dial(
-    children: Sequence[int],
-    *,
-    epsilon: float,
-    delta: float,
-    rows: int | None = None,
-    leaf_counts: Any = None,
-    shares: Sequence[float] = _DIAL,
-    d_in: int = 1,
-) -> Plan:
-    """Errors and shown nodes by level, for each share of epsilon that `TreeEstimator(measuring=...)` may take.
-
-    The rest of epsilon finds nodes: a small share shows more of them, a large one measures totals better. Predicted for
-    a shape that is stated, not from data. Nodes that are not shown count as 0. At leaves the law is exact, above them
-    it is that of layers and least squares.
-
-    Parameters
-    ----------
-    children
-        How many children each node has, from the root down: `[50, 20, 10]` for states, counties and cities.
-    epsilon, delta, d_in
-        The budget, as for `plan`; unknown nodes need a delta.
-    rows
-        About how many rows there are. By default None: `leaf_counts` say it. Their sizes are then taken to be
-        log-normal, as those of places and categories often are, spread evenly over the tree.
-    leaf_counts
-        Instead of `rows`: a typical count of each leaf, children of one node together. By default None.
-    shares
-        The shares of epsilon to compare. By default a tenth to seven tenths.
-
-    Examples
-    --------
-    >>> found = plan_dial([50, 20, 10], rows=1_000_000, epsilon=1.0, delta=1e-6, shares=[0.2, 0.6])
-    >>> levels = found.levels().sort("method")
-    >>> keys, totals = levels.filter(level=3)["shown"]
-    >>> keys > totals  # more cities are found if less measures
-    True
-    >>> keys, totals = levels.filter(level=1)["error"]
-    >>> keys > totals  # and states are better if more does
-    True
-
-    """
-    sizes = [check_integer(each, name="children", least=1) for each in children]
-    if not sizes or math.prod(sizes) > MOST_CELLS:
-        raise ValueError(f"children must be one number or more, with at most {MOST_CELLS:,} leaves in all")
-    budget = Budget.of(epsilon=epsilon, delta=float(check_probability(delta, name="delta")), d_in=d_in)
-    counts = typical_counts(sizes, rows, leaf_counts)
-    found = [_dial_candidate(float(check_probability(share, name="shares")), budget, counts, sizes) for share in shares]
-    numbers = ", ".join(f"{math.prod(sizes[:level]):,}" for level in range(len(sizes) + 1))
-    subject = f"A tree of depth {len(sizes) + 1} with {numbers} nodes by level and {int(counts.sum()):,} rows"
-    measure = "the root mean square error of the nodes of the worst level, where those that are not shown count as 0"
-    return Plan(subject, measure, budget, tuple(sorted(found, key=lambda each: each.error)))
-
-
-def _dial_candidate(share: float, budget: Budget, counts: Ints, sizes: Sequence[int]) -> Candidate:
-    """What comes of one share of epsilon that measures."""
-    parameters = choose_parameters(len(sizes) + 1, *budget.exact, d_in=budget.d_in, measuring=share)
-    rmse, shown = (each.tolist() for each in predict_levels(parameters, counts, sizes))
-    errors = [
-        LevelError(level, rmse[level], nodes=math.prod(sizes[:level]), shown=shown[level]) for level in range(len(rmse))
-    ]
-    return Candidate(
-        TreeEstimator.name,
-        reason=f"{share:g} of epsilon measures totals, and the rest finds nodes",
-        needs="epsilon and delta",
-        error=max(rmse),
-        guarantee="epsilon and delta",
-        parameters={"measuring": share},
-        shown_from=float(parameters.fringes[0].thresholds[-1]),
-        by_level=lambda: errors,
-        budget=budget,
-        method=TreeEstimator(measuring=share),
-    )
+    auto = method if isinstance(method, Auto) else Auto()
+    chosen = method._choose(setting) if isinstance(method, Auto) and not values else choose_method(method, setting)
+    is_line, compared = isinstance(chosen, Curve), MECHANISMS if unit is None else PEOPLE_METHODS
+    if is_line:
+        compared = Curve(segments=True), Curve(segments=False)
+    if not isinstance(method, Auto) or values:
+        candidates: tuple[Candidate, ...] = (predict(chosen, setting),)
+    else:
+        # The chosen method keeps the options of the release.
+        methods = (chosen if each.name == chosen.name else each for each in compared)
+        ranked = sorted((guarded(each, setting) for each in methods), key=lambda each: _rank(each, chosen, auto.aim))
+        candidates = tuple(ranked)
+    nodes = "public nodes" if setting.public else "unknown nodes"
+    if known is not None:
+        others = "no others" if setting.closed else "unknown ones"
+        nodes = f"{len(known.paths)} known nodes and {others}"
+    subject = f"A tree of depth {setting.depth} with {nodes}"
+    measure = "the standard deviation of a count at the worst level"
+    if is_line:
+        subject = "A number in ranges"
+        measure = f"by how many rows a quantile is off beyond its range, if {PEOPLE:,} rows are spread evenly"
+    elif unit is not None:
+        measure = "the standard deviation of the noise of the worst level, in what is counted"
+    elif not values:
+        share = f"{100 * setting.alpha:g} %"
+        measure = f"the predicted error of the worst node, for any counts, beyond {share} of its count"
+    worst_case = not (is_line or unit or values)
+    return Plan(subject, measure, setting, candidates, auto.aim, worst_case)
 
 
 @progress("searching")
@@ -535,184 +405,39 @@ def smallest_epsilon(
     nodes: str | None = None,
     levels: Iterable[int] | None = None,
 ) -> Plan | None:
-    """The plan of the smallest epsilon whose best mechanism is predicted to err by at most `error`.
+    """The plan of the smallest epsilon whose best mechanism has a predicted error of at most `error`.
 
-    None if no epsilon up to 1,000 does. The epsilon is the plan's `budget.epsilon`, to a thousandth of itself.
+    None if there is none up to 1,000. The epsilon is the plan's `budget.epsilon`, to a thousandth of itself.
 
-    Parameters
-    ----------
-    error
-        The largest worst alpha-RMSE that will do.
-    tree_or_depth, delta, alpha, d_in, nodes, levels
-        As for `plan`.
+    Other parameters: as for `plan`.
 
-    Examples
-    --------
+    :param error: The largest acceptable worst alpha-RMSE.
+
     >>> enough = smallest_epsilon(4, error=10.0, alpha=0.1, nodes="public")
     >>> round(enough.budget.epsilon, 3), enough.best.name
-    (0.566, 'tree_laplace')
-
+    (0.426, 'tree_estimator')
     """
-    wanted, alpha = float(check_positive(error, name="error")), check_alpha(alpha)
-    facts = TreeFacts.of(tree_or_depth, nodes=nodes, levels=levels)
+    limit = float(check_positive(error, name="error"))
+    setting = Setting.of(tree_or_depth, Budget(1.0), nodes=nodes, alpha=alpha, levels=levels)
 
     @cache
     def at(epsilon: float) -> Plan:
-        return plan_for(Setting(facts, Budget.of(epsilon=epsilon, delta=delta, rho=None, d_in=d_in), alpha))
+        budget = Budget.of(epsilon=epsilon, delta=delta, d_in=d_in)
+        return plan_for(replace(setting, budget=budget), Auto())
 
     def reached(epsilon: float) -> bool:
-        return at(epsilon).best.error <= wanted
+        return at(epsilon).best.error <= limit
 
     low, high = EPSILONS[0], 1.0
     while not reached(high):
         if high == EPSILONS[1]:
             return None
         low, high = high, min(4 * high, EPSILONS[1])
-    while low < high / 4 and reached(high / 4):
-        high /= 4
 
     def middle(low: float, high: float) -> float:
         return math.sqrt(low * high) if high > low * (1 + _DIGITS) else high
 
-    return at(bisect(reached, max(low, high / 4), high, middle=middle))
-
-
-def check_alpha(alpha: float) -> float:
-    """A share of a count, from 0 to below 1."""
-    if check_scale(alpha, name="alpha") >= 1:
-        raise ValueError(f"alpha ({shortened(alpha)}) must be at least 0 and below 1")
-    return float(alpha)
-
-
-def ranked(auto: Auto, setting: Setting, mechanisms: Sequence[Mechanism] = MECHANISMS) -> tuple[Candidate, ...]:
-    """Candidates, the best first and impossible ones last."""
-    candidates = [suited(_of_levels(_guarded(each, setting, auto), setting.facts), auto) for each in mechanisms]
-    return tuple(sorted(candidates, key=lambda each: _rank(each, auto.aim)))
-
-
-def best_candidate(auto: Auto, setting: Setting) -> Candidate:
-    """The best of a plan. What cannot be is not computed: references, and noise on nodes that nobody knows."""
-    public = setting.facts.public
-    able = [each for each in MECHANISMS if each.name not in REFERENCES and (public or not isinstance(each, TreeNoise))]
-    return ranked(auto, setting, able)[0]
-
-
-def candidate_for(method: Mechanism, setting: Setting) -> Candidate:
-    """What one method promises."""
-    with np.errstate(all="ignore"):
-        if isinstance(method, TreeNoise):
-            return noise_candidate(method, setting)
-        if isinstance(method, PrunedDescent):
-            return pruned_candidate(method, setting)
-        if isinstance(method, TreeEstimator):
-            return estimator_candidate(method, setting)
-        return paper_candidate(method, setting)
-
-
-def _guarded(method: Mechanism, setting: Setting, auto: Auto) -> Candidate:
-    """A candidate for what is asked of the release; not feasible where numbers give out."""
-    if isinstance(method, TreeNoise):
-        method = replace(method, nonnegative=auto.nonnegative, integers=auto.integers)
-    try:
-        candidate = candidate_for(method, setting)
-    except (ArithmeticError, MemoryError, ValueError):
-        candidate = None
-    if candidate is not None and (math.isfinite(candidate.error) or not candidate.feasible):
-        return candidate
-    reason, needs = "this depth and budget are beyond what can be computed", "a budget that is less extreme"
-    return Candidate(method.name, reason, needs, feasible=False)
-
-
-def _of_levels(candidate: Candidate, facts: TreeFacts) -> Candidate:
-    """The candidate, if it counts no other levels than are wanted."""
-    if not candidate.feasible or candidate.name == TreeEstimator.name:
-        return candidate
-    if facts.known is not None:
-        return Candidate(candidate.name, "it cannot make use of known names", "known=None", feasible=False)
-    if facts.leaves_out and not facts.public:
-        return Candidate(candidate.name, "it cannot leave out levels", "levels=None", feasible=False)
-    return candidate
-
-
-def _rank(candidate: Candidate, aim: str) -> tuple[bool, float, float, bool]:
-    # Where least squares is only known to be no worse, it comes first.
-    first, second = candidate.error, candidate.shown_from
-    if aim == "keys":
-        first, second = second, first
-    return not candidate.feasible, first, second, candidate.name in REFERENCES
-
-
-def planned_candidate(
-    tree: Tree | OpenTree, budget: Budget, *, alpha: float, method: Method | str, known: KnownNodes | None = None
-) -> Candidate:
-    """The method's own candidate, or the best of all; one that is possible."""
-    chosen = read_method(method)
-    if known is not None and not isinstance(chosen, Auto | TreeEstimator):
-        raise ValueError(
-            f"by: known names cannot be honoured for method ({chosen.name}). Hint: method='auto', or leave known out"
-        )
-    if isinstance(tree, Tree) and tree.ranges is not None and chosen == Auto():
-        chosen = Curve()
-    if isinstance(chosen, Line):
-        return line_candidate(
-            chosen, tree, budget, group=lambda groups, part: planned_candidate(groups, part, alpha=alpha, method="auto")
-        )
-    facts = TreeFacts.of(tree, levels=chosen.levels if isinstance(chosen, Auto) else None, known=known)
-    setting = Setting(facts, budget, check_alpha(alpha))
-    if isinstance(chosen, PeopleLayers):
-        raise InfeasibleError(f"method ({chosen.name}) is for records of people. Hint: unit=Unit('user', rows=5)")
-    candidate = best_candidate(chosen, setting) if isinstance(chosen, Auto) else candidate_for(chosen, setting)
-    if candidate.feasible:
-        return candidate
-    if isinstance(chosen, TreeNoise | MultiplicativeEstimator) and not facts.public:
-        raise InfeasibleError(
-            f"method ({chosen.name}) must be one for unknown nodes, or all nodes must be known: {candidate.reason}. "
-            "Hint: method='auto', or Key.columns(..., tree=Tree.from_paths(...))"
-        )
-    if not facts.closed and budget.delta == 0:
-        raise InfeasibleError(
-            "delta must be above 0 where nodes are unknown: without a chance of a larger loss, none can be found. "
-            "Hint: delta=1e-6, or a public tree: Key.columns(..., tree=Tree.from_paths(...))"
-        )
-    if facts.leaves_out and not facts.public and budget.rho is not None:
-        raise InfeasibleError(
-            "levels must be left out with rho where nodes are unknown: only the partition leaves levels out, and it "
-            "spends epsilon and delta. Hint: epsilon=1.0, delta=1e-6"
-        )
-    what = "nothing is possible" if isinstance(chosen, Auto) else f"method ({chosen.name}) is not possible"
-    raise InfeasibleError(f"{what}: {candidate.reason}. It needs {candidate.needs}. Hint: plan(...).describe()")
-
-
-def planned_people(
-    tree: Tree | OpenTree,
-    unit: Unit,
-    budget: Budget,
-    *,
-    alpha: float,
-    method: Method | str,
-    known: KnownNodes | None = None,
-) -> Candidate:
-    """The method's own candidate, or the better of both noises; one that is possible."""
-    chosen = read_method(method)
-    levels = chosen.levels if isinstance(chosen, (Auto, PeopleLayers)) else None
-    facts = TreeFacts.of(tree, levels=levels, known=known)
-    setting = Setting(facts, budget, alpha)
-    if isinstance(chosen, PeopleLayers):
-        candidate = people_candidate(chosen, unit, setting)
-    else:
-        assert isinstance(chosen, Auto)
-        candidate = people_candidates(chosen, unit, setting)[0]
-    if not candidate.feasible:
-        if not facts.closed and budget.rho is not None and isinstance(unit.rows, int):
-            raise InfeasibleError(
-                "rho must be epsilon and delta where nodes are unknown and people are weighed: finding nodes spends "
-                "these. Hint: epsilon=1.0, delta=1e-6, or method='pruned_gaussian', which keeps rows of each"
-            )
-        raise InfeasibleError(
-            f"method ({chosen.name}) is not possible for this unit: {candidate.reason}. It needs {candidate.needs}. "
-            "Hint: plan(..., unit=...).describe()"
-        )
-    return candidate
+    return at(bisect(reached, low, high, middle=middle))
 
 
 def make_tree_counts(
@@ -728,30 +453,17 @@ def make_tree_counts(
     tree: Tree | None = None,
     confidence: float = 0.95,
 ) -> Measurement:
-    """Counts of all nodes from leaf counts, by the mechanism that is planned to err least: a `TreeRelease`.
+    """Counts of all nodes from leaf counts, by the mechanism that `plan` puts first: a `TreeRelease`.
 
     The measure is `max_divergence()` for an epsilon alone, `zero_concentrated_divergence()` for a rho, and with a delta
-    `approximate(...)` of these. The map is that of the mechanism, which each has a proof of its own:
-    Proof: docs/proofs/tree_noise.md, docs/proofs/pruned_descent.md, docs/proofs/partition.md.
+    `approximate(...)` of these. The map is that of the mechanism; each has its own proof:
+    Proof: docs/proofs/tree_noise.md, docs/proofs/pruned_descent.md, docs/proofs/partition.md. Other parameters: as for
+    `plan`.
 
-    Parameters
-    ----------
-    input_domain
-        `leaf_domain(tree)`, or OpenDP's vectors of i64 for a public tree.
-    input_metric
-        `l1_distance(T="i64")`: how far leaf counts are apart.
-    epsilon, delta, rho, alpha, d_in
-        The budget and the distance at which it is spent, and what mechanisms are compared by: as for `plan`.
-    method
-        How the release is made: "auto" (the default: the first of `plan`, which knows public facts alone), another
-        method's name, or a value with its own options, such as `TreeNoise("gaussian", nonnegative=True)`.
-    tree
-        The tree, where the domain does not carry it: for vectors. By default the domain's.
-    confidence
-        The probability with which each interval holds its node's true count, node by node. By default 0.95.
+    :param input_domain: `leaf_domain(tree)`, or OpenDP's vectors of i64 for a public tree.
+    :param input_metric: `l1_distance(T="i64")`: how far leaf counts are apart.
+    :param tree: The tree, where the domain does not carry it: for vectors. By default the domain's.
 
-    Examples
-    --------
     >>> import opendp.prelude as dp
     >>> from opendp_tree import Tree, TreeNoise, leaf_domain
     >>> dp.enable_features("contrib")
@@ -759,20 +471,12 @@ def make_tree_counts(
     >>> counts = (leaf_domain(tree), dp.l1_distance(T="i64")) >> then_tree_counts(epsilon=1.0)
     >>> 1 - 1e-9 < counts.map(1) <= 1.0
     True
-    >>> release = counts(tree.count(["ghent"] * 700 + ["lu"] * 100))
-    >>> release.statement.mechanism, release.statement.loss == {"epsilon": counts.map(1)}
-    ('tree_estimator', True)
-    >>> whole = (leaf_domain(tree), dp.l1_distance(T="i64")) >> then_tree_counts(
-    ...     epsilon=1.0, method=TreeNoise(integers=True)
-    ... )
-    >>> whole(tree.count(["ghent"] * 700)).estimates[0].is_integer()
-    True
-
+    >>> counts(tree.count(["ghent"] * 700 + ["lu"] * 100)).statement.mechanism
+    'tree_estimator'
     """
     assert_features("contrib")
     budget = Budget.of(epsilon=epsilon, delta=delta, rho=rho, d_in=d_in)
-    candidate = planned_candidate(tree_of_leaves(input_domain, tree), budget, alpha=alpha, method=method)
-    return candidate.make(input_domain, input_metric, tree=tree, confidence=confidence)
+    return make_counts(Space(input_domain, input_metric, tree, confidence), budget, method=method, alpha=alpha)
 
 
 then_tree_counts = to_then(make_tree_counts)

@@ -25,7 +25,7 @@ _PAGE = """<!DOCTYPE html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src 'unsafe-inline'; \
 style-src 'unsafe-inline'; img-src data: blob:">
-<title>{name}</title>
+<title>{title}</title>
 <style>
 * {{ box-sizing: border-box; }}
 body {{ margin: 0; font: 14px/1.4 {font}; color: {ink}; background: white; overflow-wrap: anywhere; }}
@@ -33,48 +33,39 @@ section {{ min-height: 100vh; min-height: 100dvh; display: flex; flex-direction:
 header {{ padding: 12px 20px 2px; }}
 h1 {{ margin: 0; font-size: 20px; font-weight: 600; line-height: 1.25; }}
 header p {{ margin: 2px 0 0; color: {quiet}; }}
-footer {{ padding: 2px 20px 10px; font-size: 12.5px; color: {quiet}; }}
+footer {{ order: 1; padding: 2px 20px 10px; font-size: 12.5px; color: {quiet}; }}
 footer p {{ margin: 1px 0; }}
 main {{ flex: 1 1 auto; position: relative; }}
-.picture {{ position: absolute; inset: 0; }}
+main > div {{ position: absolute; inset: 0; }}
 </style>
 </head>
 <body>
 {sections}
 <noscript>These pictures are drawn by a script inside this file.</noscript>
-<script>{plotly}</script>
-<script>
-for (const [name, figure] of Object.entries({figures})) {{
-  Plotly.newPlot(name, figure.data, figure.layout, {{responsive: true, displayModeBar: false}}).then(picture => {{
-    picture.on("plotly_animated", () => Plotly.redraw(picture)); // texts that became too small hide only then
-  }});
-}}
-</script>
 </body>
 </html>
 """
+# The footer comes before the picture, which is drawn where it is read, so that the room that is left is known.
 _SECTION = """<section>
 <header>{header}</header>
-<main style="min-height: {height}px"><div class="picture" id="{place}"></div></main>
 <footer>{footer}</footer>
+<main style="min-height: {height}px">{picture}</main>
 </section>"""
 _LEAST_HEIGHT = 420
+_SCRIPT = """const picture = document.getElementById("{plot_id}");
+picture.on("plotly_animated", () => Plotly.redraw(picture)); // texts that became too small hide only then
+addEventListener("load", () => Plotly.Plots.resize(picture)); // a scroll bar is there only then"""
 FORMATS = ("svg", "png")
 
 
 def write_html(figure: go.Figure | Sequence[go.Figure], path: str | os.PathLike[str]) -> Path:
-    """Write pictures as one HTML file that fills the window, needs no network, and forbids itself any.
+    """Write pictures as one HTML file that fills the window, and neither needs nor allows network access.
 
-    Titles and footers become the page's own text, so that they fit any width. The file is whole or not there: it is
-    written beside `path` and then moved. A link is followed, and a file's mode is kept. Gives the path.
+    Titles and footers become the page's own text, so that they fit any width. The file is complete or absent: it is
+    written beside `path` and then moved. Links are followed, and an existing file keeps its mode. Returns the path.
 
-    Parameters
-    ----------
-    figure
-        Any Plotly figure; those of this package have a footer that becomes text. Or several, which stand under one
-        another and share one copy of Plotly's 5 MB.
-    path
-        Where to write; a file that is there is replaced.
+    :param figure: Any Plotly figure, or several, which are drawn below each other and share one copy of Plotly's 5 MB.
+    :param path: Where to write; an existing file is replaced.
 
     >>> import tempfile
     >>> import plotly.graph_objects as go
@@ -86,27 +77,27 @@ def write_html(figure: go.Figure | Sequence[go.Figure], path: str | os.PathLike[
     (True, 2)
     """
     go = style.graph_objects()
-    figures = list(figure) if isinstance(figure, (list, tuple)) else [figure]
+    figures: list[Any] = list(figure) if isinstance(figure, (list, tuple)) else [figure]
     for each in figures:
         check_type(each, go.Figure, name="figure", hint="plot_tree(...)")
     if not figures:
         raise ValueError("figure must hold at least one figure. Hint: plot_tree(...)")
-    from plotly.offline import get_plotlyjs
-
-    target = Path(path)
-    # The first is called "picture", as if it were alone.
-    places = ["picture", *(f"picture-{number}" for number in range(2, len(figures) + 1))]
-    parts = [_section(each, place) for each, place in zip(figures, places, strict=True)]
-    drawings = ",".join(f'"{place}":{drawing}' for place, (_, _, drawing) in zip(places, parts, strict=True))
-    page = _PAGE.format(
-        name=html.escape(parts[0][0] or "opendp-tree"),
-        sections="\n".join(section for _, section, _ in parts),
-        figures=f"{{{drawings}}}",
-        **{"font": style.FONT, "ink": style.INK, "quiet": style.QUIET, "plotly": get_plotlyjs()},
-    )
-    with deferred_interrupts(), PendingFile(target) as file:
+    sections, titles = [], []
+    for number, each in enumerate(figures, start=1):
+        title, lead, footer, drawing = _without_texts(each)
+        titles.append(title or "opendp-tree")
+        picture = drawing.to_html(
+            **{"full_html": False, "include_plotlyjs": number == 1, "post_script": _SCRIPT},
+            **{"div_id": "picture" if number == 1 else f"picture-{number}", "config": {"displayModeBar": False}},
+        )
+        header = (f"<h1>{title}</h1>" if title else "") + (f"<p>{lead}</p>" if lead else "")
+        height = _LEAST_HEIGHT if each.layout.height in (None, style.HEIGHT, style.TREE_HEIGHT) else each.layout.height
+        sections.append(_SECTION.format(header=header, height=height, picture=picture, footer=footer))
+    look = {"font": style.FONT, "ink": style.INK, "quiet": style.QUIET}
+    page = _PAGE.format(title=titles[0], sections="\n".join(sections), **look)
+    with deferred_interrupts(), PendingFile(Path(path)) as file:
         file.commit(page.encode("utf-8"))
-    return target
+    return Path(path)
 
 
 def write_image(
@@ -114,18 +105,12 @@ def write_image(
 ) -> Path:
     """Write a picture as SVG or PNG, for paper. Needs Kaleido, and a Chrome or Chromium for it: `pip install kaleido`.
 
-    The file is whole or not there. Gives the path.
+    The file is complete or absent. Returns the path.
 
-    Parameters
-    ----------
-    figure
-        Any Plotly figure.
-    path
-        Where to write; it ends in .svg or .png. A file that is there is replaced.
-    width
-        In pixels. By default 1000, which a page of paper takes. PNG has twice as many, for sharp print.
-    height
-        In pixels. By default the figure's own.
+    :param figure: Any Plotly figure.
+    :param path: Where to write; it ends in .svg or .png. An existing file is replaced.
+    :param width: In pixels. By default 1000, which fits a page of paper. PNG has twice as many, for sharp print.
+    :param height: In pixels. By default the figure's own.
     """
     check_type(figure, style.graph_objects().Figure, name="figure", hint="plot_tree(...)")
     check_integer(width, name="width", least=1)
@@ -140,7 +125,7 @@ def write_image(
     with deferred_interrupts(), PendingFile(target) as file:
         try:
             with interruptible():
-                content = _on_paper(figure).to_image(form, width=width, height=height, scale=2 if form == "png" else 1)
+                content = figure.to_image(form, width=width, height=height, scale=2 if form == "png" else 1)
         except (RuntimeError, ValueError) as error:
             raise RuntimeError(
                 f"Kaleido could not draw the picture ({type(error).__name__}). Hint: it needs a Chrome or Chromium; "
@@ -150,48 +135,22 @@ def write_image(
     return target
 
 
-def _on_paper(figure: go.Figure) -> go.Figure:
-    """The figure without what only a page can do."""
-    still = figure.__class__(figure)
-    told = still.layout.title.subtitle.text
-    if told:
-        still.update_layout(title_subtitle_text=told.replace(style.CLICK, ""))
-    return still
-
-
-def _section(figure: go.Figure, place: str) -> tuple[str, str, str]:
-    """A figure's title, its part of the page, and what the script draws there."""
-    drawing: dict[str, Any] = figure.to_plotly_json()
-    look = dict(drawing["layout"])
-    title = look.pop("title", None) or {}
-    notes = look.get("annotations", ())
-    look["annotations"] = [note for note in notes if note.get("name") != style.FOOTER]
-    foot = "<br>".join(note.get("text", "") for note in notes if note.get("name") == style.FOOTER)
-    height = look.pop("height", None)
-    look.pop("width", None)
-    margin = dict(look.get("margin", {}))
-    if "t" in margin:
-        margin["t"] = max(4, margin["t"] - style.HEAD)
-    if "b" in margin and len(look["annotations"]) < len(notes):
-        margin["b"] -= style.foot_height(foot.count("<br>") + 1 if foot else 0)
-    name = _plain(title.get("text") or "")
-    lead = _plain((title.get("subtitle") or {}).get("text") or "")
-    header = (f"<h1>{html.escape(name)}</h1>" if name else "") + (f"<p>{html.escape(lead)}</p>" if lead else "")
-    # Inside a script, "<" could end it; JSON has it only in texts, where it may be written as an escape.
-    data = figure.__class__(drawing["data"], look | {"margin": margin}).to_json()
-    for character in "<>&\u2028\u2029":
-        data = data.replace(character, f"\\u{ord(character):04x}")
-    section = _SECTION.format(
-        header=header,
-        place=place,
-        height=_LEAST_HEIGHT if height in (None, style.HEIGHT) else height,
-        footer="".join(
-            f"<p>{html.escape(_plain(line))}</p>" for line in foot.replace(style.SOFT_BREAK, " ").split("<br>")
-        ),
-    )
-    return name, section, data
+def _without_texts(figure: go.Figure) -> tuple[str, str, str, go.Figure]:
+    """The title, the subtitle and the footer as HTML, and the figure without them."""
+    drawing = figure.__class__(figure)
+    look = drawing.layout
+    title, lead = _plain(look.title.text or ""), _plain(look.title.subtitle.text or "")
+    notes = [note.text for note in look.annotations if note.name == style.FOOTER]
+    look.annotations = [note for note in look.annotations if note.name != style.FOOTER]
+    look.title = look.height = look.width = None
+    if look.margin.t is not None:
+        look.margin.t = max(4, look.margin.t - style.HEAD)
+    if look.margin.b is not None and notes:
+        look.margin.b -= style.foot_height(sum(text.count("<br>") + 1 for text in notes))
+    lines = [line for text in notes for line in text.replace(style.SOFT_BREAK, " ").split("<br>")]
+    return title, lead, "".join(f"<p>{_plain(line)}</p>" for line in lines), drawing
 
 
 def _plain(text: str) -> str:
-    """The text that Plotly would show, without its markup."""
-    return html.unescape(re.sub(r"<[^>]*>", " ", text)).strip()
+    """The text that Plotly would show, without its markup, as HTML."""
+    return html.escape(html.unescape(re.sub(r"<[^>]*>", " ", text)).strip())

@@ -4,41 +4,37 @@ from __future__ import annotations
 
 import html
 import math
-import re
 import textwrap
 from collections.abc import Sequence
 from decimal import Context, Decimal
 from typing import Any
 
-INK = "#24313d"
-QUIET = "#5b6875"
-GRID = "#e6eaee"
-BLUE = "#1d5b8f"
-MUTED = "#e3e6ea"
+import numpy as np
+import polars as pl
+
+from opendp_tree._show import one_line
+from opendp_tree._types import Array
+from opendp_tree.budget import cost_words, counted_words
+from opendp_tree.releases.release import TreeRelease
+
+INK, QUIET, GRID, BLUE, MUTED = "#24313d", "#5b6875", "#e6eaee", "#1d5b8f", "#e3e6ea"
+BAND = "rgba(29, 91, 143, 0.18)"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 'Noto Sans', sans-serif"
 LINES = (BLUE, "#d55e00", "#009e73", "#b0508f", "#c28a00", "#4aa3df", "#6b4c9a", "#5b6875")
-"""Told apart by people who see fewer colours; lines also differ by dash."""
+"""Distinguishable for colour-blind readers; lines also differ by dash."""
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "solid", "dash", "dot")
-
-BAND = "rgba(29, 91, 143, 0.18)"
-
 HEAD = 64
 """The height of a title and its subtitle in pixels."""
-HEIGHT = 560
-"""The height of a picture in pixels, where a notebook shows it."""
-CLICK = " Click to zoom."
-"""What a page can do and a picture on paper cannot."""
+HEIGHT, TREE_HEIGHT = 560, 700
+"""The heights of pictures in pixels, where a notebook shows them."""
 FOOTER = "opendp-tree-footer"
 """The name of the annotation that holds a picture's footer; `write_html` sets it as text below the picture."""
 SOFT_BREAK = " <br>"
 """A break inside a line of the footer, which a page of another width need not keep."""
 
-_WRAP = 36
-_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-
 
 def graph_objects() -> Any:
-    """Plotly's graph objects; an error with a hint if Plotly is not there."""
+    """Plotly's graph objects; an error with a hint if Plotly is not installed."""
     try:
         import plotly.graph_objects as go
     except ImportError:
@@ -46,26 +42,19 @@ def graph_objects() -> Any:
     return go
 
 
-def text_or(title: str | None, *, default: str) -> str:
-    """The title that was given, or the usual one."""
-    if not isinstance(title, (str, type(None))):
-        raise TypeError(f"title ({type(title).__name__}) must be a text")
-    return title or default
-
-
 def as_text(text: str) -> str:
-    """Text that Plotly shows as it is: markup and formulas are escaped, what would break or reorder lines a space."""
-    return html.escape(_CONTROLS.sub(" ", text), quote=False).replace("$", "&#36;")
+    """Text that Plotly shows as it is: markup and formulas are escaped, control characters are spaces."""
+    return html.escape(one_line(text), quote=False).replace("$", "&#36;")
 
 
-def shorten(text: str, width: int) -> str:
-    """A text cut to fit, whose last character says that some are missing."""
-    return text if len(text) <= width else text[: width - 1].rstrip() + "…"
+def short_text(text: str, width: int = 28) -> str:
+    """Escaped text with its middle left out where it is too long."""
+    return as_text(one_line(text, width))
 
 
-def wrap(text: str, width: int = _WRAP) -> str:
+def wrap(text: str, width: int = 36) -> str:
     """Escaped text in lines."""
-    return "<br>".join(as_text(line) for line in textwrap.wrap(_CONTROLS.sub(" ", text), width)) or " "
+    return "<br>".join(as_text(line) for line in textwrap.wrap(one_line(text), width)) or " "
 
 
 def number(value: float | None) -> str:
@@ -95,43 +84,65 @@ def counted_lines(counted: str | None) -> list[str]:
     return [] if counted in (None, "rows") else [wrap(f"of {counted}")]
 
 
-def layout(
-    *, title: str, subtitle: str, footer: Sequence[str], below: int, above: int = 0, height: int | None = None
-) -> dict[str, Any]:
-    """What all pictures share: a quiet white sheet, a title above, and a footer."""
-    wrapped = [textwrap.wrap(_CONTROLS.sub(" ", text), 110) for text in footer]
+def drawn_frame(release: TreeRelease) -> pl.DataFrame:
+    """The frame of a release; the interval of a row "(other)" is as long as the node above, and not drawn."""
+    kept = ~pl.col("other") | (release.confidence == 1)
+    return release.to_frame().with_columns(pl.when(kept).then(pl.col("lower", "upper")))
+
+
+def release_footer(release: TreeRelease) -> list[str]:
+    """What is counted, if the statement says so, and the cost."""
+    return [*counted_words(release.statement), cost_words(release.statement)]
+
+
+def figure(
+    traces: Sequence[dict[str, Any]],
+    *,
+    title: str | None,
+    usual: str,
+    subtitle: str,
+    footer: Sequence[str],
+    below: int,
+    above: int = 0,
+    height: int = HEIGHT,
+    **look: Any,
+) -> Any:
+    """Traces on a quiet white sheet, with a title above and a footer."""
+    if not isinstance(title, (str, type(None))):
+        raise TypeError(f"title ({type(title).__name__}) must be a text. Hint: leave it out for {usual!r}")
+    wrapped = [textwrap.wrap(one_line(text), 110) for text in footer]
     font = {"family": FONT, "size": 13, "color": INK}
     foot = {
         "name": FOOTER,
         "text": "<br>".join(SOFT_BREAK.join(map(as_text, lines)) for lines in wrapped),
-        "showarrow": False,
-        "align": "left",
-        "font": {**font, "size": 12, "color": QUIET},
+        **{"showarrow": False, "align": "left", "font": {**font, "size": 12, "color": QUIET}},
         **{"xref": "paper", "x": 0, "xanchor": "left", "yref": "paper", "y": 0, "yanchor": "top", "yshift": -below},
     }
-    return {
+    sheet = {
         "template": "none",
         "font": font,
         "title": {
-            **{"text": as_text(title), "x": 0, "xref": "paper", "xanchor": "left", "y": 1, "yanchor": "top"},
+            **{"text": as_text(title or usual), "x": 0, "xref": "paper", "xanchor": "left", "y": 1, "yanchor": "top"},
             **{"pad": {"t": 18}, "font": {**font, "size": 19}},
             "subtitle": {"text": as_text(subtitle), "font": {**font, "color": QUIET}},
         },
         "annotations": [foot],
         "margin": {"l": 24, "r": 24, "t": HEAD + 4 + above, "b": below + foot_height(sum(map(len, wrapped)))},
-        "height": height or HEIGHT,
-        "hoverlabel": {
-            **{"bgcolor": "white", "bordercolor": "#9aa7b3", "align": "left", "namelength": -1},
-            "font": {**font, "color": INK},
-        },
-        "paper_bgcolor": "white",
-        "plot_bgcolor": "white",
+        **{"height": height, "paper_bgcolor": "white", "plot_bgcolor": "white"},
+        "hoverlabel": {"bgcolor": "white", "bordercolor": "#9aa7b3", "align": "left", "namelength": -1, "font": font},
     }
+    return graph_objects().Figure(list(traces), {**sheet, **look})
 
 
 def foot_height(lines: int) -> int:
     """The height of a footer in pixels."""
     return 16 + 17 * lines
+
+
+def legend(y: float, yanchor: str = "top") -> dict[str, Any]:
+    """The names of lines beside each other, at this height."""
+    place = {"orientation": "h", "x": 0, "xanchor": "left", "y": y, "yanchor": yanchor}
+    return {"showlegend": True, "legend": place}
 
 
 def axis(title: str, **more: Any) -> dict[str, Any]:
@@ -144,7 +155,15 @@ def axis(title: str, **more: Any) -> dict[str, Any]:
     }
 
 
-def band(x: list[Any], low: list[float], high: list[float], **more: Any) -> dict[str, Any]:
-    """The area between two lines, as a trace."""
-    shape = {"x": [*x, *x[::-1]], "y": [*high, *low[::-1]], "fill": "toself", "line": {"width": 0}}
-    return {**shape, "mode": "lines", "hoverinfo": "skip", **more}
+def log_axis(title: str, values: Array, *, spare: float = 0.0) -> dict[str, Any]:
+    """A log axis over all values: ticks at powers of ten, and at twice and five times these if there are few."""
+    low, high = float(np.log10(values.min())), float(np.log10(values.max()))
+    edge = max(spare * (high - low), 0.02)
+    steps = (1, 2, 5) if high - low <= 2.5 else (1,)
+    ticks = [step * 10.0**power for power in range(math.floor(low), math.ceil(high) + 1) for step in steps]
+    return axis(title, type="log", range=[low - edge, high + edge], tickvals=ticks)
+
+
+def stroke(index: int, *, width: float) -> dict[str, Any]:
+    """The look of the line with this index."""
+    return {"color": LINES[index % len(LINES)], "dash": DASHES[index % len(DASHES)], "width": width}

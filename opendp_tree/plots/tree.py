@@ -1,51 +1,60 @@
-"""A release as one picture: nested areas, with the error in the colour."""
+"""A release as one picture: nested boxes, with the error in the colour."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from opendp_tree._arguments import check_choice, check_integer, check_type
-from opendp_tree._types import Floats
+from opendp_tree._types import Bools, Floats, Ints
 from opendp_tree.plots import style
-from opendp_tree.plots.nodes import Nodes, drawn_frame, own_area, read_nodes, release_footer
+from opendp_tree.releases.frame import BETWEEN
 from opendp_tree.releases.release import TreeRelease
 from opendp_tree.releases.words import NO_SUMS
-from opendp_tree.trees.open_tree import OpenTree
+from opendp_tree.trees.nodes import contracted_parents
 from opendp_tree.trees.tree import Tree
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 COLOURS = ("#14477a", "#2a76a8", "#62adbb", "#b3dac1", "#f7f1c9")
-"""From sure to unsure. Lightness rises all the way, so it reads the same in grey and to the colour-blind."""
-DARK = "#0e161d"
-SURE, UNSURE = 1e-3, 1.0
-FIRST_VIEW = 1500
-"""More marks at once make browsers slow; deeper levels come by a click."""
+"""From small to large errors. Lightness increases, so that it reads the same in grey and for the colour-blind."""
+DARK, TURNS = "#0e161d", -2.087
+"""Texts are white where the error is below this power of ten, and dark elsewhere."""
+SMALL, LARGE = 1e-3, 1.0
+_TALLEST, _ROW = 1400, 20
+VIEW = 5
+"""Levels in one view, so that labels fit beside each other on a narrow screen; a click opens deeper ones."""
+MAX_SIBLINGS = 400
+"""A screen has no more lines than this."""
+_BORDER, _CLEAR = "rgba(255, 255, 255, 0.6)", "rgba(0, 0, 0, 0)"
+_LISTED = 12
+"""How many of small siblings together are named in their box at most."""
+_SPACE = "\u2002"
+_COLOUR_BAR: dict[str, Any] = {
+    **{"orientation": "h", "x": 0, "xanchor": "left", "y": 0, "yanchor": "top", "ypad": 8, "xpad": 24},
+    **{"lenmode": "pixels", "len": 340, "thickness": 12, "outlinewidth": 0, "ticklen": 4, "tickcolor": style.QUIET},
+    **{"tickvals": [-3, -2, -1, 0], "ticktext": ["≤ 0.1 %", "1 %", "10 %", "≥ 100 %"]},
+    "tickfont": {"size": 12, "color": style.INK},
+}
 
 
 def plot_tree(
     release: TreeRelease, *, kind: str = "icicle", max_nodes: int = 1500, title: str | None = None
 ) -> go.Figure:
-    """A release as nested areas: estimates are sizes, relative errors are colours, everything else is in the hover.
+    """A release as nested areas: sizes are estimates, colours are relative errors, everything else is in the hover.
 
-    A click on a node zooms in. Areas have to add up where noisy estimates need not: children that together exceed their
-    parent are shrunk to fit it, and nodes with estimates of zero or less have no area. The hover always tells the
-    released figures. The relative error is half the width of a node's interval, divided by its estimate.
+    A click on a node zooms in. Siblings that are too small for a label are drawn together as "(n more)"; a click opens
+    them. Areas add up, but noisy estimates need not: children that together exceed their parent are shrunk to fit it,
+    and nodes with estimates of zero or less have no area. The hover shows the released figures.
 
-    Parameters
-    ----------
-    release
-        The release.
-    kind
-        "icicle", "treemap" or "sunburst". An icicle by default: of the three it has most room for labels.
-    max_nodes
-        Of more nodes than this, or than 400 siblings, the smallest are drawn together. By default 1500: more make
-        browsers slow.
-    title
-        By default it names the columns that the counts are by.
+    :param release: The release.
+    :param kind: "icicle", "treemap" or "sunburst". An icicle by default: it has the most room for labels.
+    :param max_nodes: The largest number of nodes in the figure. By default 1500: more make browsers slow.
+    :param title: By default it names the columns that the counts are by.
 
     >>> from opendp_tree import Tree, TreeRelease, plot_tree
     >>> tree = Tree.from_paths([("north", "a"), ("north", "b"), ("south", "c")])
@@ -55,146 +64,282 @@ def plot_tree(
     >>> figure.data[0].labels
     ('All', 'north', 'south', 'a', 'b', 'c')
     """
-    check_type(release, TreeRelease, name="release", hint="what a mechanism gave")
+    check_type(release, TreeRelease, name="release", hint="the result of release_tree(...)")
     check_choice(kind, name="kind", choices=("icicle", "treemap", "sunburst"))
     check_integer(max_nodes, name="max_nodes", least=2)
-    go = style.graph_objects()
-    frame = drawn_frame(release)
-    nodes = read_nodes(release, frame, max_nodes=max_nodes)
+    nodes = read_nodes(release)
+    rows = int(np.count_nonzero((nodes.levels == 1) & (nodes.size > 0)))
+    height = max(style.TREE_HEIGHT, min(_TALLEST, 200 + _ROW * rows)) if kind == "icicle" else style.TREE_HEIGHT
+    view = min(VIEW, int(nodes.levels.max(initial=0)) + 1)
+    room = _room(nodes, kind, height - 200)
+    boxes = pack(nodes, room=room, view=view, max_nodes=max_nodes, ordered=release.tree.ordered)
     interval = style.confidence_text(release.confidence)
-    size = own_area(nodes.parents, nodes.size)
-    if not nodes.size[0] > 0:
-        size[0] = 1.0  # nothing has an area: show at least the root
+    errors = [np.log10(np.clip(_error(nodes, box), SMALL, LARGE)).round(3) for box in boxes]
+    own_area = np.array([box.size for box in boxes])
+    for box in boxes[1:]:
+        own_area[box.parent] -= box.size
+    # Plotly's `remainder` adds up what children leave of each area, so that rounding cannot break it.
+    own_area = np.maximum(own_area, 0) if boxes[0].size > 0 else np.array([1.0])  # show at least the root
+    error_title = f"Relative error: half the {interval} ÷ estimate"
     trace: dict[str, Any] = {
-        "ids": [str(row) for row in range(len(nodes))],
-        "parents": ["" if parent < 0 else str(parent) for parent in nodes.parents.tolist()],
-        "labels": [style.as_text(style.shorten(label, 28)) for label in nodes.labels],
-        "values": size,
+        "type": kind,
+        "ids": [str(index) for index in range(len(boxes))],
+        "parents": ["" if box.parent < 0 else str(box.parent) for box in boxes],
+        "labels": [style.short_text(_label(nodes, box)) for box in boxes],
+        "values": own_area,
         "branchvalues": "remainder",
-        "text": _texts(nodes, kind),
+        "text": [_text(nodes, box, kind, box.size / (room * boxes[0].size or 1.0)) for box in boxes],
         "texttemplate": "%{text}",
-        "hovertext": _hovers(nodes, interval, None if release.statement is None else release.statement.counted),
+        "hovertext": [_hover(nodes, box, interval, release) for box in boxes],
         "hoverinfo": "text",
-        "marker": (marker := _marker(nodes, interval)),
-        "textfont": {"size": 12 if kind == "sunburst" else 13, "color": [_ink(colour) for colour in marker["colors"]]},
-        "maxdepth": nodes.depth_within(FIRST_VIEW),
-        "sort": not release.tree.ordered,
+        "marker": {
+            "colors": [style.MUTED if np.isnan(error) else float(error) for error in errors],
+            "colorscale": [[index / (len(COLOURS) - 1), colour] for index, colour in enumerate(COLOURS)],
+            **{"cmin": np.log10(SMALL), "cmax": np.log10(LARGE), "showscale": True},
+            # A box that only extends the one above it has no border, so that both look like one.
+            "line": {"width": 1, "color": [_CLEAR if box.again else _BORDER for box in boxes]},
+            "colorbar": {"title": {"text": error_title, "side": "top", "font": {"size": 12}}, **_COLOUR_BAR},
+        },
+        "textfont": {"size": 12, "color": ["white" if error < TURNS else DARK for error in errors]},
+        "maxdepth": view,
+        "sort": False,  # they are sorted, and "(n more)" come last
     }
     if kind == "treemap":
         trace["marker"]["pad"] = {"t": 20, "l": 3, "r": 3, "b": 3}
-    if kind != "sunburst":
-        trace |= {"tiling": {"pad": 2} if kind == "treemap" else {"orientation": "h", "pad": 0}}
-        trace |= {"pathbar": {"side": "top", "thickness": 24, "textfont": {"size": 12}}}
-    else:
+        trace["tiling"] = {"pad": 2}
+    elif kind == "icicle":
+        trace["tiling"] = {"orientation": "h", "pad": 0}
+    if kind == "sunburst":
         trace |= {"insidetextorientation": "auto", "leaf": {"opacity": 1}}
-    footer = release_footer(release)
-    if not release.adds_up:
-        footer.append(f"{NO_SUMS} Areas are shrunk to fit.")
-    if nodes.without_area:
-        verb = "node has" if nodes.without_area == 1 else "nodes have"
-        footer.append(f"{nodes.without_area:,} {verb} an estimate of zero or less and no area.")
-    rows = int(np.count_nonzero(nodes.levels == 1))
-    look = style.layout(
-        title=style.text_or(title, default=_title(release.tree)),
-        subtitle=f"Area: estimate. Colour: how sure it is.{style.CLICK}",
+    else:
+        trace["pathbar"] = {"side": "top", "thickness": 24, "textfont": {"size": 12}}
+    footer = style.release_footer(release) + ([] if release.adds_up else [f"{NO_SUMS} Areas are shrunk to fit."])
+    if without_area := int(np.count_nonzero((nodes.size <= 0) & nodes.shown & ~nodes.other)):
+        verb = "node has" if without_area == 1 else "nodes have"
+        footer.append(f"{without_area:,} {verb} an estimate of zero or less and no area.")
+    names = [name for name in release.tree.names or () if not name.startswith("label_")]
+    return style.figure(
+        [trace],
+        title=title,
+        usual="Private counts" + (f" by {', '.join(names)}" if names else ""),
+        subtitle="Area: estimate. Colour: relative error.",
         footer=footer,
         above=0 if kind == "sunburst" else 26,  # the path bar, once one has gone into a node
-        below=60,
-        # Rows of the first level that have the height of their text, if there are not too many.
-        height=min(1400, 180 + 20 * rows) if kind == "icicle" and rows > 25 else None,
+        below=64,
+        height=height,
+        # Too small a box shows no text, rather than text that cannot be read.
+        uniformtext={"minsize": 10, "mode": "hide"},
     )
-    # Too small a sector shows no text, rather than text that cannot be read.
-    look["uniformtext"] = {"minsize": 10, "mode": "hide"}
-    return go.Figure({"icicle": go.Icicle, "treemap": go.Treemap, "sunburst": go.Sunburst}[kind](trace), look)
+
+
+def _room(nodes: Nodes, kind: str, height: int) -> float:
+    """The least share of a picture in which a label can be read."""
+    if kind == "sunburst":
+        return 1 / 60
+    if kind == "icicle":
+        return 18 / height
+    lengths = np.array([len(path) for path in nodes.paths])
+    own = lengths - np.where(nodes.levels > 1, lengths[nodes.parents] + len(BETWEEN), 0)
+    # A letter is about 7 pixels wide; with the margins of the boxes around it, a label needs 40 pixels of height.
+    return (8 + 7 * min(float(np.median(own)), 28)) * 40 / (950 * height)
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """The rows of a release's frame, parents before children; the first is the root, whose parent is -1."""
+
+    parents: Ints
+    levels: Ints
+    paths: list[str]
+    shown: Bools
+    other: Bools
+    estimate: Floats
+    lower: Floats
+    upper: Floats
+    error: Floats
+    """Relative; nan for nodes without an interval of their own."""
+    cells: Ints | None
+    size: Floats
+    """Areas in proportion to estimates, which add up to at most the parent's."""
+
+
+def read_nodes(release: TreeRelease) -> Nodes:
+    """The nodes of a release with their areas."""
+    frame = style.drawn_frame(release)
+    if not frame.height:  # an open tree of which nothing is shown: draw the place where its root would be
+        no, nothing = np.array([False]), np.array([np.nan])
+        return Nodes(np.array([-1]), np.array([0]), [""], no, no, nothing, nothing, nothing, nothing, None, np.zeros(1))
+    other, shown = frame["other"].to_numpy(), frame["shown"].to_numpy()
+    if isinstance(release.tree, Tree):
+        above = release.tree.level_order.parents
+    else:  # the frame keeps the order of an open tree's arrays
+        above = release.parents if release.shown is None else contracted_parents(release.parents, release.shown)
+    # Rows "(other)" follow their siblings.
+    parents = np.append(np.flatnonzero(~other), -1)[above][np.cumsum(~other) - 1]
+    levels = frame["level"].to_numpy().astype(np.int64)
+    estimate, lower, upper = (frame[name].to_numpy().astype(np.float64) for name in ("estimate", "lower", "upper"))
+    estimate = np.where(shown, estimate, np.nan)
+    error = np.where(shown & ~other, relative_error(estimate, lower, upper), np.nan)
+    cells = frame["cells"].to_numpy() if "cells" in frame.columns else None
+    size = areas(parents, levels, estimate, ~shown)
+    return Nodes(parents, levels, frame["path"].to_list(), shown, other, estimate, lower, upper, error, cells, size)
+
+
+def areas(parents: Ints, levels: Ints, estimates: Floats, hidden: Bools) -> Floats:
+    """Areas in proportion to estimates, which add up to at most the parent's."""
+    raw = np.where(np.isfinite(estimates), np.maximum(estimates, 0), 0)
+    children = np.zeros(raw.size)
+    by_level = [np.flatnonzero(levels == level) for level in range(int(levels.max(initial=0)) + 1)]
+    for rows in reversed(by_level):
+        grows = rows[hidden[rows] | ((parents[rows] < 0) & (raw[rows] <= 0))]
+        raw[grows] = children[grows]
+        below = rows[parents[rows] >= 0]
+        np.add.at(children, parents[below], raw[below])
+    size = raw.copy()
+    widest = np.maximum(np.maximum(raw, children), np.finfo(np.float64).tiny)
+    for rows in by_level:
+        below = rows[parents[rows] >= 0]
+        size[below] = raw[below] * (size[parents[below]] / widest[parents[below]])
+    return size
+
+
+@dataclass(frozen=True)
+class Box:
+    """What is drawn as one: a node, or small siblings together."""
+
+    parent: int
+    rows: Ints
+    """The node's row, or those of the siblings."""
+    size: float
+    alone: bool = True
+    """Of siblings together, whether no other is drawn beside them."""
+    again: bool = False
+    """Whether it only extends the box above it by one level."""
+    undrawn: int = 0
+    """How many children are not in the picture."""
+
+
+def pack(nodes: Nodes, *, room: float, view: int, max_nodes: int, ordered: bool = False) -> list[Box]:
+    """The boxes of a picture until there are `max_nodes`: the first view first; in it, the largest.
+
+    A view has `view` levels. Siblings smaller than `room` of it are one box, which the last level of the view opens.
+    """
+    order = np.lexsort((np.zeros(nodes.size.size) if ordered else -nodes.size, nodes.parents))
+    starts = np.searchsorted(nodes.parents[order], np.arange(nodes.parents.size + 1))
+    boxes = [Box(-1, np.array([0]), float(nodes.size[0]))]
+    # For each box that waits: its size and index, and of the rows below it their view, its size and their level in it.
+    waiting = [(0, -boxes[0].size, 0, order[starts[0] : starts[1]], boxes[0].size, 1)]
+    while waiting:
+        number, negative, index, rows, whole, level = heappop(waiting)
+        rows = rows[nodes.size[rows] > 0]
+        if len(boxes) >= max_nodes:
+            boxes[index] = replace(boxes[index], undrawn=rows.size)
+            continue
+        if level >= view:
+            whole, level = -negative, 1
+        small = nodes.size[rows] < room * whole
+        if level == 1 and small.all():  # nothing tells them apart
+            small[:] = False
+        limit = min(MAX_SIBLINGS, max_nodes - len(boxes))
+        small[np.argsort(-nodes.size[rows], kind="stable")[limit:]] = True
+        if np.count_nonzero(small) == 1:
+            small[:] = False
+        for row in rows[~small].tolist():
+            size = float(nodes.size[row])
+            inner = order[starts[row] : starts[row + 1]]
+            heappush(waiting, (number + (level + 1 >= view), -size, len(boxes), inner, whole, level + 1))
+            boxes.append(Box(index, np.array([row]), size))
+        if small.any():
+            rest, alone = rows[small], bool(small.all())
+            box = Box(index, rest, float(nodes.size[rest].sum()), alone)
+            boxes.append(box)
+            for _ in range(view - 1 - level):
+                boxes.append(replace(box, parent=len(boxes) - 1, again=True))
+            heappush(waiting, (number + 1, -box.size, len(boxes) - 1, rest, box.size, view))
+    return boxes
 
 
 def relative_error(estimate: Floats, lower: Floats, upper: Floats) -> Floats:
     """Half the interval's width over the estimate; infinite where that is not positive, nan without an interval."""
     with np.errstate(divide="ignore", invalid="ignore"):
         error: Floats = np.where(estimate > 0, (upper - lower) / 2 / estimate, np.inf)
-    error[np.isnan(lower) | np.isnan(upper)] = np.nan
-    return error
+    return np.where(np.isnan(lower) | np.isnan(upper), np.nan, error)
 
 
-def _title(tree: Tree | OpenTree) -> str:
-    named = [name for name in tree.names or () if not name.startswith("label_")]
-    return "Private counts by " + ", ".join(named) if named else "Private counts"
+def _error(nodes: Nodes, box: Box) -> float:
+    """The relative error of a node, or the median of those of siblings together; nan if it has no interval."""
+    errors = nodes.error[box.rows]
+    errors = errors[~np.isnan(errors)]
+    return float(np.median(errors)) if errors.size else np.nan
 
 
-def _marker(nodes: Nodes, interval: str) -> dict[str, Any]:
-    error = np.log10(np.clip(relative_error(nodes.estimate, nodes.lower, nodes.upper), SURE, UNSURE)).round(3)
-    coloured = (np.asarray(nodes.kind) == "node") & ~np.isnan(error)
-    share = nodes.size / max(nodes.size[0], np.finfo(np.float64).tiny)
-    # White lines around slivers would make them look less sure than they are. (Widths of its own for each node would
-    # do as well, but they break Plotly's path bar.)
-    opacity = np.select([share < 1e-3, share < 4e-3], [0.0, 0.2], 0.6).tolist()
-    return {
-        "colors": [value if has else style.MUTED for has, value in zip(coloured.tolist(), error.tolist(), strict=True)],
-        "colorscale": [[place / (len(COLOURS) - 1), colour] for place, colour in enumerate(COLOURS)],
-        **{"cmin": np.log10(SURE), "cmax": np.log10(UNSURE), "showscale": True},
-        "line": {"width": 1, "color": [f"rgba(255, 255, 255, {each})" for each in opacity]},
-        "colorbar": {
-            **{"orientation": "h", "x": 0, "xanchor": "left", "y": 0, "yanchor": "top", "ypad": 4, "xpad": 24},
-            **{"lenmode": "pixels", "len": 340},
-            **{"thickness": 12, "outlinewidth": 0, "ticklen": 4, "tickcolor": style.QUIET},
-            "title": {"text": f"Relative error: half the {interval} ÷ estimate", "side": "top", "font": {"size": 12}},
-            "tickvals": [-3, -2, -1, 0],
-            "ticktext": ["≤ 0.1 %", "1 %", "10 %", "≥ 100 %"],
-            "tickfont": {"size": 12, "color": style.INK},
-        },
-    }
+def _name(nodes: Nodes, row: int) -> str:
+    """A node's own label: its path without its parent's."""
+    path, above = nodes.paths[row], nodes.paths[max(nodes.parents[row], 0)]
+    return (path.removeprefix(above + BETWEEN) if above else path) or ("All" if not above else path)
 
 
-def _ink(colour: float | str) -> str:
-    """Dark or white, whichever reads better on a node's colour."""
-    if isinstance(colour, str):
-        return DARK
-    at = np.linspace(np.log10(SURE), np.log10(UNSURE), len(COLOURS))
-    light = 0.0
-    for weight, place in ((0.2126, 1), (0.7152, 3), (0.0722, 5)):
-        channel = [int(each[place : place + 2], 16) / 255 for each in COLOURS]
-        light += weight * float(np.interp(colour, at, channel)) ** 2.2
-    return "white" if light < 0.2 else DARK
+def _label(nodes: Nodes, box: Box) -> str:
+    if box.rows.size == 1:
+        return _name(nodes, box.rows[0])
+    return f"({box.rows.size:,} {'nodes' if box.alone else 'more'})"
 
 
-def _texts(nodes: Nodes, kind: str) -> list[str]:
-    """What is written on each node: label and estimate, in one line where nodes are low rows."""
-    low = (nodes.size < nodes.size[0] / 12) & (kind == "icicle")
-    breaks = np.where(low, "\u2002", "<br>").tolist()
-    figures = [style.number(value) for value in nodes.estimate.tolist()]
-    labels = [style.as_text(style.shorten(label, 28)) for label in nodes.labels]
-    return ["".join(parts) for parts in zip(labels, breaks, figures, strict=True)]
+def _text(nodes: Nodes, box: Box, kind: str, rooms: float) -> str:
+    """What is written on a box that has room for this many labels: label and estimate, as far as they fit."""
+    label, figure = style.short_text(_label(nodes, box)), style.number(_estimate(nodes, box))
+    several = box.rows.size > 1
+    lines = [label] if several and box.alone else [label, figure]
+    if box.again:
+        return ""
+    if kind == "icicle" and several:  # a line for each of the largest, too
+        limit = max(int(rooms - 0.2), 1)
+        lines += map(style.short_text, _largest(nodes, box, min(limit, _LISTED), _SPACE))
+        return "<br>".join(lines[:limit])
+    if rooms > (2.6 if kind == "treemap" else 1.8):
+        return "<br>".join(lines)
+    return label if kind == "treemap" or several else _SPACE.join(lines)
 
 
-def _hovers(nodes: Nodes, interval: str, counted: str | None) -> list[str]:
-    """For each node what was released about it, in words."""
-    errors = relative_error(nodes.estimate, nodes.lower, nodes.upper)
-    more = style.counted_lines(counted)
-    return ["<br>".join([*_hover(nodes, row, float(errors[row]), interval), *more]) for row in range(len(nodes))]
+def _largest(nodes: Nodes, box: Box, count: int, space: str) -> list[str]:
+    """The largest nodes of a box, each with its estimate."""
+    by_size = box.rows[np.argsort(-nodes.size[box.rows], kind="stable")][:count]
+    return [f"{_name(nodes, row)}{space}{style.number(float(nodes.estimate[row]))}" for row in by_size]
 
 
-def _hover(nodes: Nodes, row: int, error: float, interval: str) -> list[str]:
-    kind, parent = nodes.kind[row], int(nodes.parents[row])
-    estimate = float(nodes.estimate[row])
-    lines = [f"<b>{style.wrap(nodes.paths[row] or nodes.labels[row])}</b>"]
-    if kind == "hidden":
-        return [*lines, "not released; nodes below it are"]
-    lines.append(f"estimate {style.number(estimate)}")
-    if not np.isnan(error):
+def _estimate(nodes: Nodes, box: Box) -> float:
+    one = box.rows.size == 1
+    return float(nodes.estimate[box.rows[0]] if one else np.nansum(nodes.estimate[box.rows]))
+
+
+def _hover(nodes: Nodes, box: Box, interval: str, release: TreeRelease) -> str:
+    """What was released about a box, in words."""
+    row, several = box.rows[0], box.rows.size > 1
+    parent, error, estimate = nodes.parents[row], _error(nodes, box), _estimate(nodes, box)
+    path = nodes.paths[row] or "All"
+    if several:
+        path = BETWEEN.join(part for part in (nodes.paths[parent], _label(nodes, box)) if part)
+    lines = [f"<b>{style.wrap(path)}</b>"]
+    if not nodes.shown[row] and not several:
+        return "<br>".join([*lines, "not released; nodes below it are"])
+    lines.append(f"{'sum of their estimates' if several else 'estimate'} {style.number(estimate)}")
+    if several and np.isfinite(error):
+        lines.append(f"median of their relative errors {style.percent(error)}")
+    elif not np.isnan(nodes.lower[row]):
         sure = f" (±{style.percent(error)})" if np.isfinite(error) else ""
-        lines.append(
-            f"{interval} {style.number(float(nodes.lower[row]))} to {style.number(float(nodes.upper[row]))}{sure}"
-        )
+        lines.append(f"{interval} {style.number(nodes.lower[row])} to {style.number(nodes.upper[row])}{sure}")
     if parent >= 0 and nodes.estimate[parent] > 0:
-        lines.append(
-            f"{style.percent(estimate / float(nodes.estimate[parent]))} of {style.wrap(nodes.labels[parent], 36)}"
-        )
-    if nodes.cells is not None and kind != "other":
-        lines.append(f"{int(nodes.cells[row]):,} cell{'s' if nodes.cells[row] != 1 else ''}")
-    if nodes.undrawn[row]:
-        lines.append(f"{int(nodes.undrawn[row]):,} nodes below are too small to draw")
-    if kind == "other":
+        share = estimate / float(nodes.estimate[parent])
+        lines.append(f"{style.percent(share)} of {style.wrap(_name(nodes, parent))}")
+    if nodes.cells is not None and not nodes.other[box.rows].any():
+        cells = int(nodes.cells[box.rows].sum())
+        lines.append(f"{cells:,} cell{'s' if cells != 1 else ''}")
+    if several:
+        lines.append(style.wrap("; ".join([*_largest(nodes, box, 5, " "), *(["..."] if box.rows.size > 5 else [])])))
+        lines.append("too many to draw" if box.undrawn else "a click opens them")
+    elif box.undrawn:
+        lines.append(f"{box.undrawn:,} nodes below are too small to draw")
+    elif nodes.other[row]:
         lines.append("what the shown nodes beside it leave")
-    if kind == "smaller":
-        lines.append("drawn together because they are small")
-    return lines
+    counted = None if release.statement is None else release.statement.counted
+    return "<br>".join([*lines, *style.counted_lines(counted)])

@@ -5,21 +5,19 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import polars as pl
 
 from opendp_tree._show import one_line
 from opendp_tree._types import Floats, Ints
-from opendp_tree.releases.release import PrivacyStatement
-
-if TYPE_CHECKING:
-    import polars as pl
+from opendp_tree.budget import PrivacyStatement, loss_words
 
 ENOUGH = 0.95
 """The share of rows that the recommended bound keeps."""
-_NOISE, _WORTH = 3, 10
-"""The noise of the total is about _NOISE * most * scale, which must be at most a tenth of the rows."""
+_ROWS_PER_NOISE = 30
+"""The noise of the total is about 3 * most * scale, which must be at most a tenth of the rows."""
 
 
 @dataclass(frozen=True)
@@ -58,20 +56,18 @@ class BoundReport:
 
     @property
     def _needed(self) -> Fraction:
-        return _WORTH * _NOISE * self.most * Fraction(float(self.statement.parameters["scale"] or 0))
+        return _ROWS_PER_NOISE * self.most * Fraction(float(self.statement.parameters["scale"] or 0))
 
     def to_frame(self) -> pl.DataFrame:
         """One row per bound: `bound`, `share`, `lower`, `upper`, `people`."""
-        import polars as pl
-
         columns = {"bound": self.bounds, "share": self.shares, "lower": self.lower, "upper": self.upper}
         return pl.DataFrame({**columns, "people": self.people})
 
     def to_dict(self) -> dict[str, Any]:
         """The report as nested dictionaries, lists, numbers and texts, ready for JSON."""
         arrays = {name: getattr(self, name).tolist() for name in ("bounds", "people", "shares", "lower", "upper")}
-        found = {"recommended": self.recommended, "useful": self.useful, "rows": self.rows}
-        return {**found, **arrays, "confidence": self.confidence, "statement": self.statement.to_dict()}
+        figures = {"recommended": self.recommended, "useful": self.useful, "rows": self.rows}
+        return {**figures, **arrays, "confidence": self.confidence, "statement": self.statement.to_dict()}
 
     def to_json(self) -> str:
         """The same as a JSON text."""
@@ -79,25 +75,22 @@ class BoundReport:
 
     def describe(self) -> str:
         """The report in sentences."""
-        lines = [f"The share of rows that bounds from 1 to {self.most} on the rows of {self.statement.unit} keep."]
+        lines = [f"The share of rows kept by each bound from 1 to {self.most} on the rows of {self.statement.unit}."]
         bound = self.recommended
         if bound is None:
             lines.append(
-                f"Not useful: there are about {max(self.rows, 0):,.0f} rows; at this budget the noise is a tenth of "
-                f"{float(self._needed):,.0f} rows. The budget is spent. Hint: a smaller largest bound (most), or a "
-                "larger epsilon."
+                f"Not useful: there are about {max(self.rows, 0):,.0f} rows, and at this budget at least "
+                f"{float(self._needed):,.0f} are needed. The budget is spent. Hint: a smaller most or more epsilon."
             )
         else:
-            place = int(np.argmax(self.bounds == bound))
-            low, middle, high = (f"{100 * part[place]:.1f} %" for part in (self.lower, self.shares, self.upper))
-            lines.append(
-                f"Recommended: {bound}. It keeps {low} to {high} of about {self.rows:,.0f} rows, probably {middle}."
-            )
-        loss = ", ".join(f"{name} {value:.10g}" for name, value in self.statement.loss.items())
+            index = int(np.argmax(self.bounds == bound))
+            low, middle, high = (f"{100 * part[index]:.1f} %" for part in (self.lower, self.shares, self.upper))
+            kept = f"{low} to {high} of about {self.rows:,.0f} rows, probably {middle}"
+            lines.append(f"Recommended: {bound}. It keeps {kept}.")
         lines += [
             f"Shares are of at most {self.most} rows of each: further rows are not counted.",
-            f"Accuracy: all intervals hold together with probability at least {self.confidence:.10g}.",
-            f"Privacy: {loss} for all rows of {self.statement.unit}.",
+            f"Accuracy: all intervals hold simultaneously with probability at least {self.confidence:.10g}.",
+            f"Privacy: {loss_words(self.statement)} for all rows of {self.statement.unit}.",
         ]
         return "\n".join(map(one_line, lines))
 

@@ -13,22 +13,19 @@ from datetime import datetime
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import polars as pl
 
 from opendp_tree._types import Array, Floats, Ints
+from opendp_tree.trees.least_squares import SegmentTree, rising, tail_reach
 from opendp_tree.trees.number_range import NumberRange
-from opendp_tree.trees.segment_tree import SegmentTree, rising, tail_reach
 from opendp_tree.trees.tree import Tree
-
-if TYPE_CHECKING:
-    import polars as pl
 
 ROUNDING = 2.0**-36
 """Relative to the largest number: the errors of sums of floats are much smaller."""
 _PIECES = 32
-_FINEST = 10**6
 
 
 class Found(NamedTuple):
@@ -64,16 +61,6 @@ class MeasuredCurve:
         """The count of all rows before it is made monotone: its error is the noise alone."""
         return float(self._totals[-1])
 
-    @property
-    def total_variance(self) -> float:
-        """The variance of that error."""
-        return float(self.tree.variances(np.array(0), np.array(self.cuts.size - 1)))
-
-    @property
-    def bins(self) -> int:
-        """How many bins there are."""
-        return self.edges.size - 1
-
     def _reach(self, variances: Floats) -> Floats:
         """What noise of such a variance exceeds on one side with half of the allowed probability."""
         found = tail_reach(variances, largest_step=self.tree.largest_step, chance=(1 - self.confidence) / 2)
@@ -101,7 +88,7 @@ class MeasuredCurve:
 
     def quantiles(self, at: Sequence[float]) -> Found:
         """The quantile of each share."""
-        shares = np.array([float(share) for share in check_quantiles(at)])
+        shares = np.array(check_quantiles(at))
         return Found(*(values_at(self.edges, part) for part in (self._estimates(shares), *self._ends(shares))))
 
     def _estimates(self, shares: Floats) -> Floats:
@@ -136,7 +123,7 @@ class MeasuredCurve:
     def shares(self, places: Floats) -> Found:
         """The share of rows before each position, with an interval."""
         total = self.totals[-1]
-        estimate = np.interp(places, self.cuts, self.totals) / total if total > 0 else places / self.bins
+        estimate = np.interp(places, self.cuts, self.totals) / total if total > 0 else places / (self.edges.size - 1)
         outer, inner = self._outside(places)
         lower = self._least_shares(outer)
         # Rows that are not before a cut are behind it: the same test from the other side.
@@ -182,13 +169,13 @@ class MeasuredCurve:
 
     def quantile_frame(self, at: Sequence[float]) -> pl.DataFrame:
         """`quantiles` as a frame: `quantile`, `estimate`, `lower`, `upper`."""
-        return _frame({"quantile": [float(share) for share in check_quantiles(at)]}, self.quantiles(at))
+        return interval_frame({"quantile": check_quantiles(at)}, self.quantiles(at))
 
     def share_frame(self, at: Any = None) -> pl.DataFrame:
         """`shares` as a frame: `value`, `estimate`, `lower`, `upper`."""
         if at is None:
-            return _frame({"value": self.edges[self.cuts]}, self.shares(self.cuts.astype(np.float64)))
-        return _frame({"value": np.atleast_1d(np.asarray(at))}, self.shares(self.places(at)))
+            return interval_frame({"value": self.edges[self.cuts]}, self.shares(self.cuts.astype(np.float64)))
+        return interval_frame({"value": np.atleast_1d(np.asarray(at))}, self.shares(self.places(at)))
 
     def count_frame(self, low: Any, high: Any) -> pl.DataFrame:
         """The number of rows from one value to another: `low`, `high`, `estimate`, `lower`, `upper`."""
@@ -199,7 +186,7 @@ class MeasuredCurve:
         # Values may be too close for different positions, and yet have rows between them.
         hair = (first == last) & (first % 1 > 0) & (given["low"] != given["high"])
         last = np.where(hair, np.nextafter(last, np.inf), last)
-        return _frame(given, self.counts(first, last))
+        return interval_frame(given, self.counts(first, last))
 
 
 def _comparable(given: Array, edges: Array) -> tuple[Array, Array]:
@@ -211,15 +198,14 @@ def _comparable(given: Array, edges: Array) -> tuple[Array, Array]:
     return np.array([min(max(value, low), high) for value in given.tolist()], dtype=np.int64), edges.astype(np.int64)
 
 
-def _frame(first: dict[str, Any], found: Found) -> pl.DataFrame:
-    import polars as pl
-
+def interval_frame(first: dict[str, Any], found: Found) -> pl.DataFrame:
+    """Some columns, then `estimate`, `lower` and `upper`."""
     plain = {name: each.tolist() if np.asarray(each).dtype.kind == "O" else each for name, each in first.items()}
     return pl.DataFrame({**plain, **found._asdict()})
 
 
-def check_quantiles(at: Sequence[float]) -> tuple[Fraction, ...]:
-    """Shares from 0 to 1 as fractions with denominators of at most a million."""
+def check_quantiles(at: Sequence[float]) -> list[float]:
+    """Shares from 0 to 1."""
     given: list[Any] = list(at) if isinstance(at, (Sequence, np.ndarray)) and not isinstance(at, str) else [at]
     if not given:
         raise ValueError("quantiles must hold at least one share. Hint: [0.5], the median")
@@ -228,9 +214,7 @@ def check_quantiles(at: Sequence[float]) -> tuple[Fraction, ...]:
             raise TypeError(f"quantiles ({share!r}) must be numbers from 0 to 1. Hint: [0.5], the median")
         if not 0 <= share <= 1:
             raise ValueError(f"quantiles ({share}) must be from 0 to 1. Hint: [0.5], the median")
-    return tuple(
-        (share if isinstance(share, Fraction) else Fraction(float(share))).limit_denominator(_FINEST) for share in given
-    )
+    return [float(share) for share in given]
 
 
 def values_at(edges: Array, places: Floats) -> Array:

@@ -3,72 +3,63 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
 from opendp_tree._types import Array, Ints
-from opendp_tree.releases.values import values_of_rest
+from opendp_tree.releases.values import value_columns, values_of_rest
 from opendp_tree.releases.writing import label_texts
-from opendp_tree.trees.bits import BitKeys
-from opendp_tree.trees.label_keys import prefix_integers, prefix_texts
+from opendp_tree.trees.bits import BitKeys, prefix_integers, prefix_texts
 from opendp_tree.trees.labels import OUTSIDE
+from opendp_tree.trees.nodes import ShownCells, ShownNodes, contracted_parents
 from opendp_tree.trees.number_range import NumberRange
 from opendp_tree.trees.open_tree import OpenTree
-from opendp_tree.trees.shown_nodes import ShownCells, ShownNodes, contracted_parents
 from opendp_tree.trees.tree import Tree
+
+if TYPE_CHECKING:
+    from opendp_tree.releases.release import TreeRelease
 
 OTHER = "(other)"
 """The label of rows for the rest of a node."""
-FIRST = ("path", "estimate", "lower", "upper", "level")
-"""The first columns of a frame."""
 BETWEEN = " / "
 """The separator between the labels of a path."""
 _NULL = "(null)"
 _ROUNDING = 2.0**-40  # smaller differences, relative to their terms, are rounding
 
 
-def release_frame(
-    nodes: ShownNodes,
-    values: Mapping[str, Array],
-    *,
-    certain: bool,
-    other: bool,
-    counted: str | None = None,
-    adds_up: bool = True,
-    sums: Mapping[str, tuple[float, float]] | None = None,
-) -> pl.DataFrame:
-    """One row per node, in the order of the nodes."""
-    sums = {} if sums is None else sums
-    columns = [pl.Series(name, array) for name, array in values.items()]
-    columns.append(pl.repeat(counted, nodes.size, dtype=pl.String, eager=True).alias("counted"))
+def release_frame(release: TreeRelease, *, other: bool) -> pl.DataFrame:
+    """One row per node, level by level; with `other` also rows for the rest of nodes."""
+    nodes, order = release.nodes or ShownNodes.of_tree(release.tree), release.row_order  # type: ignore[arg-type]
+    figures = value_columns(release.values)
+    numbers = {"estimate": release.estimates, "lower": release.lower, "upper": release.upper, **figures}
+    values: dict[str, Array] = {name: array.astype(np.float64, copy=False)[order] for name, array in numbers.items()}
+    if release.cells is not None:
+        values["cells"] = release.cells[order]
+    shown = np.ones(order.size, dtype=np.bool_) if release.shown is None else release.shown[order]
+    values["shown"] = shown
+    counted = None if release.statement is None else release.statement.counted
     *places, path = node_columns(nodes)
-    frame = pl.DataFrame([path, pl.Series("level", nodes.levels), *places, *columns])
-    first = [*FIRST[:-1], *sums, *FIRST[-1:]]
-    frame = frame.select(*first, pl.exclude(first))
-    parents, public, shown = nodes.parents, isinstance(nodes.tree, Tree), values["shown"]
-    if not public and not shown.all():
+    columns = [path, pl.Series("level", nodes.levels), *places]
+    frame = pl.DataFrame([*columns, *(pl.Series(name, array) for name, array in values.items())])
+    first = ["path", "estimate", "lower", "upper", *figures, "level"]
+    frame = frame.select(*first, pl.exclude(first)).with_columns(
+        other=pl.lit(False), counted=pl.lit(counted, dtype=pl.String)
+    )
+    parents = nodes.parents
+    if release.nodes is not None and not shown.all():
         parents, frame = contracted_parents(parents, shown), frame.filter(pl.Series(shown))
         values = {name: array[shown] for name, array in values.items()}
     if not other:
-        return frame
-    frame = frame.with_columns(other=pl.lit(False)).select(pl.exclude("counted"), "counted")
-    if not adds_up:
-        return frame
-    above, rest = _unexplained(parents, values, certain=certain, public=public, sums=sums)
+        return frame.drop("other")
+    above, rest = _unexplained(release, parents, values) if release.adds_up else (parents[:0], {})
     if not above.size:
         return frame
-    separator = "" if isinstance(nodes.tree, Tree) else nodes.tree.separator
-    labels = [place.name for place in places]
-    added = _other_rows(frame, labels, above, rest, separator=separator, public=public)
-    # Parents never decrease, so siblings end where their parent would be inserted.
-    spots = np.searchsorted(parents, above, side="right") + np.arange(above.size)
-    order = np.empty(frame.height + above.size, dtype=np.int64)
-    kept = np.ones(order.size, dtype=np.bool_)
-    kept[spots] = False
-    order[kept], order[spots] = np.arange(frame.height), frame.height + np.arange(above.size)
-    return pl.concat([frame, added])[order]
+    added = _other_rows(frame[above], nodes.tree, [place.name for place in places], frame["level"])
+    added = added.with_columns(pl.Series(name, array, nan_to_null=True) for name, array in rest.items())
+    # Parents never decrease, so that a stable sort puts these rows after their siblings.
+    return pl.concat([frame, added])[np.argsort(np.append(parents, above), kind="stable")]
 
 
 def cell_frame(cells: ShownCells) -> pl.DataFrame:
@@ -77,80 +68,56 @@ def cell_frame(cells: ShownCells) -> pl.DataFrame:
     return pl.DataFrame([pl.Series("level", cells.nodes.levels), *places])[cells.cells()]
 
 
-def _unexplained(
-    parents: Ints, values: Mapping[str, Array], *, certain: bool, public: bool, sums: Mapping[str, tuple[float, float]]
-) -> tuple[Ints, dict[str, Array]]:
-    """The nodes whose shown children have another total, and the difference.
-
-    The rest is at least 0 and at most the node's count, so its interval fails only if the node's own does. If all
-    intervals always hold, it is what they leave.
-    """
+def _unexplained(release: TreeRelease, parents: Ints, values: Mapping[str, Array]) -> tuple[Ints, dict[str, Array]]:
+    """The nodes whose shown children have another total, and the difference; its interval fails if the node's does."""
     shown, size = values["shown"], parents.size
     children = np.flatnonzero(shown & (parents >= 0))
-    at = parents[children]
 
     def children_of(array: Array) -> Array:
-        return np.bincount(at, array[children], minlength=size)
+        return np.bincount(parents[children], array[children], minlength=size)
 
-    number = np.bincount(at, minlength=size)
-    rest = values["estimate"] - children_of(values["estimate"])
-    weight = np.abs(values["estimate"]) + children_of(np.abs(values["estimate"]))
+    number = np.bincount(parents[children], minlength=size)
+    estimate, lower, upper = (values[name] for name in ("estimate", "lower", "upper"))
+    rest = estimate - children_of(estimate)
+    weight = np.abs(estimate) + children_of(np.abs(estimate))
     lacking = shown & (number > 0) & (np.abs(rest) > _ROUNDING * weight)
-    if public:
+    if release.nodes is None:
         lacking &= number < np.bincount(parents[parents >= 0], minlength=size)
-    above = np.flatnonzero(lacking)
-    lower, upper = np.zeros(above.size), values["upper"][above]
-    if certain:
-        lower = np.maximum(values["lower"][above] - children_of(values["upper"])[above], 0.0)
-        upper = np.maximum(values["upper"][above] - children_of(values["lower"])[above], 0.0)
-    estimate = rest[above]
-    left = {"estimate": estimate, "lower": np.minimum(lower, estimate), "upper": np.maximum(upper, estimate)}
+    low, high = np.zeros(size), upper
+    if release.confidence == 1:
+        low, high = (np.maximum(a - children_of(b), 0.0) for a, b in ((lower, upper), (upper, lower)))
+    left = {"estimate": rest, "lower": np.minimum(low, rest), "upper": np.maximum(high, rest)}
     if "cells" in values:
-        left["cells"] = (values["cells"] - children_of(values["cells"]).astype(np.int64))[above]
-    of_values = {name: values[name] for name in sums}
-    left |= values_of_rest(of_values, left["estimate"], lambda array: (array - children_of(array))[above], sums)
-    return above, left
+        left["cells"] = values["cells"] - children_of(values["cells"]).astype(np.int64)
+    left |= values_of_rest(release.values, values, rest, lambda array: array - children_of(array))
+    above = np.flatnonzero(lacking)
+    return above, {name: array[above] for name, array in left.items()}
 
 
-def _other_rows(
-    frame: pl.DataFrame,
-    labels: Sequence[str],
-    above: Ints,
-    rest: Mapping[str, Array],
-    *,
-    separator: str,
-    public: bool,
-) -> pl.DataFrame:
+def _other_rows(parents: pl.DataFrame, tree: Tree | OpenTree, labels: Sequence[str], levels: pl.Series) -> pl.DataFrame:
     """The parents' rows made into rows for the rest. Types are kept: columns that are not texts are null."""
-    parents = frame[above]
     below = pl.col("level") + 1
-    if not public:  # some levels of an open tree may not be shown
-        levels = frame["level"].unique(maintain_order=True)
-        below = pl.col("level").replace(levels[:-1], levels[1:])
-    columns = [pl.Series(name, array, nan_to_null=True) for name, array in rest.items()]
-    changed: list[Any] = [
-        below.alias("level"),
-        pl.lit(True).alias("other"),
-        pl.lit(True).alias("shown"),
-        _below("path", BETWEEN),
-    ]
-    if separator:
-        changed.append(_below("prefix", separator))
-    elif labels[0] in ("prefix", "node") or (public and "low" in labels):
-        changed += [pl.lit(None, dtype=frame.schema[name]).alias(name) for name in labels]
+    if isinstance(tree, OpenTree):  # some of its levels may not be shown
+        shown = levels.unique(maintain_order=True)
+        below = pl.col("level").replace(shown[:-1], shown[1:])
+
+    def rest_of(name: str, separator: str) -> pl.Expr:
+        inner = pl.concat_str(pl.col(name), pl.lit(separator + OTHER))
+        return pl.when(pl.col("level") == 0).then(pl.lit(OTHER)).otherwise(inner).alias(name)
+
+    changed: list[Any] = [below.alias("level"), pl.lit(True).alias("other"), pl.lit(True).alias("shown")]
+    changed.append(rest_of("path", BETWEEN))
+    if isinstance(tree, OpenTree) and tree.separator:
+        changed.append(rest_of("prefix", tree.separator))
+    elif labels[0] in ("prefix", "node") or (isinstance(tree, Tree) and "low" in labels):
+        changed += [pl.lit(None, dtype=parents.schema[name]).alias(name) for name in labels]
     else:
         changed += [
             pl.when(below == place + 1).then(pl.lit(OTHER)).otherwise(pl.col(name)).alias(name)
             for place, name in enumerate(labels)
-            if frame.schema[name] == pl.String
+            if parents.schema[name] == pl.String
         ]
-    return parents.with_columns(changed).with_columns(columns)
-
-
-def _below(name: str, separator: str) -> pl.Expr:
-    """The path of the row for the rest of this node."""
-    inner = pl.concat_str(pl.col(name), pl.lit(separator + OTHER))
-    return pl.when(pl.col("level") == 0).then(pl.lit(OTHER)).otherwise(inner).alias(name)
+    return parents.with_columns(changed)
 
 
 def node_columns(nodes: ShownNodes) -> list[pl.Series]:

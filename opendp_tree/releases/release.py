@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,53 +12,21 @@ import polars as pl
 
 from opendp_tree._files import PendingFile
 from opendp_tree._types import Bools, Floats, Ints
+from opendp_tree.budget import PrivacyStatement
 from opendp_tree.releases.curve import MeasuredCurve
 from opendp_tree.releases.frame import release_frame
 from opendp_tree.releases.json import read_release, write_release
-from opendp_tree.releases.values import NodeValues, column_bounds, value_columns
+from opendp_tree.releases.values import NodeValues
 from opendp_tree.releases.words import release_html, release_text, release_words
 from opendp_tree.releases.writing import FORMATS, arrow_table, format_of, frame_bytes, pandas_frame
 from opendp_tree.releases.writing import spreadsheet_safe as safe
+from opendp_tree.trees.labels import FIGURES
 from opendp_tree.trees.least_squares import LeastSquares
+from opendp_tree.trees.nodes import ShownNodes
 from opendp_tree.trees.open_tree import OpenTree
-from opendp_tree.trees.shown_nodes import ShownNodes
 from opendp_tree.trees.tree import Tree
 
-
-@dataclass(frozen=True)
-class PrivacyStatement:
-    """What a release cost and what it counts, as plain data.
-
-    Parameters
-    ----------
-    mechanism
-        The name of the mechanism, such as "tree_laplace".
-    measure
-        OpenDP's privacy measure, as the call that makes it: "approximate(max_divergence())".
-    d_in
-        The distance between neighboring inputs.
-    loss
-        The privacy loss at that distance: `epsilon`, `epsilon` and `delta`, or `rho` (and `delta`).
-    parameters
-        The parameters of the mechanism.
-    unit
-        What that distance protects, in words ("one person with at most 5 rows"); None, the default, if unknown.
-    counted
-        What estimates and intervals are counts of, in words ("rows after keeping at most 5 of each user"); None, the
-        default, if unknown: they count whatever the mechanism received.
-    """
-
-    mechanism: str
-    measure: str
-    d_in: int
-    loss: Mapping[str, float]
-    parameters: Mapping[str, int | float | str | None]
-    unit: str | None = None
-    counted: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """The statement as nested dictionaries of numbers and texts, ready for JSON."""
-        return {**asdict(self), "loss": dict(self.loss), "parameters": dict(self.parameters)}
+__all__ = ["Fit", "PrivacyStatement", "TreeRelease"]
 
 
 @dataclass(frozen=True)
@@ -78,37 +46,22 @@ class TreeRelease:
     Arrays of a public tree are in the order of its node ids. Arrays of an open tree hold the nodes that were found, in
     the order of `nodes`.
 
-    Parameters
-    ----------
-    tree
-        The tree.
-    estimates, lower, upper
-        The estimate of each node, and an interval for its true count of what the statement calls `counted`.
-    confidence
-        A lower bound on the probability that a node's interval contains its true count, for each node separately.
-        With 1 all intervals always do.
-    statement
-        The privacy statement; None if post-processing does not know it.
-    cells
-        The number of cells at or below each node; None, the default, if the mechanism has no cells.
-    nodes
-        The nodes of an open tree; None for a public tree.
-    fit
-        How least squares computed the estimates; None, the default, if it did not.
-    shown
-        Which nodes are shown; None, the default, if all are. Nodes of an open tree that are not shown belong to levels
-        that were not requested: they only connect other nodes, and have no row in a frame.
-    hidden
-        An upper bound on the count of each node of an open tree that is not shown; None, the default, if unknown.
-    values
-        Sums and means of each value; by default there are none.
-    curve
-        If the leaves are the bins of a line, the cumulative counts along it; None by default.
-    curves
-        For groups, the curve of each shown group, by the group's index in the arrays; None by default.
-    adds_up
-        Whether the count of a node is the sum of its children's counts and of rows elsewhere below it; True by default.
-        Counts of people who may be at several nodes do not add up, and have no rows "(other)".
+    :param tree: The tree.
+    :param estimates: The estimate of each node, of what the statement calls `counted`.
+    :param lower: The lower end of an interval for each node's true count.
+    :param upper: The upper end.
+    :param confidence: The least probability that the interval of one node contains its true count; with 1 all do.
+    :param statement: The privacy statement; None if post-processing does not know it.
+    :param cells: The number of cells at or below each node; None by default: the mechanism has no cells.
+    :param nodes: The nodes of an open tree; None for a public tree.
+    :param fit: How least squares computed the estimates; None by default: it did not.
+    :param shown: Which nodes are shown; all by default. Others of an open tree connect nodes and have no row.
+    :param hidden: An upper bound on the count of each node that an open tree does not show; None by default: unknown.
+    :param values: Sums and means of each value; none by default.
+    :param curve: If the leaves are the bins of a line, the cumulative counts along it; None by default.
+    :param curves: For groups, the curve of each shown group, by the group's index in the arrays; None by default.
+    :param adds_up: Whether a node's count is the sum of its children's counts and of rows elsewhere below it, as by
+        default. Counts of people who may be at several nodes do not add up, and have no rows "(other)".
     """
 
     tree: Tree | OpenTree
@@ -134,19 +87,17 @@ class TreeRelease:
             raise TypeError(f"nodes ({type(self.nodes).__name__}) must be ShownNodes or None")
         if isinstance(self.tree, OpenTree) != (self.nodes is not None):
             raise ValueError("nodes must be given for an open tree, and for no other tree")
-        size = self.tree.node_count if isinstance(self.tree, Tree) else self.levels.size
-        for name in ("estimates", "lower", "upper", "cells", "shown"):
-            array = getattr(self, name)
+        if not (isinstance(self.values, tuple) and all(isinstance(value, NodeValues) for value in self.values)):
+            given = type(self.values).__name__
+            raise TypeError(f"values ({given}) must be a tuple of NodeValues. Hint: leave them out")
+        size = self.levels.size
+        arrays = [(name, getattr(self, name)) for name in ("estimates", "lower", "upper", "cells", "shown")]
+        arrays += [(f"values: {name}", getattr(value, name)) for value in self.values for name in FIGURES]
+        for name, array in arrays:
             if array is not None and not isinstance(array, np.ndarray):
                 raise TypeError(f"{name} ({type(array).__name__}) must be a NumPy array")
             if array is not None and array.shape != (size,):
                 raise ValueError(f"{name} (of shape {array.shape}) must have one entry for each of the {size} nodes")
-        if not (isinstance(self.values, tuple) and all(isinstance(value, NodeValues) for value in self.values)):
-            raise TypeError(
-                f"values ({type(self.values).__name__}) must be a tuple of NodeValues. Hint: leave them out"
-            )
-        for value in self.values:
-            value.check(size)
 
     def __repr__(self) -> str:
         """The largest nodes as a short table, and the release in words."""
@@ -173,83 +124,42 @@ class TreeRelease:
     def to_frame(self, *, other: bool = True, spreadsheet_safe: bool = False) -> pl.DataFrame:
         """One row per node, level by level, with siblings together.
 
-        The columns are `path` (the labels in one text), `estimate`, `lower`, `upper`, `level` (0 for the root), the
-        labels in columns of their own (or `prefix` and `bits`, or the id `node`), `cells` if the mechanism has cells,
-        and `shown`. Values add `sum`, `mean` and their intervals (`sum_lower`, `mean_upper`, ...) after `upper`;
-        several values put their names first (`amount_sum`). The last column, `counted`, repeats in every row what the
-        statement says is counted, so that a file contains it.
+        The columns are `path` (the labels in one text), `estimate`, `lower`, `upper`, then `sum`, `mean` and their
+        intervals if there are values, `level` (0 for the root), the labels, `cells` if the mechanism has cells, `shown`
+        and `counted`. All columns and the rows "(other)" are explained in docs/release_format.md.
 
-        Parameters
-        ----------
-        other
-            Whether to add rows "(other)", so that the rows below a node add up to it; True by default. A shown node
-            whose shown children have another total than its own estimate gets such a row after them, with the
-            difference. It may be negative, because it is a difference of noisy counts, unless estimates are
-            non-negative. Its interval is from 0 to the upper end of the node's own, or, if all intervals always hold,
-            what they leave. The column `other` is true in these rows. Label columns that are not texts, `prefix`,
-            `bits` and `node` are null in them. There are none if counts do not add up (`adds_up`).
-        spreadsheet_safe
-            Whether to put an apostrophe before texts and column names that a spreadsheet would run as a formula (they
-            begin with =, +, -, @, a tab or a line break) and before those that begin with an apostrophe. Use it for
-            CSV files that people open; False, the default, keeps labels unchanged for programs.
+        :param other: Whether to add a row "(other)" after the children of a node whose total differs from the node's
+            own estimate, with the difference; True by default. It may be negative.
+        :param spreadsheet_safe: Whether to put an apostrophe before texts and column names that a spreadsheet would run
+            as a formula. Use it for CSV files that people open; False by default: labels stay as they are.
 
-        >>> import polars as pl
         >>> tree = Tree.from_paths([("be", "ghent"), ("be", "liege"), ("lu",)], names=["country", "city"])
         >>> noisy = np.array([100.0, 90.0, 70.0, 0.0, 0.0])
         >>> release = TreeRelease(tree, noisy, noisy - 9, noisy + 9, 0.9, None, shown=noisy > 0)
-        >>> release.to_frame().filter(pl.col("shown")).select("level", "country", "city", "path", "estimate").rows()
-        ... # doctest: +NORMALIZE_WHITESPACE
-        [(0, None, None, '', 100.0),
-         (1, 'be', None, 'be', 90.0),
-         (1, '(other)', None, '(other)', 10.0),
-         (2, 'be', 'ghent', 'be / ghent', 70.0),
-         (2, 'be', '(other)', 'be / (other)', 20.0)]
+        >>> release.to_frame().filter("shown").select("path", "city", "estimate").rows()[2:]
+        [('(other)', None, 10.0), ('be / ghent', 'ghent', 70.0), ('be / (other)', '(other)', 20.0)]
         """
-        nodes, order = self.nodes or ShownNodes.of_tree(self.tree), self.row_order  # type: ignore[arg-type]
-        numbers = {"estimate": self.estimates, "lower": self.lower, "upper": self.upper}
-        numbers |= value_columns(self.values)
-        columns: dict[str, Any] = {name: array.astype(np.float64, copy=False) for name, array in numbers.items()}
-        if self.cells is not None:
-            columns["cells"] = self.cells
-        columns["shown"] = np.ones(order.size, dtype=np.bool_) if self.shown is None else self.shown
-        values = {name: array[order] for name, array in columns.items()}
-        frame = release_frame(
-            nodes,
-            values,
-            other=other,
-            certain=self.confidence == 1,
-            adds_up=self.adds_up,
-            counted=None if self.statement is None else self.statement.counted,
-            sums=column_bounds(self.values),
-        )
+        frame = release_frame(self, other=other)
         return safe(frame) if spreadsheet_safe else frame
 
     def quantiles(self, at: Sequence[float]) -> pl.DataFrame:
         """Quantiles of a number: `quantile`, `estimate`, `lower`, `upper`. Costs no further budget.
 
-        They are quantiles of the rows on the line: rows outside of it and rows without a value are not included. Each
-        interval contains, with the release's confidence, all values with at most that share of rows strictly below and
-        at least that share at or below them. Requires a release over a line, as of `Key.number`; if that is below other
-        columns, each row begins with the labels of its group.
+        Rows outside of the line and rows without a value are not included. With the release's confidence, an interval
+        contains all values with at most that share of rows strictly below and at least that share at or below them.
+        Requires a release over a line, as of `Key.number`; below other columns, rows begin with their group's labels.
 
-        Parameters
-        ----------
-        at
-            Shares from 0 to 1: [0.25, 0.5, 0.75] for the quartiles.
+        :param at: Shares from 0 to 1: [0.25, 0.5, 0.75] for the quartiles.
         """
         return self._on_lines("quantiles", lambda curve: curve.quantile_frame(at))
 
     def cdf(self, at: Any = None) -> pl.DataFrame:
         """The share of rows below each value: `value`, `estimate`, `lower`, `upper`. Costs no further budget.
 
-        Rows outside of the line and rows without a value are not included. At the end of the line the share is 1: the
-        last bin contains `high` itself. Each interval holds with the release's confidence. Requires a release over a
-        line, as of `Key.number`.
+        Rows outside of the line and rows without a value are not included; the last bin contains `high` itself.
+        Requires a release over a line, as of `Key.number`.
 
-        Parameters
-        ----------
-        at
-            The values; by default (None) all values at which the line was cut, which is all that is known.
+        :param at: The values; by default (None) all values at which the line was cut, which is all that is known.
         """
         return self._on_lines("cdf", lambda curve: curve.share_frame(at))
 
@@ -258,11 +168,9 @@ class TreeRelease:
 
         Costs no further budget. Requires a release over a line, as of `Key.number`.
 
-        Parameters
-        ----------
-        low, high
-            The two values, which are moved to the ends of the line if they lie beyond. Rows at `high` itself are
-            counted only at the end of the line, whose last bin contains them.
+        :param low: From this value; moved to the end of the line if it lies beyond.
+        :param high: Up to this value, moved likewise. Rows at `high` itself are counted only at the end of the line,
+            whose last bin contains them.
         """
         return self._on_lines("between", lambda curve: curve.count_frame(low, high))
 
@@ -283,43 +191,31 @@ class TreeRelease:
     def to_arrow(self, *, other: bool = True) -> Any:
         """The frame of `to_frame` as a PyArrow table; 128-bit integers are texts. Requires PyArrow.
 
-        Parameters
-        ----------
-        other
-            Whether to add rows "(other)", as in `to_frame`; True by default.
+        :param other: As for `to_frame`.
         """
         return arrow_table(self.to_frame(other=other))
 
     def to_pandas(self, *, other: bool = True) -> Any:
         """The frame of `to_frame` as a pandas frame with nullable integers and booleans. Requires pandas and PyArrow.
 
-        Parameters
-        ----------
-        other
-            Whether to add rows "(other)", as in `to_frame`; True by default.
+        :param other: As for `to_frame`.
         """
         return pandas_frame(self.to_frame(other=other))
 
     def write(self, path: str | Path, *, other: bool = True, spreadsheet_safe: bool = False) -> None:
         """Write the release to a file. A file that exists is replaced once the new one is complete.
 
-        Parameters
-        ----------
-        path
-            The file. Its ending is the format: `.parquet`, `.csv` and `.ndjson` have the rows of `to_frame`, `.xlsx`
-            (Excel, needs XlsxWriter) also a sheet with the privacy statement, and `.json` is the text of `to_json`.
-            In Excel, integers beyond 2**53, times, and dates before March 1900 are texts, infinite numbers are empty,
-            and a text has at most 16,383 characters.
-        other, spreadsheet_safe
-            As in `to_frame`. No text in an Excel file is a formula, with `spreadsheet_safe` or without.
+        Other parameters: as for `to_frame`. No text in an Excel file is a formula, whatever `spreadsheet_safe` says.
+
+        :param path: The file. Its ending is the format: `.parquet`, `.csv` and `.ndjson` have the rows of `to_frame`,
+            `.xlsx` (Excel, needs XlsxWriter) also a sheet with the privacy statement; `.json` is the text of `to_json`.
 
         >>> import tempfile
-        >>> tree = Tree.from_paths([("be", "ghent"), ("lu",)])
-        >>> release = TreeRelease(tree, *np.ones((3, 4)), confidence=0.9, statement=None)
+        >>> release = TreeRelease(Tree.from_paths([("be",)]), *np.ones((3, 2)), confidence=0.9, statement=None)
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     release.write(f"{folder}/counts.csv")
         ...     pl.read_csv(f"{folder}/counts.csv").height
-        4
+        2
         """
         form = format_of(path)
         if form is None:
@@ -341,32 +237,24 @@ class TreeRelease:
     def from_json(cls, text: str) -> TreeRelease:
         """Read a release that `to_json` wrote, with the same numbers and labels. Raises ValueError for any other text.
 
-        Parameters
-        ----------
-        text
-            The JSON text.
+        :param text: The JSON text.
 
-        >>> tree = Tree.from_paths([("be", "ghent"), ("lu",)])
-        >>> release = TreeRelease(tree, *np.ones((3, 4)), confidence=0.9, statement=None)
-        >>> TreeRelease.from_json(release.to_json()).tree == tree
+        >>> release = TreeRelease(Tree.from_paths([("be",)]), *np.ones((3, 2)), confidence=0.9, statement=None)
+        >>> TreeRelease.from_json(release.to_json()).tree == release.tree
         True
         """
-        fields = read_release(text)
-        statement = fields["statement"]
-        return cls(**{**fields, "statement": None if statement is None else PrivacyStatement(**statement)})
+        return cls(**read_release(text))
 
     def describe(self) -> str:
-        """The release in words: what is counted, who is protected, the cost, how sure it is and what is not shown.
+        """The release in words: what is counted, who is protected, the cost, the accuracy and what is not shown.
 
-        >>> tree = Tree.from_paths([("be", "ghent"), ("lu",)], names=["country", "city"])
         >>> statement = PrivacyStatement("tree_laplace", "max_divergence()", 1, {"epsilon": 1.0}, {})
-        >>> noisy = np.array([50.0, 30.0, 30.0, 20.0])
-        >>> print(TreeRelease(tree, noisy, noisy - 9, noisy + 9, 0.95, statement).describe())
-        Counts of all 4 nodes of a public tree of depth 3 (country / city).
+        >>> release = TreeRelease(Tree.from_paths([("be",)]), *np.ones((3, 2)), confidence=0.9, statement=statement)
+        >>> print(release.describe())
+        Counts of all 2 nodes of a public tree of depth 2 (label_1).
         Privacy: epsilon 1 (max divergence) for adding or removing one row.
-        Accuracy: each node's interval contains its true count with probability at least 0.95.
-        The median interval extends 9 from its estimate, the widest 9.
+        Accuracy: each node's interval contains its true count with probability at least 0.9.
+        Half of the intervals lie within 0 of their estimates, and all within 0.
         Mechanism: tree_laplace (Laplace noise on every node and least squares).
         """
-        first, rest = release_words(self)
-        return "\n".join([*first, *rest])
+        return "\n".join(line for part in release_words(self) for line in part)

@@ -7,16 +7,14 @@ import io
 import json
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 from polars import selectors
 
 from opendp_tree._show import one_line
+from opendp_tree.budget import PrivacyStatement
 from opendp_tree.releases.json import write_statement
-
-if TYPE_CHECKING:
-    from opendp_tree.releases.release import PrivacyStatement
 
 FORMATS = ("parquet", "csv", "ndjson", "json", "xlsx")
 """The formats of files, which are also the endings of their names."""
@@ -34,8 +32,8 @@ _FIRST_DAY, _LAST_DAY = ((date(year, 1, 1) - date(1970, 1, 1)).days for year in 
 def format_of(path: str | Path) -> str | None:
     """The format that the ending of a file's name stands for; None if it is unknown."""
     ending = Path(path).suffix.lower().removeprefix(".")
-    found = {"jsonl": "ndjson", "pq": "parquet"}.get(ending, ending)
-    return found if found in FORMATS else None
+    name = {"jsonl": "ndjson", "pq": "parquet"}.get(ending, ending)
+    return name if name in FORMATS else None
 
 
 def frame_bytes(
@@ -45,16 +43,12 @@ def frame_bytes(
     buffer = io.BytesIO()
     if file_format == "xlsx":
         _write_excel(buffer, frame, statement, words)
-        return buffer.getvalue()
-    if file_format == "parquet":
-        said = {} if statement is None else {STATEMENT: json.dumps(write_statement(statement.to_dict()))}
-        frame.write_parquet(buffer, metadata=said or None)
-        return buffer.getvalue()
-    plain = frame.with_columns(_plain(column, file_format) for column in frame)
-    if file_format == "csv":
-        plain.write_csv(buffer)
+    elif file_format == "parquet":
+        metadata = None if statement is None else {STATEMENT: json.dumps(write_statement(statement))}
+        frame.write_parquet(buffer, metadata=metadata)
     else:
-        plain.write_ndjson(buffer)
+        plain = frame.with_columns(_plain(column, file_format) for column in frame)
+        (plain.write_csv if file_format == "csv" else plain.write_ndjson)(buffer)
     return buffer.getvalue()
 
 
@@ -73,25 +67,22 @@ def _write_excel(target: io.BytesIO, frame: pl.DataFrame, statement: PrivacyStat
 
 def _excel_headers(names: list[str]) -> list[str]:
     """Names of printable characters that differ in more than upper and lower case, as Excel's tables require."""
-    headers: list[str] = []
-    taken: set[str] = set()
+    headers: dict[str, str] = {}
     for name in (one_line(name).replace("\ufffe", " ").replace("\uffff", " ") for name in names):
         header, number = name[:_HEADER] or "(no name)", 2
-        while header.casefold() in taken:
+        while header.casefold() in headers:
             header, number = f"{name[: _HEADER - 9]}_{number}", number + 1
-        taken.add(header.casefold())
-        headers.append(header)
-    return headers
+        headers[header.casefold()] = header
+    return list(headers.values())
 
 
 def _excel_column(column: pl.Series) -> pl.Series:
     """The column with values that Excel holds exactly: other integers and times are texts, infinities are empty."""
-    dtype = column.dtype
+    dtype, exact = column.dtype, column.dtype == pl.Boolean
     if dtype.is_float():
         return column.set(~column.is_finite(), None)
     if dtype == pl.String:
         return column.str.slice(0, _CELL)
-    exact = dtype == pl.Boolean
     if dtype.is_integer():
         ends: list[Any] = [column.min(), column.max()]
         exact = all(end is None or abs(end) <= _EXACT for end in ends)
@@ -102,10 +93,11 @@ def _excel_column(column: pl.Series) -> pl.Series:
 
 def _statement_frame(statement: PrivacyStatement | None, words: str) -> pl.DataFrame:
     """The release in words, and each field of its statement, in two columns."""
-    pairs = (line.partition(": ") for line in words.splitlines())
-    rows = [(head if value else "", value or head) for head, _, value in pairs]
-    fields = {} if statement is None else statement.to_dict()
-    for name, value in fields.items():
+    rows = [
+        (head, value) if value else ("", head)
+        for head, _, value in (line.partition(": ") for line in words.splitlines())
+    ]
+    for name, value in ({} if statement is None else statement.to_dict()).items():
         inner = value.items() if isinstance(value, dict) else [("", value)]
         rows += [(f"{name} {key}".rstrip(), "" if each is None else str(each)) for key, each in inner]
     lines = [(one_line(name), one_line(value)) for name, value in rows]
@@ -123,23 +115,19 @@ def pandas_frame(frame: pl.DataFrame) -> Any:
     """The frame as a pandas frame. Integers and booleans have nullable types, so that labels keep their values."""
     pandas = _required("pandas", "to_pandas")
     table = arrow_table(frame, wanted_by="to_pandas")
-
-    def nullable(dtype: Any) -> Any:
-        name = str(dtype)
-        if name == "bool":
-            return pandas.BooleanDtype()
-        whole = name.startswith(("int", "uint"))
-        return pandas.api.types.pandas_dtype(name.replace("uint", "UInt").replace("int", "Int", 1)) if whole else None
-
-    return table.to_pandas(types_mapper=nullable, date_as_object=False)  # Python has no years before 1
+    integers = [f"{sign}Int{8 << size}" for sign in ("", "U") for size in range(4)]
+    names = {"bool": "boolean", **{name.lower(): name for name in integers}}
+    types = {name: pandas.api.types.pandas_dtype(nullable) for name, nullable in names.items()}
+    # Python has no years before 1.
+    return table.to_pandas(types_mapper=lambda dtype: types.get(str(dtype)), date_as_object=False)
 
 
 def _required(module: str, wanted_by: str, package: str = "") -> Any:
     try:
         return importlib.import_module(module)
     except ImportError:
-        hint = f"pip install {package or module}"
-        raise ImportError(f"{wanted_by} needs {module}, which is not installed. Hint: {hint}") from None
+        hint = f"Hint: pip install {package or module}"
+        raise ImportError(f"{wanted_by} needs {module}, which is not installed. {hint}") from None
 
 
 def spreadsheet_safe(frame: pl.DataFrame) -> pl.DataFrame:
@@ -148,11 +136,6 @@ def spreadsheet_safe(frame: pl.DataFrame) -> pl.DataFrame:
     marked = frame.with_columns(texts.cast(pl.String).str.replace(*_MARK))
     marked.columns = pl.Series(frame.columns, dtype=pl.String).str.replace(*_MARK).to_list()
     return marked
-
-
-def unwritable(schema: pl.Schema, *, file_format: str) -> list[str]:
-    """The columns with values that cannot be written: the smallest, the largest and null are tried for each type."""
-    return [name for name, dtype in schema.items() if not _can_write(dtype, file_format)]
 
 
 def label_texts(labels: pl.Series) -> pl.Series:
@@ -181,21 +164,8 @@ def _beyond(times: pl.Series) -> pl.Series:
 
 
 def _plain(column: pl.Series, file_format: str) -> pl.Series:
-    """The column itself if Polars can write it, or its texts. Whether it can is tried before anything is spent."""
+    """The column itself if Polars can write all values of its type, or else its texts."""
     dtype = column.dtype
     wide = file_format == "ndjson" and dtype in (pl.Int128, pl.UInt128)
     timed = isinstance(dtype, (pl.Date, pl.Datetime)) and _beyond(column).any()
     return label_texts(column) if wide or timed or isinstance(dtype, pl.Duration) else column
-
-
-def _can_write(dtype: pl.DataType, file_format: str) -> bool:
-    physical = pl.Series([], dtype=dtype).to_physical().dtype
-    values = pl.Series("value", [None], dtype=physical)
-    if physical.is_integer() and dtype != pl.Time:
-        kind: Any = physical
-        values = values.append(pl.select(pl.concat_list(kind.min(), kind.max()).explode()).to_series().cast(kind))
-    try:
-        frame_bytes(values.cast(dtype).to_frame(), file_format=file_format)
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
-        return False
-    return True

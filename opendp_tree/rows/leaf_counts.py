@@ -1,11 +1,16 @@
-"""Rows of a Polars frame, or a vector of records, to the counts of leaves."""
+"""Transformations of rows: to leaf counts, counts and sums by leaf, records of people, or rows per person."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from itertools import repeat
+from typing import Any, NamedTuple
 
+import numpy as np
+import polars as pl
+from opendp.domains import atom_domain, vector_domain
 from opendp.metrics import (
     change_one_distance,
     hamming_distance,
@@ -14,6 +19,7 @@ from opendp.metrics import (
     symmetric_distance,
 )
 from opendp.mod import (
+    AtomDomain,
     ChangeOneIdDistance,
     Domain,
     ExtrinsicDomain,
@@ -25,19 +31,104 @@ from opendp.mod import (
 )
 
 from opendp_tree._arguments import check_integer
-from opendp_tree._opendp import make_transformation, to_then, total_bound
+from opendp_tree._opendp import extrinsic_domain, make_transformation, to_then, total_bound
+from opendp_tree._types import Ints
 from opendp_tree.keys.key import Key
-from opendp_tree.rows.domains import check_rows_are_here, column_kinds
-from opendp_tree.rows.leaf_values import leaf_values_domain
-from opendp_tree.rows.unit import Unit, identifier_of
-from opendp_tree.rows.value import Value, value_unit
-from opendp_tree.theorems.distances import leaf_counts_l1
-from opendp_tree.theorems.people_layers import people_apart
+from opendp_tree.rows.counting import RowCounter
+from opendp_tree.rows.domains import PEOPLE, UNIT, Table, check_rows_are_here, column_kinds, guarded
+from opendp_tree.rows.people import people_domain
+from opendp_tree.rows.unit import LARGEST_BOUND, Unit, Value, identifier_of, read_values
+from opendp_tree.theorems.noise import leaf_counts_l1
+from opendp_tree.theorems.sums import STEPS, people_apart
+from opendp_tree.theorems.tails import bin_ends
 from opendp_tree.trees.domains import leaf_domain
+from opendp_tree.trees.labels import check_figure_names
+from opendp_tree.trees.nodes import SparseCounts
 from opendp_tree.trees.open_tree import OpenTree
-from opendp_tree.trees.tree import Tree
+from opendp_tree.trees.tree import Label, Tree
 
-__all__ = ["make_leaf_counts", "then_leaf_counts"]
+_DTYPES: dict[str, Any] = {"String": pl.String, "bool": pl.Boolean, "i32": pl.Int64, "i64": pl.Int64}
+_DTYPES |= dict.fromkeys(("u32", "u64", "usize"), pl.UInt64)
+"""The data types of OpenDP's types of records."""
+TOO_MANY_ROWS = 2**42
+"""The sums of so many rows, of up to 2**20 steps each, could exceed 64 bits."""
+
+
+@dataclass(frozen=True)
+class LeafValues:
+    """Counts and sums of rows by leaf.
+
+    :param counts: The leaf counts: an array in the order of a public tree's leaves, or the sparse counts of an open
+        tree.
+    :param sums: For each value the sums of its steps, 0 to 2**20 per row, in the order of the counts.
+    """
+
+    counts: Ints | SparseCounts
+    sums: tuple[Ints, ...]
+
+    @property
+    def people(self) -> Ints:
+        """The counts as an array."""
+        return self.counts.occupied.counts if isinstance(self.counts, SparseCounts) else self.counts
+
+
+@dataclass(frozen=True)
+class LeafValueSpace:
+    """Describes a domain of `LeafValues`."""
+
+    tree: Tree | OpenTree
+    values: tuple[Value, ...]
+
+    def holds(self, value: object) -> bool:
+        """Whether a value is a member, by its form and by its size: sums of members never wrap."""
+        if type(value) is not LeafValues or len(value.sums) != len(self.values):
+            return False
+        counts, rows = value.counts, value.people
+        if isinstance(self.tree, OpenTree):
+            fits = type(counts) is SparseCounts and counts.tree == self.tree
+        else:
+            fits = type(counts) is np.ndarray and counts.shape == (self.tree.leaf_count,)
+        for array in (rows, *value.sums):
+            fits = fits and type(array) is np.ndarray and array.dtype == np.int64 and array.shape == rows.shape
+        # Floats add whole numbers exactly below 2**53, and larger sums stay above the limit.
+        if not fits or not ((rows >= 0) & (rows < TOO_MANY_ROWS)).all() or rows.sum(dtype=np.float64) >= TOO_MANY_ROWS:
+            return False
+        return all(bool(((steps >= 0) & (steps <= STEPS * rows)).all()) for steps in value.sums)
+
+    def read(self, value: object) -> LeafValues:
+        """A value, once it is sure to be a member."""
+        if not self.holds(value):
+            raise TypeError("the data must be LeafValues of input_domain. Hint: make_leaf_values")
+        assert isinstance(value, LeafValues)
+        return value
+
+
+def leaf_values_domain(tree: Tree | OpenTree, values: Value | Sequence[Value]) -> Domain:
+    """The domain of counts and sums by leaf, of fewer than 2**42 rows; `make_leaf_values` makes its members.
+
+    Counts are not negative, and a leaf's sums are from 0 to 2**20 times its rows. Distances between members are in
+    rows: at a `symmetric_distance` of d, the two come from frames that differ in d rows, added or removed.
+
+    :param tree: The public tree, or the open one.
+    :param values: What is summed, as for `make_leaf_values`.
+
+    >>> tree = Tree.from_paths([("be",), ("lu",)])
+    >>> domain = leaf_values_domain(tree, Value("amount", bounds=(0, 500)))
+    >>> domain.member(LeafValues(np.array([2, 1]), (np.array([2**20, 0]),)))
+    True
+    """
+    described = LeafValueSpace(tree, read_values(values))
+    check_figure_names([each.column for each in described.values], tree.names)
+    identifier = f"LeafValues({leaf_domain(tree)}, {described.values})"
+    return extrinsic_domain(identifier, described.holds, described)
+
+
+def read_space(input_domain: Domain) -> LeafValueSpace:
+    """The description of a domain of `LeafValues`."""
+    described = input_domain.descriptor if isinstance(input_domain, ExtrinsicDomain) else None
+    if not isinstance(described, LeafValueSpace):
+        raise ValueError(f"input_domain ({input_domain}) must hold leaf values. Hint: leaf_values_domain(tree, values)")
+    return described
 
 
 def make_leaf_counts(
@@ -48,45 +139,31 @@ def make_leaf_counts(
     unit: Unit | None = None,
     memory: int | str | None = None,
 ) -> Transformation:
-    """How many rows of a frame belong to each leaf: `leaf_domain` of a public tree, or of the key's open tree.
+    """The number of rows of a frame at each leaf: `leaf_domain` of a public tree, or of the key's open tree.
 
     A *vector of records* is counted too: `input_domain` is then OpenDP's `vector_domain` of texts, integers or truth
-    values, with or without a size, and `by` the tree itself. A record is the label of a leaf (its node id, in a tree
-    without labels), or a key of an `OpenTree`: an integer for bits, a text for paths, a label for one column. Records
-    that are no leaf's count nowhere. A vector that is not as long as its domain declares is refused. This
-    is what `make_population_amplification` needs: it takes the size of the *records* for the size of the sample. Never
-    amplify a measurement on vectors of leaf counts, whose size is the number of leaves: OpenDP does not notice.
+    values, and `by` the tree itself. A record is the label of a leaf (its node id, in a tree without labels), or a key
+    of an `OpenTree`: an integer for bits, a text for paths, a label for one column. Records that belong to no leaf are
+    not counted. `make_population_amplification` needs such vectors. Never amplify a measurement on vectors of leaf
+    counts: their size is the number of leaves, not of records, and OpenDP does not notice.
 
     Stability in L1, exact, at distance `d_in`:
 
     - `symmetric_distance`, `insert_delete_distance`: `d_in`; `change_one_distance`, `hamming_distance`: twice that.
     - `symmetric_id_distance`: `d_in` times the rows of one person that are counted; `change_one_id_distance`: twice
       that.
-    - `frame_distance` of these: the bound on the whole frame in the place of `d_in`. Bounds by columns are not used.
+    - `frame_distance` of these: the bound on the whole frame instead of `d_in`. Bounds by columns are not used.
 
-    Proof: docs/proofs/leaf_counts.md. Nothing that is raised depends on values in the data, only on its schema. The
-    cost is that of one Polars group-by.
+    Proof: docs/proofs/counting.md. Errors depend only on the schema of the data, never on its values.
 
-    Parameters
-    ----------
-    input_domain
-        OpenDP's `lazyframe_domain`, or `frame_domain`, which does not copy frames in memory.
-    input_metric
-        How far frames are apart, in rows or in people: one of those above.
-    by
-        Where a row belongs: a `Key`, which carries a public tree and all else that there is to say, or the names of
-        columns from the coarsest to the finest.
-    unit
-        How much of one person is counted, where the metric has an identifier: `Unit("user", rows=5)`. By default None:
-        the metric counts rows.
-    memory
-        How much memory the rows of people may take while they are cut to the unit's bounds: bytes, or a text such as
-        "2GiB". By default None: an eighth of the machine's memory, and at most 2 GiB. Where there are more rows, the
-        data are read several times, a part of the people each time, if they are in memory or files that `read_source`
-        opened; any other plan is run once, and its rows are held. What is released has the same law.
+    :param input_domain: OpenDP's `lazyframe_domain`, or `frame_domain`, which does not copy frames in memory.
+    :param input_metric: The distance between frames, in rows or in people: one of those above.
+    :param by: Where a row belongs: a `Key`, or the names of columns from the coarsest to the finest.
+    :param unit: How much of one person is counted, where the metric has an identifier: `Unit("user", rows=5)`. By
+        default None: the metric counts rows.
+    :param memory: How much memory people's rows may take, as for `release_tree`. It does not change the law of the
+        result.
 
-    Examples
-    --------
     >>> import opendp.prelude as dp
     >>> import polars as pl
     >>> from opendp_tree import frame_domain, then_leaf_counts
@@ -100,139 +177,285 @@ def make_leaf_counts(
     >>> counts = records >> then_leaf_counts(by=Tree.from_paths([("be", "ghent"), ("lu",)]))
     >>> counts(["lu", "ghent", "ghent", "nowhere"]), counts.map(1)
     (array([2, 1]), 2)
-
     """
     assert_features("contrib")
-    if isinstance(input_domain, VectorDomain):
-        if unit is not None:
-            raise ValueError("unit must not be given for a vector of records, which tells no people apart")
-        return _count_vectors(input_domain, input_metric, by)
-    if isinstance(by, (Tree, OpenTree)):
-        raise TypeError(
-            "by must be a Key or names of columns where input_domain holds frames. Hint: Key.columns(..., tree=...)"
+    if not isinstance(input_domain, VectorDomain):
+        if isinstance(by, (Tree, OpenTree)):
+            raise TypeError(
+                "by must be a Key or names of columns where input_domain holds frames. Hint: Key.columns(..., tree=...)"
+            )
+        return make_counting(input_domain, input_metric, by=by, unit=unit, memory=memory)
+    if unit is not None:
+        raise ValueError("unit must not be given for a vector of records, which does not tell people apart")
+    count, changed = _vector_counter(input_domain, by), _are_changed(input_metric)  # type: ignore[arg-type]
+    if changed is None:
+        raise ValueError(
+            f"input_metric ({input_metric}) must be symmetric_distance, insert_delete_distance, "
+            "change_one_distance or hamming_distance where input_domain is a vector of records"
         )
-    return make_counting(input_domain, input_metric, by=by, unit=unit, memory=memory)
+    space = leaf_domain(by), l1_distance(T="i64")  # type: ignore[arg-type]
+    return make_transformation(input_domain, input_metric, *space, count, _l1_map(changed))
 
 
 then_leaf_counts = to_then(make_leaf_counts)
 
 
-def make_counting(input_domain: Domain, input_metric: Metric, **options: Any) -> Transformation:
-    """Leaf counts of frames; leaf values where there are `values`; records of people where `records` is true."""
-    counting = LeafCounting.of(input_domain, input_metric, **options)
-    return make_transformation(input_domain, input_metric, *counting.space, counting.count, counting.stability_map)
+def make_leaf_values(
+    input_domain: Domain,
+    input_metric: Metric,
+    *,
+    values: Value | Sequence[Value],
+    by: Key | str | Sequence[str],
+    unit: Unit | None = None,
+) -> Transformation:
+    """The number of rows of a frame at each leaf, and the sums of their values, in steps between the bounds.
+
+    A row without a number in one of the columns is left out of everything, counts included. The output metric is
+    `symmetric_distance`: how many of the counted rows differ. Its map is that of `make_leaf_counts` with this unit,
+    exact. Proof: docs/proofs/people_and_means.md. Other parameters: as for `make_leaf_counts`.
+
+    :param values: What is summed: `Value("amount", bounds=(0, 500))`, or a list of several.
+    :param unit: How many rows of one person are kept, drawn at random, where the metric has an identifier. By default
+        None: the metric counts rows.
+
+    >>> import opendp.prelude as dp
+    >>> import polars as pl
+    >>> from opendp_tree import frame_domain
+    >>> dp.enable_features("contrib")
+    >>> frame = pl.DataFrame({"city": ["ghent", "ghent", "lux"], "amount": [125.0, None, 900.0]})
+    >>> space = frame_domain(frame), dp.symmetric_distance()
+    >>> leaves = space >> then_leaf_values(values=Value("amount", bounds=(0, 500)), by="city")
+    >>> leaves(frame).people, leaves(frame).sums, leaves.map(1)
+    (array([1, 1]), (array([ 262144, 1048576]),), 1)
+    """
+    assert_features("contrib")
+    return make_counting(input_domain, input_metric, by=by, unit=unit, values=read_values(values))
 
 
-def _count_vectors(input_domain: VectorDomain, input_metric: Metric, by: Any) -> Transformation:
-    from opendp_tree.rows.vectors import VectorCounting
-
-    counting = VectorCounting.of(input_domain, input_metric, by=by)
-    output = leaf_domain(counting.tree)
-    return make_transformation(
-        input_domain, input_metric, output, l1_distance(T="i64"), counting.count, counting.stability_map
-    )
+then_leaf_values = to_then(make_leaf_values)
 
 
-@dataclass(frozen=True)
-class LeafCounting:
-    """The parts of the transformation, checked."""
+def make_people_records(
+    input_domain: Domain,
+    input_metric: Metric,
+    *,
+    by: Key | str | Sequence[str],
+    unit: Unit,
+    memory: int | str | None = None,
+) -> Transformation:
+    """The number of rows of each person at each leaf: `people_domain`, under `symmetric_distance`.
 
-    space: tuple[Domain, Metric]
-    """What comes out: leaf counts, leaf values, or records of people."""
+    Stability, exact: `d_in` people under `symmetric_id_distance`, twice as many under `change_one_id_distance`, where
+    one person replaces another; under `frame_distance` of these, the bound on the whole frame instead of `d_in`.
+    Proof: docs/proofs/people_and_means.md. Records are read when a measurement asks for them, part by part if memory
+    requires it. Other parameters: as for `make_leaf_counts`.
+
+    :param unit: Who a person is. Only its column is used here: all rows of a person are recorded.
+
+    >>> import opendp.prelude as dp
+    >>> import polars as pl
+    >>> from opendp_tree import frame_domain
+    >>> dp.enable_features("contrib")
+    >>> visits = pl.DataFrame({"user": [1, 1, 1, 2, None], "city": ["ghent", "ghent", "liege", "liege", "ghent"]})
+    >>> space = frame_domain(visits), dp.symmetric_id_distance("user")
+    >>> records = space >> then_people_records(by="city", unit=Unit("user", count="shares"))
+    >>> [part] = records(visits).each()
+    >>> part.rows, part.leaves, records.map(1)
+    (array([2, 1, 1]), array([0, 1, 1]), 1)
+    """
+    assert_features("contrib")
+    return make_counting(input_domain, input_metric, by=by, unit=unit, memory=memory, records=True)
+
+
+then_people_records = to_then(make_people_records)
+
+
+def make_rows_per_unit(input_domain: Domain, input_metric: Metric, *, most: int) -> Transformation:
+    """The number of people by their number of rows: a vector of i64 with a count for each bin of `bin_ends(most)`."""
+    assert_features("contrib")
+    unit, changed = read_unit(input_metric, column_kinds(input_domain))
+    if unit is None or isinstance(input_metric, FrameDistance):
+        raise ValueError(
+            f"input_metric ({input_metric}) must be symmetric_id_distance or change_one_id_distance. Hint: without "
+            "people there is nothing to bound"
+        )
+    if not 2 <= check_integer(most, name="most") <= LARGEST_BOUND:
+        raise ValueError(f"most ({most}) must be from 2 to {LARGEST_BOUND}. Hint: the largest bound that may be useful")
+    ends = np.array(bin_ends(int(most)), dtype=np.int64)
+    counter = RowCounter.of(Key.columns(unit), column_kinds(input_domain), None)
+    space = vector_domain(atom_domain(T="i64"), size=ends.size), l1_distance(T="i64")
+    count = partial(histogram, counter, ends=ends)
+    return make_transformation(input_domain, input_metric, *space, count, _l1_map(changed))
+
+
+def histogram(counter: RowCounter, data: Any, ends: Ints) -> Ints:
+    """The number of people in each bin of numbers of rows; rows without an identifier are left out."""
+    (unit,) = counter.key.columns_used
+    source = counter.source(data)
+    # By the identifier itself, as people are bounded: as a key, Spark's texts that are not UTF-8 are all null.
+    people = source.rows_per_person(counter.key, unit, 0, 1).group_by(UNIT)
+    total = pl.col(PEOPLE).sum() if isinstance(source, Table) else pl.len()
+    rows = guarded(lambda: people.agg(total.alias(PEOPLE)).collect(engine="streaming"))[PEOPLE].to_numpy()
+    bins = np.searchsorted(ends, np.minimum(rows, ends[-1]), side="left")
+    return np.bincount(bins, minlength=ends.size).astype(np.int64)
+
+
+class Counting(NamedTuple):
+    """The parts of a transformation of frames."""
+
+    output_domain: Domain
+    output_metric: Metric
     count: Callable[[Any], Any]
     stability_map: Callable[[Any], int]
 
-    @classmethod
-    def of(
-        cls,
-        input_domain: Domain,
-        input_metric: Metric,
-        *,
-        by: Key | str | Sequence[str],
-        unit: Unit | None = None,
-        memory: int | str | None = None,
-        records: bool = False,
-        values: tuple[Value, ...] = (),
-    ) -> LeafCounting:
-        """Checks the arguments of `make_leaf_counts`, `make_leaf_values`, or (`records`) `make_people_records`."""
-        key, kinds, person = Key.of(by), column_kinds(input_domain), value_unit(unit) if values else Unit.of(unit)
-        if values and isinstance(input_domain, ExtrinsicDomain):
-            check_rows_are_here("value", input_domain.descriptor)
-        key.check_kinds(kinds)
-        for each in values:
-            each.check_kinds(kinds)
-        metric, distance = _read_metric(input_metric)
-        changed = _check_unit(metric, kinds, person)
-        most = 1 if person is None or records else person.most_rows
-        used = dict.fromkeys((*key.columns_used, *([] if person is None else [person.column])))
-        used |= dict.fromkeys(each.column for each in values)
 
-        from opendp_tree.rows.counting import RowCounter, ValueCounter
-        from opendp_tree.rows.people import people_domain
-
-        counter = RowCounter.of(key, kinds, {name: kinds[name] for name in used}, person, memory)
-
-        def stability_map(d_in: Any) -> int:
-            if records:
-                return people_apart(distance(d_in), changed=changed)
-            return leaf_counts_l1(distance(d_in), per_unit=most, changed=changed)
-
-        tree = key.hierarchy
-        if records:
-            if person is None:
-                raise ValueError("unit must say who a person is. Hint: Unit('user', count='shares')")
-            return cls((people_domain(tree), symmetric_distance()), counter.people, stability_map)
-        if values:
-            counts = ValueCounter(counter, values).count
-            return cls((leaf_values_domain(tree, values), symmetric_distance()), counts, stability_map)
-        return cls((leaf_domain(tree), l1_distance(T="i64")), counter.count, stability_map)
+def make_counting(input_domain: Domain, input_metric: Metric, **options: Any) -> Transformation:
+    """Leaf counts of frames; leaf values where there are `values`; records of people where `records` is true."""
+    return make_transformation(input_domain, input_metric, *read_counting(input_domain, input_metric, **options))
 
 
-def _read_metric(metric: Metric) -> tuple[Metric, Callable[[Any], int]]:
-    """What counts the distance between two frames, and how to read that number from a distance."""
-    if not isinstance(metric, FrameDistance):
-        return metric, lambda d_in: check_integer(d_in, name="d_in", least=0)
+def read_counting(
+    input_domain: Domain,
+    input_metric: Metric,
+    *,
+    by: Key | str | Sequence[str],
+    unit: Unit | None = None,
+    memory: int | str | None = None,
+    records: bool = False,
+    values: tuple[Value, ...] = (),
+) -> Counting:
+    """The parts of `make_counting`, of checked arguments."""
+    key, kinds, person = Key.of(by), column_kinds(input_domain), Unit.of(unit)
+    if values and person is not None and (person.rows is None or not person.weighs):
+        hint = f"Hint: Unit({person.column!r}, rows=5)"
+        raise ValueError(f"unit must be a bound on rows alone where there is a value. {hint}")
+    if values and isinstance(input_domain, ExtrinsicDomain):
+        check_rows_are_here("value", input_domain.descriptor)
+    key.check_kinds(kinds)
+    for value in values:
+        value.check_kinds(kinds)
+    changed, counter = _check_unit(input_metric, kinds, person), RowCounter.of(key, kinds, person, memory, values)
+    if records and person is None:
+        raise ValueError("unit must tell people apart. Hint: Unit('user', count='shares')")
+    if records:
+        distance = partial(people_apart, changed=changed)
+    else:
+        distance = partial(leaf_counts_l1, per_unit=1 if person is None else person.most_rows, changed=changed)
 
-    def whole(bounds: Any) -> int:
-        total = total_bound(bounds)
-        if total is None:
+    def stability_map(d_in: Any) -> int:
+        bound = total_bound(d_in) if isinstance(input_metric, FrameDistance) else d_in
+        if bound is None:
             raise ValueError("d_in must bound the whole frame. Hint: a Bound without `by`; truncate_per_group(k)")
-        return check_integer(total, name="d_in", least=0)
+        return distance(check_integer(bound, name="d_in", least=0))
 
-    return metric.inner_metric, whole
+    tree = key.hierarchy
+    if records:
+        return Counting(people_domain(tree), symmetric_distance(), counter.people, stability_map)
+    if values:
+        domain = leaf_values_domain(tree, values)
+        return Counting(
+            domain, symmetric_distance(), lambda data: LeafValues(*counter.values(data, values)), stability_map
+        )
+    return Counting(leaf_domain(tree), l1_distance(T="i64"), counter.count, stability_map)
 
 
-def are_changed(metric: Metric) -> bool | None:
-    """Whether a metric counts rows that are changed, rather than added or removed; None if it counts something else."""
+def _l1_map(changed: bool) -> Callable[[Any], int]:
+    """The map of counts to which each row, or each person, adds 1."""
+    return lambda d_in: leaf_counts_l1(check_integer(d_in, name="d_in", least=0), changed=changed)
+
+
+def _are_changed(metric: Metric) -> bool | None:
+    """Whether a metric counts rows that are changed, not added or removed; None if it does not count rows."""
     if metric in (symmetric_distance(), insert_delete_distance()):
         return False
     return True if metric in (change_one_distance(), hamming_distance()) else None
 
 
-def _check_unit(metric: Metric, kinds: dict[str, str], unit: Unit | None) -> bool:
-    """That the metric counts what the unit is; whether units are changed, not added or removed."""
-    name = identifier_of(metric)
+def read_unit(metric: Metric, kinds: dict[str, str]) -> tuple[str | None, bool]:
+    """The column that tells people apart, or None; and whether people or rows are changed, not added or removed."""
+    name, inner = identifier_of(metric), metric.inner_metric if isinstance(metric, FrameDistance) else metric
     if name is None:
-        if unit is not None:
-            raise ValueError("unit needs an input_metric with an identifier. Hint: symmetric_id_distance('user')")
-        changed = are_changed(metric)
+        changed = _are_changed(inner)
         if changed is None:
             raise ValueError(
                 f"input_metric ({metric}) must be symmetric_distance, insert_delete_distance, change_one_distance, "
                 "hamming_distance, symmetric_id_distance, change_one_id_distance, or frame_distance of one of them"
             )
-        return changed
+        return None, changed
     if name not in kinds:
         raise ValueError(f"unit: there is no column {name!r}. Hint: the column that tells people apart")
     if kinds[name].startswith(("Object", "Unknown")):
-        raise ValueError(f"unit: values of the identifier {name!r} cannot be told apart, by their type. Hint: text")
-    if unit is None:
-        raise ValueError(
-            f"unit must say how much of one person is counted, because people are told apart by {name!r}. "
-            f"Hint: unit=Unit({name!r}, rows=5)"
+        raise ValueError(f"unit: the identifier {name!r} must be of a type whose values can be compared. Hint: text")
+    return name, isinstance(inner, ChangeOneIdDistance)
+
+
+def _check_unit(metric: Metric, kinds: dict[str, str], unit: Unit | None) -> bool:
+    """Checks that unit and metric tell people apart by one column; whether people or rows are changed."""
+    name, changed = read_unit(metric, kinds)
+    if name is None and unit is not None:
+        raise ValueError("unit needs an input_metric with an identifier. Hint: symmetric_id_distance('user')")
+    if name is not None and unit is None:
+        reason = f"because {name!r} identifies people. Hint: unit=Unit({name!r}, rows=5)"
+        raise ValueError(f"unit must say how much of one person is counted, {reason}")
+    if unit is not None and unit.column != name:
+        hint = f"Hint: unit=Unit({name!r}, ...)"
+        raise ValueError(f"unit ({unit.column!r}) must be {name!r}, which tells people apart. {hint}")
+    return changed
+
+
+def _vector_counter(input_domain: VectorDomain, by: Tree | OpenTree) -> Callable[[Any], Ints | SparseCounts]:
+    """The function that counts the records of a vector at the leaves of a tree."""
+    if not isinstance(by, (Tree, OpenTree)):
+        raise TypeError(
+            f"by ({type(by).__name__}) must be a tree where input_domain is a vector of records. "
+            "Hint: by=Tree.from_paths(...), or an OpenTree"
         )
-    if unit.column != name:
-        raise ValueError(
-            f"unit ({unit.column!r}) must be {name!r}, which tells people apart. Hint: unit=Unit({name!r}, ...)"
-        )
-    return isinstance(metric, ChangeOneIdDistance)
+    element, size = input_domain.element_domain, input_domain.size
+    kind = str(element.carrier_type) if isinstance(element, AtomDomain) else ""
+    if kind not in _DTYPES:
+        raise ValueError(f"input_domain ({input_domain}) must hold records of one of the types {', '.join(_DTYPES)}")
+    read = _leaf_reader(by, kind) if isinstance(by, Tree) else _open_reader(by, kind)
+
+    def count(records: Any) -> Ints | SparseCounts:
+        if size is not None and len(records) != size:
+            raise ValueError(f"the data must have exactly {size} records, as input_domain says")
+        return read(records)
+
+    return count
+
+
+def _leaf_reader(tree: Tree, kind: str) -> Callable[[Any], Ints]:
+    """Records that name leaves: by their labels, or by node id in a tree without labels."""
+    label_type = {"String": str, "bool": bool}.get(kind, int)
+    if tree.labels is None and label_type is not int:
+        raise ValueError(f"by must be a tree with labels, because records are of type {kind}. Hint: Tree.from_paths")
+    names: list[Label] = tree.leaves.tolist() if tree.labels is None else [tree.labels[leaf] for leaf in tree.leaves]
+    # Records of a vector are all of one type, and only labels of that type are meant: True is not 1.
+    indices = {name: index for index, name in enumerate(names) if type(name) is label_type}
+    if len(indices) < sum(type(name) is label_type for name in names):
+        raise ValueError("by must have a different label for each leaf, because records are labels")
+
+    def read(records: Any) -> Ints:
+        leaves = np.fromiter(map(indices.get, records, repeat(-1)), dtype=np.int64, count=len(records))
+        return np.bincount(leaves[leaves >= 0], minlength=tree.leaf_count)
+
+    return read
+
+
+def _open_reader(tree: OpenTree, kind: str) -> Callable[[Any], SparseCounts]:
+    """Records that are keys of an open tree: integers for bits, texts for paths, labels for a tree of one column."""
+    dtype = _DTYPES[kind]
+    if tree.kind == "bits" and (not dtype.is_integer() or tree.width > 64):
+        raise ValueError(f"by ({tree}) must have at most 64 bits, and records must be integers, not {kind}")
+    if tree.kind == "paths" and kind != "String":
+        raise ValueError(f"by ({tree}) must be of bits or one column, because records are of type {kind}, not text")
+    if tree.kind == "columns" and tree.depth != 2:
+        raise ValueError(f"by ({tree}) must have one column, because a record has one label. Hint: OpenTree.columns(1)")
+
+    def read(records: Any) -> SparseCounts:
+        column = pl.Series("label", records, dtype=dtype)
+        if tree.kind == "bits":
+            return tree.count(column.to_numpy())
+        return tree.count(column if tree.kind == "paths" else column.to_frame())
+
+    return read

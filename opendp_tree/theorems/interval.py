@@ -1,8 +1,8 @@
-"""Numbers that are exact or rounded the safe way, and the one bisection of the package.
+"""Numbers that are exact or rounded the safe way, and bisection.
 
-A theorem is one function, written for any number type that adds, multiplies and divides. The exact tests call
-it with `Fraction`; a privacy map calls it with `Interval`, which encloses the real value between two decimals,
-and then takes `round_up` of the result. So the formula that was tested is the formula that is promised.
+A theorem is one function for any type of number. Exact tests call it with `Fraction`; a privacy map calls it with
+`Interval`, which encloses the real value between two decimals, and takes `round_up` of the result. So the formula of
+the tests is the formula of the privacy map.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Interval:
         return f"Interval({self.lo}, {self.hi})"
 
     def exp(self) -> Interval:
-        """The exponential; decimal's own is correct to the last digit, so one step outward encloses it."""
+        """The exponential. Decimal's is correct to the last digit, so one step outward encloses it."""
         down, up = _contexts.get()
         return Interval(max(down.next_minus(down.exp(self.lo)), Decimal(0)), up.next_plus(up.exp(self.hi)))
 
@@ -125,14 +125,14 @@ def exp(value: int | float | Fraction) -> Interval:
 
 
 def larger(a: Real, b: Real) -> Real:
-    """The larger of two numbers; for intervals, what encloses it."""
+    """The larger of two numbers; for intervals, an interval that encloses it."""
     if isinstance(a, Interval) and isinstance(b, Interval):
         return Interval(max(a.lo, b.lo), max(a.hi, b.hi))
     return a if a >= b else b
 
 
 def geometric_sum(ratio: Real, terms: int) -> Real:
-    """1 + ratio + ... + ratio**(terms - 1), by doubling: nothing cancels, so nothing is lost near ratio = 1."""
+    """1 + ratio + ... + ratio**(terms - 1), by doubling: nothing cancels, even near ratio = 1."""
     if terms < 0:
         raise ValueError(f"terms ({terms}) must not be negative")
     total, power = ratio * 0, ratio**0
@@ -183,14 +183,14 @@ _CLOSE = 2.0**-40
 def bisect(
     holds: Callable[[Number], bool], low: Number, high: Number, *, middle: Callable[[Number, Number], Number]
 ) -> Number:
-    """The smallest number above `low` at which a condition holds that all larger ones keep."""
+    """The smallest number above `low` at which a condition holds, if it then holds for all larger ones."""
     while low < (at := middle(low, high)) < high:
         low, high = (low, at) if holds(at) else (at, high)
     return high
 
 
 def least_whole(holds: Callable[[int], bool], *, most: int | None = None) -> int:
-    """The smallest positive whole number at which a condition holds that all larger ones keep."""
+    """The smallest positive integer at which a condition holds, if it then holds for all larger ones."""
     low, high = 0, 1
     while (most is None or high <= most) and not holds(high):
         low, high = high, 2 * high
@@ -200,7 +200,7 @@ def least_whole(holds: Callable[[int], bool], *, most: int | None = None) -> int
 
 
 def halfway(low: int, high: int) -> int:
-    """The whole number in the middle, the lower of two."""
+    """The integer in the middle, rounded down."""
     return (low + high) // 2
 
 

@@ -1,10 +1,10 @@
-"""The partition with known nodes: what its cells, gaps, rests and layers reveal.
+"""The partition with known nodes: the privacy loss of its cells, gaps, rests and layers.
 
-A known node and the unknown nodes whose lowest known ancestor it is are its fringe. Per tested level i of a fringe,
-from the top down: threshold T_i, radius R_i, margin A_i, and L_i = T_i - A_i, from which on a count is blurred by a
-token. q = exp(-1/s) is the ratio of a test's noise, geometric on 0..R_i; t = exp(-1/s_t) that of a token, geometric on
-all natural numbers. The noise of a rest or of a layer is the difference of two geometric numbers: its right tail falls
-by exp(-alpha), its left tail by exp(-beta). Proof: docs/proofs/partition.md.
+The fringe of a known node is that node and all unknown nodes whose lowest known ancestor it is. Each tested level i of
+a fringe, from the top down, has a threshold T_i, a radius R_i, a margin A_i, and L_i = T_i - A_i, from which on a token
+blurs counts. q = exp(-1/s) is the ratio of a test's noise, geometric on 0..R_i; t = exp(-1/s_t) that of a token,
+geometric on all natural numbers. The noise of a rest or a layer is the difference of two geometric numbers: its right
+tail falls by exp(-alpha), its left tail by exp(-beta). Proof: docs/proofs/partition.md.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ Level = tuple[int, int | None, int]
 class Fringe:
     """The tested levels below one known node, from the top down, and the noise of its tests, tokens and rest.
 
-    Every empty node must be visited where a radius is None: noise without end may show it. A fringe without levels is
-    a known leaf, or a known node below which nothing unknown can be; one without `rest_scales` is silent.
+    Where a radius is None, every empty node must be visited: unbounded noise may show it. A fringe without levels has
+    no unknown nodes; one without `rest_scales` is silent.
     """
 
     thresholds: tuple[int, ...]
@@ -43,15 +43,24 @@ class Fringe:
         if len(set(counts)) > 1:
             raise ValueError(f"thresholds, radii and margins must be one per tested level, not {counts} numbers")
         for threshold, radius, margin in set(self.levels):
-            _check_level(threshold, radius, margin)
+            numbers = [each for each in (threshold, radius, margin) if each is not None]
+            if wrong := set(map(type, numbers)) - {int}:
+                raise TypeError(f"thresholds, radii and margins must be integers, not {wrong.pop().__name__}")
+            if max(numbers) >= 2**62:
+                raise ValueError(f"threshold, radius and margin {numbers} must be below 2**62, where counts end")
+            if radius is not None and not 1 <= radius < threshold:
+                raise ValueError(
+                    f"radius ({radius}) must be at least 1 and below the threshold ({threshold}), or empty nodes could "
+                    "be shown. Hint: None for unbounded noise, where every node is visited"
+                )
+            if not 0 <= margin < threshold:
+                raise ValueError(f"margin ({margin}) must be at least 0 and below the threshold ({threshold})")
         starts = tuple(threshold - margin for threshold, _, margin in self.levels)
         if any(above < below for above, below in pairwise(starts)):
             raise ValueError(
                 f"threshold minus margin, {starts} from the top down, must not fall towards the root. "
                 "Hint: raise the margin on lower levels"
             )
-        if self.rest_scales is not None and len(self.rest_scales) != 2:
-            raise ValueError(f"rest_scales {self.rest_scales} must be two: of the right and of the left tail")
         for scale in (self.test_scale, self.token_scale, *(self.rest_scales or ())):
             if not isinstance(scale, Fraction | int) or isinstance(scale, bool):
                 raise TypeError(f"scales must be fractions, not {type(scale).__name__}. Hint: Fraction({scale!r})")
@@ -64,23 +73,8 @@ class Fringe:
         return tuple(zip(self.thresholds, self.radii, self.margins, strict=True))
 
 
-def _check_level(threshold: int, radius: int | None, margin: int) -> None:
-    numbers = (threshold, margin) if radius is None else (threshold, radius, margin)
-    if wrong := set(map(type, numbers)) - {int}:
-        raise TypeError(f"thresholds, radii and margins must be integers, not {wrong.pop().__name__}")
-    if max(numbers) >= 2**62:
-        raise ValueError(f"threshold, radius and margin {numbers} must be below 2**62, where counts end")
-    if radius is not None and not 1 <= radius < threshold:
-        raise ValueError(
-            f"radius ({radius}) must be at least 1 and below the threshold ({threshold}), or empty nodes could be "
-            "shown. Hint: None for noise without end, where every node is visited"
-        )
-    if not 0 <= margin < threshold:
-        raise ValueError(f"margin ({margin}) must be at least 0 and below the threshold ({threshold})")
-
-
 def noise_tail(q: Real, *, radius: int | None, least: int) -> Real:
-    """The chance that a test's noise, geometric on 0..radius (without end for None), is at least `least`."""
+    """The probability that a test's noise, geometric on 0..radius (unbounded for None), is at least `least`."""
     if least <= 0:
         return q**0
     if radius is None:
@@ -104,7 +98,7 @@ class FirstReach:
         return 1 - noise_tail(exp(-1 / self.scale), radius=self.radius, least=self.least)
 
     def cdf(self, at: int) -> Interval:
-        """The chance of at most `at` draws below."""
+        """The probability of at most `at` draws below."""
         return Interval.of(1) if at >= self.span else 1 - self._below() ** (at + 1)
 
     def edges(self) -> Iterator[Interval]:
@@ -117,31 +111,14 @@ class FirstReach:
 
 
 def stay_ratio(q: Real, *, threshold: int, radius: int | None, margin: int) -> Real:
-    """e**c: how much likelier "no cell" becomes at most when one person leaves a node whose count is exact."""
+    """e**c: the largest factor on the probability of "no cell" when one person leaves a node whose count is exact."""
     if threshold - margin == 1 or (radius is not None and margin >= radius):
         return q**0  # no count of at least 1 is exact, or exact counts are never shown
     return geometric_sum(q, margin + 2) / geometric_sum(q, margin + 1)
 
 
-def removal_ratio(fringe: Fringe, *, q: Real, alpha: Real) -> Real:
-    """e**b_u from ratios q of the tests and alpha of the rest's right tail; 1 for the alpha of a silent node."""
-    return larger(1 / q, 1 / alpha) if fringe.levels else 1 / alpha
-
-
-def addition_ratio(fringe: Fringe, *, q: Real, t: Real, beta: Real) -> Real:
-    """e**a_u from ratios q of tests, t of tokens and beta of the rest's left tail; 1 for the beta of a silent node."""
-    if not fringe.levels:
-        return 1 / beta
-    below = q**0
-    for (threshold, radius, margin), count in Counter(fringe.levels[1:]).items():
-        below = below * stay_ratio(q, threshold=threshold, radius=radius, margin=margin) ** count
-    threshold, radius, margin = fringe.levels[0]
-    top = stay_ratio(q, threshold=threshold, radius=radius, margin=margin)
-    return below * larger(1 / t, top / beta)
-
-
 def lost_chance(fringe: Fringe, *, q: Real, k: int) -> Real:
-    """delta_u(k): one of the tests on a way up, one per level, has noise above its radius less k."""
+    """delta_u(k): the probability that a test on a path, one per level, has noise above its radius less k."""
     lost = q * 0
     for radius, count in Counter(fringe.radii).items():
         if radius is not None and k > 0:
@@ -152,7 +129,7 @@ def lost_chance(fringe: Fringe, *, q: Real, k: int) -> Real:
 
 
 def removal_epsilon(fringe: Fringe) -> Interval:
-    """b_u: what one person less costs in one fringe, beside `removal_delta`."""
+    """b_u: the epsilon of removing one person from a fringe, beside `removal_delta`."""
     slopes = [1 / Fraction(fringe.test_scale)] if fringe.levels else []
     if fringe.rest_scales is not None:
         slopes.append(1 / Fraction(fringe.rest_scales[0]))
@@ -160,7 +137,7 @@ def removal_epsilon(fringe: Fringe) -> Interval:
 
 
 def addition_epsilon(fringe: Fringe) -> Interval:
-    """a_u: what one person more costs in one fringe, with nothing lost; the logarithm of `addition_ratio`."""
+    """a_u: the epsilon of adding one person to a fringe, with no delta."""
     rest = Interval.of(Fraction(0) if fringe.rest_scales is None else 1 / Fraction(fringe.rest_scales[1]))
     if not fringe.levels:
         return rest
@@ -179,7 +156,7 @@ def _stay_loss(q: Interval, level: Level) -> Interval:
 
 
 def removal_delta(fringe: Fringe, *, k: int) -> Interval:
-    """delta_u(k): what k people less lose at most, all of them in one fringe."""
+    """delta_u(k): the delta of removing k people, all from one fringe."""
     return lost_chance(fringe, q=exp(-1 / Fraction(fringe.test_scale)), k=k)
 
 

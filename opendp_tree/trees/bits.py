@@ -1,14 +1,19 @@
-"""Keys of up to 128 bits as two words each: how they are read, sorted and compared."""
+"""Keys of up to 128 bits as two words each: how they are read, sorted, compared and written."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import polars as pl
 
-from opendp_tree._types import Ints, Levels, Words
+from opendp_tree._types import Bools, Ints, Levels, Words
+
+if TYPE_CHECKING:
+    from opendp_tree.trees.open_tree import OpenTree
 
 _WORD = 2**64 - 1
 _BLOCK = 1 << 16
@@ -31,8 +36,18 @@ class BitKeys:
             return cls(high, low)
         return cls((high << np.uint64(shift)) | (low >> np.uint64(64 - shift)), low << np.uint64(shift))
 
+    @classmethod
+    def zeros(cls, size: int) -> BitKeys:
+        """Keys with no bits set."""
+        return cls(np.zeros(size, dtype=np.uint64), np.zeros(size, dtype=np.uint64))
+
+    @classmethod
+    def joined(cls, first: BitKeys, second: BitKeys) -> BitKeys:
+        """The first keys, followed by the second."""
+        return cls(np.concatenate((first.high, second.high)), np.concatenate((first.low, second.low)))
+
     def to_the_right(self, width: int) -> tuple[Words, Words]:
-        """High and low words of the integers of `width` bits that they came from."""
+        """High and low words of the integers of `width` bits: the inverse of `of_integers`."""
         shift = 128 - width
         if shift >= 64:
             return np.zeros_like(self.high), self.high >> np.uint64(shift - 64)
@@ -46,45 +61,42 @@ class BitKeys:
         return BitKeys(self.high & _mask(bits.clip(0, 64)), self.low & _mask((bits - 64).clip(0, 64)))
 
     def common_bits(self, other: BitKeys) -> Levels:
-        """How many bits each key begins with that are those of the other key in its place; 128 if all are."""
+        """The length of the common prefix of each key and the other key at its index."""
         common = np.empty(self.high.size, dtype=np.int16)
-        for start in range(0, self.high.size, _BLOCK):  # what is in between stays in cache
+        for start in range(0, self.high.size, _BLOCK):  # so that intermediate arrays stay in cache
             part = slice(start, start + _BLOCK)
             upper = self.high[part] ^ other.high[part]
-            found = 64 - bit_length(upper)
+            bits = 64 - bit_length(upper)
             alike = np.flatnonzero(upper == 0)
-            found[alike] = 128 - bit_length((self.low[part] ^ other.low[part])[alike])
-            common[part] = found
+            bits[alike] = 128 - bit_length((self.low[part] ^ other.low[part])[alike])
+            common[part] = bits
         return common
 
     def is_sorted(self) -> bool:
-        """Whether the keys ascend, equal ones among them or not."""
+        """Whether the keys are in ascending order; equal neighbours are allowed."""
         after, before = self.high[1:], self.high[:-1]
         if (after > before).all():
             return True
         return bool(((after > before) | ((after == before) & (self.low[1:] >= self.low[:-1]))).all())
 
     def sorted(self) -> BitKeys:
-        """The keys in ascending order. Values sort faster than places: by NumPy, or as Polars' integers of 128 bits."""
+        """The keys in ascending order: faster than by `order`."""
         if not self.low.any():
             return BitKeys(np.sort(self.high), self.low)
-        import polars as pl
-
         key, base = pl.col("key"), pl.lit(2**64, dtype=pl.UInt128)
-        words = pl.DataFrame({"high": self.high, "low": self.low})
-        joined = words.select((pl.col("high").cast(pl.UInt128) * base + pl.col("low")).alias("key")).to_series().sort()
-        split = joined.to_frame().select(high=(key // base).cast(pl.UInt64), low=(key % base).cast(pl.UInt64))
+        joined = _wide(self.high, self.low).sort().alias("key").to_frame()
+        split = joined.select(high=(key // base).cast(pl.UInt64), low=(key % base).cast(pl.UInt64))
         return BitKeys(split["high"].to_numpy(), split["low"].to_numpy())
 
     def order(self) -> Ints:
-        """The places of the keys in ascending order."""
+        """The indices of the keys in ascending order."""
         order = np.argsort(self.high)
         high = self.high[order]
         same = high[1:] == high[:-1]
         if same.any() and self.low.any():
             tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
             runs, low = np.cumsum(np.append(True, ~same))[tied], self.low[order[tied]]
-            # By the low word, and then by the run, 16 bits at a time: NumPy sorts these by radix, in linear time.
+            # By the low word, then by the run, 16 bits at a time: NumPy sorts these by radix, in linear time.
             within = np.argsort(low)
             for shift in range(0, int(runs[-1]).bit_length(), 16):
                 within = within[np.argsort((runs[within] >> shift).astype(np.uint16), kind="stable")]
@@ -92,7 +104,6 @@ class BitKeys:
         return order
 
     def __getitem__(self, rows: Ints | slice) -> BitKeys:
-        """Some of the keys."""
         return BitKeys(self.high[rows], self.low[rows])
 
 
@@ -103,40 +114,79 @@ def bit_length(words: Words) -> Ints:
 
 
 def read_words(keys: Iterable[Any], width: int) -> tuple[Words, Words]:
-    """Keys as high and low words; what is no integer of this width is left out."""
-    array = keys if isinstance(keys, np.ndarray) else None
-    if array is not None and array.dtype.kind not in "iuO":
-        raise TypeError(f"keys ({array.dtype}) must be integers")
-    if array is None or array.dtype.kind == "O":
-        whole = [int(key) for key in (keys if array is None else array.tolist()) if _is_key(key, width)]
-        return words_of(whole)
-    if array.ndim == 1:
-        low = (array if array.dtype.kind == "u" else array[array >= 0]).astype(np.uint64)
-        if width < 64 and low.size and low.max() >= np.uint64(1 << width):
-            low = low[low < np.uint64(1 << width)]
-        return np.zeros_like(low), low
-    if array.ndim == 2 and array.shape[1] == 2 and array.dtype == np.uint64:
-        high, low = np.ascontiguousarray(array[:, 0]), np.ascontiguousarray(array[:, 1])
-        if width == 128:
-            return high, low
-        inside = high < np.uint64(1 << max(width - 64, 0))
-        if width < 64:
-            inside &= low < np.uint64(1 << width)
-        return high[inside], low[inside]
-    raise TypeError("keys must be a one-dimensional array of integers, or a uint64 array of shape (n, 2)")
+    """Keys as high and low words; values that are not integers of this width are left out."""
+    if not isinstance(keys, np.ndarray) or keys.dtype.kind == "O":
+        integers = (int(key) for key in keys if isinstance(key, (int, np.integer)) and not isinstance(key, bool))
+        return words_of([key for key in integers if 0 <= key < 1 << width])
+    if keys.dtype.kind not in "iu":
+        raise TypeError(f"keys ({keys.dtype}) must be integers")
+    if keys.ndim == 1:
+        low = (keys if keys.dtype.kind == "u" else keys[keys >= 0]).astype(np.uint64)
+        high = np.zeros_like(low)
+    elif keys.ndim == 2 and keys.shape[1] == 2 and keys.dtype == np.uint64:
+        high, low = np.ascontiguousarray(keys[:, 0]), np.ascontiguousarray(keys[:, 1])
+    else:
+        raise TypeError("keys must be a one-dimensional array of integers, or a uint64 array of shape (n, 2)")
+    fits = fitting(high, low, width)
+    return (high, low) if fits.all() else (high[fits], low[fits])
+
+
+def fitting(high: Words, low: Words, width: int) -> Bools:
+    """Which integers have at most `width` bits."""
+    if width == 128:
+        return np.ones(low.size, dtype=np.bool_)
+    fits: Bools = high < np.uint64(1 << max(width - 64, 0))
+    return fits & (low < np.uint64(1 << width)) if width < 64 else fits
 
 
 def words_of(integers: list[int]) -> tuple[Words, Words]:
-    """The high and low words of Python's integers."""
+    """The high and low words of Python integers."""
     high = np.array([integer >> 64 for integer in integers], dtype=np.uint64)
     return high, np.array([integer & _WORD for integer in integers], dtype=np.uint64)
 
 
-def _is_key(key: Any, width: int) -> bool:
-    return isinstance(key, (int, np.integer)) and not isinstance(key, bool) and 0 <= int(key) < (1 << width)
+def prefix_texts(prefixes: BitKeys, bits: Ints, tree: OpenTree) -> pl.Series:
+    """Each prefix with its length, `10.0.0.0/8`: an address, or the least integer with this prefix."""
+    high, low = prefixes.to_the_right(tree.width)
+    if tree.shown_as == "integer":
+        first = prefix_integers(prefixes, tree)
+    else:
+        first = _ipv6(high, low) if tree.shown_as == "ipv6" else _ipv4(low)
+    return pl.select(pl.concat_str(first, pl.lit("/"), pl.Series(bits))).to_series()
+
+
+def prefix_integers(prefixes: BitKeys, tree: OpenTree) -> pl.Series:
+    """The least integer with each prefix."""
+    high, low = prefixes.to_the_right(tree.width)
+    return pl.Series(low, dtype=pl.UInt64) if tree.width <= 64 else _wide(high, low)
+
+
+def _wide(high: Words, low: Words) -> pl.Series:
+    words = pl.DataFrame({"high": high, "low": low})
+    return words.select(pl.col("high").cast(pl.UInt128) * pl.lit(2**64, dtype=pl.UInt128) + pl.col("low")).to_series()
+
+
+def _ipv4(words: Words) -> pl.Series:
+    parts = [pl.Series(words >> np.uint64(shift) & np.uint64(255)) for shift in (24, 16, 8, 0)]
+    return pl.select(pl.concat_str(parts, separator=".")).to_series()
+
+
+def _ipv6(high: Words, low: Words) -> pl.Series:
+    """Addresses as RFC 5952 writes them: the first longest run of zeros, if longer than one, becomes `::`."""
+    groups = [word >> np.uint64(shift) & np.uint64(0xFFFF) for word in (high, low) for shift in (48, 32, 16, 0)]
+    address = pl.select(pl.concat_str([_hexadecimals().gather(group) for group in groups], separator=":")).to_series()
+    for length in range(8, 1, -1):
+        shorter = address.str.replace(f"(^|:){':'.join('0' * length)}(:|$)", "::")
+        address = shorter.zip_with(~address.str.contains("::", literal=True), address)
+    return address
+
+
+@lru_cache(maxsize=1)
+def _hexadecimals() -> pl.Series:
+    return pl.Series([f"{number:x}" for number in range(2**16)])
 
 
 def _mask(bits: Ints) -> Words:
-    """Words whose first bits are set. A shift by 64 is undefined, so none is made."""
+    """Words whose first bits are set. A shift by 64 is undefined, so it is avoided."""
     shifted = np.uint64(_WORD) << (64 - bits).clip(0, 63).astype(np.uint64)
     return np.where(bits > 0, shifted, np.uint64(0))

@@ -1,29 +1,27 @@
-"""Labels of a public tree: what levels are called, trees that paths describe, and the nodes that paths lead to."""
+"""Labels: names of levels, paths of labels and their nodes, and labels as Polars columns."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Sequence
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import polars as pl
 
-from opendp_tree import saturate
 from opendp_tree._arguments import is_text
 from opendp_tree._types import Ints
 
-if TYPE_CHECKING:
-    from opendp_tree.trees.tree import Tree
-
 _FIRST = ("level", "estimate", "lower", "upper", "cells", "shown", "path", "other", "counted")
 RESERVED = (*_FIRST, "node", "prefix", "bits", "gap")
-"""What a release's frame calls its own columns."""
+"""The columns of every release's frame."""
 FIGURES = ("sum", "sum_lower", "sum_upper", "mean", "mean_lower", "mean_upper")
-"""What a release's frame has for each value."""
+"""The columns that a release's frame has for each value."""
 
 
 def check_names(names: Iterable[str] | None, *, count: int | None = None) -> tuple[str, ...]:
-    """What frames call the label of each level below the root."""
+    """The column name of each level below the root."""
     if names is None:
         return tuple(f"label_{number}" for number in range(1, (count or 0) + 1))
     if isinstance(names, (str, bytes)) or not isinstance(names, Iterable):
@@ -44,12 +42,12 @@ def check_names(names: Iterable[str] | None, *, count: int | None = None) -> tup
 
 
 def figure_names(columns: Sequence[str]) -> list[str]:
-    """What a release's frame calls the figures of its values: with several, the name of each stands before them."""
+    """The columns of a release's values: with several values, prefixed with the name of each."""
     return [f"{column}_{name}" if len(columns) > 1 else name for column in columns for name in FIGURES]
 
 
 def check_figure_names(columns: Sequence[str], names: Sequence[str]) -> None:
-    """That the figures of values and the levels of a tree have names of their own."""
+    """Raise a ValueError if the columns of values and of levels have a name in common."""
     figures = figure_names(columns)
     taken = [name for name in figures if name in (*names, *RESERVED)]
     if taken or len(set(figures)) < len(figures):
@@ -59,20 +57,21 @@ def check_figure_names(columns: Sequence[str], names: Sequence[str]) -> None:
 
 
 Label = str | int | bool | date | None
+LABEL_KINDS: dict[type, str] = {str: "text", int: "integer", bool: "truth", date: "date"}
 Path = tuple[Label, ...]
 OUTSIDE = "(outside)"
-"""The label of the leaf for what belongs to no other."""
+"""The label of the leaf for values that belong to no other leaf."""
 
 
 def tagged_label(label: Any) -> tuple[type, Any]:
-    """A key for dictionaries that keeps 1, True and "1" apart."""
+    """A dictionary key that distinguishes 1, True and "1"."""
     if isinstance(label, np.generic):
         label = label.item()
     return type(label), label
 
 
 def read_paths(paths: Iterable[Sequence[Label]]) -> tuple[list[int], list[Label]]:
-    """Each node's parent and label, the implied root first; leaves come in the order of their paths."""
+    """Each node's parent and label, the root first; leaves are in the order of their paths."""
     parents: list[int] = [-1]
     labels: list[Label] = [None]
     nodes: dict[tuple[int, Hashable], int] = {}
@@ -82,8 +81,8 @@ def read_paths(paths: Iterable[Sequence[Label]]) -> tuple[list[int], list[Label]
         if isinstance(path, str) or not isinstance(path, Sequence):
             raise TypeError(f"paths must hold tuples of labels, found {path!r}. Hint: wrap a single label: (label,)")
         node = 0
-        for given in path:
-            label = given.item() if isinstance(given, np.generic) else given
+        for item in path:
+            label = item.item() if isinstance(item, np.generic) else item
             if not isinstance(label, (str, int, date, type(None))):
                 raise TypeError(f"paths: label {label!r} must be a str, int, bool, date or None")
             inner.add(node)
@@ -106,55 +105,62 @@ def read_paths(paths: Iterable[Sequence[Label]]) -> tuple[list[int], list[Label]
     return parents, labels
 
 
-class NodeIndex:
-    """Finds the nodes of a tree by path, and its leaves by node id, by path or by a label that no other leaf has."""
+def split_paths(texts: pl.Series, separator: str, count: int) -> tuple[list[pl.Series], Ints]:
+    """Texts split into columns of labels, and the number of labels of each; a null text is one null label."""
+    # At most as many columns as the tree has levels and as the longest text needs, to limit the memory per text.
+    stripped = texts.str.strip_prefix(separator).str.strip_suffix(separator)
+    parts = stripped.str.count_matches(separator, literal=True).fill_null(0).to_numpy().astype(np.int64) + 1
+    lengths = np.minimum(parts, count)
+    deepest = int(lengths.max(initial=1))
+    return stripped.str.splitn(separator, deepest + 1).struct.unnest().get_columns()[:deepest], lengths
 
-    def __init__(self, tree: Tree) -> None:
-        """Look up all children and leaves once."""
-        self._has_labels = tree.labels is not None
-        labels: Any = range(tree.node_count) if tree.labels is None else tree.labels
-        self._root, self._leaves = tree.root, set(tree.leaves.tolist())
-        self._children: dict[tuple[int, Hashable], int] = {
-            (parent, tagged_label(labels[node])): node
-            for node, parent in enumerate(tree.parents.tolist())
-            if parent >= 0
-        }
-        self._names: dict[Hashable, int] = {}
-        for leaf in tree.leaves.tolist() if self._has_labels else ():
-            name = tagged_label(labels[leaf])
-            self._names[name] = -1 if name in self._names else leaf
 
-    def find(self, path: tuple[Any, ...]) -> int:
-        """The id of the node that a path leads to; -1 if there is none."""
-        node = self._root
-        for label in path:
-            try:
-                node = self._children.get((node, tagged_label(label)), -1)
-            except TypeError:  # what cannot be a key is no label
-                return -1
-        return node
+def order_rows(numbers: Sequence[Ints]) -> tuple[Ints, Ints]:
+    """The depth-first order of rows of natural numbers, and in it the number of leading ones shared with the next."""
+    sizes = [int(column.max(initial=0)) + 1 for column in numbers]
+    if sum(map(math.log2, sizes)) < 62:  # one integer holds a whole row
+        joined = numbers[0]
+        for column, size in zip(numbers[1:], sizes[1:], strict=True):
+            joined = joined * size + column
+        order = np.argsort(joined)
+    else:
+        order = np.lexsort(numbers[::-1])
+    meets = np.full(max(order.size - 1, 0), len(numbers))
+    for level in reversed(range(len(numbers))):
+        column = numbers[level][order]
+        meets[column[1:] != column[:-1]] = level
+    return order, meets
 
-    def leaf_ids(self, keys: Iterable[Any]) -> Ints:
-        """The node id that each key gives or stands for; -1 where it is no leaf's path or label."""
-        if isinstance(keys, (str, bytes)):
-            raise TypeError("keys must be a collection of keys, found one string. Hint: pass [key]")
-        if isinstance(keys, np.ndarray):
-            if keys.ndim != 1:
-                raise ValueError(f"keys must be one-dimensional, found {keys.ndim} dimensions")
-            if keys.dtype.kind in "iu":
-                return saturate.clamp(keys)
-            if keys.dtype.kind not in ("OUbM" if self._has_labels else "O"):
-                raise TypeError(f"keys ({keys.dtype}) must be node ids" + (" or labels" if self._has_labels else ""))
-            keys = keys.tolist()
-        return np.fromiter((self._leaf_id(key) for key in keys), dtype=np.int64)
 
-    def _leaf_id(self, key: Any) -> int:
-        if isinstance(key, (int, np.integer)) and not isinstance(key, bool):
-            return int(key) if abs(int(key)) < 2**62 else -1
-        try:
-            if isinstance(key, tuple):
-                node = self.find(key) if self._has_labels else -1
-                return node if node in self._leaves else -1
-            return self._names.get(tagged_label(key), -1)
-        except Exception:  # a key that cannot be looked up, for whatever reason of its own, is no leaf
-            return -1
+def label_numbers(column: pl.Series) -> Ints:
+    """The rank of each label among the distinct ones, from 1; 0 for null."""
+    labels = column.drop_nulls().unique().sort()
+    places = pl.DataFrame({"label": labels, "place": np.arange(1, labels.len() + 1)})
+    joined = pl.DataFrame({"label": column}).join(places, on="label", how="left", maintain_order="left")
+    return joined["place"].fill_null(0).to_numpy().astype(np.int64, copy=False)
+
+
+def labels_at(column: Any, rows: Ints) -> pl.Series:
+    """Some labels of a column of `LabelKeys`, in a series that does not depend on any other label."""
+    if not isinstance(column, pl.Series):
+        return label_series([column[row] for row in rows.tolist()])
+    # Built from values: a slice or a gather of texts would keep the buffers of all others alive. Times are read as
+    # integers, because Python's times have no nanoseconds.
+    if column.dtype == pl.Enum:  # their order is no longer needed
+        return pl.Series(column.gather(rows).to_list(), dtype=pl.String)
+    stored = column.to_physical()
+    return pl.Series(stored.gather(rows).to_list(), dtype=stored.dtype).cast(column.dtype)
+
+
+def label_series(labels: list[Any]) -> pl.Series:
+    """Labels of one type as they are; labels of several types, or of none, as texts."""
+    kinds = {type(label) for label in labels if label is not None}
+    if len(kinds) > 1:
+        labels = [None if label is None else str(label) for label in labels]
+    return pl.Series(labels, dtype=None if len(kinds) == 1 else pl.String)
+
+
+def column_name(expression: Any) -> str | None:
+    """The column that an expression names; None if it is not just a column."""
+    name = expression.meta.output_name(raise_if_undetermined=False)
+    return name if name is not None and expression.meta.eq(pl.col(name)) else None

@@ -1,8 +1,9 @@
-"""Level weights: how to share the privacy loss over the levels of a given tree, before any data is seen."""
+"""Level weights: shares of the privacy loss for the levels of a public tree."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -12,26 +13,23 @@ from opendp_tree.trees.least_squares import LeastSquares
 from opendp_tree.trees.tree import Tree, check_tree
 
 _ROUNDS, _STEP, _GAIN, _PATIENCE, _LEAST = 60, 0.5, 1e-4, 8, 1e-3
+ROOT_EVEN, ROOT_BALANCED = 0.005, 0.02
+"""The root's share, if the shares below are even or balanced. It is small: the root is the sum of its children."""
 _BALANCED = 50_000
-"""Nodes up to which weights are balanced on the tree itself; beyond, on one that branches everywhere alike."""
+"""Up to this many nodes, weights are balanced on the tree itself; beyond, on a regular tree like it."""
 _FIRST_STEP, _LAST_STEP, _FURTHEST = 0.8, 0.02, 4.0  # of a search, in the logarithm of a weight
 
 
 def choose_level_weights(tree: Tree, *, noise: str = "gaussian", aim: str = "worst") -> tuple[float, ...]:
     """Weights for `make_tree_laplace` or `make_tree_gaussian` that lower the error after least squares.
 
-    They sum to the depth, so that at the same scale they cost what equal weights cost. The tree is public, so this
-    costs no privacy. A search that starts from equal weights and is never worse than they are.
+    They sum to the depth, so at the same scale they cost as much as equal weights, and they are never worse. The tree
+    is public, so choosing them costs no privacy.
 
-    Parameters
-    ----------
-    tree
-        The public tree.
-    noise
-        "gaussian" or "laplace". Gaussian by default: on a tree of several levels it needs less noise.
-    aim
-        What to lower: the largest variance of any node ("worst", the default, so that no node is left behind), or the
-        mean variance over all nodes ("mean").
+    :param tree: The public tree.
+    :param noise: "gaussian" or "laplace". Gaussian by default: on a tree of several levels it needs less noise.
+    :param aim: What to lower: the largest variance of a node below the root ("worst", the default), or the mean over
+        all nodes ("mean").
 
     >>> tree = Tree.balanced(branching=10, depth=4)
     >>> [round(weight, 1) for weight in choose_level_weights(tree, aim="mean")]
@@ -52,17 +50,47 @@ def level_variances(tree: Tree, weights: Sequence[float] | Floats, *, noise: str
     return LeastSquares.of(tree, by_level[tree.node_levels]).variances
 
 
+@lru_cache(maxsize=8)  # the same for all budgets
 def balanced_level_weights(tree: Tree, *, noise: str) -> tuple[tuple[float, ...], float]:
-    """Weights above 0 of nearly the least worst variance, and that variance."""
-    order, firsts = np.concatenate(tree.levels), np.cumsum([0, *(level.size for level in tree.levels[:-1])])
+    """Weights above 0 of nearly the least worst variance of a node below the root, and that variance."""
+    if tree.depth == 1:
+        return (1.0,), 1.0
+    order, firsts = np.concatenate(tree.levels[1:]), np.cumsum([0, *(level.size for level in tree.levels[1:-1])])
 
-    def by_level(weights: Floats) -> Floats:
-        worst: Floats = np.maximum.reduceat(level_variances(tree, weights, noise=noise)[order], firsts)
-        return worst
+    def worst(shares: Floats) -> Floats:
+        variances = level_variances(tree, shares * tree.depth, noise=noise)
+        return np.asarray(np.maximum.reduceat(variances[order], firsts))
 
     rounds = min(_ROUNDS, 600_000 // tree.node_count) if tree.node_count <= _BALANCED else 1
-    starts = ((1.0,) * tree.depth, regular_level_weights(tree, noise=noise))
-    return min((_balanced(by_level, start, rounds) for start in starts), key=lambda found: found[1])
+    regular = np.array(regular_level_weights(tree, noise=noise))[1:]
+    tries = [share_below_root(worst, start, rounds=rounds, power=_STEP) for start in (np.ones_like(regular), regular)]
+    equal = np.full(tree.depth, 1 / tree.depth)
+    shares, least = min([*tries, (equal, float(worst(equal).max()))], key=lambda each: each[1])
+    return tuple((shares * tree.depth).tolist()), least
+
+
+def share_below_root(
+    errors: Callable[[Floats], Floats], start: Floats, *, root: float | None = None, rounds: int, power: float
+) -> tuple[Floats, float]:
+    """Shares of the levels, and the largest error below the root.
+
+    The root gets `root`, or a small share. Below it, the best of three: the shares `start`, balanced ones, or nearly
+    everything for the deepest level.
+    """
+    deepest = np.append(np.full(start.size - 1, _LEAST), 1.0)
+    tries = []
+    for top, first, number in (
+        (root or ROOT_EVEN, start, 1),
+        (root or ROOT_BALANCED, start, rounds),
+        (root or ROOT_EVEN, deepest, 1),
+    ):
+
+        def below(shares: Floats, top: float = top) -> Floats:
+            return errors(np.append(top, shares))
+
+        shares, error = balance(below, first / first.sum() * (1 - top), rounds=number, power=power, floor=_LEAST)
+        tries.append((np.append(top, shares), error))
+    return min(tries, key=lambda each: each[1])
 
 
 def regular_level_weights(tree: Tree, *, noise: str) -> tuple[float, ...]:
@@ -70,31 +98,38 @@ def regular_level_weights(tree: Tree, *, noise: str) -> tuple[float, ...]:
     sizes = np.array([level.size for level in tree.levels], dtype=np.float64)
     inner = np.array([np.unique(tree.parents[level]).size for level in tree.levels[1:]], dtype=np.float64)
     branching, power = (sizes[1:] / inner).tolist(), -1.0 if noise == "gaussian" else -2.0
-    return _balanced(
-        lambda weights: _regular_variances(branching, (weights**power).tolist()), (1.0,) * tree.depth, _ROUNDS
-    )[0]
+
+    def by_level(weights: Floats) -> Floats:
+        return _regular_variances(branching, (weights**power).tolist())
+
+    weights, _ = balance(by_level, np.ones(tree.depth), rounds=_ROUNDS, power=_STEP, floor=_LEAST)
+    return tuple(weights.tolist())
 
 
-def _balanced(
-    by_level: Callable[[Floats], Floats], start: tuple[float, ...], rounds: int
-) -> tuple[tuple[float, ...], float]:
-    """Weight moved from the levels that err least to those that err most, for as long as that helps."""
-    here, best, least, idle = np.array(start), start, np.inf, 0
+def balance(
+    errors: Callable[[Floats], Floats], start: Floats, *, rounds: int, power: float = 1.0, floor: float = 1e-4
+) -> tuple[Floats, float]:
+    """Shares moved from small to large errors for as long as that helps: the best shares, and their largest error.
+
+    No share falls below `floor` times the largest: a smaller one would have no use.
+    """
+    here, best, least, idle = start, start, np.inf, 0
     for _ in range(rounds):
-        worst = by_level(here)
-        idle = 0 if worst.max() < least * (1 - _GAIN) else idle + 1
-        if worst.max() < least:
-            best, least = tuple(here.tolist()), float(worst.max())
-        if idle == _PATIENCE:
+        each = errors(here)
+        largest = float(each.max())
+        idle = 0 if largest < least * (1 - _GAIN) else idle + 1
+        if largest < least:
+            best, least = here, largest
+        if idle == _PATIENCE or least == 0:
             break
-        here = here * (worst / worst.max()) ** _STEP
-        here = np.maximum(here, here.max() * _LEAST)  # noise of less weight would be drawn in vain
-        here *= here.size / here.sum()
+        here = here * (each / largest) ** power
+        here = np.maximum(here, here.max() * floor)
+        here = here * (start.sum() / here.sum())
     return best, least
 
 
 def _regular_variances(branching: Sequence[float], variances: Sequence[float]) -> Floats:
-    """The variances of `LeastSquares` by level, where all nodes of a level have as many children."""
+    """The variances of `LeastSquares` by level, where all nodes of a level have equally many children."""
     below = [variances[-1]]
     for number, variance in zip(reversed(branching), reversed(variances[:-1]), strict=True):
         below.append(1 / (1 / variance + 1 / (number * below[-1])))
@@ -106,12 +141,11 @@ def _regular_variances(branching: Sequence[float], variances: Sequence[float]) -
 
 
 def _least_mean(mean: Callable[[Floats], float], depth: int) -> tuple[float, ...]:
-    """A local minimum: single logarithms are moved up and down by a step that is halved when nothing helps."""
+    """A local minimum by coordinate descent on logarithms; the step is halved when no move helps."""
 
     def weights_of(logs: Floats) -> Floats:
         raw = np.exp(logs - logs.max())
-        weights: Floats = raw / raw.sum() * raw.size
-        return weights
+        return np.asarray(raw / raw.sum() * raw.size)
 
     here, best, step = np.zeros(depth), mean(np.ones(depth)), _FIRST_STEP
     while step > _LAST_STEP:

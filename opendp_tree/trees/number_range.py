@@ -1,4 +1,4 @@
-"""Numbers, dates and times in ranges of equal width, and the public tree of these ranges, in order of value."""
+"""Ranges of equal width for numbers, dates and times, and the public tree of these ranges."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from opendp_tree._arguments import check_integer, shortened
-from opendp_tree._types import Ints
 from opendp_tree.trees.labels import OUTSIDE, Label
-from opendp_tree.trees.tree import Tree
+from opendp_tree.trees.tree import Tree, fewest_children
 
 MOST_BINS = 2**20
 _MOST = 2**127
@@ -48,7 +47,7 @@ class NumberRange:
 
     @classmethod
     def of_width(cls, low: Any, high: Any, width: Any) -> NumberRange:
-        """Ranges of a width, which must fit between `low` and `high` a whole number of times."""
+        """Ranges of a width that divides the distance from `low` to `high`."""
         if isinstance(width, timedelta):
             size = Fraction(width // timedelta(microseconds=1), _MICROSECONDS)
         else:
@@ -70,7 +69,7 @@ class NumberRange:
 
     @cached_property
     def exact_edges(self) -> tuple[range, int]:
-        """The edges as integers over one denominator; those of dates and times are days since 1970."""
+        """The edges as integers over one denominator; dates and times are days since 1970."""
         low, high = _exact(self.low, "low"), _exact(self.high, "high")
         step = (high - low) / self.bins
         under = math.lcm(low.denominator, step.denominator)
@@ -90,42 +89,43 @@ class NumberRange:
 
     @cached_property
     def _texts(self) -> list[str]:
-        """The edges as people write them."""
+        """The edges as texts."""
         numerators, under = self.exact_edges
         if self.has_dates:
             return [edge.isoformat(*([" "] if isinstance(edge, datetime) else [])) for edge in self.edges]
         if under == 1:
             return [str(number) for number in numerators]
-        if 10**_PLACES % under:  # decimals that do not end, or have very many places
+        if 10**_PLACES % under:  # infinite or very long decimals
             return [repr(number / under) for number in numerators]
         exact = Context(prec=100)
         return [f"{exact.divide(Decimal(number), Decimal(under)).normalize(exact):f}" for number in numerators]
 
     def label(self, first: int, last: int) -> str:
-        """What the ranges first..last-1 are called together."""
+        """The label of the ranges first..last-1 together."""
         return f"[{self._texts[first]}, {self._texts[last]}{']' if last == self.bins else ')'}"
 
     def tree(self, *, branching: int | None, outside: bool, name: str | None = None) -> Tree:
         """The public tree of these ranges: `bins` leaves in order of value, above them ranges of `branching` each."""
-        branching = _fewest(self.bins) if branching is None else check_integer(branching, name="branching", least=2)
+        if branching is None:
+            branching = max(2, fewest_children(self.bins, _WIDE)[1])
+        check_integer(branching, name="branching", least=2)
         if len(set(self._texts)) <= self.bins:
-            raise ValueError(f"bins ({self.bins}) must be fewer: floats cannot tell the ends of ranges apart")
+            raise ValueError(f"bins ({self.bins}) must be fewer: as floats, some ends of ranges are equal")
         sizes = [self.bins]
         while sizes[-1] > 1 or len(sizes) == 1:
             sizes.append(-(-sizes[-1] // branching))
         parents, above, span = [np.array([-1])], 0, branching ** (len(sizes) - 1)
-        own: list[Label] = [None]
+        labels: list[Label] = [None]
         for size in reversed(sizes[:-1]):
             span //= branching
             parents.append(above + np.arange(size) // branching)
-            own += [self.label(place * span, min((place + 1) * span, self.bins)) for place in range(size)]
+            labels += [self.label(index * span, min((index + 1) * span, self.bins)) for index in range(size)]
             above += parents[-2].size
         if outside:
             parents.append(np.array([0]))
-            own.append(OUTSIDE)
-        every: Ints = np.concatenate(parents).astype(np.int64)
+            labels.append(OUTSIDE)
         names = None if name is None else [f"{name}_{level}" for level in range(1, len(sizes))]
-        return Tree(every, tuple(own), names, ranges=self)
+        return Tree(np.concatenate(parents), tuple(labels), names, ranges=self)
 
 
 def _exact(bound: Any, name: str) -> Fraction:
@@ -133,23 +133,15 @@ def _exact(bound: Any, name: str) -> Fraction:
     plain = bound.item() if isinstance(bound, (np.integer, np.floating)) else bound
     if isinstance(plain, datetime):
         if plain.tzinfo is not None:
-            raise ValueError(f"{name} ({bound}) must have no time zone: it is read on the clock of the column's zone")
+            raise ValueError(f"{name} ({bound}) must have no time zone: it is local time in the column's time zone")
         return Fraction((plain - _EPOCH) // timedelta(microseconds=1), _MICROSECONDS)
     if isinstance(plain, date):
         return Fraction(plain.toordinal() - _EPOCH.toordinal())
     if isinstance(plain, bool) or not isinstance(plain, (int, float, Decimal, Fraction)):
         raise TypeError(f"{name} ({type(bound).__name__}) must be a number, a date or a time")
     number: Any = plain
-    # Decimals that are no numbers cannot be compared, and those of a million places take long to.
+    # Decimal NaNs cannot be compared, and decimals with a million digits take long to compare.
     odd = isinstance(number, Decimal) and not (number.is_finite() and int(number.as_tuple().exponent) >= -400)
     if odd or not -_MOST <= number <= _MOST:
         raise ValueError(f"{name} ({shortened(number)}) must be a number from -2**127 to 2**127")
     return Fraction(repr(number)) if isinstance(number, float) else Fraction(number)
-
-
-def _fewest(bins: int) -> int:
-    """How many children make no more levels than `_WIDE` would, and fill them most evenly."""
-    levels = 1
-    while _WIDE**levels < bins:
-        levels += 1
-    return next(branching for branching in range(2, _WIDE + 1) if branching**levels >= bins)

@@ -1,4 +1,4 @@
-"""Hierarchies whose nodes are not known in advance: only the depth is public."""
+"""Trees whose nodes are not known in advance: only the depth is public."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from opendp_tree._types import Ints
 from opendp_tree.trees.labels import check_names
 
 if TYPE_CHECKING:
-    from opendp_tree.trees.sparse_counts import SparseCounts
-
+    from opendp_tree.trees.nodes import SparseCounts
 
 MOST_LEVELS = 1000
-"""Of a tree of labels, the root's with them: every level is a column of the release."""
+"""The limit for trees of labels, including the root's level: every level is a column of the release."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,7 @@ class OpenTree:
     """A tree that grows with its keys.
 
     Build one with `OpenTree.columns`, `OpenTree.bits` or `OpenTree.paths`. `depth` counts the nodes from the root to
-    the deepest possible key, as for `Tree`. Nothing but this description is public: which keys occur is private.
+    the deepest possible key. Only this description is public; which keys occur is private.
 
     >>> OpenTree.bits(32, stride=8)
     OpenTree(kind='bits', depth=5, width=32, stride=8, separator='', outside=False)
@@ -37,11 +36,10 @@ class OpenTree:
     stride: int = 1
     separator: str = ""
     outside: bool = False
-    """Whether a tree of bits has one more leaf below its root, for what is no key."""
-    # How nodes are shown says nothing of what the data are: trees that differ only in this are equal, and so are their
-    # domains, so that a chain fits whether or not both of its ends were told the names.
+    """Whether a tree of bits has one more leaf below its root, for values that are not keys."""
+    # Trees that differ only in how nodes are shown are equal, so that their domains match in a chain.
     names: tuple[str, ...] = field(default=(), repr=False, compare=False)
-    """What frames call the label of each level below the root, for keys that are tuples of labels."""
+    """The column name of each level below the root, for keys that are tuples of labels."""
     shown_as: Literal["integer", "ipv4", "ipv6"] = field(default="integer", repr=False, compare=False)
     """How frames show prefixes of bits."""
     ordered: bool = field(default=False, repr=False, compare=False)
@@ -54,7 +52,7 @@ class OpenTree:
         if self.kind != "bits" and self.depth > MOST_LEVELS:
             raise ValueError(f"depth ({self.depth}) must be at most {MOST_LEVELS}; deeper keys count at that level")
         if self.outside and self.kind != "bits":
-            raise ValueError("outside must be False but for bits: other trees have a place for every key")
+            raise ValueError(f"outside must be False for {self.kind}: only trees of bits have keys that do not fit")
         if self.kind == "bits" and self.depth != -(-self.width // self.stride) + 1:
             raise ValueError(f"depth ({self.depth}) must fit width and stride. Hint: OpenTree.bits")
         count = self.depth - 1 if self.kind == "columns" else 0
@@ -68,17 +66,10 @@ class OpenTree:
     def columns(cls, names: int | Iterable[str], *, ordered: bool = False) -> OpenTree:
         """Keys are tuples of labels, one for each level below the root. Shorter tuples stop at an inner node.
 
-        Parameters
-        ----------
-        names
-            What frames call the labels, from the coarsest level to the finest; or how many levels there are, which are
-            then called `label_1`, `label_2`, ...
-        ordered
-            Whether pictures keep siblings in the order of their labels, as for months. By default the largest come
-            first.
+        :param names: The column names of the labels, from the coarsest level to the finest; or the number of levels,
+            which are then called `label_1`, `label_2`, ...
+        :param ordered: Whether pictures keep siblings in the order of their labels, as for months; else by size.
 
-        >>> OpenTree.columns(["country", "city"]).count([("be", "ghent"), ("be", "ghent"), ("lu",)]).occupied.counts
-        array([2, 1])
         >>> OpenTree.columns(2).names
         ('label_1', 'label_2')
         """
@@ -102,19 +93,13 @@ class OpenTree:
 
         Up to 64 bits, keys are one array of integers; beyond, an array of shape (n, 2) of high and low words.
 
-        Parameters
-        ----------
-        width
-            How many bits a key has, from 1 to 128.
-        stride
-            How many bits each level below the root adds to the prefix. One by default, which finds heavy prefixes of
-            any length; more make the tree flatter, so that less noise is needed.
-        shown_as
-            How releases show a prefix: by default as the least integer that it begins; as "ipv4" (32 bits) or "ipv6"
-            (128 bits) as a text, `10.0.0.0/8`.
-        outside
-            Whether there is one more leaf below the root, "(outside)", at which `count` counts what is no key. By
-            default not: such keys count nowhere.
+        :param width: The number of bits of a key, from 1 to 128.
+        :param stride: The number of bits that each level adds to the prefix. By default 1; a larger stride needs less
+            noise.
+        :param shown_as: How releases show a prefix: by default as the least integer with this prefix; as "ipv4" (32
+            bits) or "ipv6" (128 bits) as a text, `10.0.0.0/8`.
+        :param outside: Whether values that are not keys count at a leaf "(outside)" below the root. By default they
+            are not counted.
 
         >>> OpenTree.bits(128, stride=4).depth
         33
@@ -129,13 +114,8 @@ class OpenTree:
     def paths(cls, separator: str, *, depth: int) -> OpenTree:
         """Keys are texts that are split into labels, such as the paths of files.
 
-        Parameters
-        ----------
-        separator
-            What stands between two labels. One at the very start or end of a key is ignored.
-        depth
-            The number of levels with the root's: a key has at most depth - 1 labels, and what is deeper counts at the
-            last of them.
+        :param separator: The text between two labels. One at the start or end of a key is ignored.
+        :param depth: The number of levels, including the root's; deeper keys count at the last level.
 
         >>> OpenTree.paths("/", depth=3).count(["/a/b/c", "a/b/", "a"]).occupied.levels
         array([1, 2])
@@ -147,35 +127,21 @@ class OpenTree:
     def count(self, keys: Iterable[Any]) -> SparseCounts:
         """How often each key occurs: a member of `leaf_domain(tree)`.
 
-        Parameters
-        ----------
-        keys
-            What `columns`, `bits` or `paths` says; for columns also a Polars frame, for paths a series. Keys that the
-            tree cannot hold (of another type, null, or too wide) count nowhere, or outside if the tree has a leaf for
-            them, so that nothing raised here depends on the data.
+        :param keys: Keys as described for `columns`, `bits` or `paths`; for columns also a Polars frame, for paths a
+            series. Keys that do not fit the tree are left out, or count outside: no error depends on the data.
 
         >>> OpenTree.bits(8).count([3, 3, 200, 256]).occupied.counts
         array([2, 1])
         """
         if isinstance(keys, (str, bytes)):
             raise TypeError("keys must be a collection of keys, found one string. Hint: pass [key]")
-        if self.kind == "bits":
-            from opendp_tree.trees.bits import read_words
-            from opendp_tree.trees.sparse_counts import SparseCounts
+        from opendp_tree.trees.nodes import count_keys
 
-            given = keys if isinstance(keys, np.ndarray) else list(keys)
-            words = read_words(given, self.width)
-            return SparseCounts.of_words(self, *words, outside=len(given) - words[0].size if self.outside else 0)
-        from opendp_tree.trees.label_keys import count_labels
-
-        return count_labels(self, keys)
+        return count_keys(self, keys)
 
     def bits_at(self, levels: Ints) -> Ints:
-        """How many bits of prefix a node at each level has.
+        """The length in bits of the prefix of a node at each level.
 
-        Parameters
-        ----------
-        levels
-            The levels; the root's is 0.
+        :param levels: The levels.
         """
         return np.minimum(levels * self.stride, self.width)

@@ -1,21 +1,22 @@
-"""Public trees of any shape, as arrays."""
+"""Public trees of any shape as arrays. Pointer doubling gives levels and ranges, however deep the tree is."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from opendp_tree import saturate
-from opendp_tree._arguments import check_type, is_text, shortened
-from opendp_tree._types import Array, Ints
-from opendp_tree.trees.arrays import LevelOrder, check_parents, node_levels, subtree_ranges
-from opendp_tree.trees.labels import Label, NodeIndex, Path, check_names, read_paths
-from opendp_tree.trees.occupied import Occupied, meets_between
+from opendp_tree._arguments import check_integer, check_type, is_text
+from opendp_tree._types import Array, Floats, Ints
+from opendp_tree.trees.labels import Label, Path, check_names, read_paths, tagged_label
+from opendp_tree.trees.nodes import Occupied, meets_between
 
 if TYPE_CHECKING:
     from opendp_tree.trees.number_range import NumberRange
@@ -23,9 +24,11 @@ if TYPE_CHECKING:
 __all__ = ["Label", "Path", "Tree"]
 
 MOST_NODES = 2**28
-"""Of a balanced tree: 2 GB for each of its arrays."""
+"""The limit for a balanced tree, at 2 GB per array."""
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 
+@dataclass(frozen=True, init=False, eq=False, repr=False)
 class Tree:
     """An immutable tree whose nodes are public.
 
@@ -43,34 +46,6 @@ class Tree:
     └── lu
     """
 
-    def __init__(
-        self,
-        parents: Ints,
-        labels: tuple[Label, ...] | None,
-        names: Iterable[str] | None = None,
-        *,
-        ordered: bool = False,
-        ranges: NumberRange | None = None,
-    ) -> None:
-        """Use `Tree.from_parents`, `Tree.from_paths` or `Tree.balanced`, which check what they are given."""
-        parents = check_parents(parents)
-        if labels is not None and (not isinstance(labels, tuple) or len(labels) != parents.size):
-            raise TypeError(f"labels must be a tuple of {parents.size}, one for each node. Hint: Tree.from_paths")
-        if not all(is_text(label) for label in labels or () if isinstance(label, str)):
-            raise ValueError("labels must be texts that can be written as UTF-8. Hint: replace lone surrogates")
-        levels = node_levels(parents)
-        leaves = np.flatnonzero(np.bincount(parents[parents >= 0], minlength=parents.size) == 0)
-        depth = int(levels.max()) + 1
-        self.__dict__.update(
-            **{"parents": _frozen(parents), "node_levels": _frozen(levels), "leaves": _frozen(leaves)},
-            **{
-                "depth": depth,
-                "labels": labels,
-                "names": () if labels is None else check_names(names, count=depth - 1),
-            },
-            **{"ordered": bool(ordered) or ranges is not None, "ranges": ranges, "memo": {}},
-        )
-
     parents: Ints
     """For each node its parent's id; -1 for the root."""
     labels: tuple[Label, ...] | None
@@ -80,25 +55,50 @@ class Tree:
     depth: int
     """The number of nodes on the longest path from the root to a leaf."""
     names: tuple[str, ...]
-    """What frames call the label of each level below the root. Cosmetic: trees that differ in names only are equal."""
+    """The column name of each level below the root. Cosmetic: trees that differ in names only are equal."""
     ordered: bool
     """Whether pictures keep siblings in the tree's order, instead of the largest first. Cosmetic, like names."""
     ranges: NumberRange | None
-    """What the leaves of a tree of numbers, dates or times are: `ranges.edges[i]` and `[i + 1]` are the ends of
-    `leaves[i]`. None for other trees."""
+    """For a tree of numbers, dates or times: `ranges.edges[i]` and `[i + 1]` are the ends of `leaves[i]`; else None."""
     memo: dict[Any, Any]
-    """What other modules derive from the tree, kept with it: names and order play no part in it."""
+    """Values that other modules derive from the tree; none depends on names or order."""
     leaves: Ints
     """The ids of the leaves, ascending: the order of every vector of leaf counts."""
+
+    def __init__(
+        self,
+        parents: Ints,
+        labels: tuple[Label, ...] | None,
+        names: Iterable[str] | None = None,
+        *,
+        ordered: bool = False,
+        ranges: NumberRange | None = None,
+    ) -> None:
+        parents = _check_parents(parents)
+        if labels is not None and (not isinstance(labels, tuple) or len(labels) != parents.size):
+            raise TypeError(f"labels must be a tuple of {parents.size}, one for each node. Hint: Tree.from_paths")
+        if not all(is_text(label) for label in labels or () if isinstance(label, str)):
+            raise ValueError("labels must be texts that can be written as UTF-8. Hint: replace lone surrogates")
+        levels = node_levels(parents)
+        leaves = np.flatnonzero(np.bincount(parents[parents >= 0], minlength=parents.size) == 0)
+        depth = int(levels.max()) + 1
+        self.__dict__.update(
+            parents=_frozen(parents),
+            node_levels=_frozen(levels),
+            leaves=_frozen(leaves),
+            depth=depth,
+            labels=labels,
+            names=() if labels is None else check_names(names, count=depth - 1),
+            ordered=bool(ordered) or ranges is not None,
+            ranges=ranges,
+            memo={},
+        )
 
     @classmethod
     def from_parents(cls, parents: Sequence[int] | npt.NDArray[np.integer[Any]]) -> Tree:
         """A tree from each node's parent. Ten million nodes take a few seconds; the shape does not matter.
 
-        Parameters
-        ----------
-        parents
-            For each node its parent's id, where ids are the positions in it; -1 for the root.
+        :param parents: For each node its parent's id; -1 for the root. A node's id is its position here.
 
         >>> Tree.from_parents([-1, 0, 0, 1, 1])
         Tree(nodes=5, leaves=3, depth=3)
@@ -111,16 +111,9 @@ class Tree:
     ) -> Tree:
         """A tree from the label paths of its leaves, which may have different lengths.
 
-        Parameters
-        ----------
-        paths
-            One sequence of labels for each leaf. The root is implied: a path names the nodes below it. Leaves keep
-            this order.
-        names
-            What frames call the label of each level below the root ("region", "city"); by default `label_1`,
-            `label_2`, ...
-        ordered
-            Whether pictures keep siblings in this order, as for months. By default the largest come first.
+        :param paths: One sequence of labels for each leaf, from below the root down. Leaves keep this order.
+        :param names: The column name of each level below the root. By default `label_1`, `label_2`, ...
+        :param ordered: Whether pictures keep siblings in this order, as for months. By default the largest come first.
 
         >>> Tree.from_paths([("a", "x"), ("a", "y"), ("b",)]).paths()
         [('a', 'x'), ('a', 'y'), ('b',)]
@@ -132,24 +125,19 @@ class Tree:
     def balanced(cls, *, branching: int, depth: int) -> Tree:
         """A complete tree, whose nodes are numbered level by level.
 
-        Parameters
-        ----------
-        branching
-            How many children every inner node has.
-        depth
-            The number of levels with the root's, at least 1.
+        :param branching: How many children every inner node has.
+        :param depth: The number of levels with the root's, at least 1.
 
         >>> Tree.balanced(branching=2, depth=3)
         Tree(nodes=7, leaves=4, depth=3)
         """
-        for name, value in (("branching", branching), ("depth", depth)):
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-                raise ValueError(f"{name} ({value!r}) must be a positive integer")
-        fan = min(int(branching), MOST_NODES + 1)  # no power is too large to be computed
-        nodes = int(depth) if fan == 1 else sum(fan**level for level in range(min(int(depth), 30)))
+        branching, depth = (
+            check_integer(value, name=name, least=1) for name, value in (("branching", branching), ("depth", depth))
+        )
+        nodes = depth if branching == 1 else sum(branching**level for level in range(min(depth, 30)))
         if nodes > MOST_NODES:
             raise ValueError(
-                f"branching ({shortened(branching)}) and depth ({shortened(depth)}) must give at most 2**28 nodes. "
+                f"branching ({branching}) and depth ({depth}) must give at most 2**28 nodes. "
                 "Hint: an OpenTree holds only the keys that occur"
             )
         return cls((np.arange(nodes, dtype=np.int64) - 1) // branching, None)
@@ -174,8 +162,7 @@ class Tree:
         """The node ids of each level, ascending, from the root's level down."""
         small = self.node_levels.astype(np.uint16) if self.depth <= 2**16 else self.node_levels
         order = _frozen(np.argsort(small, kind="stable"))
-        ends = np.cumsum(np.bincount(self.node_levels))
-        return tuple(np.split(order, ends[:-1]))
+        return tuple(np.split(order, np.cumsum(np.bincount(self.node_levels))[:-1]))
 
     @cached_property
     def level_order(self) -> LevelOrder:
@@ -184,7 +171,7 @@ class Tree:
 
     @cached_property
     def digest(self) -> str:
-        """A SHA-256 of the parents and labels: equal digests, equal trees."""
+        """A SHA-256 of the parents and labels: trees are equal if their digests are."""
         sha = hashlib.sha256(np.ascontiguousarray(self.parents, dtype="<i8").data)
         for label in self.labels or ():
             text = f"{type(label).__name__}:{label}".encode()
@@ -193,50 +180,41 @@ class Tree:
 
     @cached_property
     def leaf_ranges(self) -> tuple[Ints, Ints]:
-        """For each node the range first..last-1 of its leaves' places in depth-first order, siblings by id.
+        """For each node the range first..last-1 of its leaves in depth-first order, siblings by id.
 
         >>> first, last = Tree.from_parents([-1, 0, 0, 1, 1]).leaf_ranges
         >>> first, last
         (array([0, 0, 2, 0, 1]), array([3, 2, 3, 1, 2]))
         """
-        own = np.zeros(self.node_count, dtype=np.int64)
-        own[self.leaves] = 1
-        first, last = subtree_ranges(self.parents, own)
-        return _frozen(first), _frozen(last)
-
-    @cached_property
-    def _node_ranges(self) -> tuple[Ints, Ints]:
-        """For each node the range of its subtree's places in depth-first order of all nodes."""
-        first, last = subtree_ranges(self.parents, np.ones(self.node_count, dtype=np.int64))
+        is_leaf = np.zeros(self.node_count, dtype=np.int64)
+        is_leaf[self.leaves] = 1
+        first, last = subtree_ranges(self.parents, is_leaf)
         return _frozen(first), _frozen(last)
 
     @cached_property
     def _leaf_meets(self) -> Ints:
-        """For each leaf but the last, in depth-first order, the level of the deepest node above it and the next."""
+        """For each leaf but the last, in depth-first order, the level of its deepest common ancestor with the next."""
         first = self.leaf_ranges[0]
         meets = np.empty(self.leaf_count - 1, dtype=np.int64)
-        # Only the child of the meeting node starts at the second leaf without being a first child.
+        # Only the child of that ancestor starts at the second leaf without being a first child.
         later = np.flatnonzero((self.parents >= 0) & (first != first[self.parents]))
         meets[first[later] - 1] = self.node_levels[self.parents[later]]
-        return _frozen(meets)
+        return meets
 
     @cached_property
     def _depth_first(self) -> Ints | None:
-        """The leaf index at each place of the depth-first order; None where that is the order of ids."""
+        """The leaf indices in depth-first order; None where that is the order of ids."""
         places = self.leaf_ranges[0][self.leaves]
         if (places[1:] > places[:-1]).all():
             return None
         order = np.empty_like(places)
         order[places] = np.arange(places.size)
-        return _frozen(order)
+        return order
 
     def sum(self, leaf_counts: Ints) -> Ints:
         """The count of every node: the exact sum of the leaves under it, clamped to ±(2**62 - 1).
 
-        Parameters
-        ----------
-        leaf_counts
-            One for each leaf, in the order of `leaves`.
+        :param leaf_counts: One for each leaf, in the order of `leaves`.
 
         >>> Tree.from_parents([-1, 0, 0, 1, 1]).sum(np.array([5, 1, 2]))
         array([8, 3, 5, 1, 2])
@@ -246,50 +224,23 @@ class Tree:
         order = self._depth_first
         return saturate.range_sums(leaf_counts if order is None else leaf_counts[order], *self.leaf_ranges)
 
-    def sum_nodes(self, node_values: Ints) -> Ints:
-        """For every node the exact sum of the values at and below it, clamped to ±(2**62 - 1).
-
-        Parameters
-        ----------
-        node_values
-            One for each node, by id.
-
-        >>> Tree.from_parents([-1, 0, 0, 1, 1]).sum_nodes(np.array([10, 5, 0, 1, 0]))
-        array([16,  6,  0,  1,  0])
-        """
-        if node_values.shape != (self.node_count,):
-            raise ValueError(f"node_values must be one-dimensional with {self.node_count} entries")
-        first, last = self._node_ranges
-        ordered = np.empty_like(node_values)
-        ordered[first] = node_values
-        return saturate.range_sums(ordered, first, last)
-
     def occupied(self, leaf_counts: Ints, *, every: bool = False) -> Occupied:
         """The leaves with a positive count, in depth-first order.
 
-        Parameters
-        ----------
-        leaf_counts
-            One for each leaf, in the order of `leaves`.
-        every
-            Whether leaves where nobody is are places, too; by default they are not.
+        :param leaf_counts: One for each leaf, in the order of `leaves`.
+        :param every: Whether to include leaves without people. By default they are left out.
         """
-        order = self._depth_first
-        counts = leaf_counts if order is None else leaf_counts[order]
+        order = slice(None) if self._depth_first is None else self._depth_first
+        counts, leaves = leaf_counts[order], self.leaves[order]
         places = np.arange(counts.size) if every else np.flatnonzero(counts > 0)
-        leaves = self.leaves if order is None else self.leaves[order]
         meets = meets_between(self._leaf_meets, places)
         return Occupied(self.node_levels[leaves[places]], meets, counts[places], leaves[places])
 
     def ancestors_at(self, nodes: Ints, levels: Ints) -> Ints:
         """Each node's ancestor at a level not below its own.
 
-        Parameters
-        ----------
-        nodes
-            Node ids.
-        levels
-            For each of them the level of its ancestor; the node itself where that is its own.
+        :param nodes: Node ids.
+        :param levels: For each of them the level of its ancestor. At its own level, that is the node itself.
         """
         nodes = nodes.copy()
         climbing = np.flatnonzero(self.node_levels[nodes] > levels)
@@ -301,26 +252,62 @@ class Tree:
     def count(self, keys: Iterable[Any]) -> Ints:
         """Leaf counts, a member of `leaf_domain(tree)`: how often each leaf occurs among `keys`.
 
-        Parameters
-        ----------
-        keys
-            A leaf's node id, its path as a tuple of labels, or its own label where no two leaves share one. Keys that
-            are not leaves of the tree count nowhere, so that nothing raised here depends on the data.
+        :param keys: A leaf's node id, its path as a tuple of labels, or its own label where no two leaves share one.
+            Keys that are not leaves of the tree count nowhere, so that nothing raised here depends on the data.
 
         >>> Tree.from_paths([("a", "x"), ("a", "y"), ("b",)]).count([("b",), ("a", "y"), "y", "nowhere"])
         array([0, 2, 1])
         """
-        ids = self._node_index.leaf_ids(keys)
-        known = (ids >= 0) & (ids < self.node_count)
-        return np.bincount(ids[known], minlength=self.node_count)[self.leaves]
+        if isinstance(keys, (str, bytes)):
+            raise TypeError("keys must be a collection of keys, found one string. Hint: pass [key]")
+        if isinstance(keys, np.ndarray):
+            if keys.ndim != 1:
+                raise ValueError(f"keys must be one-dimensional, found {keys.ndim} dimensions")
+            if keys.dtype.kind not in ("iuO" if self.labels is None else "iuOUbM"):
+                raise TypeError(f"keys ({keys.dtype}) must be node ids{'' if self.labels is None else ' or labels'}")
+        if isinstance(keys, np.ndarray) and keys.dtype.kind in "iu":
+            ids = saturate.clamp(keys)
+        else:
+            ids = np.fromiter(map(self._leaf_id, keys.tolist() if isinstance(keys, np.ndarray) else keys), np.int64)
+        return np.bincount(ids[(ids >= 0) & (ids < self.node_count)], minlength=self.node_count)[self.leaves]
+
+    def _leaf_id(self, key: Any) -> int:
+        """The node id that a key is or names; -1 if it is not a leaf's path or label."""
+        if isinstance(key, (int, np.integer)) and not isinstance(key, bool):
+            return int(key) if 0 <= key < self.node_count else -1
+        try:
+            if not isinstance(key, tuple):
+                return self._leaf_names.get(tagged_label(key), -1)
+            return -1 if self.labels is None else self._find(key)
+        except Exception:  # a key that cannot be looked up, for whatever reason, is not a leaf
+            return -1
+
+    @cached_property
+    def _children(self) -> dict[Any, int]:
+        """The child of each node by its label."""
+        labels: Any = range(self.node_count) if self.labels is None else self.labels
+        return {(up, tagged_label(labels[node])): node for node, up in enumerate(self.parents.tolist()) if up >= 0}
+
+    @cached_property
+    def _leaf_names(self) -> dict[Any, int]:
+        """The leaf of each label; -1 if several leaves share it."""
+        names: dict[Any, int] = {}
+        for leaf in self.leaves.tolist() if self.labels is not None else ():
+            name = tagged_label((self.labels or ())[leaf])
+            names[name] = -1 if name in names else leaf
+        return names
+
+    def _find(self, path: tuple[Any, ...]) -> int:
+        """The id of the node that a path leads to; -1 if there is none."""
+        node = self.root
+        for label in path:
+            node = self._children.get((node, tagged_label(label)), -1)
+        return node
 
     def path(self, node: int) -> Path:
         """The labels (node ids, in a tree without labels) from below the root down to a node.
 
-        Parameters
-        ----------
-        node
-            The node's id.
+        :param node: The node's id.
 
         >>> Tree.from_paths([("a", "x"), ("b",)]).path(2)
         ('a', 'x')
@@ -334,38 +321,30 @@ class Tree:
         return tuple(reversed(steps))
 
     def node(self, path: Path) -> int:
-        """The id of the node that a path leads to: `path` undone.
+        """The id of the node that a path leads to: the inverse of `path`.
 
-        Parameters
-        ----------
-        path
-            The labels (node ids, in a tree without labels) from below the root down to the node; () for the root.
+        :param path: The labels (node ids, in a tree without labels) from below the root down; () for the root.
 
         >>> Tree.from_paths([("a", "x"), ("b",)]).node(("a",))
         1
         """
-        found = self._node_index.find(path) if isinstance(path, tuple) else -1
-        if found < 0:
+        try:
+            node = self._find(path) if isinstance(path, tuple) else -1
+        except TypeError:  # an unhashable value is not a label
+            node = -1
+        if node < 0:
             raise ValueError(f"path ({path!r}) must lead to a node of the tree. Hint: a tuple of labels")
-        return found
-
-    @cached_property
-    def _node_index(self) -> NodeIndex:
-        return NodeIndex(self)
+        return node
 
     def paths(self) -> list[Path]:
         """The path of every leaf, in the order of leaf counts."""
         return [self.path(leaf) for leaf in self.leaves.tolist()]
 
     def draw(self, values: Sequence[object] | Array | None = None, *, max_nodes: int = 60) -> str:
-        """The tree as text, a line a node.
+        """The tree as text, one line per node.
 
-        Parameters
-        ----------
-        values
-            What to write beside each node, by node id; nothing by default.
-        max_nodes
-            How many nodes to draw at most. By default 60, which fits a screen; a last line says how many are left out.
+        :param values: What to write beside each node, by node id. By default nothing.
+        :param max_nodes: The largest number of nodes to draw, by default 60. A last line counts those left out.
 
         >>> print(Tree.balanced(branching=2, depth=2).draw([3, 1, 2]))
         0  3
@@ -374,7 +353,7 @@ class Tree:
         """
         if values is not None and len(values) != self.node_count:
             raise ValueError(f"values must have one entry for each of the {self.node_count} nodes")
-        # Siblings together, in order of id; a stack instead of recursion, so that long chains draw too.
+        # Siblings together, by id. A stack instead of recursion, so that long chains can be drawn.
         order = np.argsort(self.parents, kind="stable")
         starts = np.searchsorted(self.parents[order], np.arange(self.node_count + 1))
         lines: list[str] = []
@@ -401,11 +380,16 @@ class Tree:
     def __hash__(self) -> int:
         return hash(self.digest)
 
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"a Tree is immutable: {name!r} cannot be set")
 
-    def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"a Tree is immutable: {name!r} cannot be deleted")
+def fewest_children(leaves: int, widest: int) -> tuple[int, int]:
+    """The fewest levels below the root if nodes have at most `widest` children, and the fewest children for these."""
+    levels = 1
+    while widest**levels < leaves:
+        levels += 1
+    children = max(1, math.floor(leaves ** (1 / levels)) - 1)
+    while children**levels < leaves:
+        children += 1
+    return levels, children
 
 
 def check_tree(tree: object) -> Tree:
@@ -414,7 +398,7 @@ def check_tree(tree: object) -> Tree:
 
 
 def renamed(tree: Tree, names: tuple[str, ...], *, ordered: bool) -> Tree:
-    """The same tree with other names of levels, sharing all that was computed of it."""
+    """The same tree with other names of levels, sharing everything computed from it."""
     if (names, ordered) == (tree.names, tree.ordered):
         return tree
     key = ("renamed", names, ordered)
@@ -422,10 +406,169 @@ def renamed(tree: Tree, names: tuple[str, ...], *, ordered: bool) -> Tree:
         copy = object.__new__(Tree)
         copy.__dict__.update(tree.__dict__, names=check_names(names, count=tree.depth - 1), ordered=ordered)
         tree.memo[key] = copy
-    found: Tree = tree.memo[key]
-    return found
+    same: Tree = tree.memo[key]
+    return same
 
 
 def _frozen(array: Ints) -> Ints:
     array.flags.writeable = False
     return array
+
+
+def _check_parents(parents: Sequence[int] | npt.NDArray[np.integer[Any]]) -> Ints:
+    """A private copy of `parents`, which must have one root and valid ids; `_doubling` finds cycles."""
+    given = np.asarray(parents)
+    if given.size == 0:
+        raise ValueError("parents must hold at least one node")
+    if given.ndim != 1:
+        raise ValueError(f"parents must be one-dimensional, found {given.ndim} dimensions")
+    if given.dtype.kind not in "iu":
+        raise TypeError(f"parents must be integers, found {given.dtype}")
+    if given.size > 2**31:
+        raise ValueError(f"parents holds {given.size} nodes; at most 2**31 fit")
+    wrong = np.flatnonzero((given < -1) | (given >= given.size))
+    if wrong.size:
+        node = int(wrong[0])
+        raise ValueError(f"parents[{node}] ({given[node]}) must be -1 or a node id from 0 to {given.size - 1}")
+    array = given.astype(np.int64)
+    roots = np.flatnonzero(array == -1)
+    if roots.size == 0:
+        raise ValueError("parents has no root. Hint: the root's parent is -1")
+    if roots.size > 1:
+        raise ValueError(
+            f"parents has {roots.size} roots, the first two at {roots[0]} and {roots[1]}; there must be one"
+        )
+    return array
+
+
+def node_levels(parents: Ints) -> Ints:
+    """The number of steps from each node up to the root; a cycle is an error."""
+    levels = (parents >= 0).astype(np.int64)
+    for ancestors in _doubling(parents):
+        levels += levels[ancestors]
+    return levels
+
+
+def subtree_ranges(parents: Ints, sizes: Ints) -> tuple[Ints, Ints]:
+    """For each node the range first..last that its subtree takes in depth-first order, siblings by id."""
+    totals, steps, stride = sizes.copy(), (parents >= 0).astype(np.int64), 1
+    # totals[v] covers fewer than `stride` levels below v; nodes with ancestor v at exactly that distance add the next.
+    for ancestors in _doubling(parents, close=True):
+        exact = np.flatnonzero(steps == stride)
+        totals += np.bincount(ancestors[exact], weights=totals[exact], minlength=parents.size).astype(np.int64)
+        steps += steps[ancestors]
+        stride *= 2
+    # The sizes of earlier siblings and of the parent itself, summed along the path to the root.
+    order = np.arange(parents.size) if (parents[1:] >= parents[:-1]).all() else np.argsort(parents, kind="stable")
+    sorted_parents, sorted_totals = parents[order], totals[order]
+    before = np.cumsum(sorted_totals) - sorted_totals
+    is_first = np.concatenate(([True], sorted_parents[1:] != sorted_parents[:-1]))
+    before -= before[is_first][np.cumsum(is_first) - 1]
+    first = np.empty_like(parents)
+    first[order] = before + sizes[sorted_parents]
+    first[np.argmin(parents)] = 0
+    for ancestors in _doubling(parents, close=True):
+        first += first[ancestors]
+    return first, first + totals
+
+
+def _doubling(parents: Ints, *, close: bool = False) -> Iterator[Ints]:
+    """Each node's ancestor 1, 2, 4, ... levels up (the root above itself), while any of them is not the root."""
+    root = int(np.argmin(parents))
+    ancestors = parents.copy()
+    ancestors[root] = root
+    for _ in range(parents.size.bit_length() + 1):
+        if (ancestors == root).all():
+            if close:
+                yield ancestors
+            return
+        yield ancestors
+        ancestors = ancestors[ancestors]
+    node = int(ancestors[np.flatnonzero(ancestors != root)[0]])
+    raise ValueError(f"parents has a cycle through node {node}")
+
+
+@dataclass(frozen=True)
+class InnerLevel:
+    """The inner nodes of one level and their children, as places in the level order."""
+
+    inner: slice | Ints
+    children: slice
+    starts: Ints
+    """The index, among `children`, of each inner node's first child."""
+    sizes: Ints
+
+    def sums(self, values: Floats) -> Floats:
+        """For each inner node the sum over its children."""
+        below = values[self.children]
+        if 2 * self.sizes.size == below.size and (self.sizes == 2).all():
+            return below[::2] + below[1::2]  # many times faster than reduceat
+        total: Floats = np.add.reduceat(below, self.starts)
+        return total
+
+    def spread(self, values: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
+        """For each child its parent's value."""
+        return np.repeat(values, self.sizes)
+
+
+@dataclass(frozen=True)
+class LevelOrder:
+    """A tree's nodes level by level from the root, each level in depth-first order. Places are positions in it."""
+
+    tree: Tree
+    nodes: Ints
+    """The node id at each place."""
+    by_id: bool
+    """Whether places are node ids, so that nothing needs to be moved."""
+
+    @classmethod
+    def of(cls, tree: Tree) -> LevelOrder:
+        """The level order of a tree."""
+        parents = tree.parents
+        if parents[0] == -1 and (parents[1:] >= parents[:-1]).all():
+            return cls(tree, np.arange(tree.node_count), True)
+        return cls(tree, np.argsort(tree.node_levels * tree.leaf_count + tree.leaf_ranges[0]), False)
+
+    @cached_property
+    def parents(self) -> Ints:
+        """The place of each place's parent; -1 for the root."""
+        if self.by_id:
+            return self.tree.parents
+        parents = self.by_node(np.arange(self.nodes.size))[self.place(self.tree.parents)]
+        parents[0] = -1
+        return parents
+
+    @cached_property
+    def levels(self) -> Ints:
+        """The level of each place."""
+        return self.place(self.tree.node_levels)
+
+    @cached_property
+    def leaf_ranges(self) -> tuple[Ints, Ints]:
+        """The leaves under each place are first..last-1, counted in depth-first order."""
+        first, last = self.tree.leaf_ranges
+        return self.place(first), self.place(last)
+
+    @cached_property
+    def inner_levels(self) -> tuple[InnerLevel, ...]:
+        """From the root down, the levels with inner nodes: all but the deepest."""
+        edges = [0, *np.cumsum(np.bincount(self.tree.node_levels)).tolist()]
+        levels = []
+        for before, start, end in zip(edges, edges[1:], edges[2:], strict=False):
+            above = self.parents[start:end]
+            starts = np.flatnonzero(np.concatenate(([True], above[1:] != above[:-1])))
+            inner = slice(before, start) if starts.size == start - before else above[starts]
+            levels.append(InnerLevel(inner, slice(start, end), starts, np.diff(starts, append=above.size)))
+        return tuple(levels)
+
+    def place(self, values: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
+        """Values by node id, put in the level order; the same array where that is the order of ids."""
+        return values if self.by_id else values[self.nodes]
+
+    def by_node(self, values: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
+        """Values in the level order, put by node id; the same array where these orders agree."""
+        if self.by_id:
+            return values
+        out = np.empty_like(values)
+        out[self.nodes] = values
+        return out

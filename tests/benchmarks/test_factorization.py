@@ -8,7 +8,7 @@ from benchmarks.factorization import certified_nuclear_norm, factorization_bound
 from opendp_tree import Tree
 from opendp_tree.trees import choose_level_weights
 from opendp_tree.trees.least_squares import LeastSquares
-from tests.shapes import SHAPES, random_tree
+from tests.shapes import SHAPES
 
 RAGGED = {name: tree for name, tree in SHAPES.items() if name in ("caterpillar", "random")}
 
@@ -89,13 +89,3 @@ def test_a_search_that_goes_nowhere_still_gives_a_true_bound(monkeypatch, name):
     monkeypatch.setattr(factorization, "_step", lambda weights, gain: weights)
     poor = factorization_bound(RAGGED[name])
     assert poor.lower < good.lower <= good.upper <= poor.upper
-
-
-def test_parts_of_a_tree_are_no_harder():
-    tree = random_tree(60, seed=5)
-    whole = factorization_bound(tree)
-    for leaf in tree.leaves.tolist()[:3]:
-        kept = [node for node in range(tree.node_count) if node != leaf]
-        names = {node: place for place, node in enumerate(kept)}
-        part = Tree.from_parents([names.get(int(tree.parents[node]), -1) for node in kept])
-        assert factorization_bound(part).lower <= whole.upper

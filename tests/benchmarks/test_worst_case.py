@@ -28,13 +28,6 @@ def test_plain_laplace_noise_measures_to_its_exact_rmse():
     assert found.deviation < 0.02 * found.error
 
 
-def test_a_wrong_prediction_is_caught():
-    tree = Tree.from_parents([-1] + [0] * 20_000)
-    empty = level_battery(tree, np.zeros(20_000, dtype=np.int64))
-    found = measured_error(plain(tree, 7.0 * 1.1), empty, alpha=0.0)
-    assert abs(found.error - math.sqrt(laplace_variance(7.0))) > 5 * found.deviation
-
-
 def test_the_largest_of_many_equal_groups_is_not_too_large():
     """Hundreds of groups of the same law: their plain maximum would be some 20 % too large. The numbers are fixed."""
     tree = Tree.balanced(branching=300, depth=3)
@@ -79,10 +72,8 @@ def test_hidden_nodes_count_as_nobody():
 
 @pytest.mark.parametrize(("depth", "alpha"), [(3, 0.5), (6, 0.1)])
 def test_the_estimator_errs_as_its_plan_says(depth, alpha):
-    """From below within 10 %. From above within 40 %: the prediction is of a node alone, and what rests are like is
-    learned from all nodes of a level, which here are thousands of bad ones. Four standard errors are allowed.
-    """
+    """Within 10 %, and four standard errors."""
     candidate = plan(depth, epsilon=1.0, delta=1e-6, alpha=alpha, nodes="open").candidate("tree_estimator")
     found = measure_partition(candidate, depth, 1.0, 1e-6, alpha, copies=2000)
     assert candidate.error < 1.1 * found.error + 4 * found.deviation
-    assert found.error < 1.4 * candidate.error + 4 * found.deviation
+    assert found.error < 1.1 * candidate.error + 4 * found.deviation

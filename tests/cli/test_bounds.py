@@ -32,7 +32,7 @@ def test_words_and_a_table_go_to_standard_output(tmp_path, capsys, form):
     heads, *rows = [line.split() for line in told.splitlines()[-4:]]
     assert heads == ["bound", "keeps", "at", "least", "at", "most"]
     assert [row[0] for row in rows] == ["1", "2", "3"]
-    assert rows[-1][-1] == "recommended"
+    assert abs(float(rows[0][1]) - 60) < 100 * FAR
 
 
 @pytest.mark.parametrize("ending", ["parquet", "csv", "ndjson", "json"])
@@ -82,10 +82,6 @@ WRONG = [
     (["--unit", "person"], 2, "--most"),
     (["--most", "3"], 2, "--unit"),
     ([*ASKED, "--confidence", "0"], 2, "confidence"),
-    ([*ASKED, "--total-epsilon", "1"], 2, "Hint: --ledger LEDGER"),
-    ([*ASKED, "--total-delta", "0.1", "--ledger", "book"], 2, "requires --total-epsilon"),
-    ([*ASKED, "-o", "out.doc"], 2, "unknown ending"),
-    ([*ASKED, "-o", "a.csv", "--plot", "a.csv"], 2, "a file is named twice"),
     ([*ASKED, "-o", "nowhere/out.csv"], 1, "Hint"),
     ([*ASKED, "--ledger", "book"], 1, "there is no ledger at book yet"),
 ]
@@ -113,3 +109,7 @@ def test_a_damaged_file_spends_nothing(tmp_path, source):
     assert len(done.stderr.splitlines()) == 1
     assert "Traceback" not in done.stderr
     assert Ledger.open(book).entries() == []
+
+
+def test_a_missing_file_may_be_there_later(tmp_path):
+    assert main(["bounds", str(tmp_path / "missing.csv"), "--unit", "user", "--most", "5"]) == 75

@@ -43,11 +43,11 @@ STOPS = {signal.SIGINT: (130, "opendp-tree: interrupted\n"), signal.SIGTERM: (-s
 
 
 @pytest.mark.parametrize("stop", STOPS)
-@pytest.mark.parametrize("step", ["_encode_release", "PendingFile.commit"])
+@pytest.mark.parametrize("step", ["_encode", "PendingFile.commit"])
 def test_an_interrupt_or_a_termination_leaves_no_part_and_costs_nothing_before_the_commit(tmp_path, stop, step):
     source, book = write_rows(tmp_path, "csv", ROWS), tmp_path / "ledger"
     wait = "lambda *args, plain={0}: (print('now', flush=True), sys.stdin.readline(), plain(*args))[2]"
-    replaced = f"commands.{step}" if step == "_encode_release" else step
+    replaced = f"commands.{step}" if step == "_encode" else step
     slow = (
         "import sys, opendp_tree.cli.commands as commands\n"
         "from opendp_tree.cli import main\n"
@@ -64,6 +64,6 @@ def test_an_interrupt_or_a_termination_leaves_no_part_and_costs_nothing_before_t
     code, errors = STOPS[stop]
     assert process.communicate("go on\n", timeout=60) == ("", errors)
     assert process.returncode == code
-    paid = step != "_encode_release"  # then it is written, too
+    paid = step != "_encode"  # then it is written, too
     assert sorted(path.name for path in tmp_path.iterdir()) == ["ledger", *["out.csv"] * paid, "rows.csv"]
     assert len(Ledger.open(book).entries()) == paid

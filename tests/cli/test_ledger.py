@@ -64,7 +64,7 @@ def test_what_is_no_ledger_is_told_in_one_line(tmp_path, capsys):
     other.write_text("hello\n")
     for words, message in (
         ([str(tmp_path / "missing")], "there is no file"),
-        ([str(other)], "is no ledger. Hint"),
+        ([str(other)], "is not a ledger. Hint"),
     ):
         assert main(["ledger", *words]) == 1
         assert message in capsys.readouterr().err

@@ -1,32 +1,7 @@
-from fractions import Fraction
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from opendp_tree._arguments import float_below
 from opendp_tree.cli.options import build_parser
 from opendp_tree.cli.terminal import CommandError, Exit
-from opendp_tree.planning.methods import METHODS
-
-
-@given(st.decimals(min_value="1e-12", max_value="1e6", allow_nan=False, allow_infinity=False))
-def test_floats_below_are_below_and_nearest(amount):
-    exact = Fraction(amount)
-    below = float_below(exact)
-    assert Fraction(below) <= exact
-    assert abs(Fraction(below) - exact) <= exact * Fraction(1, 2**52)
-
-
-def test_amounts_are_read_as_written():
-    options = build_parser("1").parse_args(["plan", "--by", "a", "--epsilon", "0.1", "--delta", "1e-6"])
-    assert (options.epsilon, options.delta) == (Fraction(1, 10), Fraction(1, 10**6))
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_every_method_is_asked_for_by_its_name(name):
-    words = ["release", "rows.csv", "--by", "a", "--epsilon", "1", "--method", name, "--output", "-"]
-    assert build_parser("1").parse_args(words).method == name
 
 
 def test_plan_takes_every_option_of_release():
@@ -40,12 +15,8 @@ def test_plan_takes_every_option_of_release():
     [
         ("plan --by a", "--epsilon --rho is required"),
         ("plan --epsilon 1", "arguments are required: --by"),
-        ("plan --by a --epsilon 0", "0 must be a positive number"),
-        ("plan --by a --epsilon -1", "-1 must be a positive number"),
         ("plan --by a --epsilon nan", "nan must be a number"),
         ("plan --by a --epsilon inf", "inf must be a number"),
-        ("plan --by a --epsilon 1e999999", "1e999999 must be from 1e-09 to 1000"),
-        ("plan --by a --epsilon 1e-300", "1e-300 must be from 1e-09 to 1000"),
         ("plan --by a --epsilon one", "one must be a number"),
         ("plan --by a --epsilon 1_0", "1_0 must be a number"),
         ("plan --by a --epsilon １", "must be a number"),
@@ -53,11 +24,9 @@ def test_plan_takes_every_option_of_release():
         ("plan --by a --epsilon 1 --delta 1_0e-9", "must be a number"),
         ("plan --by a --rho 1_0", "1_0 must be a number"),
         ("plan --by a --rho 1 --epsilon 1", "not allowed with"),
-        ("plan --by a --epsilon 1 --delta 1", "1 must be at least 0 and below 1"),
-        ("plan --by a --epsilon 1 --delta -0.1", "must be at least 0 and below 1"),
         ("plan --by a --epsilon 1 --leaves-per-unit 0", "0 must be a whole number, 1 or more"),
         ("plan --by a --epsilon 1 --rows-per-unit ²", "must be a whole number"),
-        ("plan --by a,,b --epsilon 1", "must have a column's name where it has ','"),
+        ("plan --by a,,b --epsilon 1", "must stand in quotes if it is empty"),
         ("plan --by a,a --epsilon 1", "must differ"),
         ("plan --by calendar(a,levels=(month,year)) --epsilon 1", "levels"),
         ("plan --by path(a,separator='') --epsilon 1", "separator ('') must be a non-empty text"),

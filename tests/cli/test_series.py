@@ -12,7 +12,6 @@ import pytest
 
 from opendp_tree import Ledger, Series
 from opendp_tree.cli import main
-from opendp_tree.cli.series import _file_name
 from opendp_tree.cli.terminal import Exit
 from tests.cli.helpers import ENVIRONMENT, ROOT
 
@@ -87,17 +86,19 @@ def test_quarters_that_are_due_are_pooled_once_before_the_weeks_after_them(tmp_p
     assert series.ledger.left() == {"epsilon": 0, "delta": 0}
 
 
-def test_rows_may_be_waited_for(tmp_path):
-    path = prepare(tmp_path, wait=3)
-    assert nightly(path, "2026-01-14") == Exit.OK
-    assert Series.open(tmp_path / "series.db").periods == []
-    assert nightly(path, "2026-01-15") == Exit.OK
-    assert Series.open(tmp_path / "series.db").periods == ["2026-W02"]
+def test_late_rows_are_waited_for_and_empty_periods_released(tmp_path):
+    path = prepare(tmp_path, days=3, wait=3)
+    weeks = ["2026-W02", "2026-W03", "2026-W04"]
+    for today, released in (("2026-01-14", []), ("2026-01-15", weeks[:1]), ("2026-02-01", weeks)):
+        assert nightly(path, today) == Exit.OK
+        assert Series.open(tmp_path / "series.db").periods == released
 
 
-def test_empty_periods_are_released(tmp_path):
-    assert nightly(prepare(tmp_path, days=3), "2026-02-01") == Exit.OK
-    assert Series.open(tmp_path / "series.db").periods == ["2026-W02", "2026-W03", "2026-W04"]
+def test_periods_of_any_name_are_written_into_the_folder(tmp_path):
+    options = {"period": {"column": "city"}, "by": "day", "first": None, "periods": ["../x", "b"]}
+    assert nightly(prepare(tmp_path, **options), "2026-01-20") == Exit.OK
+    names = {each.name for each in (tmp_path / "out").iterdir()}
+    assert names == {"..%2Fx.parquet", "b.parquet", "series.parquet"}
 
 
 def test_no_budget_is_told_and_what_was_paid_is_there(tmp_path, capsys):
@@ -106,6 +107,7 @@ def test_no_budget_is_told_and_what_was_paid_is_there(tmp_path, capsys):
     assert nightly(path, "2026-02-01") == Exit.BUDGET
     assert "only epsilon 0.5" in capsys.readouterr().err
     assert {"2026-W02.csv", "2026-W03.csv"} <= {each.name for each in (tmp_path / "out").iterdir()}
+    assert set(pl.read_csv(tmp_path / "out" / "series.csv")["period"]) == {"2026-W02", "2026-W03"}
     assert Ledger.open(tmp_path / "series.db").left()["epsilon"] == 0.5
 
 
@@ -131,13 +133,20 @@ def test_what_may_be_there_later_is_tried_again(tmp_path, capsys):
         ({"first": None}, "first must be the first period"),
         ({"period": {"column": "day"}}, "periods must list"),
         ({"period": {"column": "day", "each": "week"}}, "each"),
-        ({"epsilon": "much"}, "much"),
+        ({"epsilon": "much"}, "epsilon ('much') must be a number"),
+        ({"epsilon": True}, "epsilon (True) must be a number"),
+        ({"unit": "city"}, "unit must be an object such as {column = 'user', rows = 5}"),
+        ({"total": {"epsilon": "x"}}, "total: epsilon (x) must be a"),
+        ({"total": 5}, "total must give epsilon"),
+        ({"period": "city", "by": "day", "first": None, "periods": ["a", "Series"]}, "must not list 'series'"),
         ({"epsilon": -1}, "epsilon"),
         ({"format": "xlsx"}, "format"),
         ({"unit": {"column": "city", "rows": 5}}, "total must be given"),
         ({"by": "town"}, "no column 'town'"),
         ({"method": "magic"}, "method"),
-        ({"wait": "long"}, "long"),
+        ({"wait": "long"}, "wait ('long') must be a whole number of days"),
+        ({"wait": -1}, "wait (-1) must be a whole number of days"),
+        ({"wait": 1.9}, "wait (1.9) must be a whole number of days"),
     ],
 )
 def test_wrong_configurations_are_told(tmp_path, capsys, options, words):
@@ -145,6 +154,25 @@ def test_wrong_configurations_are_told(tmp_path, capsys, options, words):
     told = capsys.readouterr().err
     assert words in told
     assert "Hint" in told
+
+
+def test_a_damaged_source_is_tried_again_and_costs_nothing(tmp_path, capsys):
+    path = prepare(tmp_path, source="rows.parquet")
+    pl.read_csv(tmp_path / "rows.csv", try_parse_dates=True).write_parquet(tmp_path / "rows.parquet")
+    content = bytearray((tmp_path / "rows.parquet").read_bytes())
+    content[4:60] = bytes(56)
+    (tmp_path / "rows.parquet").write_bytes(content)
+    assert nightly(path, "2026-01-20") == Exit.AGAIN
+    assert "rows.parquet could not be read in full; nothing was spent. Hint" in capsys.readouterr().err
+    assert Series.open(tmp_path / "series.db").periods == []
+
+
+@pytest.mark.parametrize("name", ["2026-W02", "series"])
+def test_an_output_that_cannot_be_written_costs_nothing(tmp_path, name):
+    path = prepare(tmp_path)
+    (tmp_path / "out" / f"{name}.parquet").mkdir(parents=True)
+    assert nightly(path, "2026-01-12") == Exit.FAILURE
+    assert Series.open(tmp_path / "series.db").periods == []
 
 
 def test_no_configuration(tmp_path, capsys):
@@ -174,26 +202,16 @@ def test_other_settings_than_those_of_the_file_fail(tmp_path, capsys):
     assert "another epsilon" in capsys.readouterr().err
 
 
-def test_names_of_files_are_those_of_no_other_place():
-    assert [_file_name(name) for name in ("2026-W02", "../x", "a b", "ä", "%")] == [
-        "2026-W02",
-        "%2e%%2e%%2f%x",
-        "a%20%b",
-        "%e4%",
-        "%25%",
-    ]
-
-
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 def test_sigterm_is_an_interrupt_and_only_while_the_job_runs(tmp_path, monkeypatch, capsys):
     path, handler = prepare(tmp_path), signal.getsignal(signal.SIGTERM)
-    release = Series._said
+    release = Series._with_statement
 
-    def terminated(*words):
+    def terminated(*words, **named):
         os.kill(os.getpid(), signal.SIGTERM)
-        return release(*words)
+        return release(*words, **named)
 
-    monkeypatch.setattr(Series, "_said", terminated)
+    monkeypatch.setattr(Series, "_with_statement", terminated)
     assert nightly(path, "2026-01-20") == Exit.INTERRUPTED
     assert capsys.readouterr().err == "opendp-tree: interrupted\n"
     assert signal.getsignal(signal.SIGTERM) == handler

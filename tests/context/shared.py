@@ -1,9 +1,10 @@
 """The frame and the two kinds of Contexts over it that these tests use."""
 
+import numpy as np
 import opendp.prelude as dp
 import polars as pl
 
-from opendp_tree import Tree, frame_context
+from opendp_tree import Tree, frame_context, leaf_domain
 
 VISITS = pl.DataFrame(
     {
@@ -19,7 +20,18 @@ SURE = 1 - 1e-9
 PUBLIC = Tree.from_paths([("be",), ("lu",)])
 
 
-def contexts(unit, loss, **split):
-    """The same budget over the same frame, by OpenDP's own road and by reference."""
-    through = dp.Context.compositor(data=VISITS.lazy(), privacy_unit=unit, privacy_loss=loss, **split)
-    return through, frame_context(VISITS, privacy_unit=unit, privacy_loss=loss, **split)
+def contexts(unit, loss, data=VISITS, **split):
+    """The same budget over the same frame, in OpenDP's Context and by reference."""
+    through = dp.Context.compositor(data=data.lazy(), privacy_unit=unit, privacy_loss=loss, **split)
+    return through, frame_context(data, privacy_unit=unit, privacy_loss=loss, **split)
+
+
+def on_leaf_counts(counts=(900, 400), tree=PUBLIC, loss=PAIR, people=1, **split):
+    """OpenDP's Context over leaf counts."""
+    return dp.Context.compositor(
+        data=np.array(counts),
+        domain=leaf_domain(tree),
+        privacy_unit=dp.unit_of(l1=people, U="i64"),
+        privacy_loss=loss,
+        **split,
+    )

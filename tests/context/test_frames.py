@@ -1,19 +1,13 @@
 from fractions import Fraction
 
+import numpy as np
 import opendp.prelude as dp
 import polars as pl
 import pytest
 
-from opendp_tree import (
-    Key,
-    Ledger,
-    Unit,
-    frame_context,
-    frame_domain,
-    make_leaf_counts,
-)
+from opendp_tree import Key, Ledger, Unit, frame_context, frame_domain, make_leaf_counts, register, release_tree
 from opendp_tree._opendp import make_measurement
-from opendp_tree.ledger import BudgetError
+from opendp_tree.ledger import BudgetError, LedgerError
 from tests.context.shared import PAIR, PERSON, PUBLIC, ROW, VISITS
 
 
@@ -123,3 +117,49 @@ def test_a_budget_fits_a_ledger_of_the_same_total_to_the_last_query(tmp_path, pa
     for _ in range(10):
         context.query(epsilon=0.1).tree_counts(by=key).release()
     assert other.left()["epsilon"] == 0
+
+
+@pytest.mark.parametrize(
+    ("total", "weights"), [(0.3, [9, 7]), (0.7, [3, 5, 1]), (2.0, [1, 3, 7]), (0.45, [8, 3, 9, 2])]
+)
+def test_the_last_query_of_a_weighted_split_is_paid(tmp_path, total, weights):
+    ledger, key = Ledger.open(tmp_path / "ledger", total={"epsilon": repr(total)}), Key.columns("country", tree=PUBLIC)
+    loss = dp.loss_of(epsilon=total)
+    context = frame_context(VISITS, privacy_unit=ROW, privacy_loss=loss, split_by_weights=weights, ledger=ledger)
+    lost = Fraction(0)
+    for _ in weights:
+        lost += Fraction(context.query().tree_counts(by=key).release().statement.loss["epsilon"])
+        assert lost <= ledger.total["epsilon"] - ledger.left()["epsilon"] <= Fraction(repr(total))
+
+
+def test_a_query_without_a_statement_counts_for_the_unit_of_its_context(tmp_path):
+    register()
+    ledger, key = Ledger.open(tmp_path / "ledger", total={"epsilon": 1}), Key.columns("country", tree=PUBLIC)
+    loss = dp.loss_of(epsilon=0.5)
+    context = frame_context(VISITS, privacy_unit=PERSON, privacy_loss=loss, split_evenly_over=1, ledger=ledger)
+    context.query().leaf_counts(by=key, unit=Unit("user", rows=1)).tree_laplace(scale=50.0).release()
+    assert ledger.entries()[0].statement["unit"] == "one value of 'user'"
+    with pytest.raises(LedgerError, match="is for unit \"one value of 'user'\", not 'one row'"):
+        release_tree(VISITS, by=key, epsilon=0.1, ledger=ledger)
+
+
+@pytest.mark.parametrize("metric", [dp.change_one_distance(), dp.hamming_distance()])
+def test_a_context_of_changed_rows_protects_two_and_says_so_before_it_spends(tmp_path, metric):
+    key, options = Key.columns("country", tree=PUBLIC), {"privacy_loss": dp.loss_of(epsilon=0.5)}
+    options |= {"privacy_unit": (metric, 1), "split_evenly_over": 1}
+    rows = Ledger.open(tmp_path / "rows", total={"epsilon": 1}, unit="one row")
+    with pytest.raises(LedgerError, match="is for unit 'one row', not '2 rows'"):
+        frame_context(VISITS, ledger=rows, **options)
+    ledger = Ledger.open(tmp_path / "ledger", total={"epsilon": 1})
+    context = frame_context(VISITS, ledger=ledger, **options)
+    assert context.query().tree_counts(by=key).release().statement.unit == "2 rows"
+    assert ledger.left()["epsilon"] == Fraction(1, 2)
+
+
+def test_numbers_of_numpy_are_shares(tmp_path):
+    ledger, key = Ledger.open(tmp_path / "ledger", total={"epsilon": 1}), Key.columns("country", tree=PUBLIC)
+    loss = (dp.max_divergence(), np.float64(1.0))
+    context = frame_context(VISITS, privacy_unit=ROW, privacy_loss=loss, ledger=ledger)
+    for epsilon in (np.float64(0.1), np.float32(0.25)):
+        context.query(epsilon=epsilon).tree_counts(by=key).release()
+    assert ledger.left()["epsilon"] == Fraction(65, 100)

@@ -1,21 +1,11 @@
-import numpy as np
 import opendp.prelude as dp
 import polars as pl
 import pytest
-from opendp.context import constructors
 
 import opendp_tree as ot
-from opendp_tree import (
-    Key,
-    Tree,
-    Unit,
-    Value,
-    leaf_domain,
-    register,
-)
-from opendp_tree.mechanisms import make_leaf_values
-from tests.context.shared import PAIR, PERSON, PUBLIC, ROW, VISITS, contexts
-from tests.thoroughness import thinned
+from opendp_tree import Key, Unit, register
+from tests.context.shared import PAIR, PERSON, PUBLIC, ROW, contexts, on_leaf_counts
+from tests.thoroughness import slow
 
 TREE = ot.Tree.balanced(branching=2, depth=3)
 
@@ -23,21 +13,7 @@ TREE = ot.Tree.balanced(branching=2, depth=3)
 @pytest.fixture
 def context():
     ot.register()
-    return dp.Context.compositor(
-        data=TREE.count([3] * 1000),
-        domain=ot.leaf_domain(TREE),
-        privacy_unit=dp.unit_of(l1=1, U="i64"),
-        privacy_loss=dp.loss_of(epsilon=1.0, delta=1e-6),
-        split_evenly_over=2,
-    )
-
-
-def test_registering_twice_changes_nothing():
-    ot.register()
-    before = dict(constructors)
-    ot.register()
-    assert dict(constructors) == before
-    assert {"tree_sum", "truncated_laplace", "sparse_vector", "above_threshold"} <= set(before)
+    return on_leaf_counts(TREE.count([3] * 1000), TREE, split_evenly_over=2)
 
 
 def test_the_context_solves_for_the_scale(context):
@@ -54,13 +30,9 @@ def test_queryables_live_in_a_context(context):
         context.query().tree_sum(carrier="vector").laplace().release()
 
 
-def test_filters_and_odometers_account(context):
-    filtered = dp.Context.compositor(
-        data=TREE.count([3] * 1000),
-        domain=ot.leaf_domain(TREE),
-        privacy_unit=dp.unit_of(l1=1, U="i64"),
-        privacy_loss=dp.loss_of(epsilon=1.0, delta=1e-6),
-    )
+def test_filters_and_odometers_account():
+    register()
+    filtered = on_leaf_counts(TREE.count([3] * 1000), TREE)
     filtered.query(epsilon=0.5, delta=1e-7).truncated_laplace(delta=1e-7).release()
     epsilon, delta = filtered.current_privacy_loss()
     assert epsilon == pytest.approx(0.5, rel=1e-9)
@@ -72,13 +44,7 @@ def test_tree_counts_becomes_a_method_of_all_queries():
     register()
     for context in contexts(ROW, PAIR, split_evenly_over=1):
         assert context.query().filter(pl.col("user") > 9).tree_counts(by="country").release().estimates.size == 3
-    counts = dp.Context.compositor(
-        data=np.array([40, 500]),
-        domain=leaf_domain(Tree.from_paths([("be",), ("lu",)])),
-        privacy_unit=dp.unit_of(l1=1, U="i64"),
-        privacy_loss=dp.loss_of(epsilon=1.0),
-        split_evenly_over=1,
-    )
+    counts = on_leaf_counts(loss=dp.loss_of(epsilon=1.0), split_evenly_over=1)
     assert counts.query().tree_counts().release().estimates.size == 3
 
 
@@ -95,13 +61,7 @@ SHARED = {
 def test_what_takes_epsilon_and_delta_takes_the_share_of_its_query(name, people):
     """A third of a budget is no float: what is typed in its place is too much or too little."""
     register()
-    context = dp.Context.compositor(
-        data=np.array([900, 400]),
-        domain=leaf_domain(PUBLIC),
-        privacy_unit=dp.unit_of(l1=people, U="i64"),
-        privacy_loss=PAIR,
-        split_evenly_over=3,
-    )
+    context = on_leaf_counts(people=people, split_evenly_over=3)
     query = getattr(context.query(), name)(**SHARED[name])
     epsilon, delta = query.resolve().map(people)
     share = context.query()._d_out
@@ -113,36 +73,10 @@ def test_what_takes_epsilon_and_delta_takes_the_share_of_its_query(name, people)
     assert typed.release() is not None
 
 
-def test_means_take_the_share_of_their_query():
-    register()
-    rows = VISITS.with_columns(amount=2.0)
-    space = ot.frame_domain(rows), dp.symmetric_distance()
-    leaves = make_leaf_values(*space, values=Value("amount", bounds=(0, 5)), by="country")
-    context = dp.Context.compositor(
-        data=leaves(rows),
-        domain=leaves.output_domain,
-        privacy_unit=(dp.symmetric_distance(), 1),
-        privacy_loss=PAIR,
-        split_evenly_over=3,
-    )
-    query = context.query().tree_means()
-    epsilon, delta = query.resolve().map(1)
-    share = context.query()._d_out
-    assert 0.33 < epsilon <= share[0]
-    assert 0 < delta <= share[1]
-    assert query.release().values[0].mean[0] == pytest.approx(2.0, abs=0.5)
-
-
 def test_a_share_without_delta_is_refused_by_name():
     register()
     for loss in (dp.loss_of(epsilon=1.0), dp.loss_of(rho=0.5)):
-        context = dp.Context.compositor(
-            data=np.array([900, 400]),
-            domain=leaf_domain(PUBLIC),
-            privacy_unit=dp.unit_of(l1=1, U="i64"),
-            privacy_loss=loss,
-            split_evenly_over=1,
-        )
+        context = on_leaf_counts(loss=loss, split_evenly_over=1)
         with pytest.raises(ValueError, match=r"tree_estimator must have a share of epsilon and delta. Hint"):
             context.query().tree_estimator()
 
@@ -159,9 +93,10 @@ CHAINS = {
         threshold=9
     ),
 }
+QUICK = "tree_counts", "truncated_laplace", "pruned_descent"
 
 
-@pytest.mark.parametrize("name", thinned(CHAINS, 2))
+@pytest.mark.parametrize("name", slow(CHAINS, unless=QUICK.__contains__))
 @pytest.mark.filterwarnings("ignore::opendp_tree.paper.AccuracyWarning")
 def test_every_part_follows_polars_steps_and_leaf_counts_on_both_roads(name):
     register()

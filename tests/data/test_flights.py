@@ -2,8 +2,7 @@
 
 import polars as pl
 
-from opendp_tree.data import example_flights
-from opendp_tree.data.flights import FLIGHTS
+from opendp_tree.data import FLIGHTS, example_flights
 
 
 def test_the_facts_of_the_flights():

@@ -3,6 +3,7 @@
 from collections import Counter
 from datetime import date, datetime
 from functools import partial
+from itertools import product
 
 import numpy as np
 import opendp.prelude as dp
@@ -24,6 +25,7 @@ from opendp_tree import (
 from opendp_tree.mechanisms import make_people_records
 from opendp_tree.mechanisms.people import leaf_units
 from opendp_tree.rows import people as rows_people
+from opendp_tree.rows.leaf_counts import make_rows_per_unit
 from opendp_tree.rows.people import PeoplePart
 from tests.frame_truth import as_paths
 
@@ -53,12 +55,6 @@ TIMES = [
     None,
 ]
 VISITS = {"user": pl.Int64, "a": pl.String, "b": pl.Int64}
-UNITS = [
-    Unit("user", rows=2),
-    Unit("user", leaves=2),
-    Unit("user", leaves=2, rows_per_leaf=2),
-    Unit("user", rows=3, leaves=2, rows_per_leaf=2),
-]
 
 
 def visits(seed, people=7, rows=60):
@@ -112,9 +108,17 @@ def test_dates_and_times_are_those_of_polars(store):
         assert counts_of(store.table(frame), by) == counts_of(frame, by)
 
 
+def test_infinite_and_far_dates_are_null(store):
+    for kind, far in store.far:
+        store.connection.execute(f"CREATE TABLE far_{kind} (k {kind})")
+        for value in ("2024-01-01", "infinity", "-infinity", *far):
+            store.connection.execute(f"INSERT INTO far_{kind} VALUES ('{value}')")
+        assert sorted(counts_of(store.kind(store.connection, f"far_{kind}"), ["k"]).values()) == [1, len(far) + 2]
+
+
 def test_an_empty_table_has_no_leaves(store):
     assert counts_of(store.table(visits(1).clear()), ["a", "b"]) == {}
-    assert counts_of(store.table(visits(1).clear()), ["a", "b"], UNITS[0]) == {}
+    assert counts_of(store.table(visits(1).clear()), ["a", "b"], Unit("user", rows=2)) == {}
 
 
 @pytest.mark.parametrize("parts", [1, 3])
@@ -279,13 +283,13 @@ def test_a_unit_means_the_same_on_a_table_as_on_a_frame(store, unit):
     assert abs(release.to_frame(other=False)["estimate"][0] - (2000 if unit is None else 700)) < 60
 
 
-@pytest.mark.parametrize("given", [{"value": Value("n", bounds=(0, 1))}, {"value": Value("f", bounds=(0, 1))}], ids=str)
-def test_sums_are_refused_before_anything_is_spent(store, given, tmp_path):
+def test_sums_are_refused_before_anything_is_spent(store, tmp_path):
     table = store.table(pl.DataFrame({"k": ["x"] * 9, "n": [1] * 9, "f": [1] * 9}), types={"f": "DOUBLE PRECISION"})
     ledger = Ledger.open(tmp_path / "ledger", total={"epsilon": 1, "delta": "1e-6"})
-    for unit in (None, Unit("n", rows=1)):
+    options = {"by": "k", "epsilon": 1.0, "delta": 1e-6, "ledger": ledger}
+    for column, unit in product("nf", (None, Unit("n", rows=1))):
         with pytest.raises(ValueError, match=r"value must not be given for a table of an engine.*Hint: .*read_source"):
-            release_tree(table, by="k", epsilon=1.0, delta=1e-6, unit=unit, ledger=ledger, **given)
+            release_tree(table, unit=unit, value=Value(column, bounds=(0, 1)), **options)
     assert not ledger.entries()
 
 
@@ -312,7 +316,7 @@ def test_what_a_context_cannot_do_with_a_table_is_refused_before_anything_is_spe
 
 
 def test_bounds_of_people_in_a_table_are_reported(store, tmp_path):
-    """Of 4,000 people half have one row: noise of scale 1/5 moves no share by 0.1, with a chance below 1e-9."""
+    """Of 4,000 people half have one row: noise of scale 1/5 moves a share by 0.1 with a probability below 1e-9."""
     frame = pl.DataFrame({"user": [*range(4000), *range(2000), None], "f": [1] * 6001})
     ledger = Ledger.open(tmp_path / "ledger", total={"epsilon": 5})
     table = store.table(frame, types={"f": "DOUBLE PRECISION"})
@@ -321,6 +325,34 @@ def test_bounds_of_people_in_a_table_are_reported(store, tmp_path):
     assert not ledger.entries()
     report = bound_report(table, most=3, epsilon=5.0, ledger=ledger)
     assert abs(report.shares[0] - 2 / 3) < 0.1
+
+
+@pytest.mark.parametrize("kind", PEOPLE)
+def test_the_report_counts_the_people_whom_bounds_hold_for(store, kind):
+    frame = pl.DataFrame({"user": pl.concat([PEOPLE[kind], PEOPLE[kind].head(2), PEOPLE[kind].head(1)])})
+    table = store.table(frame)
+    people = Counter()
+    for (user, _), rows in records(table, ["user"]).items():
+        people[user] += rows
+    report = make_rows_per_unit(frame_domain(table), dp.symmetric_id_distance("user"), most=4)
+    assert report(table) == np.bincount([*people.values()], minlength=5)[1:].tolist()
+
+
+def test_all_questions_are_answered_from_one_snapshot(store):
+    table = store.table(pl.DataFrame({"k": [1, 1]}))
+    for _ in range(2):
+        with table.snapshot():
+            found = counts_of(table, ["k"])
+            store.other.execute(f"INSERT INTO {table.table} VALUES (1)")
+            with table.snapshot():  # of the transaction that is open
+                assert counts_of(table, ["k"]) == found
+            assert counts_of(table, ["k"]) == found
+    assert counts_of(table, ["k"]) == {(1,): 4}
+
+
+def test_what_is_no_connection_is_refused(store):
+    with pytest.raises(TypeError, match="connection"):
+        store.kind("visits.db", "visits")
 
 
 def test_a_table_that_is_not_there_is_refused_by_name(store):

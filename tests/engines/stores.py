@@ -22,10 +22,10 @@ def quoted(name):
 
 
 class Store:
-    """Makes tables."""
+    """Makes tables by a connection; `other` is another one to the same database."""
 
-    def __init__(self, connection):
-        self.connection = connection
+    def __init__(self, connection, other=None):
+        self.connection, self.other = connection, other
         self.numbers = count()
 
     def table(self, frame, *, name=None, types=None):
@@ -41,6 +41,7 @@ class Store:
 
 class DuckDBStore(Store):
     kind = DuckDBTable
+    far = (("DATE", ("0044-03-15 (BC)", "5000000-01-01")), ("TIMESTAMP", ("0044-03-15 (BC)", "290000-01-01 00:00:00")))
 
     def type_of(self, dtype):
         return _TYPES[dtype][0]
@@ -53,6 +54,7 @@ class DuckDBStore(Store):
 
 class PostgresStore(Store):
     kind = PostgresTable
+    far = tuple((kind, ("4713-01-01 BC", "290000-01-01", "294276-12-31")) for kind in ("date", "timestamp"))
 
     def type_of(self, dtype):
         return _TYPES[dtype][1]

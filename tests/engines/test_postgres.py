@@ -23,10 +23,10 @@ def server():
 
 @pytest.fixture
 def store(server):
-    with psycopg.connect(**server, autocommit=True) as connection:
+    with psycopg.connect(**server, autocommit=True) as connection, psycopg.connect(**server, autocommit=True) as other:
         connection.execute("DROP SCHEMA public CASCADE")
         connection.execute("CREATE SCHEMA public")
-        yield PostgresStore(connection)
+        yield PostgresStore(connection, other)
 
 
 def test_collations_merge_nothing_and_split_nothing(store):
@@ -40,16 +40,6 @@ def test_collations_merge_nothing_and_split_nothing(store):
         assert same == (1,)
         assert counts_of(table, ["k"]) == counts_of(frame, ["k"])
         assert records(table, ("k",)) == expected_records(frame, ("k",))
-
-
-def test_infinite_and_far_dates_are_null(store):
-    for column, kind in (("day", "date"), ("time", "timestamp")):
-        store.connection.execute(f"CREATE TABLE far_{column} ({column} {kind})")
-        far = ["infinity", "-infinity", "2024-01-01", "4713-01-01 BC", "290000-01-01"]
-        for value in [*far, "294276-12-31"]:
-            store.connection.execute(f"INSERT INTO far_{column} VALUES ('{value}')")
-        found = counts_of(PostgresTable(store.connection, f"far_{column}"), [column])
-        assert sorted(found.values()) == [1, len(far)]
 
 
 def test_enumerations_identifiers_domains_and_padded_texts_are_read(store):
@@ -81,19 +71,6 @@ def test_one_text_of_half_a_gibibyte_decides_nothing(store):
     assert sorted(counts_of(PostgresTable(store.connection, "long"), ["k"]).values()) == [1, 3]
 
 
-def test_all_questions_are_answered_from_one_snapshot(store, server):
-    table = store.table(pl.DataFrame({"k": [1, 1]}))
-    with psycopg.connect(**server, autocommit=True) as other:
-        for _ in range(2):
-            with table.snapshot():
-                found = counts_of(table, ["k"])
-                other.execute(f"INSERT INTO {table.table} VALUES (1)")
-                with table.snapshot():  # of the transaction that is open
-                    assert counts_of(table, ["k"]) == found
-                assert counts_of(table, ["k"]) == found
-    assert counts_of(table, ["k"]) == {(1,): 4}
-
-
 def test_the_callers_settings_change_nothing(server):
     from psycopg.rows import dict_row
 
@@ -115,8 +92,3 @@ def test_a_database_that_is_not_in_utf8_is_refused(server):
         connection.execute("CREATE TABLE t (k text)")
         with pytest.raises(ValueError, match="UTF8"):
             PostgresTable(connection, "t").column_types()
-
-
-def test_what_is_no_connection_is_refused():
-    with pytest.raises(TypeError, match="connection"):
-        PostgresTable("dbname=visits", "visits")

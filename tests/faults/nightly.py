@@ -22,8 +22,8 @@ from opendp_tree.cli import main as command
 from tests.faults.processes import at_call, at_line, fork, run, wait
 
 PERIODS = [f"W{number}" for number in range(1, 7)]
-CALLS, LINES = 60, 30_000
-"""About as many as the job takes for a period; harm that comes too late for its run is not counted."""
+CALLS, LINES = 450, 30_000
+"""The latest moments of harm: a period takes about 180 calls. Harm that comes too late for its run is not counted."""
 
 
 def prepare(folder):

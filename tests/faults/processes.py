@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sqlite3
 import sys
 import time
 import traceback
@@ -54,13 +55,11 @@ def at_line(number, act, places=PACKAGES):
 
 
 def at_call(number, act, *, torn=False):
-    """Call `act` before the number-th system call that changes files, or, if `torn`, in the middle of a write."""
+    """Call `act` before the number-th SQL statement or system call that changes files, or, if `torn`, in a write."""
     left = [number]
 
-    def wrap(name):
-        call = getattr(os, name)
-
-        def counted(*args, **keywords):
+    def counted(name, call):
+        def count(*args, **keywords):
             left[0] -= 1
             if left[0] == 0:
                 if torn and name == "write":
@@ -68,10 +67,16 @@ def at_call(number, act, *, torn=False):
                 act()
             return call(*args, **keywords)
 
-        setattr(os, name, counted)
+        return count
+
+    class Connection(sqlite3.Connection):
+        def execute(self, *args):
+            return counted("execute", super().execute)(*args)
 
     for name in CALLS:
-        wrap(name)
+        setattr(os, name, counted(name, getattr(os, name)))
+    connect = sqlite3.connect
+    sqlite3.connect = lambda *args, **options: connect(*args, **options, factory=Connection)
     return left
 
 

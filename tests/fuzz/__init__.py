@@ -1,44 +1,16 @@
-"""Random hostile input, by seed. Each module of this folder with a function of (seed, cases) is a subject.
+"""Random hostile input, by seed: `python -m tests.fuzz` lists and runs the subjects."""
 
-Such a function tries that many cases, raises on the first violation, and gives how many it tried. `subjects` finds
-them, so that a new module joins `make fuzz` and the short run of `make test` by being here.
-"""
-
-import importlib
-import inspect
-import pkgutil
 import random
 from contextlib import contextmanager
 
 
-def subjects():
-    """Every subject by its module's name."""
-    found = {}
-    for _, name, _ in pkgutil.iter_modules(__path__):
-        if name.startswith(("_", "test_")):
-            continue
-        module = importlib.import_module(f"{__name__}.{name}")
-        functions = [
-            value
-            for value in vars(module).values()
-            if inspect.isfunction(value) and value.__module__ == module.__name__ and takes_seed_and_cases(value)
-        ]
-        if functions:
-            (found[name],) = functions
-    return found
-
-
-def takes_seed_and_cases(function):
-    return list(inspect.signature(function).parameters)[:2] == ["seed", "cases"]
-
-
 def case_random(seed, case):
-    """The randomness of one case, whatever cases came before it."""
+    """The randomness of one case, independent of the cases before it."""
     return random.Random(f"{seed}:{case}")
 
 
 class Violation(AssertionError):  # noqa: N818 - it is what a case did
-    """What a case did that none may do."""
+    """What a case did that no case may do."""
 
 
 @contextmanager

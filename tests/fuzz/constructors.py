@@ -20,16 +20,16 @@ from tests.fuzz.nonsense import NUMBERS, made, nonsense, sensible
 
 ALLOWED = (TypeError, ValueError, OpenDPException, UnknownTypeException)
 FILES = ("Ledger", "frame_context", "read_source", "release_tree", "write_html", "write_image")
-"""These read or write a file that they are told, which may not be possible: OSError."""
+"""These read or write a file that is named by an argument, which may raise OSError."""
 SEARCHES = (
     *("choose_level_weights", "smallest_epsilon"),
     *("make_multiplicative_estimator", "then_multiplicative_estimator"),
 )
-"""These look at many plans, or make up to 10,000 classifiers: a second in all is not promised."""
+"""These look at many plans, or make up to 10,000 classifiers: they may take longer than a second."""
 
 
 def fuzz(seed, cases):
-    """Call what is public with arguments of which many are nonsense."""
+    """Call public functions and classes with arguments, many of which are nonsense."""
     callables = targets()
     with a_folder_of_its_own():
         for case in range(cases):
@@ -67,7 +67,7 @@ def targets():
 
 
 def attempt(name, target, random):
-    """One call, and what is made of its result: a partial is completed, a map is asked for a distance."""
+    """One call and the use of its result: a partial is completed, a map is called."""
     given, options = arguments(target, random)
     words = f"{name}({', '.join([*map(shown, given), *(f'{key}={shown(value)}' for key, value in options.items())])})"
     try:
@@ -96,7 +96,7 @@ def shown(value):
 
 
 def arguments(target, random):
-    """Positional and named arguments: what is asked for, some of it nonsense, some left out, and rarely one more."""
+    """Positional and named arguments: some are nonsense, some are left out, and rarely there is one too many."""
     given, options = [], {}
     hostility = random.choice((0.1, 0.3, 1.0))
     for parameter in inspect.signature(target).parameters.values():

@@ -18,26 +18,12 @@ import polars as pl
 from opendp_tree import Key, Tree, Unit, frame_domain, make_leaf_counts
 from opendp_tree.rows import counting
 from tests.fuzz import Violation, case_random, reported
+from tests.fuzz.edge_values import edge_values
 
 INTEGERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.Int128, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64, pl.UInt128)
-TEXTS = (
-    "",
-    "a",
-    "b",
-    "a/b",
-    "/a//b/",
-    "/",
-    "a/b/c/d",
-    "\0",
-    "é\u0301",
-    "10.0.0.1",
-    "10.0.0.01",
-    "::1",
-    "fe80::1%e",
-    "x" * 999,
-)
+TEXTS = ("", "a", "b", "a/b", "/a//b/", "/", "a/b/c/d", "\0", "é\u0301", "x" * 999)
+TEXTS += ("10.0.0.1", "10.0.0.01", "::1", "fe80::1%e")
 TIMES = tuple(pl.Datetime(unit, zone) for unit in ("ms", "us", "ns") for zone in (None, "UTC", "Pacific/Apia"))
-TICKS = (0, 1, -1, 10**9, 10**15, 10**18, -(10**18), 2**63 - 1, -(2**63))
 DURATIONS = tuple(map(pl.Duration, ("ms", "us", "ns")))
 LABELS = (*INTEGERS, pl.String, pl.Categorical, pl.Enum(TEXTS), pl.Boolean, pl.Date, pl.Time, *TIMES, *DURATIONS)
 REFUSED = (pl.Float64, pl.Binary, pl.List(pl.Int64), pl.Struct({"a": pl.Int64}), pl.Null, pl.Decimal(10, 2))
@@ -62,31 +48,13 @@ def fuzz(seed, cases):
     return cases
 
 
-def pool(dtype):
-    """Edge values of a data type, null among them."""
-    if dtype in INTEGERS:
-        least, most = (pl.select(getattr(pl.lit(0, dtype), end)()).item() for end in ("lower_bound", "upper_bound"))
-        return pl.Series(list(dict.fromkeys((least, 0, 1, 7, most, None))), dtype=dtype)
-    if dtype in (pl.String, pl.Categorical, pl.Enum):
-        return pl.Series([*TEXTS, None], dtype=dtype)
-    if dtype == pl.Date:
-        days = (0, 1, -1, 20_000, -719_162, -719_163, 2_932_896, 2_932_897, 2**31 - 1, -(2**31), None)
-        return pl.Series(days, dtype=pl.Int32).cast(pl.Date)
-    if dtype == pl.Time:
-        return pl.Series([0, 1, 86_399_999_999_999, None], dtype=pl.Int64).cast(pl.Time)
-    if dtype in (pl.Datetime, pl.Duration):
-        return pl.Series([*TICKS, None], dtype=pl.Int64).cast(dtype)
-    values = {
-        pl.Boolean: [True, False, None],
-        pl.Float64: [0.0, -0.0, 1.5, float("nan"), float("inf"), None],
-        pl.Float32: [0.0, -0.0, 0.3, 1e38, float("nan"), -float("inf"), None],
-        pl.Binary: [b"", b"a", b"\xff", None],
-        pl.List: [[], [1], [1, None], None],
-        pl.Struct: [{"a": 1}, {"a": None}, None],
-        pl.Null: [None],
-        pl.Decimal: ["0", "1.25", None],
-    }
-    return pl.Series(values[dtype.base_type()], strict=False).cast(dtype)
+def pool(random, dtype):
+    """Up to twelve edge values of a data type, null among them: few, so that rows share them."""
+    values = edge_values(dtype)
+    if dtype in (pl.String, pl.Categorical):
+        values = pl.concat([pl.Series([*TEXTS, None], dtype=pl.String).cast(dtype), values.cast(pl.String).cast(dtype)])
+    chosen = random.sample(range(values.len()), min(values.len(), 12))
+    return pl.concat([values.gather(chosen).drop_nulls(), values.filter(values.is_null()).head(1)])
 
 
 def random_key(random):
@@ -120,20 +88,14 @@ def random_key(random):
         key = Key.nested(Key.columns("k0"), last)
     else:
         dtypes = [random.choice((pl.Date, *TIMES))]
-        levels = (
-            ("year", "month", "day"),
-            ("month",),
-            ("day", "hour"),
-            ("year", "week", "weekday"),
-            ("quarter", "hour"),
-        )
-        key = Key.calendar("k0", levels=random.choice(levels))
+        levels = random.choice(("year month day", "month", "day hour", "year week weekday", "quarter hour"))
+        key = Key.calendar("k0", levels=levels.split())
     return key, [random.choice(REFUSED) for _ in dtypes] if wrong else dtypes
 
 
 def random_tree(random, key, pools):
     """A public tree of some labels that may occur and some that cannot; or none."""
-    if random.random() < 0.6 or (key.kind == "path" and key.depth > 9):
+    if random.random() < 0.6 or (key.open_tree().kind == "paths" and key.depth > 9):
         return None
     labels = ["a", "b", "", 0, 1, 7, -1, True, None, 2**63, "(other)"]
     known = [] if pools[0].dtype.is_temporal() or pools[0].dtype in REFUSED else pools[0].drop_nulls().to_list()
@@ -149,14 +111,14 @@ def check(random):
     source = random.choice(SOURCES)
     if source == "csv":
         dtypes = [dtype if dtype in CSV else pl.String for dtype in dtypes]
-    pools = [pool(dtype) for dtype in dtypes]
+    pools = [pool(random, dtype) for dtype in dtypes]
     names = [*key.columns_used]
     if unit:
         kinds = CSV if source == "csv" else (*LABELS, *REFUSED)
-        pools.append(pool(random.choice(kinds)))
+        pools.append(pool(random, random.choice(kinds)))
         names.append(unit)
     placed = {"nulls": random.choice((None, "label", "drop"))}
-    if key.kind != "number":  # which has a tree of its own
+    if key.tree is None:  # which has a tree of its own
         placed["tree"] = random_tree(random, key, pools)
     if placed.get("tree") is not None and random.random() < 0.5:
         placed["outside"] = ("(rest)",)
@@ -203,7 +165,9 @@ def neighbour(random, rows, draw, metric, pools):
         return [*draw(size), *rows[size:]], size
     # People: all rows of one value of the unit go, or come, or both. Null is one value more.
     person = random.randrange(pools[-1].len())
-    same = {0, 1} if pools[-1].dtype == pl.Float64 and person < 2 else {person}  # 0.0 is -0.0
+    same = {person}
+    if pools[-1].dtype == pl.Float64 and pools[-1][person] == 0:  # 0.0 is -0.0
+        same = {place for place, value in enumerate(pools[-1].to_list()) if value == 0}
     kept = [row for row in rows if row[-1] not in same]
     came = [(*row[:-1], person) for row in draw(random.randrange(6))]
     differ = (len(kept) < len(rows)) + bool(came)

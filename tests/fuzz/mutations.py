@@ -10,18 +10,8 @@ HOSTILE = st.sampled_from(
     [
         *(None, True, False, 0, 1, -1, 2, 2**31, 2**63, 2**64, 10**400, -(10**400), 10**4000, 0.5, -0.0, 1e308, 5e-324),
         *(float("nan"), float("inf"), "", "a", "\ud800", "\0", "a" * 5000, "nan", "1e999999999", "0x1", "-1", "=1+1"),
-        *(
-            [],
-            {},
-            [[]],
-            [None],
-            [0] * 50,
-            ["\ud800"],
-            {"number": "nan"},
-            {"date": "9999-99-99"},
-            {"\ud800": 1},
-            {"": ""},
-        ),
+        *([], {}, [[]], [None], [0] * 50, ["\ud800"]),
+        *({"number": "nan"}, {"date": "9999-99-99"}, {"\ud800": 1}, {"": ""}),
         *({"type": "int8", "values": [300]}, {"type": "datetime", "unit": "ns", "zone": "\0", "values": [2**63]}),
         *("public", "columns", "bits", "paths", "text", "int128", "datetime", "Europe/Brussels", "ipv6", "level"),
     ]

@@ -2,15 +2,16 @@
 
 import operator
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from itertools import product
 
 import opendp.prelude as dp
 import polars as pl
 from opendp.transformations import make_stable_lazyframe
 
-from opendp_tree.rows.grouping import made_up_rows, narrowed
-from opendp_tree.rows.plans import plan_steps
-from opendp_tree.rows.row_wise import check_steps
+from opendp_tree.rows.domains import narrowed
+from opendp_tree.rows.row_wise import check_steps, plan_steps
+from opendp_tree.rows.steps import made_up_rows
 from tests.fuzz.edge_values import DTYPES, edge_frame
 
 EMPTY = pl.LazyFrame(schema=DTYPES)
@@ -34,26 +35,10 @@ PARTS = ["millennium", "century", "year", "iso_year", "quarter", "month", "week"
 PARTS += ["hour", "minute", "second", "millisecond", "microsecond", "nanosecond"]
 TESTS = ["is_null", "is_not_null", "is_finite", "is_infinite", "is_nan", "is_not_nan", "not_", "to_physical"]
 CASTS = [*DTYPES.values(), pl.Int8, pl.Int16, pl.UInt8, pl.Int128, pl.Duration("us"), pl.Decimal(10, 2), pl.Binary]
-PARSED = [
-    pl.Date,
-    pl.Time,
-    pl.Datetime("us"),
-    pl.Datetime("ms"),
-    pl.Datetime("ns"),
-    pl.Datetime("us", "Europe/Brussels"),
-]
+PARSED = [pl.Date, pl.Time, *map(pl.Datetime, ("us", "ms", "ns")), pl.Datetime("us", "Europe/Brussels")]
 OF_MANY_ROWS = ["rank", "shuffle", "cum_sum", "sum", "mean", "max", "first", "reverse", "sort", "unique", "n_unique"]
-OF_MANY_ROWS += [
-    "shift",
-    "forward_fill",
-    "is_duplicated",
-    "is_first_distinct",
-    "rle_id",
-    "mode",
-    "len",
-    "hash",
-    "arg_sort",
-]
+OF_MANY_ROWS += ["shift", "forward_fill", "is_duplicated", "is_first_distinct", "rle_id", "mode", "len", "hash"]
+OF_MANY_ROWS += ["arg_sort"]
 
 
 def unary(column: pl.Expr) -> list[pl.Expr]:
@@ -69,22 +54,16 @@ def unary(column: pl.Expr) -> list[pl.Expr]:
     made += [column.replace_strict(values, default=default) for values in MAPS for default in (None, 7, "q", 1.5, True)]
     made += [column.replace_strict({1: 2}, default=3, return_dtype=pl.Int8)]
     made += [column.cut(breaks, left_closed=closed) for breaks in BREAKS for closed in (False, True)]
-    made += [
-        column.cut([0.0], labels=["p", "q"]),
-        column.cut([0.0], include_breaks=True),
-        column.cut([0.0]).to_physical(),
-    ]
-    made += [column.cut([0.0]).cast(pl.String, strict=False)]
-    return made
+    halves = column.cut([0.0])
+    made += [column.cut([0.0], labels=["p", "q"]), column.cut([0.0], include_breaks=True)]
+    return [*made, halves.to_physical(), halves.cast(pl.String, strict=False)]
 
 
 def parsed(column: pl.Expr) -> list[pl.Expr]:
     """Text as dates and times."""
     made = [column.str.to_date("%Y"), column.str.to_date(), column.str.to_datetime(strict=False)]
-    for to in PARSED:
-        made += [
-            column.str.strptime(to, form, strict=False, exact=exact) for form in FORMATS for exact in (True, False)
-        ]
+    for to, form, exact in product(PARSED, FORMATS, (True, False)):
+        made.append(column.str.strptime(to, form, strict=False, exact=exact))
     return made
 
 
@@ -161,7 +140,7 @@ def check_opendp_runs_the_same(expression: pl.Expr, frame: pl.DataFrame) -> bool
 
 
 def random_expression(rng: random.Random, depth: int) -> pl.Expr:
-    """An expression of so many operations. Most are chosen until they are admitted, so that deep ones are, too."""
+    """An expression of `depth` operations. Most are redrawn until they are admitted, so that deep ones are, too."""
     made = pl.col(rng.choice(list(DTYPES)))
     for _ in range(depth):
         grown = _grown(rng, made)
@@ -182,8 +161,8 @@ def _grown(rng: random.Random, made: pl.Expr) -> pl.Expr:
     return rng.choice(binary(made, other) if rng.random() < 0.8 else binary(other, made))
 
 
-def fuzz_steps(seed: int, cases: int) -> int:
-    """Checks so many random expressions; raises on the first that is admitted and should not be."""
+def fuzz(seed: int, cases: int) -> int:
+    """Checks random expressions; raises on the first that is admitted and should not be."""
     dp.enable_features("contrib")
     rng = random.Random(seed)
     frame = edge_frame(40, seed)
@@ -192,14 +171,14 @@ def fuzz_steps(seed: int, cases: int) -> int:
         if admitted(expression):
             try:
                 check_row_wise([expression], frame, rng.randrange(2**32), alone=4)
-                check_flags([expression], frame, narrowed)
+                check_flags([expression], frame)
                 check_opendp_runs_the_same(expression, frame)
             except BaseException as error:
                 raise AssertionError(f"seed {seed}: {expression}") from error
     return cases
 
 
-def check_flags(expressions: Sequence[pl.Expr], frame: pl.DataFrame, read: Callable[..., pl.LazyFrame]) -> None:
+def check_flags(expressions: Sequence[pl.Expr], frame: pl.DataFrame) -> None:
     """Raises unless flags that columns are sorted, set wrongly on all, change no result, and none comes out wrong."""
     made = [each.alias(str(place)) for place, each in enumerate(expressions)]
     plain = _run(frame, made)
@@ -207,7 +186,7 @@ def check_flags(expressions: Sequence[pl.Expr], frame: pl.DataFrame, read: Calla
         flagged = frame.with_columns(pl.all().set_sorted(descending=descending))
         for source in (flagged, flagged.lazy()):
             for engine in ("in-memory", "streaming"):
-                found = read(source, frame.columns).with_columns(made).collect(engine=engine)
+                found = narrowed(source, frame.columns).with_columns(made).collect(engine=engine)
                 columns = found.select(str(place) for place in range(len(made)))
                 texts = columns.with_columns(pl.col(pl.Categorical).cast(pl.String))
                 assert texts.equals(plain), _different(texts, plain, expressions)

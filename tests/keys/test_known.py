@@ -7,38 +7,22 @@ import numpy as np
 import pytest
 
 from opendp_tree import Key, OpenTree, Tree, TreeRelease
-from opendp_tree.trees.known_nodes import KnownNodes
-from opendp_tree.trees.shown_nodes import ShownCells
+from opendp_tree.trees.nodes import KnownNodes, ShownCells
 
+SIX = ("IPv6", "2001::/16")
 NAMES = {
-    "columns": (
-        Key.columns("a", "b", known=["x", ("y", 1), (None,)]),
-        [(), (None,), ("x",), ("y",), ("y", 1)],
-    ),
-    "path": (
-        Key.path("f", depth=4, known=["/a/b/c/d", ("u",)]),
-        [(), ("a",), ("u",), ("a", "b"), ("a", "b", "c")],
-    ),
+    "columns": (Key.columns("a", "b", known=["x", ("y", 1), (None,)]), [(), (None,), ("x",), ("y",), ("y", 1)]),
+    "path": (Key.path("f", depth=4, known=["/a/b/c/d", ("u",)]), [(), ("a",), ("u",), ("a", "b"), ("a", "b", "c")]),
     "url": (
         Key.url("f", depth=5, known=["https://www.EXAMPLE.com/a/b"]),
         [(), ("com",), ("com", "example"), ("com", "example", "www"), ("com", "example", "www", "/a")],
     ),
     "bits": (Key.bits("f", width=16, stride=8, known=[(256, 8), "512/8"]), [(0, 0), (256, 8), (512, 8)]),
-    "ip": (
-        Key.ip("f", known=["10.0.0.0/8", ("(outside)",)]),
-        [(0, 0), (10 << 24, 8), ("(outside)",)],
-    ),
+    "ip": (Key.ip("f", known=["10.0.0.0/8", ("(outside)",)]), [(0, 0), (10 << 24, 8), ("(outside)",)]),
     "ipv6": (Key.ip("f", version=6, known=["2001::/16"]), [(0, 0), (0x2001 << 112, 16)]),
     "addresses": (
         Key.ip("f", version="both", known=["2001:db8::/32", "10.0.0.0/8"]),
-        [
-            (),
-            ("IPv4",),
-            ("IPv6",),
-            ("IPv4", "10.0.0.0/8"),
-            ("IPv6", "2001::/16"),
-            ("IPv6", "2001::/16", "2001:db8::/32"),
-        ],
+        [(), ("IPv4",), ("IPv6",), ("IPv4", "10.0.0.0/8"), SIX, (*SIX, "2001:db8::/32")],
     ),
     "calendar": (Key.calendar("f", known=[(2024, 1), 2025]), [(), (2024,), (2025,), (2024, 1)]),
     "nested": (
@@ -89,30 +73,16 @@ def test_an_earlier_release_gives_the_nodes_that_it_shows():
     hidden = release_of(counts, shown=np.array([True, False, False, True, False]))
     assert replace(key, known=hidden).known.paths == ((), ("be",), ("be", "ghent"))
     again = TreeRelease.from_json(release_of(counts).to_json())
-    assert replace(key, known=[again, "nl"]).known.paths == (
-        (),
-        ("be",),
-        ("lu",),
-        ("nl",),
-        ("be", "ghent"),
-        ("lu", None),
-    )
+    both = replace(key, known=[again, "nl"]).known
+    assert both.paths == ((), ("be",), ("lu",), ("nl",), ("be", "ghent"), ("lu", None))
 
 
 def test_an_earlier_release_of_bits_gives_prefixes_and_the_leaf_outside():
     key = Key.ip("f", stride=16)
-    counts = key.open_tree().count([(10 << 24) + 1, -1])
-    assert replace(key, known=release_of(counts)).known.paths == (
-        (0, 0),
-        (10 << 24, 16),
-        ("(outside)",),
-        ((10 << 24) + 1, 32),
-    )
-    assert replace(key, nulls="drop", known=release_of(counts)).known.paths == (
-        (0, 0),
-        (10 << 24, 16),
-        ((10 << 24) + 1, 32),
-    )
+    earlier = release_of(key.open_tree().count([(10 << 24) + 1, -1]))
+    above, deepest = [(0, 0), (10 << 24, 16)], ((10 << 24) + 1, 32)
+    assert replace(key, known=earlier).known.paths == (*above, ("(outside)",), deepest)
+    assert replace(key, nulls="drop", known=earlier).known.paths == (*above, deepest)
 
 
 def test_a_release_by_the_first_columns_is_known_below_which_names_are_found():

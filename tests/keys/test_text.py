@@ -26,12 +26,7 @@ from opendp_tree.keys.text import read_key
         (
             "number(d, low=2024-01-01, high=2024-01-15, width=7d, branching=2, outside=ends)",
             Key.number(
-                "d",
-                low=date(2024, 1, 1),
-                high=date(2024, 1, 15),
-                width=timedelta(days=7),
-                branching=2,
-                outside="ends",
+                "d", low=date(2024, 1, 1), high=date(2024, 1, 15), width=timedelta(days=7), branching=2, outside="ends"
             ),
         ),
         (
@@ -47,20 +42,20 @@ def test_a_key_is_what_its_text_says(text, key):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "must have a column's name where it has its end. Hint"),
-        ("a,,b", "must have a column's name where it has ','. Hint"),
+        ("", r"a name or value \(''\) must stand in quotes .* Hint"),
+        ("a,,b", r"a name or value \(''\) must stand in quotes .* Hint"),
         ("a,a", "must differ"),
-        ("ip(address", r"must have \) where it has its end. Hint"),
-        ("ip(address))", r"must have a comma where it has '\)'. Hint"),
-        ("ip(address, versoin=6)", r"an option of ip \('versoin'\) must be one of version, stride, each once. Hint"),
+        ("ip(address", "must close each parenthesis. Hint"),
+        ("ip(address))", "must .* open each parenthesis that it closes. Hint"),
+        ("ip(address, versoin=6)", r"an option of ip \('versoin=6'\) must be one of version=.* Hint"),
         ("ip(address, stride=8, stride=9)", "each once"),
         ("ip(address, stride 8)", r"an option of ip \('stride 8'\)"),
-        ("ip(address, stride)", r"must have = where it has '\)'. Hint"),
-        ("ip(address, version=)", r"must have a value where it has '\)'. Hint"),
+        ("ip(address, stride)", r"an option of ip \('stride'\) must be one of version=.* Hint"),
+        ("ip(address, version=)", r"a name or value \(''\) must stand in quotes .* Hint"),
         ("nest(address)", r"a kind of key \('nest'\) must be one of path, url, bits, ip, calendar, number. Hint"),
-        ("'a", "must close each quote. Hint"),
+        ("'a", "must close each quote, .* Hint"),
         ("ip(address), country", "must name columns before other kinds of keys. Hint"),
-        ("number(n)", r"missing .* Hint: number\(n, low=\.\.\., high="),
+        ("number(n)", r"must have low and high. Hint: number\(n, low=\.\.\., high="),
         ("ip(address, version=x)", r"version \('x'\) must be 4, 6 or 'both'"),
         ("number(n, low=1_0, high=20, bins=2)", r"low .* must be"),
     ],

@@ -2,7 +2,7 @@
 
 Each measurement starts from records, behind `make_leaf_counts`, so that every cell is a chain too; those of people, of
 values and of groups start from the rows of a frame. A cell is tried out, with a release and its use; what OpenDP cannot
-do is an error of OpenDP's, and what it should be able to do is told by the measure and by where the chain starts.
+do is an error of OpenDP's; what it should be able to do follows from the measure and from where the chain starts.
 """
 
 import functools
@@ -18,7 +18,8 @@ import opendp_tree as ot
 from opendp_tree.mechanisms.tree_estimator import make_tree_estimator
 from opendp_tree.mechanisms.tree_partition import make_tree_partition
 
-PAGE = Path(__file__).parents[2] / "docs" / "combinators.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference.md"
+BEGIN, END = "<!-- python -m tests.mechanisms.combinators -->\n\n", "\n\n<!-- end of combinators -->"
 TREE, OPEN = ot.Tree.balanced(branching=2, depth=3), ot.OpenTree.bits(8)
 RECORDS = dp.vector_domain(dp.atom_domain(T="i64"), size=40), dp.symmetric_distance()
 DATA = [3] * 20 + [4] * 15 + [6] * 5
@@ -91,10 +92,6 @@ MEASUREMENTS = {
     "make_clipped_estimator": lambda: ot.paper.make_clipped_estimator(*LEAVES, 4.0, estimator=estimator(), delta=1e-7),
     "make_segment_curve": lambda: ot.mechanisms.make_segment_curve(*LEAVES, 4.0),
     "make_bin_curve": lambda: ot.mechanisms.make_bin_curve(*LEAVES, 4.0),
-    "make_chosen_quantiles": lambda: ot.mechanisms.make_chosen_quantiles(*LEAVES, 4.0, quantiles=[0.5]),
-    "make_chosen_quantiles, zCDP": lambda: ot.mechanisms.make_chosen_quantiles(
-        *LEAVES, 4.0, quantiles=[0.5], output_measure=RHO
-    ),
     "make_grouped_curves": lambda: grouped_curves(**PROMISED),
     "make_tree_means": lambda: means("kind", **PROMISED),
     "make_tree_means, public tree": lambda: means(KINDS, epsilon=1.0),
@@ -275,7 +272,7 @@ TAKES = {
     "`make_pureDP_to_zCDP`": {"pure"},
     "casts, then `make_fix_delta`": set(MEASURES),
 }
-"""What OpenDP 0.16 can do with a measure, whosever measurement it is."""
+"""What OpenDP 0.16 can do with a measure, for its own measurements too."""
 SIZED = {"`make_population_amplification`"}
 """What needs to know how many records there are, which no domain of frames says."""
 
@@ -299,7 +296,7 @@ def works(name, combinator):
 
 
 def page():
-    """The page, as it should be."""
+    """The page with a new table."""
     names = list(COMBINATORS)
     rows = [
         f"| `{name.split(',')[0]}`{''.join(',' + rest for rest in name.split(',')[1:])} "
@@ -308,29 +305,9 @@ def page():
         + " |"
         for name in MEASUREMENTS
     ]
-    return "\n".join(
-        [
-            "# Every measurement through every combinator",
-            "",
-            "Each cell was run: a chain from a vector of records over `make_leaf_counts`, or from the rows of a frame",
-            "(of people, where these are the privacy unit), the combinator, a release, its use. A dash is a refusal of",
-            "OpenDP 0.16 that holds for every measurement of that measure, its own too; or for every one that starts",
-            "from a frame, because amplification needs a domain that says how many records there are.",
-            "The page is made by `python -m tests.mechanisms.combinators`; a test runs every cell and compares it.",
-            "",
-            "| measurement | from | measure | " + " | ".join(names) + " |",
-            "|---|---|---|" + "---|" * len(names),
-            *rows,
-            "",
-            "`dp.binary_search_param` and `dp.binary_search_chain` find the `scale` of whatever takes one, and the",
-            "`epsilon` of what is told a budget; give `delta=` where a constructor has it, so that OpenDP can compare",
-            "pairs. They look at distance 1: beyond, delta changes with epsilon, and `dp.binary_search` over",
-            "`map(d_in)[0]` is the way.",
-            "",
-            "Amplification is right on records alone, as here: see the [threat model](threat_model.md).",
-            "",
-        ]
-    )
+    head = ["| measurement | from | measure | " + " | ".join(names) + " |", "|---|---|---|" + "---|" * len(names)]
+    before, rest = PAGE.read_text().split(BEGIN)
+    return before + BEGIN + "\n".join([*head, *rows]) + END + rest.split(END)[1]
 
 
 if __name__ == "__main__":

@@ -11,13 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from opendp.mod import OpenDPException
-from scipy import optimize, stats
+from scipy import stats
 
 from opendp_tree import Tree, leaf_domain, make_consistent, noise, then_consistent, then_tree_sum
-from opendp_tree.mechanisms.consistent import nonnegative_descent, polished, share_out, whole_counts
+from opendp_tree.mechanisms.consistent import polished, share_out
 from opendp_tree.releases.release import TreeRelease
-from opendp_tree.trees.least_squares import LeastSquares
-from tests.trees.test_least_squares import matrix, random_tree
+from tests.trees.test_least_squares import random_tree
 
 NUMBERS = st.integers(-20, 20).map(float)
 STAR = Tree.from_parents([-1, 0, 0, 0])
@@ -50,50 +49,6 @@ def test_sharing_out_is_the_least_squares_solution(total, wishes, variances):
     assert shared.sum() == pytest.approx(total, abs=1e-9)
     cost, _ = best(total, wishes, variances)
     assert ((shared - wishes) ** 2 / variances).sum() == pytest.approx(cost, rel=1e-9, abs=1e-9)
-
-
-@given(st.lists(st.floats(-1e9, 1e9), min_size=13, max_size=13))
-def test_no_count_is_negative_and_all_add_up(noisy):
-    tree = Tree.balanced(branching=3, depth=3)
-    fit = LeastSquares.of(tree, np.full(tree.node_count, 2.0))
-    order = fit.order
-    values = nonnegative_descent(fit, fit.ascend(fit.place(np.array(noisy)))[0])
-    assert (values >= 0).all()
-    for level in order.inner_levels:
-        assert level.sums(values) == pytest.approx(values[level.inner], rel=1e-9, abs=1e-6)
-
-
-TREES = [Tree.balanced(branching=3, depth=3), Tree.from_parents([-1, 0, 0, 1, 1, 1, 2]), Tree.from_parents([-1])]
-
-
-def summed(tree, leaves):
-    values = np.zeros(tree.node_count)
-    values[tree.leaves] = leaves
-    for node in range(tree.node_count - 1, 0, -1):
-        values[tree.parents[node]] += values[node]
-    return values
-
-
-@given(st.sampled_from(TREES), st.data())
-def test_counts_become_floor_or_ceiling_and_still_add_up(tree, data):
-    numbers = st.floats(-1e6, 1e6, allow_nan=False)
-    leaves = data.draw(st.lists(numbers, min_size=tree.leaf_count, max_size=tree.leaf_count))
-    values = summed(tree, leaves)
-    order = tree.level_order
-    whole = order.by_node(whole_counts(order, order.place(values)))
-    assert (whole == np.rint(whole)).all()
-    assert (np.abs(whole - values) <= 1 + 1e-6).all()
-    for node in range(tree.node_count):
-        children = np.flatnonzero(tree.parents == node)
-        if children.size:
-            assert whole[children].sum() == whole[node]
-
-
-def test_whole_counts_stay_as_they_are():
-    tree = TREES[0]
-    values = summed(tree, np.arange(9.0))
-    order = tree.level_order
-    assert order.by_node(whole_counts(order, order.place(values))).tolist() == values.tolist()
 
 
 FALSE_ALARM = 1e-9
@@ -155,23 +110,6 @@ def test_normal_intervals_are_exact():
     assert stats.binomtest(hits, rounds, 0.9).pvalue > FALSE_ALARM
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_never_worse_than_the_raw_counts_at_any_level(seed):
-    """RMSE over a level of the raw counts exceeds that of the estimates, or all but: six standard errors of the
-    difference of squares, a false alarm in 5e8 runs for each level."""
-    tree = random_tree(np.random.default_rng(seed), 400)
-    scale = 5.0
-    _, noisy = noisy_counts(tree, np.zeros(tree.leaf_count, dtype=np.int64), scale, 300)
-    fit = LeastSquares.of(tree, np.full(tree.node_count, laplace_variance(scale)))
-    solved = np.array([fit.solve(row) for row in noisy])
-    for nodes in tree.levels:
-        gains = (noisy[:, nodes] ** 2).mean(axis=1) - (solved[:, nodes] ** 2).mean(axis=1)
-        assert gains.mean() >= -6 * gains.std() / math.sqrt(gains.size)
-    assert fit.variances[tree.root] < laplace_variance(scale)
-    measured = (solved**2).mean() / fit.variances.mean()
-    assert 0.7 < measured < 1.4, "the variances that are promised are those that occur"
-
-
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize(
     "options", [{"nonnegative": True}, {"integers": True}, {"nonnegative": True, "integers": True}]
@@ -202,42 +140,6 @@ def test_what_is_consistent_and_whole_stays_as_it_is():
     counts = tree.sum(np.random.default_rng(5).integers(0, 9, tree.leaf_count))
     both = make_consistent(tree, variances=np.full(300, 2.0), nonnegative=True, integers=True)(counts)
     assert (both.estimates == counts).all()
-
-
-def constrained(tree, variances, noisy):
-    """The non-negative least-squares solution of the whole tree."""
-    weights = 1 / np.sqrt(variances)
-    leaves, _ = optimize.nnls(matrix(tree) * weights[:, None], noisy * weights)
-    return matrix(tree) @ leaves
-
-
-def test_on_a_star_the_projection_is_the_constrained_solution_given_its_root():
-    tree = Tree.from_parents([-1] + [0] * 6)
-    rng = np.random.default_rng(2)
-    for _ in range(20):
-        noisy = rng.normal(size=7) * 4
-        noisy[0] = 3.0
-        variances = np.concatenate(([1e-12], np.exp(rng.normal(size=6))))
-        found = make_consistent(tree, variances=variances, nonnegative=True)(noisy).estimates
-        np.testing.assert_allclose(found, constrained(tree, variances, noisy), atol=1e-5)
-
-
-def test_the_projection_costs_little_against_the_constrained_solution():
-    """Root mean square errors on a sparse tree: within a quarter of the whole tree's constrained solution, and far
-    below the unconstrained one."""
-    tree = Tree.balanced(branching=4, depth=4)
-    leaves = np.where(np.arange(64) % 5 == 0, 30, 0)
-    truth, noisy = noisy_counts(tree, leaves, 4.0, 60)
-    variances = np.full(tree.node_count, laplace_variance(4.0))
-    errors = {"plain": 0.0, "projected": 0.0, "constrained": 0.0}
-    for row in noisy:
-        errors["plain"] += ((make_consistent(tree, variances=variances)(row).estimates - truth) ** 2).sum()
-        projected = make_consistent(tree, variances=variances, nonnegative=True)(row).estimates
-        errors["projected"] += ((projected - truth) ** 2).sum()
-        errors["constrained"] += ((constrained(tree, variances, row) - truth) ** 2).sum()
-    plain, projected, best = (math.sqrt(errors[name]) for name in ("plain", "projected", "constrained"))
-    assert projected < 0.9 * plain
-    assert projected < 1.25 * best
 
 
 def test_unmeasured_children_take_what_is_left():
@@ -285,12 +187,6 @@ def test_wrong_arguments_are_named(options, error, message):
 def test_wrong_measurements_are_refused(data):
     with pytest.raises((OpenDPException, TypeError, ValueError), match=r"the noisy counts must be"):
         make_consistent(TREE, variances=[1.0, 1.0, 1.0])(data)
-
-
-def test_contrib_is_asked_for():
-    dp.disable_features("contrib")
-    with pytest.raises(OpenDPException, match="contrib"):
-        make_consistent(TREE, variances=[1.0, 1.0, 1.0])
 
 
 def test_whole_counts_of_many_large_siblings_stay_near_and_not_negative():

@@ -1,7 +1,7 @@
 """The walk against the law of the mechanism: every run, exactly; parameters against the theorem's functions."""
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from fractions import Fraction
 
 import numpy as np
@@ -20,8 +20,7 @@ from opendp_tree.mechanisms.find import (
 from opendp_tree.saturate import LIMIT
 from opendp_tree.theorems.interval import round_up
 from opendp_tree.theorems.partition import Fringe, estimator_loss, noise_tail
-from opendp_tree.trees.known_nodes import KnownNodes
-from opendp_tree.trees.occupied import Occupied
+from opendp_tree.trees.nodes import KnownNodes, Occupied
 from tests.goodness_of_fit import FALSE_ALARM
 from tests.privacy.partition_law import FAR, RIGHT, Part, Rules, closed_people, noise_law, tree_law
 
@@ -134,9 +133,9 @@ def run_of(paths, levels, names, closed):
     parameters = parameters_of(levels)
 
     def run():
-        found = find_cells(placed.occupied, is_known, is_closed, parameters)
-        triples = zip(found.places.tolist(), found.levels.tolist(), found.gaps.tolist(), strict=True)
-        rests = zip(np.flatnonzero(is_known).tolist(), found.rests.tolist(), strict=True)
+        *cells, noisy = find_cells(placed.occupied, is_known, is_closed, parameters)
+        triples = zip(*(part.tolist() for part in cells), strict=True)
+        rests = zip(np.flatnonzero(is_known).tolist(), noisy.tolist(), strict=True)
         return (
             frozenset((rows[place][:level], gap) for place, level, gap in triples),
             frozenset((rows[place], rest) for place, rest in rests),
@@ -187,24 +186,19 @@ def test_every_run_has_the_chance_of_the_mechanism(name, monkeypatch):
     assert found == {outcome: mass for outcome, mass in exact_law(paths, levels, names, closed).items() if mass}
 
 
-@pytest.mark.parametrize("name", ["branches", "caterpillar", "known state"])
-def test_samples_have_the_law_of_the_mechanism(name):
-    """With real noise, without that of rests; false alarms once in 10**9 runs."""
+@pytest.mark.parametrize("name", CASES)
+def test_cells_hold_for_sure_what_their_gaps_exceed_radii_by(name):
+    """At every node of every outcome; and no smaller radius would do."""
     paths, levels, names, closed = CASES[name]
-    law = exact_law(paths, levels, names, closed)
-    cells = Counter()
-    for (found, _), mass in law.items():
-        cells[found] += mass
-    run, size = run_of(paths, levels, names, closed), 3000
-    drawn = Counter(run()[0] for _ in range(size))
-    assert set(drawn) <= set(cells)
-    often = [outcome for outcome, mass in cells.items() if mass * size >= 10]
-    expected = [float(cells[outcome]) * size for outcome in often]
-    observed = [drawn[outcome] for outcome in often]
-    expected.append(size - sum(expected))
-    observed.append(size - sum(observed))
-    statistic = sum((o - e) ** 2 / e for o, e in zip(observed, expected, strict=True) if e > 0.5)
-    assert stats.chi2.sf(statistic, len(often)) > FALSE_ALARM
+    nodes = {path[:length] for path in paths for length in range(len(path) + 1)}
+    truth = {node: sum(people for path, people in paths.items() if path[: len(node)] == node) for node in nodes}
+    found = [cells for (cells, _), mass in exact_law(paths, levels, names, closed).items() if mass and cells]
+    spare = []
+    for cells in found:
+        sure = {cell: gap - levels[len(cell) - 1][1] for cell, gap in cells}
+        for node, people in truth.items():
+            spare += [people - sum(each for cell, each in sure.items() if cell[: len(node)] == node)]
+    assert min(spare, default=0) == 0
 
 
 # Without known nodes: a tree of all of whose nodes some levels are tested, the others None.

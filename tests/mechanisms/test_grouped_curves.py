@@ -1,15 +1,22 @@
 """Curves by group: what is in which group, the map, and what is refused."""
 
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 
 import numpy as np
 import opendp.prelude as dp
 import polars as pl
 import pytest
 
-from opendp_tree import Key, Tree, leaf_domain, plan, release_tree
+from opendp_tree import Key, OpenTree, Tree, leaf_domain, plan, release_tree
 from opendp_tree._opendp import make_measurement
-from opendp_tree.mechanisms.grouped_curves import make_grouped_curves
+from opendp_tree.mechanisms.grouped_curves import (
+    count_groups,
+    leaf_groups,
+    make_grouped_curves,
+    owners_of,
+    places_among,
+    typed_texts,
+)
 from opendp_tree.planning import Curve
 from opendp_tree.prepare import Question
 
@@ -99,28 +106,9 @@ def test_nothing_shown_is_a_frame_without_rows():
     assert release.quantiles([0.5]).columns[:2] == ["carrier", "kind"]
 
 
-def test_groups_of_integers_and_truths_are_told_apart():
-    frame = pl.DataFrame(
-        {"year": [1, 2] * 2000, "late": [True, True, False, False] * 1000, "delay": [5.0, 45.0] * 2000}
-    )
-    key = Key.nested(Key.columns("year", "late"), NUMBER)
-    found = release_tree(frame, by=key, epsilon=2.0, delta=1e-6).quantiles([0.5])
-    assert found.select("year", "late").rows() == [(1, False), (1, True), (2, False), (2, True)]
-    assert [round(value // 10) for value in found["estimate"]] == [0, 0, 4, 4]
-
-
 def in_curves(release):
     """How many lie in the curve of each group."""
     return {row[0]: row[3] for row in release.between(0, 64).rows()}
-
-
-@pytest.mark.parametrize(("kind", "far"), [(pl.UInt64, 2**64 - 1), (pl.Int128, 2**100)])
-def test_a_label_that_no_public_group_could_have_changes_no_group(kind, far):
-    key, tree = Key.nested(Key.columns("group"), NUMBER), Tree.from_paths([(1,), (None,)], names=["group"])
-    labels = pl.Series([1] * 3000 + [None] * 3000 + [far], dtype=kind)
-    frame = pl.DataFrame({"group": labels, "delay": [10.5] * 6001})
-    found = in_curves(release_tree(frame, by=key, epsilon=1.0, method=Curve(public_groups=tree)))
-    assert all(abs(found[label] - 3000) < 100 for label in (1, None))
 
 
 def raw_curves(groups):
@@ -164,14 +152,6 @@ def test_keys_of_one_bin_add_up():
     assert abs(in_curves(curves(tree.count(keys)))["a"] - 3000) < 100
 
 
-@pytest.mark.parametrize("unit", ["ms", "us", "ns"])
-def test_public_groups_of_times_are_found_in_columns_of_every_unit(unit):
-    key, time = Key.nested(Key.columns("group"), NUMBER), datetime(2024, 5, 1)
-    frame = pl.DataFrame({"group": pl.Series([time] * 2000).cast(pl.Datetime(unit)), "delay": [3.5] * 2000})
-    method = Curve(public_groups=Tree.from_paths([(time,)], names=["group"]))
-    assert abs(in_curves(release_tree(frame, by=key, epsilon=2.0, method=method))[time] - 2000) < 100
-
-
 @pytest.mark.parametrize(
     ("change", "error", "words"),
     [
@@ -183,7 +163,7 @@ def test_public_groups_of_times_are_found_in_columns_of_every_unit(unit):
         ({"confidence": 2.0}, ValueError, "confidence"),
     ],
 )
-def test_arguments_that_cannot_be_are_refused(change, error, words):
+def test_wrong_arguments_are_named(change, error, words):
     counts, groups = parts()
     options = {"scale": 1.0, "groups": groups, "levels": 2, "ranges": NUMBER.tree.ranges, **change}
     with pytest.raises(error, match=words):
@@ -217,6 +197,60 @@ def test_rho_needs_public_groups():
     assert release.statement.loss["rho"] <= 0.5
 
 
-def test_words_say_that_what_is_outside_is_in_no_quantile():
-    words = release_tree(flights(SIZES), by=KEY, epsilon=1.0, delta=1e-6).describe()
-    assert "rows outside the line are not included" in words
+GROUPS = leaf_groups(Tree.from_paths([("a", "x"), ("b", "y")]))
+
+
+def typed(*columns):
+    return [typed_texts(column) for column in columns]
+
+
+def test_a_tuple_that_ends_early_is_not_one_with_null():
+    """Otherwise the group of one row would depend on which of the two came first."""
+    columns, lengths, people = [["a", "a", 1], [None, None, "x"]], np.array([1, 2, 2]), np.array([3, 4, 5])
+    counts = count_groups(OpenTree.columns(2), columns, lengths, people)
+    places = zip(counts.occupied.levels.tolist(), counts.occupied.counts.tolist(), strict=True)
+    assert sorted(places) == [(1, 3), (2, 4), (2, 5)]
+
+
+def test_owners_are_the_groups_with_all_labels_alike():
+    columns = typed(["a", "b", "b", None], ["x", "x", "y", "y"])
+    assert owners_of(columns, np.full(4, 2), GROUPS).tolist() == [0, -1, 1, -1]
+    assert owners_of(columns, np.array([2, 2, 1, 2]), GROUPS).tolist() == [0, -1, -1, -1]
+
+
+def test_labels_of_another_kind_are_other_labels():
+    groups = leaf_groups(Tree.from_paths([(1,), (None,), (0,)]))
+    labels = [1, "1", True, date(1970, 1, 2), None, 0, False]
+    assert owners_of(typed(labels), np.full(7, 1), groups).tolist() == [0, -1, -1, -1, 1, 2, -1]
+    for kind in (pl.String, pl.Boolean, pl.Date, pl.Datetime("us"), pl.Time):
+        column = pl.Series([1, None]).cast(kind)
+        assert owners_of(typed(column), np.full(2, 1), groups).tolist() == [-1, 1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "far"), [(pl.UInt64, 2**64 - 1), (pl.Int128, 2**100), (pl.Int128, -(2**63) - 1), (pl.Int8, -1)]
+)
+def test_integers_of_all_widths_are_alike_and_none_is_null(kind, far):
+    groups = leaf_groups(Tree.from_paths([(1,), (None,)]))
+    column = pl.Series([1, None, far], dtype=kind)
+    assert owners_of(typed(column), np.full(3, 1), groups).tolist() == [0, 1, -1]
+
+
+def test_lists_and_series_of_one_type_are_alike():
+    for labels in (["a", None], [1, -5], [True, False], [date(2024, 1, 31), date(1, 1, 1)]):
+        assert typed_texts(labels).to_list() == typed_texts(pl.Series(labels)).to_list()
+
+
+@pytest.mark.parametrize("unit", ["ms", "us", "ns"])
+@pytest.mark.parametrize("zone", [None, UTC])
+def test_times_of_all_units_are_alike(unit, zone):
+    groups = leaf_groups(Tree.from_paths([(datetime(2024, 5, 1, 12, tzinfo=zone),)]))
+    column = pl.Series([datetime(2024, 5, 1, 12, tzinfo=zone), datetime(2024, 5, 1, 13, tzinfo=zone), None])
+    column = column.cast(pl.Datetime(unit, None if zone is None else "UTC"))
+    assert owners_of(typed(column), np.full(3, 1), groups).tolist() == [0, -1, -1]
+    if unit == "ns":  # not cut to microseconds
+        assert owners_of(typed((column.to_physical() + 1).cast(column.dtype)), np.full(3, 1), groups)[0] == -1
+
+
+def test_places_among_names():
+    assert places_among(typed_texts(["b", None, "x", 1, True]), ["a", "b", "1", "true"]).tolist() == [1, -1, -1, -1, -1]

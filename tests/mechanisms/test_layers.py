@@ -103,12 +103,3 @@ def test_variances_are_those_of_least_squares():
     information = np.diag(1 / rest) + holds.T @ np.diag(precision) @ holds
     exact = np.diag(holds @ np.linalg.inv(information) @ holds.T)
     assert np.allclose(final_variances(shown, rest, precision), exact)
-
-
-def test_a_level_of_more_weight_gets_a_larger_share():
-    rng = np.random.default_rng(7)
-    shown = random_tree(rng, 5, wide=6)
-    variances = np.full(shown.levels.size, 30.0)
-    plain = choose_layers(shown, variances, Fraction(1), Fraction(1))
-    heavy = choose_layers(shown, variances, Fraction(1), Fraction(1), weights=(None, 4.0, None, None))
-    assert heavy.layers[0].right_scale < plain.layers[0].right_scale

@@ -1,4 +1,4 @@
-"""Estimates and intervals against what is counted, computed row by row."""
+"""The map, and estimates and intervals against what is counted, computed row by row."""
 
 from collections import defaultdict
 
@@ -8,13 +8,13 @@ import polars as pl
 import pytest
 from scipy.stats import binom, poisson
 
-from opendp_tree import Key, OpenTree, Tree, Unit, frame_domain, noise
-from opendp_tree.mechanisms import make_people_estimator, make_people_records
+from opendp_tree import Key, OpenTree, Tree, TreeRelease, Unit, frame_domain, leaf_domain, noise
+from opendp_tree.mechanisms import make_people_estimator, make_people_records, people_domain
 from opendp_tree.mechanisms.people import least_shares, most_shares
 from opendp_tree.rows import people
-from opendp_tree.theorems.laplace import laplace_multiplier
-from opendp_tree.trees.known_nodes import KnownNodes
-from tests.thoroughness import thinned
+from opendp_tree.theorems.tails import laplace_multiplier
+from opendp_tree.trees.nodes import KnownNodes
+from tests.thoroughness import slow
 
 NAMES = ["country", "city"]
 PUBLIC = Tree.from_paths([("be", "ghent"), ("be", "liege"), ("lu", "lux"), ("lu", "esch"), ("nl",)], names=NAMES)
@@ -128,8 +128,8 @@ def test_intervals_that_are_sure_hold_what_is_counted(name, kind):
             assert lower - 1e-2 <= expected[path] <= upper + 1e-2, path
 
 
-@pytest.mark.parametrize("kind", thinned(TREES, 2))
-@pytest.mark.parametrize("name", thinned(OPTIONS, 2))
+@pytest.mark.parametrize("kind", ["open", "known", *slow(["public", "closed"])])
+@pytest.mark.parametrize("name", ["rows", "people", *slow(["rows by level", "shares"])])
 def test_intervals_hold_as_often_as_they_say(name, kind):
     """One fixed node of each level in 150 runs; a true claim fails in fewer than one of 10**7 runs."""
     release_of, data = measurement(name, kind, epsilon=2.0)
@@ -235,3 +235,85 @@ def test_who_has_no_unknown_row_is_put_nowhere():
     release = release_of(data)
     assert sorted(paths_of(release)[0], key=str) == sorted(ALL, key=str)
     assert release.statement.parameters["known"] == len(ALL)
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_the_map_of_an_open_tree_is_an_epsilon_and_a_delta(name):
+    made, data = measurement(name, "open")
+    assert made.output_measure == dp.approximate(dp.max_divergence())
+    assert 0.99 < made.map(1)[0] <= 1
+    assert made.map(1)[1] == 1e-6
+    assert made.map(0) == (0.0, 0.0)
+    assert made.map(2) >= made.map(1)
+    statement = made(data).statement
+    assert statement.loss == dict(zip(("epsilon", "delta"), made.map(1), strict=True))
+    assert statement.counted.startswith(name.split(" ")[0] if name != "shares" else "shares of people")
+    assert statement.mechanism == f"people_{statement.parameters['noise']}"
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_a_public_tree_needs_no_delta_and_gaussian_noise_has_a_rho(name):
+    made, data = measurement(name, "public", delta=0.0)
+    assert made.output_measure == dp.max_divergence()
+    assert 0.99 < made.map(1) <= 1
+    assert made.map(3) == pytest.approx(3 * made.map(1))
+    assert made(data).estimates.size == PUBLIC.node_count + 1  # with that of rows outside the tree
+    made, _ = measurement(name, "public", epsilon=None, delta=0.0, rho=0.5, noise="gaussian")
+    assert made.output_measure == dp.zero_concentrated_divergence()
+    assert 0.499 < made.map(1) <= 0.5
+    assert made.map(2) == pytest.approx(4 * made.map(1))
+
+
+def test_levels_that_are_not_shown_cost_nothing_and_have_no_row():
+    (some, data), (whole, _) = (
+        measurement("people", "open", nodes=3, levels=[2]),
+        measurement("people", "open", nodes=3),
+    )
+    release = some(data)
+    assert set(release.to_frame()["level"]) <= {0, 2}
+    noisy, noisier = (each.statement.parameters["noise_deviations"] for each in (release, whole(data)))
+    assert float(noisy.split(", ")[-1]) < float(noisier.split(", ")[-1])
+    again = TreeRelease.from_json(release.to_json())
+    assert not again.adds_up
+    assert again.estimates.tolist() == release.estimates.tolist()
+    assert "do not add up" in again.describe()
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_nobody_at_all_is_no_error(name):
+    for kind in ("open", "public"):
+        release = measurement(name, kind)[0](records(TREES[kind])(FRAME.clear()))
+        assert np.isfinite(release.estimates).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"count": "visits"}, ValueError, r"count \('visits'\) must be one of"),
+        ({"rows": None}, ValueError, r"unit: rows must be given for count='rows'. Hint"),
+        ({"count": "people"}, ValueError, "unit: rows must not be given for count='people'. Hint"),
+        ({"rho": 1.0}, ValueError, "exactly one of epsilon and rho"),
+        ({"epsilon": None, "rho": 1.0}, ValueError, "epsilon and delta must be given where nodes must be found"),
+        ({"delta": 0.0}, ValueError, "epsilon and delta must be given where nodes must be found"),
+        ({"epsilon": -1.0}, ValueError, "epsilon"),
+        ({"epsilon": None, "rho": 0.0}, ValueError, "rho"),
+        ({"noise": "normal"}, ValueError, r"noise \('normal'\) must be one of"),
+        ({"measuring": 1.0}, ValueError, r"measuring \(1.0\) must be above 0 and below 1"),
+        ({"levels": "2"}, TypeError, r"levels \('2'\) must be a sequence of levels"),
+        ({"levels": [9]}, ValueError, r"levels \(\[9\]\) must be some of 0 to 2"),
+        ({"d_in": 0}, ValueError, "d_in"),
+        ({"confidence": 1.0}, ValueError, "confidence"),
+        ({"domain": leaf_domain(PUBLIC)}, ValueError, r"input_domain .* must be people_domain"),
+        ({"metric": dp.change_one_distance()}, ValueError, r"input_metric .* must be symmetric_distance, of people"),
+        ({"domain": people_domain(PUBLIC), "levels": [2]}, ValueError, "known and levels must be left out"),
+    ],
+)
+def test_wrong_arguments_are_named(options, error, message):
+    space = options.pop("domain", people_domain(OPEN)), options.pop("metric", dp.symmetric_distance())
+    with pytest.raises(error, match=message):
+        make_people_estimator(*space, **{"rows": 3, "epsilon": 1.0, "delta": 1e-6, **options})
+
+
+def test_other_data_is_refused():
+    with pytest.raises(Exception, match="must be records of people"):
+        measurement("rows", "public")[0](np.zeros(3, dtype=np.int64))

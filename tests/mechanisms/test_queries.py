@@ -11,30 +11,49 @@ from scipy import stats
 
 from opendp_tree import Tree, TreeRelease, leaf_domain, make_consistent, make_tree_laplace
 from opendp_tree.mechanisms import linear_counts, prefix_counts, range_counts
-from opendp_tree.mechanisms.queries import _Walk
+from opendp_tree.mechanisms.queries import range_edges, range_variance
 from tests.goodness_of_fit import FALSE_ALARM
-from tests.shapes import random_tree
 from tests.trees.test_least_squares import matrix
 
 TREE = Tree.from_paths([(a, b) for a in range(6) for b in range(1 + a % 4)])
 
 
-@pytest.mark.parametrize("seed", range(20))
+def ordered_tree(rng, nodes):
+    """A ragged tree numbered depth-first."""
+    parents, path = [-1], [0]
+    for node in range(1, nodes):
+        path = path[: int(rng.integers(1, len(path) + 1))]
+        parents.append(path[-1])
+        path.append(node)
+    return Tree.from_parents(parents)
+
+
+@pytest.mark.parametrize("seed", range(25))
 @pytest.mark.parametrize("missing", [0.0, 0.2])
 def test_variances_are_those_of_a_dense_solve(seed, missing):
     rng = np.random.default_rng([seed, int(100 * missing)])
-    tree = random_tree(40, seed)
+    tree = ordered_tree(rng, 40)
     variances = np.exp(rng.normal(size=40))
-    hidden = (rng.random(40) < missing) & (np.bincount(tree.parents[tree.parents >= 0], minlength=40) > 0)
+    hidden = (rng.random(40) < missing) & (np.bincount(tree.parents[1:], minlength=40) > 0)
     variances[hidden] = np.inf
     release = make_consistent(tree, variances=variances, noise="normal")(rng.normal(size=40) * 50)
     under = matrix(tree)
     weighted = under[~hidden] / np.sqrt(variances[~hidden])[:, None]
-    covariance = under @ np.linalg.inv(weighted.T @ weighted) @ under.T
+    covariance = np.linalg.inv(weighted.T @ weighted)
     rows = rng.normal(size=(10, 40)) * (rng.random((10, 40)) < 0.3)
     found = linear_counts(release, rows)
-    np.testing.assert_allclose(found.variances, np.einsum("ij,jk,ik->i", rows, covariance, rows), rtol=1e-8)
+    on_leaves = rows @ under
+    expected = np.einsum("ij,jk,ik->i", on_leaves, covariance, on_leaves)
+    np.testing.assert_allclose(found.variances, expected, rtol=1e-8)
     np.testing.assert_allclose(found.estimates, rows @ release.estimates)
+    edges = range_edges(tree.level_order)
+    for _ in range(20):
+        a, b = sorted(rng.integers(0, tree.leaf_count + 1, 2).tolist())
+        inside = (np.arange(tree.leaf_count) >= a) & (np.arange(tree.leaf_count) < b)
+        variance = range_variance(release.fit.estimator, edges(a, b))
+        assert variance == pytest.approx(inside @ covariance @ inside, rel=1e-9)
+        leaves = release.estimates[tree.leaves][a:b]
+        assert range_counts(release, a, b).estimates[0] == pytest.approx(leaves.sum(), abs=1e-9)
 
 
 def test_a_child_that_was_not_measured_is_a_limit():
@@ -42,13 +61,16 @@ def test_a_child_that_was_not_measured_is_a_limit():
     release = make_consistent(tree, variances=np.array([1.0, np.inf, 2.0, 3.0]))([9, 0, 2, 3])
     rows = [[0, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1], [1, 0, 0, 0], [1, -1, -1, -1], [0, 0, 0, 0]]
     np.testing.assert_allclose(linear_counts(release, rows).variances, [6, 4, 5, 1, 0, 0], atol=1e-12)
+    edges = range_edges(tree.level_order)
+    ranges = [range_variance(release.fit.estimator, edges(*each)) for each in ((0, 1), (0, 2), (1, 3), (0, 3), (2, 2))]
+    assert ranges == pytest.approx([6.0, 4.0, 5.0, 1.0, 0.0])
 
 
 def test_nodes_and_ranges_are_linear_queries():
     release = make_tree_laplace(leaf_domain(TREE), dp.l1_distance(T="i64"), 4.0)(np.arange(TREE.leaf_count))
-    found = linear_counts(release, np.eye(TREE.node_count))
-    for name in ("estimates", "lower", "upper"):
-        np.testing.assert_allclose(getattr(found, name), getattr(release, name), atol=1e-9)
+    for found in (linear_counts(release, np.eye(TREE.node_count)), range_counts(release, *TREE.leaf_ranges)):
+        for name in ("estimates", "lower", "upper"):
+            np.testing.assert_allclose(getattr(found, name), getattr(release, name), atol=1e-9)
     rows = np.zeros((1, TREE.node_count))
     rows[0, TREE.leaves[2:9]] = 1
     joined, ranged = linear_counts(release, rows), range_counts(release, 2, 9)
@@ -64,12 +86,17 @@ def test_intervals_cover(nonnegative):
     )
     rng = np.random.default_rng(3)
     rows = np.concatenate((rng.normal(size=(3, TREE.node_count)), rng.random((3, TREE.node_count))))
-    truth = rows @ TREE.sum(leaves)
-    rounds, hits = 500, np.zeros(6)
+    first, last = np.array([0, 1, 3, 2, 5]), np.array([5, 4, 12, 3, 13])
+    truth = np.append(rows @ TREE.sum(leaves), [leaves[a:b].sum() for a, b in zip(first, last, strict=True)])
+    rounds, hits = 600, np.zeros(11)
     for _ in range(rounds):
-        found = linear_counts(measurement(leaves), rows)
-        hits += (found.lower <= truth) & (truth <= found.upper)
-        assert ((found.lower <= found.estimates) & (found.estimates <= found.upper)).all()
+        release = measurement(leaves)
+        sums, ranges = linear_counts(release, rows), range_counts(release, first, last)
+        pairs = ((sums.lower, ranges.lower), (sums.estimates, ranges.estimates), (sums.upper, ranges.upper))
+        lower, estimates, upper = map(np.concatenate, pairs)
+        hits += (lower <= truth) & (truth <= upper)
+        assert ((lower <= estimates) & (estimates <= upper)).all()
+        assert not nonnegative or ranges.lower.min() >= 0
     assert (stats.binom.cdf(hits, rounds, 0.9) > FALSE_ALARM).all()
 
 
@@ -99,73 +126,6 @@ def test_weights_are_checked(weights, error, words):
     release = TreeRelease(Tree.from_parents([-1, 0, 0]), *np.ones((3, 3)), confidence=0.9, statement=None)
     with pytest.raises(error, match=words):
         linear_counts(release, weights)
-
-
-def ordered_tree(rng, nodes):
-    """A ragged tree numbered depth-first."""
-    parents, path = [-1], [0]
-    for node in range(1, nodes):
-        path = path[: int(rng.integers(1, len(path) + 1))]
-        parents.append(path[-1])
-        path.append(node)
-    return Tree.from_parents(parents)
-
-
-@pytest.mark.parametrize("seed", range(25))
-@pytest.mark.parametrize("missing", [0.0, 0.15])
-def test_range_variances_are_those_of_a_dense_solve(seed, missing):
-    rng = np.random.default_rng([seed, int(100 * missing)])
-    tree = ordered_tree(rng, 40)
-    variances = np.exp(rng.normal(size=40))
-    hidden = (rng.random(40) < missing) & (np.bincount(tree.parents[1:], minlength=40) > 0)
-    variances[hidden] = np.inf
-    release = make_consistent(tree, variances=variances, noise="normal")(rng.normal(size=40) * 50)
-    weights = matrix(tree)[~hidden] / np.sqrt(variances[~hidden])[:, None]
-    covariance = np.linalg.inv(weights.T @ weights)
-    walk = _Walk.of(release, tree)
-    for _ in range(20):
-        a, b = sorted(rng.integers(0, tree.leaf_count + 1, 2).tolist())
-        inside = (np.arange(tree.leaf_count) >= a) & (np.arange(tree.leaf_count) < b)
-        assert walk.variance(a, b) == pytest.approx(inside @ covariance @ inside, rel=1e-9)
-        found = range_counts(release, a, b)
-        assert found.estimates[0] == pytest.approx(release.estimates[tree.leaves][a:b].sum(), abs=1e-9)
-
-
-def test_an_unmeasured_leaf_is_a_limit():
-    tree = Tree.from_parents([-1, 0, 0, 0])
-    release = make_consistent(tree, variances=np.array([1.0, np.inf, 2.0, 3.0]))([9, 0, 2, 3])
-    walk = _Walk.of(release, tree)
-    assert walk.variance(0, 1) == pytest.approx(6.0)
-    assert walk.variance(0, 2) == pytest.approx(4.0)
-    assert walk.variance(1, 3) == pytest.approx(5.0)
-    assert walk.variance(0, 3) == pytest.approx(1.0)
-    assert walk.variance(2, 2) == 0.0
-
-
-def test_a_nodes_range_is_the_node():
-    release = make_tree_laplace(leaf_domain(TREE), dp.l1_distance(T="i64"), 4.0)(np.arange(TREE.leaf_count))
-    found = range_counts(release, *TREE.leaf_ranges)
-    np.testing.assert_allclose(found.estimates, release.estimates, atol=1e-9)
-    np.testing.assert_allclose(found.lower, release.lower, atol=1e-9)
-    np.testing.assert_allclose(found.upper, release.upper, atol=1e-9)
-
-
-@pytest.mark.parametrize("nonnegative", [False, True])
-def test_range_intervals_cover(nonnegative):
-    """One binomial test a range, each failing a right interval with probability 1e-9."""
-    leaves = np.arange(TREE.leaf_count) % 4 * 5
-    measurement = make_tree_laplace(
-        leaf_domain(TREE), dp.l1_distance(T="i64"), 3.0, confidence=0.9, nonnegative=nonnegative
-    )
-    first, last = np.array([0, 1, 3, 2, 5]), np.array([5, 4, 12, 3, 13])
-    truth = np.array([leaves[a:b].sum() for a, b in zip(first, last, strict=True)])
-    rounds, hits = 600, np.zeros(5)
-    for _ in range(rounds):
-        found = range_counts(measurement(leaves), first, last)
-        hits += (found.lower <= truth) & (truth <= found.upper)
-        assert (found.lower <= found.estimates).all()
-        assert not nonnegative or found.lower.min() >= 0
-    assert (stats.binom.cdf(hits, rounds, 0.9) > FALSE_ALARM).all()
 
 
 def test_other_releases_join_the_intervals_of_the_fewest_nodes():
@@ -199,7 +159,7 @@ def test_prefixes_are_running_totals_and_deep_trees_work():
         (-1, 2, ValueError, r"first must be from 0 to \d+, the number of leaves"),
         (0, 99, ValueError, r"last must be from 0 to \d+, the number of leaves"),
         (3, 2, ValueError, "first must not be above last"),
-        ([0, 1], [2], ValueError, r"first \(2\) and last \(1\) must be as many"),
+        ([0, 1], [2], ValueError, r"first \(2\) and last \(1\) must have the same length"),
         (0.5, 2, TypeError, "first must be an integer or a one-dimensional array of integers"),
         ("a", 2, TypeError, "first must be an integer"),
     ],

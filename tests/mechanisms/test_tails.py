@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from opendp_tree.mechanisms.find import choose_parameters
-from opendp_tree.mechanisms.tails import SAFE, _chernoff, _reach, hidden_bound, leaf_reach, rest_reach, sum_reach
+from opendp_tree.mechanisms.layers import ShownTree
+from opendp_tree.mechanisms.tails import SAFE, _chernoff, _reach, hidden_bound, leaf_reach, sum_reach, sure_people
 
 
 def geometric(scale, end):
@@ -64,7 +65,7 @@ def test_a_leaf_is_shown_and_missed_no_more_often_than_promised(epsilon, depth):
 
 def test_a_known_leaf_is_missed_no_more_often_than_promised():
     fringe = choose_parameters(4, Fraction(1), Fraction(1e-6)).fringes[-1]
-    below, beyond = rest_reach(fringe, 0.05)
+    below, beyond = leaf_reach(fringe, 0.05)
     law, first = sum_law(1, *map(float, fringe.rest_scales))
     values = first + np.arange(law.size)
     assert law[(values > below) | (values < -beyond)].sum() <= 0.05 * SAFE * (1 + 1e-9)
@@ -74,3 +75,15 @@ def test_a_known_leaf_is_missed_no_more_often_than_promised():
 def test_hidden_nodes_hold_less_than_a_few_thresholds(depth):
     fringe = choose_parameters(depth, Fraction(1), Fraction(1e-6)).fringes[0]
     assert max(fringe.thresholds) <= hidden_bound(fringe, 0.05) < 4 * max(fringe.thresholds)
+
+
+def test_what_is_sure_is_the_sum_over_cells_of_gaps_less_radii():
+    """A chain with an inner cell and a leaf, and a leaf below a known node of level 1, whose fringe is another."""
+    given = choose_parameters(4, Fraction(1), Fraction(1e-6))
+    first, second = given.fringes[0].radii, given.fringes[1].radii
+    levels, parents = np.array([0, 1, 1, 2, 2, 3, 3]), np.array([-1, 0, 0, 1, 2, 3, 4])
+    cells, known = np.array([False, False, False, True, False, True, True]), np.array([True, False, True] + [False] * 4)
+    shown = ShownTree(levels, parents, 4, cells, known, np.array([5, 0, 9, 400, 0, 300, 200]))
+    inner, leaf, other = 400 - first[1], 300 - first[2], 200 - second[1]
+    sure = sure_people(shown, given, np.array([0, 0, 1, 0, 1, 0, 1]))
+    assert sure.tolist() == [inner + leaf + other, inner + leaf, other, inner + leaf, other, leaf, other]

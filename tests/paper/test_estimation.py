@@ -1,5 +1,6 @@
 import math
 import warnings
+from itertools import product
 
 import numpy as np
 import opendp.prelude as dp
@@ -9,11 +10,11 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import opendp_tree as ot
-from opendp_tree import Tree, leaf_domain, make_multiplicative_estimator, make_tree_sum
+from opendp_tree import Tree, leaf_domain, make_multiplicative_estimator
 from opendp_tree.paper import AccuracyWarning, multiplicative_threshold
 from tests.goodness_of_fit import FALSE_ALARM
 from tests.shapes import SHAPES, spread_counts
-from tests.thoroughness import examples, thinned
+from tests.thoroughness import examples, slow
 
 L1 = dp.l1_distance(T="i64")
 TREE = Tree.balanced(branching=2, depth=3)
@@ -43,21 +44,6 @@ def test_map_is_at_most_what_was_asked_for(alpha, epsilon, delta, mass_bound, ta
     ten = estimator.map(10)
     assert ten[0] == pytest.approx(10 * spent[0], rel=1e-12)
     assert ten[1] >= min(1.0, 10 * spent[1] * (1 - 1e-12))
-
-
-def test_group_privacy_at_every_distance():
-    estimator = make_multiplicative_estimator(*LEAVES, **USUAL)
-    epsilon, promised = estimator.map(1)
-    assert promised == USUAL["delta"]
-    delta = estimator.map(2)[1] / (1 + math.exp(epsilon))  # what is lost, a little less than is promised
-    assert 0.5 * promised < delta <= promised
-    for k in (2, 3, 7):
-        expected = delta * math.fsum(math.exp(j * epsilon) for j in range(k))
-        assert estimator.map(k) == pytest.approx((k * epsilon, expected), rel=1e-9)
-    assert estimator.map(1000) == (pytest.approx(1000 * epsilon), 1.0)
-    assert estimator.map(2**60)[1] == 1.0
-    floats = make_multiplicative_estimator(LEAVES[0], dp.l1_distance(T="f64"), **USUAL)
-    assert floats.map(1.9) == estimator.map(1)
 
 
 def test_the_root_count_pays_half_and_a_public_bound_saves_it():
@@ -122,26 +108,14 @@ def assert_promise_holds(tree, counts, runs, **options):
 
 
 @pytest.mark.parametrize("name", SHAPES)
-@pytest.mark.parametrize("mass_bound", thinned([None, 10**9], 2))
-def test_the_promise_holds(name, mass_bound):
-    """Thirty runs for each shape, at the default tau_min: 300 in all."""
-    tree = SHAPES[name]
-    counts = spread_counts(tree, 10**9 // tree.leaf_count, seed=2)
-    assert_promise_holds(tree, counts, 30, **USUAL, mass_bound=mass_bound)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", SHAPES)
-@pytest.mark.parametrize("mass_bound", [None, 10**9])
-@pytest.mark.parametrize("times", [1, 50])
-@pytest.mark.parametrize("alpha", [0.4, 0.8])
-def test_the_promise_holds_over_many_runs(name, mass_bound, times, alpha):
-    """At the corrected tau_min and far above it: 40 cases of 60 runs each, 2,400 in all."""
-    tree = SHAPES[name]
-    options = {**USUAL, "alpha": alpha}
+@pytest.mark.parametrize("mass_bound", [None, *slow([10**9])])
+@pytest.mark.parametrize(("alpha", "times"), [(0.5, 1), *slow(product([0.4, 0.8], [1, 50]))])
+def test_the_promise_holds(name, mass_bound, alpha, times):
+    """Sixty runs for each shape, at the corrected tau_min and far above it: 3,000 in all."""
+    tree, options = SHAPES[name], {**USUAL, "alpha": alpha}
     tau_min = times * multiplicative_threshold(**options, depth=tree.depth, mass_bound=mass_bound)
     counts = spread_counts(tree, 10**9 // tree.leaf_count, seed=times)
-    assert_promise_holds(tree, counts, 60, **options, mass_bound=mass_bound, tau_min=tau_min)
+    assert_promise_holds(tree, counts, 60, **options, mass_bound=mass_bound, tau_min=None if times == 1 else tau_min)
 
 
 @NOT_GUARANTEED
@@ -184,32 +158,6 @@ def test_the_default_tau_min_never_warns():
                     )
 
 
-def gaussian(delta):
-    """OpenDP's Gaussian noise on every node, cast to a pair."""
-    noisy = make_tree_sum(*LEAVES, output_metric=dp.l2_distance(T="f64"), carrier="vector") >> dp.m.then_gaussian(20.0)
-    return dp.c.make_fix_delta(dp.c.make_zCDP_to_approxDP(noisy), delta)
-
-
-def test_it_composes_with_a_gaussian_baseline():
-    estimator, baseline = make_multiplicative_estimator(*LEAVES, **USUAL), gaussian(1e-7)
-    both = dp.c.make_composition([estimator, baseline])
-    expected = [a + b for a, b in zip(estimator.map(1), baseline.map(1), strict=True)]
-    assert both.map(1) == pytest.approx(expected, rel=1e-12)
-    first, second = both(np.array([3 * 10**6, 0, 0, 0]))
-    assert first.estimates.size == len(second) == 7
-
-
-def test_it_composes_adaptively():
-    estimator, baseline = make_multiplicative_estimator(*LEAVES, **USUAL), gaussian(1e-7)
-    adaptive = dp.c.make_adaptive_composition(
-        *LEAVES, dp.approximate(dp.max_divergence()), d_in=1, d_mids=[(1.0, 1e-6), (1.0, 1e-6)]
-    )
-    ask = adaptive(np.array([3 * 10**7, 0, 0, 0]))
-    assert ask(estimator).estimates.max() >= 3 * 10**7
-    assert len(ask(baseline)) == 7
-    assert adaptive.map(1) == (2.0, 2e-6)
-
-
 @NOT_GUARANTEED
 @pytest.mark.parametrize("mass_bound", [None, 10**9])
 def test_extreme_budgets(mass_bound):
@@ -232,53 +180,15 @@ def test_extreme_budgets(mass_bound):
     assert faint(np.array([1000, 0, 0, 7])).estimates.size == 7
 
 
-def test_it_lives_in_a_context():
-    ot.register()
-    context = dp.Context.compositor(
-        data=np.array([3 * 10**7, 0, 0, 0]),
-        domain=leaf_domain(TREE),
-        privacy_unit=dp.unit_of(l1=1, U="i64"),
-        privacy_loss=dp.loss_of(epsilon=2.0, delta=2e-6),
-        split_evenly_over=2,
-    )
-    assert context.query().multiplicative_estimator(**USUAL).release().estimates.shape == (7,)
-    classes = context.query().tree_classifier(threshold=3000, mass=5000, alpha=0.5, epsilon=1.0, delta=1e-6, eta=0.01)
-    assert classes.release().above.shape == (7,)
-
-
-def test_vectors_are_read():
-    space = dp.vector_domain(dp.atom_domain(T="i64"), size=4), L1
-    released = make_multiplicative_estimator(*space, **USUAL, tree=TREE)([0, 0, 0, 10**8]).estimates
-    assert 10**8 <= released[6] <= 1.5 * 10**8
-
-
-def test_deep_chains_are_quick():
-    chain = Tree.from_parents(np.arange(100_000) - 1)
-    released = make_multiplicative_estimator(leaf_domain(chain), L1, **USUAL)(np.array([10**9])).estimates
-    assert np.unique(released).size <= 3
-
-
-@pytest.mark.slow
-def test_a_million_nodes_are_estimated():
-    tree = Tree.balanced(branching=2, depth=20)
-    estimator = make_multiplicative_estimator(leaf_domain(tree), L1, **USUAL)
-    counts = spread_counts(tree, 10**9, seed=1)
-    released = estimator(counts)
-    assert released.estimates.size == tree.node_count
-
-
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
         ({"alpha": 0.0}, ValueError, r"alpha \(0.0\) must be above 0 and below 1"),
-        ({"alpha": 1.0}, ValueError, r"alpha \(1.0\) must be above 0 and below 1"),
-        ({"epsilon": -1.0}, ValueError, r"epsilon \(-1.0\) must be finite and non-negative"),
-        ({"epsilon": "1"}, TypeError, r"epsilon \('1'\) must be a number"),
+        ({"epsilon": -1.0}, ValueError, r"epsilon \(-1.0\) must be positive"),
         ({"delta": 0}, ValueError, r"delta \(0\) must be above 0 and below 1"),
         ({"eta": 1}, ValueError, r"eta \(1\) must be above 0 and below 1"),
         ({"tau_min": 0}, ValueError, r"tau_min \(0\) must be positive"),
         ({"tau_min": 0.5}, ValueError, r"tau_min \(0.5\) must be at least 1: counts are whole"),
-        ({"tau_min": 5e-324}, ValueError, r"tau_min \(5e-324\) must be at least 1"),
         ({"mass_bound": -1}, ValueError, r"mass_bound \(-1\) must be an integer from 0"),
         ({"mass_bound": 1e9}, TypeError, r"mass_bound \(1000000000.0\) must be an integer"),
     ],
@@ -286,21 +196,6 @@ def test_a_million_nodes_are_estimated():
 def test_wrong_arguments_are_named(options, error, message):
     with pytest.raises(error, match=message):
         make_multiplicative_estimator(*LEAVES, **{**USUAL, **options})
-
-
-BELOW_ZERO = np.array([10**8, -(10**8), 0, -7])
-"""Summed as they are, the root holds -7 people, and one leaf below it a hundred million."""
-
-
-@pytest.mark.parametrize("mass_bound", [None, 10**9])
-def test_the_promise_holds_for_leaf_counts_below_zero_taken_as_zero(mass_bound):
-    tau_min = multiplicative_threshold(**USUAL, depth=3, mass_bound=mass_bound)
-    estimator = make_multiplicative_estimator(*LEAVES, **USUAL, mass_bound=mass_bound)
-    truth = TREE.sum(BELOW_ZERO.clip(0))
-    wrong, runs = np.zeros(TREE.node_count, dtype=int), 60
-    for _ in range(runs):
-        wrong += np.abs(estimator(BELOW_ZERO).estimates - truth) > USUAL["alpha"] * np.maximum(truth, tau_min)
-    assert stats.binom.sf(wrong - 1, runs, USUAL["eta"]).min() > FALSE_ALARM / TREE.node_count
 
 
 def test_a_release_says_what_it_is_and_survives_json():
@@ -314,14 +209,6 @@ def test_a_release_says_what_it_is_and_survives_json():
     assert ot.TreeRelease.from_json(release.to_json()).estimates.tolist() == release.estimates.tolist()
 
 
-@NOT_GUARANTEED
-def test_where_nothing_is_promised_intervals_are_endless():
-    release = make_multiplicative_estimator(*LEAVES, **USUAL, tau_min=1000, mass_bound=10**9)(np.array([9, 0, 0, 0]))
-    assert (release.lower == 0).all()
-    assert np.isinf(release.upper).all()
-    assert np.isinf(ot.TreeRelease.from_json(release.to_json()).upper).all()
-
-
 @pytest.mark.parametrize("mass_bound", [None, 10_000])
 @pytest.mark.parametrize("alpha", [0.1, 0.5])
 def test_it_warns_when_made_below_which_count_everything_is_one_number(alpha, mass_bound):
@@ -329,10 +216,10 @@ def test_it_warns_when_made_below_which_count_everything_is_one_number(alpha, ma
     options = {"alpha": alpha, "eta": 0.05, "epsilon": 1.0, "delta": 1e-6, "mass_bound": mass_bound}
     with pytest.warns(
         AccuracyWarning, match=r"counts up to [\d,]+ are all estimated as .* Hint: plan\(tree, epsilon"
-    ) as told:
+    ) as warned:
         made = ot.make_multiplicative_estimator(leaf_domain(tree), dp.l1_distance(T="i64"), **options)
     release = made(np.array([500] * 6 + [376, 0, 0]))
     one = release.statement.parameters["one_number_up_to"]
     assert (release.estimates == one).all()
-    assert f"counts up to {one:,} are" in str(told[0].message)
-    assert f"Counts up to {one:,} are all estimated as that number." in release.describe()
+    assert f"counts up to {one:,} are" in str(warned[0].message)
+    assert f"ounts up to {one:,} are estimated as {one:,}." in release.describe()

@@ -22,13 +22,6 @@ def test_a_page_is_whole_and_needs_nothing_else(tmp_path):
     assert os.listdir(tmp_path) == ["tree.html"]
 
 
-def test_figures_are_not_changed(tmp_path):
-    figure = plot_level(small(), 1)
-    before = figure.to_json()
-    write_html(figure, tmp_path / "level.html")
-    assert figure.to_json() == before
-
-
 def test_changed_titles_count_and_are_text(tmp_path):
     figure = plot_tree(small())
     figure.update_layout(title_text="Mine &amp; <b>yours</b> &lt;script&gt;")
@@ -42,40 +35,6 @@ def test_any_figure_can_be_written_and_texts_cannot_end_the_script(tmp_path):
     assert "<title>opendp-tree</title>" in page
 
 
-def test_the_old_file_stays_if_writing_fails(tmp_path, monkeypatch):
-    path = tmp_path / "tree.html"
-    path.write_text("old")
-
-    def fail(*_):
-        raise OSError("disk is full")
-
-    monkeypatch.setattr(os, "replace", fail)
-    with pytest.raises(OSError, match="disk is full"):
-        write_html(plot_tree(small()), path)
-    assert path.read_text() == "old"
-    assert os.listdir(tmp_path) == ["tree.html"]
-
-
-def test_links_are_followed_and_modes_kept(tmp_path):
-    real, link = tmp_path / "real.html", tmp_path / "link.html"
-    real.touch()
-    real.chmod(0o600)
-    link.symlink_to(real)
-    write_html(plot_tree(small()), link)
-    assert link.is_symlink()
-    assert real.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
-    assert real.stat().st_mode & 0o777 == 0o600
-
-
-def test_a_name_that_somebody_foresaw_is_not_written_to(tmp_path):
-    victim = tmp_path / "victim"
-    victim.write_text("precious")
-    for name in (f".tree.html.{os.getpid()}.part", f".tree.html.{os.getpid()}-0.part"):
-        (tmp_path / name).symlink_to(victim)
-    write_html(plot_tree(small()), tmp_path / "tree.html")
-    assert victim.read_text() == "precious"
-
-
 def test_many_pictures_share_one_copy_of_plotly(tmp_path):
     one = write_html(plot_tree(small()), tmp_path / "one.html").read_text("utf-8")
     figures = [plot_tree(small(), title=f"Picture {number}") for number in range(5)]
@@ -83,9 +42,7 @@ def test_many_pictures_share_one_copy_of_plotly(tmp_path):
     assert len(many) < len(one) + 100_000
     assert re.findall(r"<h1>(Picture \d)</h1>", many) == [f"Picture {number}" for number in range(5)]
     places = ["picture", "picture-2", "picture-3", "picture-4", "picture-5"]
-    assert re.findall(r'<div class="picture" id="(picture[-\d]*)">', many) == places
-    for place in places:
-        assert f'"{place}":{{' in many
+    assert re.findall(r'<div id="(picture[-\d]*)"', many) == places
     with pytest.raises(ValueError, match="figure must hold at least one figure"):
         write_html([], tmp_path / "none.html")
     with pytest.raises(TypeError, match="figure"):
@@ -101,16 +58,6 @@ def test_images_need_a_library_and_say_so(tmp_path, monkeypatch):
         write_image(plot_tree(small()), tmp_path / "a.html")
     with pytest.raises(ValueError, match="width"):
         write_image(plot_tree(small()), tmp_path / "a.svg", width=0)
-
-
-def test_images_do_not_ask_to_be_clicked(tmp_path, monkeypatch):
-    monkeypatch.setattr("opendp_tree.plots.page.find_spec", lambda name: name)
-    drawn = []
-    monkeypatch.setattr(go.Figure, "to_image", lambda self, form, **size: drawn.append(self) or b"drawn")
-    figure = plot_tree(small())
-    write_image(figure, tmp_path / "a.svg")
-    assert "Click" in figure.layout.title.subtitle.text
-    assert drawn[0].layout.title.subtitle.text == "Area: estimate. Colour: how sure it is."
 
 
 def test_images_are_whole_or_not_there(tmp_path, monkeypatch):

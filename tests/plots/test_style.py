@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from opendp_tree.plots.style import DASHES, LINES, as_text, graph_objects, number, percent, shorten, wrap
+from opendp_tree.plots.style import DASHES, LINES, as_text, graph_objects, number, percent, wrap
 from tests.pictures import HOSTILE
 
 
@@ -21,12 +21,6 @@ def test_wrapped_lines_are_short_and_lose_nothing_but_spaces(text):
     lines = [html.unescape(line) for line in wrap(text).split("<br>")]
     assert all(len(line) <= 36 for line in lines)
     assert re.sub(r"\s", "", "".join(lines)) == re.sub("[\\s\u202c\u202e]", "", text)
-
-
-def test_short_texts_are_short_and_say_so():
-    assert shorten("abc", 3) == "abc"
-    assert shorten("abcd", 3) == "ab…"
-    assert all(len(shorten(text, 28)) <= 28 for text in HOSTILE)
 
 
 def test_figures_without_a_value_are_a_dash():

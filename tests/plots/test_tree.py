@@ -1,13 +1,17 @@
+"""Areas fit into each other, every box that has room is named, small siblings are one box, hovers tell the release."""
+
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
+import opendp.prelude as dp
 import plotly.graph_objects as go
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from opendp_tree import Tree, TreeRelease, plot_tree
+from opendp_tree import OpenTree, Tree, TreeRelease, leaf_domain, plot_tree, then_tree_estimator
 from opendp_tree.plots.style import FOOTER, MUTED
-from opendp_tree.plots.tree import relative_error
+from opendp_tree.plots.tree import MAX_SIBLINGS, areas, pack, read_nodes, relative_error
 from tests.pictures import HOSTILE, STATEMENT, release
 
 KINDS = {"icicle": go.Icicle, "treemap": go.Treemap, "sunburst": go.Sunburst}
@@ -60,14 +64,6 @@ def test_relative_errors_of_odd_intervals():
     assert np.isnan(relative_error(estimate, low, high)[3])
 
 
-def test_lightness_of_the_colours_rises():
-    scale = plot_tree(small()).data[0].marker.colorscale
-    light = [
-        sum(w * int(colour[i : i + 2], 16) for w, i in ((0.2126, 1), (0.7152, 3), (0.0722, 5))) for _, colour in scale
-    ]
-    assert all(later > earlier + 20 for earlier, later in pairwise(light))
-
-
 def test_texts_read_well_on_every_colour():
     def light(colour):
         channels = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
@@ -110,14 +106,6 @@ def test_labels_are_never_markup():
         assert ">" not in text
 
 
-def test_large_trees_are_drawn_in_part():
-    given = release((50, 20, 10), total=1e6, hide=False)
-    trace = plot_tree(given).data[0]
-    assert 1000 < len(trace.ids) < 3000
-    assert trace.maxdepth == 3
-    assert len(plot_tree(given, max_nodes=20_000).data[0].ids) > 9000
-
-
 def test_nothing_to_draw_is_a_root_alone():
     zero = np.zeros(3)
     empty = TreeRelease(Tree.from_paths([("a",), ("b",)]), zero, zero - 1, zero + 1, 0.9, None)
@@ -125,30 +113,11 @@ def test_nothing_to_draw_is_a_root_alone():
     assert (trace.labels, list(trace["values"])) == (("All",), [1.0])
 
 
-def test_releases_are_not_changed():
-    given = small()
-    before = [array.copy() for array in (given.estimates, given.lower, given.upper, given.shown)]
-    plot_tree(given)
-    for array, copy in zip((given.estimates, given.lower, given.upper, given.shown), before, strict=True):
-        assert (array == copy).all()
-
-
 def test_arguments_are_checked():
     with pytest.raises(ValueError, match=r"kind \('pie'\) must be one of 'icicle', 'treemap', 'sunburst'"):
         plot_tree(small(), kind="pie")
     with pytest.raises(ValueError, match=r"max_nodes \(1\) must be an integer from 2"):
         plot_tree(small(), max_nodes=1)
-
-
-def test_what_is_counted_is_in_the_footer_and_the_hover():
-    given = small()
-    cut = replace(given, statement=replace(given.statement, counted="rows after keeping at most 5 of each <user>"))
-    figure = plot_tree(cut)
-    assert all(
-        text.endswith("of rows after keeping at most 5 of<br>each &lt;user&gt;") for text in figure.data[0].hovertext
-    )
-    assert "Counted: rows after keeping at most 5 of each &lt;user&gt;." in figure.layout.annotations[0].text
-    assert "Counted" not in plot_tree(given).layout.annotations[0].text
 
 
 def test_a_picture_of_what_does_not_add_up_says_so():
@@ -159,3 +128,142 @@ def test_a_picture_of_what_does_not_add_up_says_so():
 def footer_of(drawn):
     notes = plot_tree(drawn).layout.annotations
     return next(note.text for note in notes if note.name == FOOTER)
+
+
+@given(st.integers(1, 60), st.data())
+def test_areas_fit_into_their_parents(count, data):
+    parents = np.array([-1] + [data.draw(st.integers(0, node - 1)) for node in range(1, count)])
+    levels = np.zeros(count, dtype=int)
+    for node in range(1, count):
+        levels[node] = levels[parents[node]] + 1
+    figures = st.floats(-1e6, 1e9) | st.just(float("nan")) | st.just(0.0)
+    estimates = np.array(data.draw(st.lists(figures, min_size=count, max_size=count)))
+    hidden = np.array(data.draw(st.lists(st.booleans(), min_size=count, max_size=count)))
+    size = areas(parents, levels, estimates, hidden)
+    assert np.isfinite(size).all()
+    assert (size >= 0).all()
+    below = np.bincount(parents[parents >= 0], weights=size[parents >= 0], minlength=count)
+    assert (below <= size * (1 + 1e-9)).all()
+    assert (size[1:][~hidden[1:] & ~(estimates[1:] > 0)] == 0).all()
+
+
+def test_hidden_nodes_and_empty_roots_are_as_large_as_what_is_below():
+    parents, levels = np.array([-1, 0, 1, 1]), np.array([0, 1, 2, 2])
+    estimates = np.array([-3.0, np.nan, 4.0, 2.0])
+    assert areas(parents, levels, estimates, np.array([False, True, False, False])).tolist() == [6, 6, 4, 2]
+
+
+@pytest.mark.parametrize("hide", [False, True])
+def test_rows_find_their_parents_in_public_trees(hide):
+    nodes = read_nodes(release((4, 3, 5), hide=hide, total=4000.0))
+    for row in range(1, len(nodes.paths)):
+        assert nodes.paths[nodes.parents[row]] == " / ".join(nodes.paths[row].split(" / ")[:-1])
+        assert nodes.levels[row] == nodes.levels[nodes.parents[row]] + 1
+    assert nodes.other.any() == hide
+
+
+def test_rows_find_their_parents_when_ids_are_shuffled_and_labels_hold_the_separator():
+    labelled = Tree.from_paths([("a / b", "c"), ("a", "b / c"), ("a", "d"), ("e",)])
+    shuffled = Tree.from_parents([2, 0, -1, 2, 3, 0])
+    for tree, labels in ((labelled, True), (shuffled, False)):
+        counts = 10.0 ** (4 - tree.node_levels) + np.arange(tree.node_count)
+        made = TreeRelease(tree, counts, counts, counts, 1.0, None)
+        nodes = read_nodes(made)
+        by_count = {count: node for node, count in enumerate(counts.tolist())}
+        for row in range(1, len(nodes.paths)):
+            above = nodes.estimate[nodes.parents[row]]
+            assert by_count[above] == tree.parents[by_count[nodes.estimate[row]]]
+        assert ("b / c" in plot_tree(made, kind="treemap").data[0].labels) == labels
+
+
+def test_rows_find_their_parents_in_open_trees():
+    tree = OpenTree.bits(8, stride=2)
+    measurement = (leaf_domain(tree), dp.l1_distance(T="i64")) >> then_tree_estimator(epsilon=9.0, delta=1e-3)
+    nodes = read_nodes(measurement(tree.count(np.repeat(np.arange(256, dtype=np.uint64), 1000))))
+    assert len(nodes.paths) > 80
+    for row in range(1, len(nodes.paths)):
+        if not nodes.other[row]:
+            (start, bits), parent = map(int, nodes.paths[row].split("/")), int(nodes.parents[row])
+            above, above_bits = map(int, (nodes.paths[parent] or "0/0").split("/"))
+            assert above_bits == bits - 2
+            assert start >> (8 - above_bits) == above >> (8 - above_bits)
+
+
+def packed(made, **options):
+    nodes = read_nodes(made)
+    return nodes, pack(nodes, **{"room": 1 / 28, "view": 4, "max_nodes": 10**6, **options})
+
+
+@pytest.mark.parametrize("options", [{}, {"room": 1 / 250}, {"view": 2}, {"max_nodes": 60}, {"ordered": True}])
+@pytest.mark.parametrize("shape", [(40, 30), (3, 12, 25), (500,)])
+def test_every_node_with_an_area_is_drawn_once_below_its_parent(shape, options):
+    """In a box of its own, or below a box of several that opens; but for those that `max_nodes` leaves out."""
+    nodes, boxes = packed(release(shape, hide=False, noise=0.0), **options)
+    drawn = {int(box.rows[0]): index for index, box in enumerate(boxes) if box.rows.size == 1}
+    assert len(drawn) == sum(box.rows.size == 1 for box in boxes)
+    positive = set(np.flatnonzero(nodes.size > 0).tolist())
+    assert set(drawn) == positive if "max_nodes" not in options else len(boxes) < 90
+    below = np.zeros(len(boxes))
+    for box in boxes[1:]:
+        below[box.parent] += box.size
+        above = boxes[box.parent]
+        if above.rows.size == 1:
+            assert (nodes.parents[box.rows] == above.rows[0]).all()
+        else:
+            assert set(box.rows) <= set(above.rows)
+    assert all(b <= box.size * (1 + 1e-9) for b, box in zip(below, boxes, strict=True))
+
+
+def test_in_the_first_view_all_siblings_but_one_have_room():
+    for shape in ((5, 30), (3, 12, 25)):
+        _, boxes = packed(release(shape, hide=False, noise=0.0), view=len(shape) + 1)
+        levels = [0]
+        for box in boxes[1:]:
+            levels.append(levels[box.parent] + 1)
+        for index in range(len(boxes)):
+            here = [
+                box for box, level in zip(boxes, levels, strict=True) if box.parent == index and level <= len(shape)
+            ]
+            narrow = [box for box in here if box.size < boxes[0].size / 28]
+            assert len(narrow) <= 1
+            assert [box.size for box in here if box.rows.size == 1] == sorted(
+                (box.size for box in here if box.rows.size == 1), reverse=True
+            )
+
+
+def test_many_equal_siblings_have_a_limit():
+    count = 5 * MAX_SIBLINGS
+    tree = Tree.from_paths([(number,) for number in range(count)])
+    counts = np.concatenate(([float(count)], np.ones(count)))
+    trace = plot_tree(TreeRelease(tree, counts, counts, counts, 1.0, None)).data[0]
+    assert trace.labels[MAX_SIBLINGS + 1] == f"({4 * MAX_SIBLINGS:,} more)"
+    assert f"sum of their estimates {4 * MAX_SIBLINGS:,}" in trace.hovertext[MAX_SIBLINGS + 1]
+    assert trace.maxdepth == 2
+
+
+def test_small_siblings_are_one_box_that_says_what_it_sums():
+    tree = Tree.from_paths([("big",), *((f"small {number}",) for number in range(9))])
+    counts = np.array([1000.0, 910.0, *range(6, 15)])
+    release = TreeRelease(tree, counts, counts - 2, counts + 2, 0.95, STATEMENT, cells=np.ones(11, dtype=np.int64))
+    trace = plot_tree(release).data[0]
+    assert trace.labels[:3] == ("All", "big", "(9 more)")
+    assert trace.hovertext[2] == (
+        "<b>(9 more)</b><br>sum of their estimates 90<br>median of their relative errors 20 %<br>9 % of All<br>9 cells"
+        "<br>small 8 14; small 7 13; small 6 12;<br>small 5 11; small 4 10; ...<br>a click opens them"
+    )
+    assert trace.marker.colors[2] == pytest.approx(np.log10(2 / 10), abs=1e-3)
+    assert set(trace.parents[3:]) == {"2"}  # those of the next view
+    few = plot_tree(release, max_nodes=3).data[0]
+    assert few.labels == ("All", "big", "(9 more)")
+    assert few.hovertext[2].endswith("too many to draw")
+
+
+def test_nodes_of_which_none_has_room_are_one_box_after_their_parent():
+    tree = Tree.from_paths([(name, number) for name in "ab" for number in range(60)])
+    counts = np.where(tree.node_levels == 2, 1.0, np.where(tree.node_levels == 1, 60.0, 120.0))
+    trace = plot_tree(TreeRelease(tree, counts, counts, counts, 1.0, None)).data[0]
+    assert trace.labels[:5] == ("All", "a", "b", "(60 nodes)", "(60 nodes)")
+    assert trace.text[1:3] == ("a<br>60", "b<br>60")
+    assert trace.text[3].split("<br>")[:3] == ["(60 nodes)", "0\u20021", "1\u20021"]  # the largest are named
+    small = plot_tree(TreeRelease(tree, counts, counts, counts, 1.0, None), max_nodes=3).data[0]
+    assert small.hovertext[1].endswith("60 nodes below are too small to draw")

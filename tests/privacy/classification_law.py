@@ -111,7 +111,7 @@ def tree_law(mechanism, levels, parents, weights):
 
 
 def counts(mechanism, nodes, weights):
-    """What a stop may find, with its chance: which nodes pass, and (if it is shown) their noisy counts."""
+    """What a stop may find, with its probability: which nodes pass, and (if it is shown) their noisy counts."""
     law = noise_law(mechanism.count_ratio, mechanism.radius)
     choices = []
     for node in nodes:

@@ -1,5 +1,6 @@
 """Exact divergences between finite laws, in rational numbers."""
 
+import math
 from fractions import Fraction
 from itertools import product
 
@@ -35,3 +36,8 @@ def splits(total, parts):
     for first in range(total + 1):
         for rest in splits(total - first, parts - 1):
             yield (first, *rest)
+
+
+def families_delta(families):
+    """Delta of such a row, treating the largest delta of each family as a probability: at most their sum."""
+    return 1 - math.prod((1 - max(deltas, default=Fraction(0)) for deltas in families), start=Fraction(1))

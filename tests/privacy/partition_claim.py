@@ -1,9 +1,11 @@
 """What the exact tests of the partition with known nodes share: its claims by direction, and families of inputs."""
 
+from collections import Counter
 from fractions import Fraction
 from types import SimpleNamespace
 
-from opendp_tree.theorems.partition import Fringe, addition_ratio, lost_chance, removal_ratio
+from opendp_tree.theorems.interval import larger
+from opendp_tree.theorems.partition import Fringe, lost_chance, stay_ratio
 from tests.privacy.divergence import hockey_stick
 from tests.privacy.partition_law import (
     ONE,
@@ -44,8 +46,25 @@ def fringe_of(part, *, checked=True):
     return Fringe(thresholds, radii, margins, ONE, ONE, None if part.alpha is None else (ONE, ONE))
 
 
+def removal_ratio(fringe, *, q, alpha):
+    """e**b_u from ratios q of the tests and alpha of the rest's right tail; 1 for the alpha of a silent node."""
+    return larger(1 / q, 1 / alpha) if fringe.levels else 1 / alpha
+
+
+def addition_ratio(fringe, *, q, t, beta):
+    """e**a_u from ratios q of tests, t of tokens and beta of the rest's left tail; 1 for the beta of a silent node."""
+    if not fringe.levels:
+        return 1 / beta
+    below = q**0
+    for (threshold, radius, margin), count in Counter(fringe.levels[1:]).items():
+        below = below * stay_ratio(q, threshold=threshold, radius=radius, margin=margin) ** count
+    threshold, radius, margin = fringe.levels[0]
+    top = stay_ratio(q, threshold=threshold, radius=radius, margin=margin)
+    return below * larger(1 / t, top / beta)
+
+
 class Claim:
-    """The bounds by direction at distance k of the dearest of some parts, beside layers of these products of ratios."""
+    """The bounds by direction at distance k of the most expensive part, with layers of these products of ratios."""
 
     def __init__(self, parts, k=1, layers=(ONE, ONE), *, checked=True):
         fringes = [(fringe_of(part, checked=checked), part) for part in parts]
@@ -90,7 +109,7 @@ def random_level(rng, largest, endless):
 
 
 def random_levels(rng, depth, largest=3, endless=0):
-    """Equal levels, or levels of their own whose L does not fall towards the root, some of them not tested."""
+    """Equal levels, or different levels whose L does not fall towards the root, some of them not tested."""
     if rng.random() < 0.5:
         return (random_level(rng, largest, endless),) * depth
     levels = sorted((random_level(rng, largest, endless) for _ in range(depth)), key=lambda level: level[2] - level[0])
@@ -103,7 +122,7 @@ def random_part(rng, depth, largest=3, endless=0):
 
 
 def random_parts(rng, parents, largest=3, endless=0):
-    """A random known set, the root among it, and a part of its own for each fringe, as deep as the fringe is."""
+    """A random known set with the root, and a part for each fringe, as deep as the fringe."""
     known = {0}
     for node in range(1, len(parents)):
         if parents[node] in known and rng.random() < 0.4:
@@ -161,7 +180,7 @@ def path_laws(part, path, top, *arrivals, layers=(), rules=RIGHT):
 
 
 def series_laws(parents, pairs, parts, *, leaks=False, pool=None):
-    """Two releases, the second of which knows the nodes that the first showed; leaks: those that somebody is at.
+    """Two releases, the second of which knows the nodes that the first showed; leaks: all nodes that are not empty.
 
     With parts for a pooled find, it comes in between, from all people of both, and knows and shows nodes as well.
     """

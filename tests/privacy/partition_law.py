@@ -20,7 +20,7 @@ FAR = 10**6
 """Stands for all gaps beyond all counts."""
 UNTESTED = None
 LIMIT = 24
-"""Where noise has no end, thresholds and counts are smaller, so gaps from here on are one outcome."""
+"""Where noise is unbounded, thresholds and counts are smaller, so gaps from here on are one outcome."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Rules:
     cells_pass: bool = False  # a cell passes its blurred count up
     one_noise: bool = False  # a node with one child and nobody new uses that child's noise again
     skips_idle: bool = False  # a node with one child and nobody new is not tested
-    skips_empty: bool = False  # a node that nobody is at is not tested
+    skips_empty: bool = False  # an empty node is not tested
     floor: bool = True  # a blurred count stays at L - 1 or above
     untested_is_child: bool = False  # an untested node counts as one child, with all that it hands up
     tests_known: bool = False  # a known node is tested, too

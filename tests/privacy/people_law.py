@@ -12,16 +12,21 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 
-from opendp_tree.theorems.people_layers import node_units, row_units
+from opendp_tree.theorems.sums import node_units
 from tests.privacy.partition_law import Part, tree_law
 
 MOST = 5
-"""More people than this are never put at one node."""
+"""At most this many people are placed at one node."""
+
+
+def row_units(rows, total, *, most, units):
+    """The weight at a leaf of a person with `rows` of `total` rows there: at most `most` for all rows together."""
+    return units * rows if total <= most else units * rows * most // total
 
 
 @dataclass(frozen=True)
 class Layers:
-    """What is counted: "rows", "people" or "shares"; what one weighs at most, by level; noise ratios by level."""
+    """What is counted ("rows", "people" or "shares"), each person's bound by level, and noise ratios by level."""
 
     count: str
     most: tuple
@@ -33,10 +38,10 @@ class Layers:
 class Rules:
     """What each mutant changes."""
 
-    places: int = 1  # at how many leaves a person is put to find nodes
+    places: int = 1  # at how many leaves a person is placed to find nodes
     held: str = "all"  # or "shown": nodes that are not shown are not among those that share a person's weight
     from_data: bool = False  # the bound of a level is the most that anybody has
-    seeded: bool = False  # who is at which place of the table says where they are put
+    seeded: bool = False  # a person's position in the table decides where they are placed
 
 
 RIGHT = Rules()
@@ -187,5 +192,5 @@ def excess(here, there, layers, ratio):
 
 
 def all_people(leaves, most):
-    """Every person with at most so many rows."""
+    """Every person with at most this many rows."""
     return [person for person in product(range(most + 1), repeat=leaves) if 0 < sum(person) <= most]

@@ -53,7 +53,7 @@ def law(mechanism, values):
 
 
 def probability(mechanism, values, answers):
-    """The chance of one pattern: one factor for each draw of the threshold's noise."""
+    """The probability of one pattern: one factor for each draw of the threshold's noise."""
     chance, epoch, tops = Fraction(1), [], 0
     for value, answer in zip(values, answers, strict=True):
         if mechanism.stops and tops == mechanism.cutoff:
@@ -68,7 +68,7 @@ def probability(mechanism, values, answers):
 
 @cache
 def epoch_chance(mechanism, epoch):
-    """The chance of answers that share one draw of the threshold's noise."""
+    """The probability of answers that share one draw of the threshold's noise."""
     if not mechanism.threshold_noise:
         return answers_chance(mechanism, epoch, 0)
     q = mechanism.threshold_ratio
@@ -82,7 +82,7 @@ def epoch_chance(mechanism, epoch):
 
 
 def answers_chance(mechanism, epoch, r):
-    """The chance of the answers given the threshold's noise."""
+    """The probability of the answers given the threshold's noise."""
     chance = Fraction(1)
     for value, answer in epoch:
         if isinstance(answer, Gap):
@@ -94,13 +94,13 @@ def answers_chance(mechanism, epoch, r):
 
 
 def exactly(mechanism, noise):
-    """The chance that a query's noise is exactly this."""
+    """The probability that a query's noise is exactly this."""
     q = mechanism.query_ratio
     return (1 - q) / (1 + q) * q ** abs(noise) if mechanism.query_noise else Fraction(noise == 0)
 
 
 def at_least(mechanism, least):
-    """The chance that a query's noise is at least `least`."""
+    """The probability that a query's noise is at least `least`."""
     if not mechanism.query_noise:
         return Fraction(least <= 0)
     q = mechanism.query_ratio

@@ -1,4 +1,4 @@
-"""Exact: all small frames of a few people, all that can come or go, every outcome of a window, in rational numbers.
+"""Exact: all small frames of a few people, all neighbours, every outcome of a window, in rational numbers.
 
 1/scale is ln 2, so that the mass of an integer z is proportional to 2**-|z|, and epsilon over ln 2 is a power of 2.
 """
@@ -11,15 +11,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from opendp_tree.rows.rows_per_unit import histogram
-from opendp_tree.theorems.laplace import (
-    bin_ends,
-    laplace_epsilon,
-    laplace_moment,
-    margin_ends,
-    rows_per_unit_l1,
-    tail_chance,
-)
+from opendp_tree import Key
+from opendp_tree.rows.counting import RowCounter
+from opendp_tree.rows.leaf_counts import histogram
+from opendp_tree.theorems.noise import laplace_epsilon, leaf_counts_l1
+from opendp_tree.theorems.tails import bin_ends
+from tests.privacy.bound_law import laplace_moment, margin_ends, tail_chance
 from tests.privacy.divergence import largest_ratio
 
 HALF = Fraction(1, 2)
@@ -33,7 +30,8 @@ def counted(rows):
     """The histogram of a frame, by the code that releases it. Rows without a person come and go with the others."""
     users = [user for user, count in enumerate(rows) for _ in range(count)]
     frame = pl.DataFrame({"user": pl.Series(users + [None] * len(users), dtype=pl.Int64)})
-    return tuple(histogram(frame, "user", {"user": "integer"}, np.array(bin_ends(MOST))).tolist())
+    counter = RowCounter.of(Key.columns("user"), {"user": "integer"}, None)
+    return tuple(histogram(counter, frame, np.array(bin_ends(MOST))).tolist())
 
 
 HISTOGRAMS = {rows: counted(rows) for rows in FRAMES}
@@ -72,7 +70,7 @@ def worst(pairs, count=HISTOGRAMS.get, make=law):
 
 def claimed(k, *, changed=False):
     """e**epsilon, where epsilon is in units of ln 2."""
-    return Fraction(2) ** int(laplace_epsilon(rows_per_unit_l1(k, changed=changed), scales=[Fraction(1)]))
+    return Fraction(2) ** int(laplace_epsilon(leaf_counts_l1(k, changed=changed), scales=[Fraction(1)]))
 
 
 @pytest.mark.parametrize("k", [0, 1, 2, 3])
@@ -154,7 +152,7 @@ def test_bins_are_public_cover_all_and_are_narrow():
         ends = bin_ends(most)
         assert ends[0] == 1
         assert ends[-1] == most
-        assert ends[-2] == most - 1  # nobody else is where all that are beyond are
+        assert ends[-2] == most - 1  # the last bin holds only those with `most` rows or more
         for before, end in pairwise(ends):
             assert before < end
             assert end == before + 1 or Fraction(end - before - 1, before + 1) <= Fraction(1, 4)

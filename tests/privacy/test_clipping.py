@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from opendp_tree import Tree
-from opendp_tree.theorems.laplace import laplace_epsilon, truncated_laplace_delta
+from opendp_tree.theorems.noise import laplace_epsilon
 from opendp_tree.theorems.paper import clipping_delta
+from opendp_tree.theorems.tails import truncated_laplace_delta
 from tests.privacy.divergence import hockey_stick
 from tests.privacy.test_tree_sum import all_trees
 from tests.privacy.test_truncated_laplace import release_law

@@ -11,11 +11,12 @@ from itertools import islice
 
 import pytest
 
-from opendp_tree.theorems.partition import addition_ratio, lost_chance
+from opendp_tree.theorems.partition import lost_chance
 from tests.privacy.divergence import hockey_stick
 from tests.privacy.partition_claim import (
     RATIOS,
     Claim,
+    addition_ratio,
     fringe_of,
     laws,
     path_laws,
@@ -234,7 +235,7 @@ def test_mutant_delta_without_the_distance_is_rejected(k):
 
 
 def test_mutant_silent_node_without_its_top_level_is_rejected():
-    """Tokens alone do not pay for somebody whom none of them meets."""
+    """Tokens alone do not pay for a person from whose path no token is subtracted."""
     part = Part(Fraction(4, 5), Fraction(9, 10), None, None, ((4, 3, 0),))
     few, more = path_laws(part, ((2, 0, 0),), 0, [0, 0], [1, 0])
     assert hockey_stick(few, more, 1 / part.t) > 0

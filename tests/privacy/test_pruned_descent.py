@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from opendp_tree import Tree
-from opendp_tree.theorems.pruned_descent import laplace_tail, pruned_deltas, pruned_laplace_ratio
+from opendp_tree.theorems.tails import laplace_tail, pruned_deltas
 from tests.privacy.divergence import hockey_stick
 
 HIDDEN = None
@@ -23,6 +23,11 @@ TREES = {
     "fork on a stem": Tree.from_parents([-1, 0, 1, 1]),
 }
 RATIOS = [Fraction(1, 4), Fraction(1, 2), Fraction(3, 4)]
+
+
+def pruned_laplace_ratio(q, one):
+    """One level's e**epsilon at distance 1 is the larger: a shift of the noise, or a node that is new and hidden."""
+    return 1 / q, 1 / (1 - one)
 
 
 def mass(q, z):
@@ -119,7 +124,7 @@ def test_delta_is_reached_by_one_new_node(q, threshold):
 
 @pytest.mark.parametrize("q", [Fraction(3, 4), Fraction(7, 8)])
 def test_delta_is_nearly_reached_by_many_new_nodes(q):
-    """A star with a heavy leaf, so that its root is all but surely shown, and k new leaves of one unit each."""
+    """A star with a heavy leaf, so that its root is almost surely shown, and k new leaves of one unit each."""
     tree, threshold, k = TREES["star"], 6, 2
     ratio, delta = claimed(tree, q, threshold, k)
     assert delta > laplace_tail(q, threshold - k), "separate nodes are the worst case here"

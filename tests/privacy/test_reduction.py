@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from opendp_tree import Tree
-from opendp_tree.theorems.laplace import truncated_laplace_delta
+from opendp_tree.theorems.tails import truncated_laplace_delta
 from tests.privacy.classification_law import Mechanism, forest_law, noise_law, tree_weights
 from tests.privacy.divergence import hockey_stick
 from tests.privacy.test_classification import BASE, claim

@@ -10,7 +10,7 @@ import pytest
 
 from opendp_tree import Tree, leaf_domain, make_sparse_vector
 from opendp_tree.saturate import LIMIT
-from opendp_tree.theorems.sparse_vector import sparse_vector_epsilon
+from opendp_tree.theorems.noise import sparse_vector_epsilon
 from tests.privacy.divergence import largest_ratio
 from tests.privacy.sparse_vector_law import Gap, Mechanism, at_least, law, probability
 
@@ -56,10 +56,7 @@ def worst_ratio(running, *, length, sensitivity=1, monotonic=False, values=range
     return worst
 
 
-CASES = [
-    (length, cutoff, sensitivity)
-    for length, cutoff, sensitivity in [(1, 1, 1), (2, 1, 1), (2, 2, 1), (3, 1, 1), (3, 2, 1), (2, 1, 2), (2, 2, 2)]
-]
+CASES = [(1, 1, 1), (2, 1, 1), (2, 2, 1), (3, 1, 1), (3, 2, 1), (2, 1, 2), (2, 2, 2)]  # length, cutoff, sensitivity
 
 
 @pytest.mark.parametrize("monotonic", [False, True])
@@ -81,7 +78,7 @@ def test_no_answers_are_likelier_than_the_map_allows(length, cutoff, sensitivity
 
 @pytest.mark.parametrize("refreshed", [False, True])
 def test_the_map_is_nearly_reached(refreshed):
-    """Many queries far above and one that must be above: monotonic sparse vector loses nearly all it may."""
+    """Many queries far above and one that must be above: nearly all that the map allows is lost."""
     running = mechanism(1, 1, cutoff=1, refreshed=refreshed)
     claim = claimed_ratio(1, 1, sensitivity=1, cutoff=1, monotonic=True, refreshed=refreshed)
     here, there = (0,) * 6 + (-6,), (1,) * 6 + (-6,)
@@ -111,13 +108,13 @@ def _rational(exponent):
     return Fraction(math.exp(exponent)).limit_denominator(10**4)
 
 
-# Gaps: an answer "above" tells by how much. The same claim, for outcomes that say more.
+# Gaps: an answer "above" says by how much. The same claim, for outcomes that reveal more.
 
 GAPS = tuple(map(Gap, (0, 1, 2, 5)))
 
 
 def gap_outcomes(length, cutoff):
-    """Answer patterns with the gap of each "above". The ratio of two chances no longer changes with larger gaps."""
+    """Answer patterns with the gap of each "above". Ratios do not change for larger gaps."""
     for answers in product((False, *GAPS), repeat=length):
         if sum(answer is not False for answer in answers) <= cutoff:
             yield answers
@@ -158,7 +155,7 @@ def test_gaps_come_near_the_map(refreshed):
 
 @pytest.mark.parametrize("values", [(0,), (2, -1), (-2, 1)])
 def test_the_chances_of_all_gaps_add_up_to_that_of_the_answer(values):
-    """But for gaps beyond 60, of which a noise of at least 30 is needed."""
+    """Without gaps beyond 60, which take noise of at least 30."""
     running = mechanism(1, 1, cutoff=1, refreshed=False)
     below = (False,) * (len(values) - 1)
     total = sum(probability(running, values, (*below, Gap(gap))) for gap in range(60))
@@ -167,7 +164,7 @@ def test_the_chances_of_all_gaps_add_up_to_that_of_the_answer(values):
 
 
 def test_mutant_gaps_of_answers_below_are_rejected():
-    """Telling how far below an answer is shows a noisy difference for every query: no cutoff pays for that."""
+    """Saying how far below an answer is reveals a noisy difference for every query: no cutoff pays for that."""
     running = mechanism(1, 1, cutoff=1, refreshed=False, stops=False)
     claim = claimed_ratio(1, 1, sensitivity=1, cutoff=1, monotonic=False, refreshed=False)
     here, there, told = (0,) * 6, (1, -1) * 3, (Gap(-3), Gap(3)) * 3

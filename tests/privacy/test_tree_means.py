@@ -15,10 +15,11 @@ import pytest
 from opendp_tree import noise
 from opendp_tree.mechanisms import means as means_layers
 from opendp_tree.mechanisms.layers import ShownTree, cut_by_level, make_layers
-from opendp_tree.mechanisms.means import NodeSums, SumScales, measure_centred, measure_pairs
+from opendp_tree.mechanisms.means import measure_value, value_scales
 from opendp_tree.rows.counting import step_of
-from opendp_tree.rows.value import Value
-from opendp_tree.theorems.tree_means import centred_l1, pair_l1, steps_of, sums_epsilon, tree_means_epsilon
+from opendp_tree.rows.unit import Value
+from opendp_tree.theorems.sums import centred_l1, found_epsilon, pair_l1, sums_epsilon
+from tests.frame_truth import steps_of
 from tests.privacy.divergence import hockey_stick, joint, largest_ratio
 from tests.privacy.partition_law import Part, tree_law
 from tests.privacy.people_law import noisy_rests
@@ -52,18 +53,15 @@ def node_sums(rows):
             counts[node] += 1
             steps[node] += step
             node = PARENTS[node]
-    return NodeSums(counts, steps)
+    return steps, counts
 
 
 def released(shown, rows):
     """Every number that is released, layer by layer, before its noise."""
     marked, cuts = cut_by_level(shown, [0, 1])
     layers = make_layers(shown, marked, cuts, np.ones(len(cuts)), Fraction(1), Fraction(1))
-    scales = SumScales.of(layers, (Fraction(1),), Fraction(1))
-    sums = (node_sums(rows),)
-    pairs = measure_pairs(layers, scales, sums)[0]
-    centred = measure_centred(shown, scales, sums)[0]
-    return [np.concatenate((part.high, part.low)) for part in pairs], centred.sums
+    measured = measure_value(shown, layers, *value_scales(layers, [Fraction(1)], Fraction(1)), *node_sums(rows))
+    return [np.concatenate((part.high, part.low)) for part in measured.pairs], measured.centred
 
 
 def moved(one, other):
@@ -111,7 +109,7 @@ def test_epsilon_adds_over_layers_values_and_rows():
         whole = sums_epsilon(k, pairs=scales, centred=scales[:1])
         assert whole == k * sums_epsilon(1, pairs=scales, centred=scales[:1])
         assert whole == sum(sums_epsilon(k, pairs=[scale]) for scale in (*scales, scales[0]))
-        assert tree_means_epsilon(k, found=Fraction(1, 3), layers=Fraction(1, 6)) == Fraction(k, 2)
+        assert found_epsilon(k, finding=Fraction(1, 3), measuring=[Fraction(1, 6)]) == Fraction(k, 2)
 
 
 def moving(shift, ratio=HALF):
@@ -209,8 +207,8 @@ def test_a_step_is_a_function_of_its_row_alone_and_never_fails(dtype, numbers):
 
 def test_mutant_sums_over_whole_subtrees_of_nested_cells_is_rejected():
     def whole(rows):
-        sums = node_sums(rows)
-        return (2 * sums.steps - STEPS * sums.rows)[SHOWN[2].is_cell]
+        steps, counts = node_sums(rows)
+        return (2 * steps - STEPS * counts)[SHOWN[2].is_cell]
 
     assert np.abs(whole([(3, STEPS)]) - whole([])).sum() > centred_l1(1, steps=STEPS)
 
@@ -251,13 +249,13 @@ def test_mutant_many_rows_of_a_person_declared_as_one_is_rejected():
 
 def test_mutant_nulls_dropped_after_finding_counts_other_rows_than_it_sums():
     from opendp_tree import Key
-    from opendp_tree.rows.counting import RowCounter, ValueCounter
+    from opendp_tree.rows.counting import RowCounter
 
     frame = pl.DataFrame({"city": ["a", "a", "b", "b"], "x": [1.0, None, float("nan"), 2.0]})
-    key, kinds = Key.of("city"), {"city": "text", "x": "float"}
-    counter = RowCounter.of(key, kinds, kinds, None)
-    right = ValueCounter(counter, (Value("x", bounds=(0, 2)),)).count(frame)
-    assert right.people.tolist() == [1, 1]
-    assert right.sums[0].tolist() == [2**19, 2**20]
+    values = (Value("x", bounds=(0, 2)),)
+    counter = RowCounter.of(Key.of("city"), {"city": "text", "x": "float"}, None, values=values)
+    right, sums = counter.values(frame, values)
+    assert right.occupied.counts.tolist() == [1, 1]
+    assert sums[0].tolist() == [2**19, 2**20]
     found_first = counter.count(frame).occupied.counts
-    assert found_first.tolist() != right.people.tolist()
+    assert found_first.tolist() != right.occupied.counts.tolist()

@@ -10,8 +10,7 @@ from itertools import product
 
 import pytest
 
-from opendp_tree.theorems.gaussian import gaussian_rho
-from opendp_tree.theorems.laplace import laplace_epsilon
+from opendp_tree.theorems.noise import gaussian_rho, laplace_epsilon
 from tests.privacy.test_tree_sum import TREES, changes
 
 HALF = Fraction(1, 2)
@@ -93,14 +92,14 @@ def test_gaussian_rho_is_tight_on_every_small_tree(powers, k):
         assert worst_gaussian(tree, k, powers) == claimed_gaussian(tree, k, powers)
 
 
-def test_rho_adds_the_levels_in_the_way_that_the_claim_does():
+def test_losses_add_up_over_levels():
     scales = [Fraction(2), Fraction(3), Fraction(7, 2)]
     for k in range(5):
         assert gaussian_rho(k, scales=scales) == sum(gaussian_rho(k, scales=[scale]) for scale in scales)
         assert laplace_epsilon(k, scales=scales) == sum(laplace_epsilon(k, scales=[s]) for s in scales)
 
 
-# Mutants: each is a plausible mistake, and the exact comparison above must reject it.
+# Mutants: each is a plausible mistake that the exact comparison above must reject.
 
 
 def test_mutant_root_left_out_of_the_levels_is_rejected():
@@ -115,7 +114,7 @@ def test_mutant_largest_level_instead_of_the_sum_is_rejected():
 
 
 def test_mutant_rho_linear_in_the_group_is_rejected():
-    """k persons cost k**2, not k, times one."""
+    """The cost of k people is k**2 times that of one, not k times."""
     powers = LEVEL_POWERS[0]
     assert any(worst_gaussian(tree, 2, powers) > 2 * claimed_gaussian(tree, 1, powers) for tree in TREES)
 
@@ -126,5 +125,5 @@ def test_mutant_weights_of_the_reversed_levels_is_rejected():
 
 
 def test_mutant_half_of_rho_is_rejected():
-    """Rho = d**2 / scale**2 / 4, as from a slip in "over two sigma squared"."""
+    """Rho = d**2 / scale**2 / 4: a slip in "over two sigma squared"."""
     assert renyi_factor(2, 1, 1) > 1 / HALF ** (2 * 1 * Fraction(1, 2))

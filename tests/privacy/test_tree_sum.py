@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from opendp_tree import Tree
-from opendp_tree.theorems.distances import tree_sum_l1, tree_sum_l2_squared, tree_sum_linf
+from opendp_tree.theorems.noise import tree_sum_l1, tree_sum_l2_squared, tree_sum_linf
 
 
 def all_trees(nodes):
@@ -46,7 +46,7 @@ def test_stability_is_tight_on_every_small_tree(name, k):
 
 
 def test_one_person_moves_all_counts_one_way():
-    """What the monotonic L-infinity distance asks for, and what fails for two people."""
+    """The monotonic L-infinity distance requires this; for two people it does not hold."""
     for tree in TREES:
         for change in changes(tree.leaf_count, 1):
             moved = tree.sum(change)
@@ -63,6 +63,6 @@ def test_mutant_depth_minus_one_is_rejected():
 
 
 def test_mutant_l2_with_the_root_of_the_distance_is_rejected():
-    """The square root taken of the group size as well."""
+    """The square root of the group size is taken as well."""
     norm, _ = NORMS["l2"]
     assert any(worst(tree, 2, norm) > 2 * tree.depth for tree in TREES)

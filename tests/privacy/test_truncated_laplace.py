@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from opendp_tree.theorems.laplace import truncated_laplace_delta, truncated_laplace_profile
+from opendp_tree.theorems.tails import truncated_laplace_delta, truncated_laplace_profile
 from tests.privacy.divergence import hockey_stick, joint, largest_ratio, splits
 
 RATIOS = [Fraction(1, 2), Fraction(1, 4), Fraction(9, 16)]

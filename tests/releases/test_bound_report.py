@@ -54,10 +54,10 @@ def test_the_frame_has_a_row_for_each_bound():
 
 def test_words_say_what_was_found_and_what_it_cost():
     assert REPORT.describe().splitlines() == [
-        "The share of rows that bounds from 1 to 4 on the rows of one value of 'user' keep.",
+        "The share of rows kept by each bound from 1 to 4 on the rows of one value of 'user'.",
         "Recommended: 3. It keeps 95.0 % to 99.0 % of about 2,400 rows, probably 97.0 %.",
         "Shares are of at most 4 rows of each: further rows are not counted.",
-        "Accuracy: all intervals hold together with probability at least 0.95.",
+        "Accuracy: all intervals hold simultaneously with probability at least 0.95.",
         "Privacy: epsilon 0.05 for all rows of one value of 'user'.",
     ]
     assert repr(REPORT) == "BoundReport(most=4, recommended=3, useful=True)"
@@ -66,7 +66,7 @@ def test_words_say_what_was_found_and_what_it_cost():
 def test_a_useless_report_says_so_that_it_is_paid_for_and_what_to_do():
     words = replace(REPORT, rows=-7.0).describe()
     assert "Not useful: there are about 0 rows" in words
-    assert "the noise is a tenth of 2,400 rows" in words
+    assert "at least 2,400 are needed" in words
     assert "The budget is spent. Hint: " in words
     assert "Recommended" not in words
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from opendp_tree import Key, OpenTree, Tree, TreeRelease, release_tree
 from opendp_tree.planning import Curve
 from opendp_tree.releases import PrivacyStatement
-from opendp_tree.releases.json import read_labels, read_tree, write_labels, write_tree
+from opendp_tree.releases.json import read_labels, write_labels
 from opendp_tree.trees.number_range import NumberRange
 from tests.releases.test_frame import release_of
 
@@ -104,13 +104,6 @@ def test_wide_prefixes_are_exact(keys, shape):
     assert again(release).to_frame().equals(release.to_frame())
 
 
-def test_how_prefixes_are_shown_comes_back():
-    release = release_of(OpenTree.bits(32, 8, shown_as="ipv4"), [10 << 24])
-    assert again(release).to_frame()["prefix"].to_list()[1] == "10.0.0.0/8"
-    paths = release_of(OpenTree.paths("/", depth=3), ["a/b"])
-    assert again(paths).to_frame().equals(paths.to_frame())
-
-
 def test_what_is_outside_of_bits_comes_back():
     for keys in ([0, 3, 300, -1, None], [-1], [7]):
         release = release_of(OpenTree.bits(8, 4, outside=True), keys)
@@ -119,32 +112,6 @@ def test_what_is_outside_of_bits_comes_back():
         assert back.tree == release.tree
         assert back.nodes.outside == release.nodes.outside
     assert again(release_of(OpenTree.columns(["month"], ordered=True), [(1,)])).tree.ordered
-
-
-@pytest.mark.parametrize(
-    ("keys", "change"),
-    [
-        ([0, 16], lambda parts: parts["nodes"]["prefixes"].__setitem__(1, None)),  # not the last below the root
-        ([0, 16], lambda parts: parts["nodes"]["prefixes"].__setitem__(2, None)),  # has a node below it
-        ([0, -1], lambda parts: parts["tree"].__setitem__("outside", False)),
-        ([0, -1], lambda parts: parts["tree"].__setitem__("outside", 1)),
-        ([0, -1], lambda parts: parts["nodes"]["prefixes"].__setitem__(0, None)),
-    ],
-)
-def test_what_cannot_be_outside_is_refused(keys, change):
-    parts = json.loads(release_of(OpenTree.bits(8, 4, outside=True), keys).to_json())
-    change(parts)
-    with pytest.raises(ValueError, match=r"prefixes|outside"):
-        TreeRelease.from_json(json.dumps(parts))
-
-
-def test_labels_that_have_no_text_are_refused():
-    class Word(str):
-        __slots__ = ()
-
-    tree = Tree.from_paths([(Word("a"),)])
-    with pytest.raises(TypeError, match="labels of type Word cannot be written"):
-        TreeRelease(tree, *np.ones((3, 2)), confidence=0.5, statement=None).to_json()
 
 
 PUBLIC = json.loads(
@@ -159,6 +126,11 @@ PUBLIC = json.loads(
 )
 COLUMNS = json.loads(release_of(OpenTree.columns(2), [("a", "x"), ("b", "y")]).to_json())
 BITS = json.loads(release_of(OpenTree.bits(8, 4), [0x12, 0x34]).to_json())
+OUTSIDE = json.loads(release_of(OpenTree.bits(8, 4, outside=True), [0, -1]).to_json())
+RANGES_TREE = NumberRange(0, 10, 5).tree(branching=2, outside=True)
+RANGES_TEXT = json.loads(
+    TreeRelease(RANGES_TREE, *np.ones((3, RANGES_TREE.node_count)), confidence=0.5, statement=None).to_json()
+)
 
 
 def wrong(parts, path, value):
@@ -179,16 +151,13 @@ def wrong(parts, path, value):
     ("text", "message"),
     [
         ("", "text must be JSON"),
-        ("{", "text must be JSON"),
         ("[" * 100_000, "text must be JSON"),
         ('{"format": NaN}', "text must be JSON: NaN is not a JSON number"),
         ('{"format": ' + "1" * 5000 + "}", "text must be JSON"),
         ("[]", 'an object whose "format" is'),
-        ("{}", 'an object whose "format" is'),
         (wrong(PUBLIC, ["version"], 2), 'of "version" 2; this package reads version 1'),
         (wrong(PUBLIC, ["version"], True), 'of "version" True'),
         (wrong(PUBLIC, ["tree"], "del"), 'must have the field "tree"'),
-        (wrong(PUBLIC, ["tree"], []), '"tree" must be an object'),
         (wrong(PUBLIC, ["tree", "kind"], "hedge"), 'must have the field "depth"'),
         (wrong(PUBLIC, ["tree", "parents"], [-1, 0, 1, "1"]), '"parents" must hold integers'),
         (wrong(PUBLIC, ["tree", "parents"], [-1, 0, 1, 10**30]), '"parents" holds numbers that are too large'),
@@ -199,57 +168,63 @@ def wrong(parts, path, value):
         (wrong(PUBLIC, ["tree", "labels"], ["r", "a", "x", "y"]), "null for the root"),
         (wrong(PUBLIC, ["tree", "labels"], [None, "a", "x", 1.5]), '"labels" must be texts, integers'),
         (wrong(PUBLIC, ["tree", "labels"], [None, "a", "x", {"date": "today"}]), '"labels" must be texts, integers'),
-        (wrong(PUBLIC, ["tree", "labels"], [None, "a", "x", {"date": 5}]), '"labels" must be texts, integers'),
         (wrong(PUBLIC, ["tree", "names"], ["one"]), r"names \(one\) must be 2"),
         (wrong(PUBLIC, ["tree", "names"], ["one", "level"]), "names: 'level' must not be one of"),
         (wrong(PUBLIC, ["tree", "names"], ["one", 5]), '"names" must be texts'),
         (wrong(PUBLIC, ["nodes"], {}), '"nodes" must be null'),
         (wrong(PUBLIC, ["estimates"], [1, 2, 3]), '"estimates" must hold 4 entries, one for each node; found 3'),
-        (wrong(PUBLIC, ["estimates"], None), '"estimates" must be a list'),
         (wrong(PUBLIC, ["lower"], [1, 2, 3, True]), '"lower" must hold numbers'),
-        (wrong(PUBLIC, ["lower"], [1, 2, 3, "many"]), '"lower" must hold numbers'),
-        (wrong(PUBLIC, ["upper"], [1, 2, 3, None]), '"upper" must hold numbers'),
         (wrong(PUBLIC, ["upper"], [1, 2, 3, 10**400]), '"upper" holds numbers that are too large'),
         (wrong(PUBLIC, ["cells"], [1, 2, 3, 4.0]), '"cells" must hold integers'),
         (wrong(PUBLIC, ["shown"], [1, 1, 1, 0]), '"shown" must hold true or false'),
         (wrong(PUBLIC, ["confidence"], 0), '"confidence" must be above 0'),
         (wrong(PUBLIC, ["confidence"], "high"), '"confidence" must be an integer or a number'),
         (wrong(PUBLIC, ["hidden"], "many"), '"hidden" must hold numbers'),
+        (wrong(PUBLIC, ["hidden"], 10**400), '"hidden" must hold numbers'),
+        (wrong(PUBLIC, ["confidence"], 10**400), '"confidence" must hold numbers'),
+        (wrong(PUBLIC, ["statement", "counted"], "\ud800"), '"statement" must hold texts that can be written'),
         (wrong(PUBLIC, ["statement"], 5), '"statement" must be an object or null'),
-        (wrong(PUBLIC, ["statement", "mechanism"], 5), '"mechanism" must be a text'),
         (wrong(PUBLIC, ["statement", "loss"], {"epsilon": "low"}), '"loss" must hold non-negative'),
         (wrong(PUBLIC, ["statement", "loss"], {"epsilon": {"number": "low"}}), '"loss" must hold numbers'),
         (wrong(PUBLIC, ["statement", "parameters"], {"a": [1]}), '"parameters" must hold numbers, texts and nulls'),
-        (wrong(PUBLIC, ["statement", "d_in"], 1.5), '"d_in" must be an integer'),
-        (wrong(COLUMNS, ["nodes"], None), '"nodes" must be an object'),
         (wrong(COLUMNS, ["tree", "depth"], 1), "must describe a valid open tree"),
         (wrong(COLUMNS, ["tree"], {**COLUMNS["tree"], "depth": 10**12, "names": []}), "describe a valid open tree"),
         (wrong(COLUMNS, ["tree", "separator"], "/"), "must describe a valid open tree"),
         (wrong(COLUMNS, ["nodes", "parents"], [0, 0, 0, 1, 2]), '"parents" must begin with -1 for the root'),
         (wrong(COLUMNS, ["nodes", "parents"], [-1, 0, 0, 2, 1]), "and never decrease"),
-        (wrong(COLUMNS, ["nodes", "parents"], [-1, -1, 0, 1, 2]), "and never decrease"),
         (wrong(COLUMNS, ["nodes", "parents"], [-1, 0, 1, 2, 3]), "must not go deeper than the tree"),
         (wrong(COLUMNS, ["nodes", "parents"], [-1, 0, 0, 0, 1]), "one label for each node of a level"),
         (wrong(COLUMNS, ["nodes", "labels"], []), '"labels" must hold 2 objects'),
         (wrong(COLUMNS, ["nodes", "labels", 0, "type"], "int8"), "labels of type 'int8' must be of that type"),
-        (wrong(COLUMNS, ["nodes", "labels", 0, "type"], "word"), "labels of type 'word' must be of that type"),
-        (wrong(COLUMNS, ["nodes", "labels", 0], {"type": "word", "values": [1, 2]}), "'word' is not a known type"),
+        (wrong(COLUMNS, ["nodes", "labels", 0, "type"], "word"), "'word' is not a known type"),
         (wrong(COLUMNS, ["nodes", "labels", 0], {"type": "int8", "values": [1, 999]}), "must be of that type"),
-        (wrong(COLUMNS, ["nodes", "labels", 0], {"type": 5, "values": [1, 2]}), "labels must have a type"),
+        (wrong(COLUMNS, ["nodes", "labels", 0], {"type": 5, "values": [1, 2]}), "labels: 5 is not a known type"),
         (wrong(COLUMNS, ["nodes", "labels", 0, "values"], "ab"), "labels must have a list of values"),
+        (wrong(COLUMNS, ["nodes", "labels", 0], {"type": "int8", "values": [1, True]}), "must be of that type"),
+        (wrong(COLUMNS, ["nodes", "labels", 0], {"type": "boolean", "values": [1, 0]}), "must be of that type"),
+        (wrong(COLUMNS, ["nodes", "labels", 0], {"type": "date", "values": ["1970-01-01"]}), "must be of that type"),
+        (wrong(OUTSIDE, ["nodes", "prefixes", 0], None), '"prefixes" may be null only for the last node of level 1'),
+        (wrong(OUTSIDE, ["nodes", "prefixes", 2], "zz"), "hexadecimal digits"),
+        (wrong(OUTSIDE, ["tree", "outside"], False), '"prefixes" may be null only'),
+        (wrong(RANGES_TEXT, ["tree", "ranges"], 5), '"ranges" must be an object or null'),
+        (wrong(RANGES_TEXT, ["tree", "ranges", "high"], 11), '"ranges" must be the ranges of the tree'),
+        (wrong(RANGES_TEXT, ["tree", "ranges", "bins"], 2**19), '"ranges" must be the ranges of the tree'),
+        (wrong(RANGES_TEXT, ["tree", "ranges", "low"], "0"), '"low" must be an integer or a number or an object'),
+        (wrong(RANGES_TEXT, ["tree", "ranges", "low"], {"number": "1e999999999"}), "must be a fraction"),
+        (wrong(RANGES_TEXT, ["tree", "ranges", "low"], {"number": "1/0"}), "must be a fraction"),
+        (wrong(RANGES_TEXT, ["tree", "ranges", "low"], {"date": "2024-01-01"}), '"ranges": low and high must be two'),
         (wrong(COLUMNS, ["nodes", "labels", 0, "values"], ["a", "\ud800"]), "must be of that type"),
         (
             wrong(
                 COLUMNS, ["nodes", "labels", 0], {"type": "datetime", "unit": "ns", "zone": "Moon", "values": [1, 2]}
             ),
-            "'Moon' is not a known time zone",
+            "and 'Moon' a known time zone",
         ),
         (wrong(BITS, ["tree", "stride"], 0), "must describe a valid open tree"),
         (wrong(BITS, ["tree", "width"], 129), "must describe a valid open tree"),
         (wrong(BITS, ["tree", "shown_as"], "ipv4"), r"width \(8\) must be 32 to be shown as ipv4"),
         (wrong(BITS, ["nodes", "prefixes"], ["0", "10", "30", "12"]), "one number of 8 bits for each node"),
         (wrong(BITS, ["nodes", "prefixes"], ["0", "10", "30", "12", "x"]), "hexadecimal digits"),
-        (wrong(BITS, ["nodes", "prefixes"], ["0", "10", "30", "12", 5]), "hexadecimal digits"),
         (wrong(BITS, ["nodes", "prefixes"], ["0", "10", "30", "12", "134"]), "one number of 8 bits for each node"),
         (
             wrong(BITS, ["nodes", "prefixes"], ["0", "10", "30", "12", "44"]),
@@ -259,25 +234,41 @@ def wrong(parts, path, value):
     ],
     ids=lambda part: part if len(part) < 80 else part[:20] + "...",
 )
-def test_what_is_wrong_is_said(text, message):
+def test_errors_name_what_is_wrong(text, message):
     with pytest.raises((ValueError, TypeError), match=message):
         TreeRelease.from_json(text)
 
 
-def test_text_is_asked_for():
+def test_texts_are_read_and_other_objects_and_labels_refused():
+    assert TreeRelease.from_json(json.dumps(PUBLIC).encode()).estimates.tolist() == [1.0] * 4
     with pytest.raises(TypeError, match=r"text \(dict\) must be a JSON text"):
         TreeRelease.from_json({})
-    assert TreeRelease.from_json(json.dumps(PUBLIC).encode()).estimates.tolist() == [1.0] * 4
+    tree = Tree.from_paths([(type("Word", (str,), {})("a"),)])
+    with pytest.raises(TypeError, match="labels of type Word cannot be written"):
+        TreeRelease(tree, *np.ones((3, 2)), confidence=0.5, statement=None).to_json()
+
+
+def test_texts_of_earlier_versions_are_read():
+    for parts in (PUBLIC, COLUMNS, BITS):
+        earlier = {name: value for name, value in parts.items() if name not in ("line", "values")}
+        left = ("ordered", "ranges", "outside")
+        earlier["tree"] = {name: value for name, value in parts["tree"].items() if name not in left}
+        assert json.loads(TreeRelease.from_json(json.dumps(earlier)).to_json()) == parts
 
 
 @given(st.data())
 def test_no_damaged_text_raises_anything_but_a_clear_error(data):
-    """Cut, doubled and exchanged pieces, and other values anywhere: a release, or a ValueError or TypeError."""
-    parts = copy.deepcopy(data.draw(st.sampled_from([PUBLIC, COLUMNS, BITS])))
+    """Other values anywhere: a release that can be shown, or a ValueError or TypeError."""
+    lines = [curve_parts("dates"), curve_parts("groups")]
+    parts = copy.deepcopy(data.draw(st.sampled_from([PUBLIC, COLUMNS, BITS, *lines])))
     for _ in range(data.draw(st.integers(1, 2))):
-        damage(data, parts)
+        inside = isinstance(parts.get("line"), dict) and data.draw(st.booleans())
+        damage(data, parts["line"] if inside else parts)
     try:
         release = TreeRelease.from_json(json.dumps(parts))
+        if release.curve is not None or release.curves is not None:
+            release.quantiles(SHARES)
+            release.cdf()
     except (ValueError, TypeError):
         return
     release.to_frame()
@@ -304,19 +295,6 @@ def test_each_type_has_its_text(labels, written):
     assert read_labels(written).equals(labels, check_dtypes=True)
 
 
-def test_values_are_not_bent_into_a_type():
-    for kind, value in (
-        ("int8", True),
-        ("int8", 300),
-        ("text", 5),
-        ("boolean", 1),
-        ("date", "1970-01-01"),
-        ("uint8", -1),
-    ):
-        with pytest.raises(ValueError, match=f"labels of type '{kind}' must be of that type"):
-            read_labels({"type": kind, "values": [value]})
-
-
 RANGES = [
     NumberRange(0, 10, 5),
     NumberRange(-(2**100), 2**101, 1),
@@ -339,36 +317,6 @@ def test_ranges_come_back_with_their_ends(ranges, branching, outside):
     assert back.tree.ranges.exact_edges == ranges.exact_edges
     assert back.to_frame().equals(release.to_frame())
     assert back.to_json() == release.to_json()
-
-
-@pytest.mark.parametrize(
-    "ranges",
-    [
-        5,
-        {"low": 0, "high": 10},
-        {"low": 0, "high": 11, "bins": 5},
-        {"low": 0, "high": 10, "bins": 4},
-        {"low": 0, "high": 10, "bins": 2**19},
-        {"low": "0", "high": 10, "bins": 5},
-        {"low": {"number": "1e999999999"}, "high": 10, "bins": 5},
-        {"low": {"number": "1/0"}, "high": 10, "bins": 5},
-        {"low": {"date": "2024-01-01"}, "high": 10, "bins": 5},
-    ],
-)
-def test_ranges_of_another_tree_are_refused(ranges):
-    tree = NumberRange(0, 10, 5).tree(branching=2, outside=True)
-    parts = json.loads(TreeRelease(tree, *np.ones((3, tree.node_count)), confidence=0.5, statement=None).to_json())
-    parts["tree"]["ranges"] = ranges
-    with pytest.raises(ValueError, match=r"ranges|low|bins"):
-        TreeRelease.from_json(json.dumps(parts))
-
-
-def test_trees_of_earlier_texts_are_read():
-    for tree in (Tree.from_paths([("a", 1), ("b",)], names=["one", "two"]), OpenTree.bits(8, 2), OpenTree.columns(2)):
-        written = write_tree(tree)
-        assert read_tree(written) == tree
-        earlier = {name: value for name, value in written.items() if name not in ("ordered", "ranges", "outside")}
-        assert read_tree(earlier) == tree
 
 
 SHARES = [0.0, 0.1, 0.5, 0.9, 1.0]
@@ -422,62 +370,38 @@ def test_groups_of_which_none_is_shown_come_back():
     assert TreeRelease.from_json(release.to_json()).curves == {}
 
 
-def test_texts_without_lines_are_read():
-    parts = json.loads(line_release("few bins").to_json())
-    del parts["line"]
-    with pytest.raises(ValueError, match="quantiles requires a release over the bins of a line"):
-        TreeRelease.from_json(json.dumps(parts)).quantiles([0.5])
+def curve_parts(name="few bins"):
+    return json.loads(line_release(name).to_json())
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "message"),
+    ("name", "path", "value", "message"),
     [
-        ([], 5, '"line" must be an object or null'),
-        (["edges"], [], '"edges" must be an object'),
-        (["edges", "type"], "text", '"type" of "edges" must be one of number, date, datetime'),
-        (["edges", "type"], "date", '"values" must hold integers'),
-        (["edges", "values", 3], "inf", '"edges" must be finite numbers that never decrease'),
-        (["edges", "values", 3], 0.5, '"edges" must be finite numbers that never decrease'),
-        (["curves"], [5], '"curves" must hold objects'),
-        (["curves"], [], "must have a tree whose nodes are labels"),
-        (["curves", 0, "cuts", 1], 0, '"cuts" must increase from 0 to the number of bins, 50'),
-        (["curves", 0, "cuts", -1], 51, '"cuts" must increase'),
-        (["curves", 0, "sizes", 0], 2, '"sizes" must increase from 1 to the number of segments, 50'),
-        (["curves", 0, "sizes", -1], 10**18, '"sizes" must increase'),
-        (["curves", 0, "scales", 0], 0.0, '"scales" must be from'),
-        (["curves", 0, "scales"], [1.0], '"scales" must hold'),
-        (["curves", 0, "noisy"], [1], '"noisy" must hold one count for each node'),
-        (["curves", 0, "confidence"], 1.0, '"confidence" of a curve'),
+        ("few bins", ["line"], 5, '"line" must be an object or null'),
+        ("few bins", ["line", "edges", "type"], "text", '"type" of "edges" must be one of number, date, datetime'),
+        ("few bins", ["line", "edges", "type"], "date", '"values" must hold integers'),
+        ("few bins", ["line", "edges", "values", 3], "inf", '"edges" must be finite numbers that never decrease'),
+        ("few bins", ["line", "edges", "values", 3], 0.5, '"edges" must be finite numbers that never decrease'),
+        ("dates", ["line", "edges", "values", 0], -719_163, "dates of the years 1 to 9999"),
+        ("dates", ["line", "edges", "values", -1], 2_932_897, "dates of the years 1 to 9999"),
+        ("few bins", ["line", "edges", "values"], [], '"cuts" must increase'),
+        ("few bins", ["line", "curves"], [5], '"curves" must hold objects'),
+        ("few bins", ["line", "curves"], [], "must have a tree whose nodes are labels"),
+        ("few bins", ["line", "curves", 0, "cuts", 1], 0, '"cuts" must increase from 0 to the number of bins, 50'),
+        ("few bins", ["line", "curves", 0, "cuts", -1], 51, '"cuts" must increase'),
+        ("few bins", ["line", "curves", 0, "sizes", 0], 2, '"sizes" must increase from 1 to the number of segments'),
+        ("few bins", ["line", "curves", 0, "sizes", -1], 10**18, '"sizes" must increase'),
+        ("few bins", ["line", "curves", 0, "scales", 0], 0.0, '"scales" must be from'),
+        ("few bins", ["line", "curves", 0, "scales"], [1.0], '"scales" must hold'),
+        ("few bins", ["line", "curves", 0, "noisy"], [1], '"noisy" must hold one count for each node'),
+        ("few bins", ["line", "curves", 0, "confidence"], 1.0, '"confidence" of a curve'),
+        ("groups", ["line", "curves", 0, "node"], 10**6, '"node" must be'),
+        ("groups", ["line", "curves", 0, "node"], -1, '"node" must be'),
+        ("groups", ["line", "curves", 0, "node"], None, '"node" must be'),
+        ("groups", ["line", "curves", 0, "node"], 2, '"node" must be'),
     ],
     ids=str,
 )
-def test_what_is_no_curve_is_refused(path, value, message):
-    parts = json.loads(line_release("few bins").to_json())
-    inner, last = parts, "line"
-    for key in path:
-        inner, last = inner[last], key
-    inner[last] = value
+def test_what_is_no_curve_is_refused(name, path, value, message):
     with pytest.raises(ValueError, match=message):
-        TreeRelease.from_json(json.dumps(parts))
-
-
-@pytest.mark.parametrize("node", [10**6, -1, None, 1])
-def test_curves_of_no_group_or_of_one_twice_are_refused(node):
-    parts = json.loads(line_release("groups").to_json())
-    first, second = parts["line"]["curves"]
-    first["node"], second["node"] = node, 1
-    with pytest.raises(ValueError, match='"node" must be'):
-        TreeRelease.from_json(json.dumps(parts))
-
-
-@given(st.data())
-def test_no_damaged_line_raises_anything_but_a_clear_error(data):
-    """Other values anywhere: a release whose quantiles can be read, or a ValueError or TypeError."""
-    parts = json.loads(line_release(data.draw(st.sampled_from(["dates", "groups"]))).to_json())
-    damage(data, parts["line"])
-    try:
-        release = TreeRelease.from_json(json.dumps(parts))
-        release.quantiles(SHARES)
-        release.cdf()
-    except (ValueError, TypeError):
-        return
+        TreeRelease.from_json(wrong(curve_parts(name), path, value))

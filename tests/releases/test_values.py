@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 from opendp_tree import Tree, TreeRelease
-from opendp_tree.releases.json import read_values, write_values
-from opendp_tree.releases.values import NodeValues, column_bounds, value_columns, values_of_rest
+from opendp_tree.releases.values import NodeValues, value_columns, values_of_rest
 
 TREE = Tree.from_paths([("be", "ghent"), ("be", "liege"), ("lu",)], names=["country", "city"])
 COUNTS = np.array([100.0, 80.0, 50.0, 20.0, 15.0])
@@ -46,8 +45,8 @@ def test_other_rows_hold_the_rest_of_sums_and_no_ends():
 
 
 def test_a_rest_without_rows_has_no_mean():
-    columns, bounds = value_columns([node_values()]), column_bounds([node_values()])
-    rest = values_of_rest(columns, np.array([0.0, -2.0]), lambda sums: sums[:2], bounds)
+    values = [node_values()]
+    rest = values_of_rest(values, value_columns(values), np.array([0.0, -2.0]), lambda sums: sums[:2])
     assert np.isnan(rest["mean"]).all()
     assert rest["sum"].tolist() == SUMS[:2].tolist()
 
@@ -68,22 +67,11 @@ def test_means_of_other_rows_stay_within_the_bounds(names, total, mean):
 @pytest.mark.parametrize("names", [(), ("amount",), ("amount", "delay")])
 def test_json_brings_back_every_number(names):
     made = release(*names)
+    odd = {"sum_upper": np.full(5, np.inf), "mean": np.full(5, np.nan)}
+    made = replace(made, values=tuple(replace(each, **odd) for each in made.values))
     again = TreeRelease.from_json(made.to_json())
     assert again.to_frame().equals(made.to_frame())
     assert [each.name for each in again.values] == list(names)
-
-
-def test_infinite_ends_and_nan_survive():
-    odd = replace(node_values(), sum_upper=np.full(5, np.inf), mean=np.full(5, np.nan))
-    (again,) = read_values({"values": json.loads(json.dumps(write_values([odd])))}, 5)
-    assert np.isinf(again.sum_upper).all()
-    assert np.isnan(again.mean).all()
-
-
-def test_texts_from_before_values_are_read():
-    parts = json.loads(release("amount").to_json())
-    del parts["values"]
-    assert TreeRelease.from_json(json.dumps(parts)).values == ()
 
 
 @pytest.mark.parametrize(

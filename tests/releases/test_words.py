@@ -5,21 +5,12 @@ from xml.etree import ElementTree
 
 import numpy as np
 import opendp.prelude as dp
-import polars as pl
 import pytest
 
 from opendp_tree import OpenTree, Tree, TreeRelease, leaf_domain
+from opendp_tree.budget import cost_words
 from opendp_tree.mechanisms import make_pruned_descent
-from opendp_tree.releases.words import (
-    ROOT,
-    cost_words,
-    counted_words,
-    error_rows,
-    error_words,
-    nested_rows,
-    tree_words,
-    with_truth,
-)
+from opendp_tree.releases.words import ROOT, tree_words
 from tests.pictures import HOSTILE, STATEMENT, release
 
 
@@ -41,27 +32,11 @@ def test_trees_in_words(tree, shown, words):
 
 
 def test_costs_in_words():
-    pair = {"loss": {"epsilon": 1.0, "delta": 1e-6}, "measure": "approximate(max_divergence())", "d_in": 1}
-    said = cost_words({**pair, "unit": None})
-    assert said == "Privacy: epsilon 1, delta 1e-06 (approximate max divergence) for adding or removing one row."
-    assert cost_words({**pair, "d_in": 5, "unit": "one person with at most 5 rows"}).endswith(
-        "for adding or removing one person with at most 5 rows."
-    )
-
-
-def test_errors_in_words():
-    assert error_words(0.95, np.zeros(0)) == [
-        "Accuracy: each node's interval contains its true count with probability at least 0.95."
-    ]
-    assert error_words(1.0, np.array([1.0, 2.0, 9.0]), counted="rows") == [
-        "Accuracy: each node's interval contains its true count, as counted above, always.",
-        "The median interval extends 2 from its estimate, the widest 9.",
-    ]
-
-
-def test_what_is_counted_is_said_where_somebody_knows_it():
-    assert counted_words(None) == []
-    assert counted_words({"counted": None}) == []
+    pair = replace(STATEMENT, loss={"epsilon": 1.0, "delta": 1e-6}, measure="approximate(max_divergence())")
+    said = "Privacy: epsilon 1, delta 1e-06 (approximate max divergence) for adding or removing one row."
+    assert cost_words(pair) == said
+    person = "one person with at most 5 rows"
+    assert cost_words(replace(pair, d_in=5, unit=person)).endswith(f"for adding or removing {person}.")
 
 
 def large():
@@ -140,38 +115,3 @@ def test_what_is_counted_is_told_where_people_look():
     cut = replace(given, statement=replace(given.statement, counted="rows after keeping at most 5 of each user"))
     for shown in (repr(cut), cut._repr_html_()):
         assert "Counted: rows after keeping at most 5 of each user." in shown
-
-
-ROWS = pl.LazyFrame({"a": ["x"] * 5 + [None] * 3 + ["y"], "b": ["1", "1", "2", None, None, "1", "1", "1", "9"]})
-RELEASE = pl.DataFrame(
-    [
-        (0, None, None, 10.0, False),
-        (1, "x", None, 4.0, False),
-        (1, None, None, 3.5, False),
-        (1, "z", None, 1.0, False),
-        (1, "(other)", None, 1.5, True),
-        (2, "x", "1", 2.0, False),
-        (2, "x", None, 2.5, False),
-    ],
-    schema=["level", "a", "b", "estimate", "other"],
-    orient="row",
-).with_columns(lower=pl.col("estimate") - 1, upper=pl.col("estimate") + 1, shown=True)
-
-
-def test_the_truth_is_that_of_a_group_by_with_null_as_a_label():
-    found = with_truth(RELEASE, ROWS, ["a", "b"])
-    assert found["truth"].to_list() == [9, 5, 3, 0, 2, 2]
-    assert found["error"].to_list() == [1.0, -1.0, 0.5, 1.0, 0.0, 0.5]
-
-
-def test_the_largest_children_come_under_their_parent():
-    nodes = nested_rows(with_truth(RELEASE, ROWS, ["a", "b"]), ["a", "b"], most=2)
-    assert [row[0] for row in nodes] == ["all", "  x", "    None", "    1", "  None"]
-    assert nodes[0] == ("all", 10.0, 1.0, 9, 1.0)
-
-
-def test_errors_by_level():
-    found = error_rows(with_truth(RELEASE, ROWS, ["a", "b"]))
-    assert [row[:2] for row in found] == [(0, 1), (1, 3), (2, 2)]
-    assert found[1][2] == pytest.approx(((1 + 0.25 + 1) / 3) ** 0.5)
-    assert found[1][3] == 1.0

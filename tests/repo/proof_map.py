@@ -1,4 +1,4 @@
-"""Which theorem backs which constructor: `python -m tests.repo.proof_map` writes docs/proof_map.md anew."""
+"""Which theorem backs which constructor: `python -m tests.repo.proof_map` writes the table on docs/researchers.md."""
 
 import re
 from pathlib import Path
@@ -7,37 +7,33 @@ import opendp_tree as ot
 from tests.repo.theorem_tables import pages
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "proof_map.md"
-HEAD = """# Which theorem backs which constructor
-
-Every constructor names its proof in its docstring; every proof page ends in the theorem functions that compute its
-maps. This page is made from both by `python -m tests.repo.proof_map`.
-
-| constructor | where | proof | theorem functions |
-|---|---|---|---|
-"""
+PAGE = ROOT / "docs" / "researchers.md"
+BEGIN, END = "<!-- proof map: python -m tests.repo.proof_map -->\n\n", "\n<!-- end of proof map -->"
+HEAD = "| proof | constructors | theorem functions |\n|---|---|---|\n"
 
 
 def makers():
-    """Every public constructor, by name, with the room that it is imported from."""
+    """The public constructors of each proof page, which their docstrings name."""
     found = {}
-    for room in ("", *ot._SUBMODULES):
-        module = getattr(ot, room) if room else ot
+    for module in (ot, *(getattr(ot, name) for name in ot._SUBMODULES)):
         for name in module.__all__:
             if name.startswith("make_"):
-                found.setdefault(name, (getattr(module, name), f"opendp_tree.{room}".rstrip(".")))
+                proof = getattr(module, name).__doc__.split("Proof: ")[1].split(".md")[0]
+                found.setdefault(Path(proof).name, set()).add(name)
     return found
 
 
 def text():
-    """The whole page."""
+    """The page with a new table."""
     functions = {page.stem: re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) for page, table in pages().items()}
-    lines = []
-    for name, (make, room) in sorted(makers().items()):
-        proof = Path(make.__doc__.split("Proof: ")[1].split(".md")[0]).name
-        theorems = ", ".join(f"`{each}`" for each in functions.get(proof, []))
-        lines.append(f"| `{name}` | `{room}` | [{proof.replace('_', ' ')}](proofs/{proof}.md) | {theorems or '–'} |")
-    return HEAD + "\n".join(lines) + "\n"
+    rows = ""
+    for proof, names in sorted(makers().items()):
+        lists = [
+            ", ".join(f"`{each}`" for each in each_list) for each_list in (sorted(names), functions.get(proof, []))
+        ]
+        rows += f"| [{proof.replace('_', ' ')}](proofs/{proof}.md) | {lists[0]} | {lists[1] or '–'} |\n"
+    before, rest = PAGE.read_text().split(BEGIN)
+    return before + BEGIN + HEAD + rows + END + rest.split(END)[1]
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from pathlib import Path
 from opendp_tree.cli import main
 from opendp_tree.cli.options import build_parser
 from opendp_tree.cli.terminal import Exit
-from opendp_tree.data.flights import FLIGHTS
+from opendp_tree.data import FLIGHTS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "command_line.md").read_text()
 COMMANDS = re.findall(r"^\$ opendp-tree (.*?)(?:   # exit code (\d+))?$", PAGE, re.MULTILINE)
@@ -23,7 +23,7 @@ def test_every_command_shown_runs_and_ends_as_said(tmp_path, monkeypatch):
         assert main(arguments) == int(code or 0), words
         if "-o" in arguments:
             assert (tmp_path / arguments[arguments.index("-o") + 1]).exists() == (not code)
-    assert {words.split()[0] for words, _ in COMMANDS} == {"plan", "release", "series", "bounds", "ledger", "demo"}
+    assert {words.split()[0] for words, _ in COMMANDS} == {"plan", "release", "series", "bounds", "ledger"}
 
 
 def test_every_exit_code_is_explained():

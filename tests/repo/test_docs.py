@@ -21,9 +21,10 @@ def test_links_resolve(page):
 
 
 @pytest.mark.parametrize("page", PROOFS, ids=lambda page: page.stem)
-def test_proofs_open_with_their_card(page):
+def test_every_claim_opens_with_its_card(page):
     text = page.read_text()
-    assert [line.split("**")[1] for line in text.splitlines() if line.startswith("| **")][: len(CARD)] == CARD
+    rows = [line.split("**")[1] for line in text.splitlines() if line.startswith("| **")]
+    assert rows == CARD * text.count("| **Claim**") != []
     for path in re.findall(r"`((?:opendp_tree|tests)/[\w/]+\.py)`", text):
         assert (ROOT / path).is_file(), path
 

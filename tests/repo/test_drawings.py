@@ -41,8 +41,8 @@ def test_the_walk_that_is_drawn_is_one_that_the_mechanism_can_take():
 
 
 @pytest.mark.parametrize("name", load("release_pictures").PICTURES)
-def test_pictures_show_the_release_that_is_kept(name):
-    """Mended by `python docs/release_pictures.py`."""
+def test_pictures_show_the_stored_release(name):
+    """Both are written by `python docs/release_pictures.py`."""
     release = TreeRelease.from_json((DOCS / "images" / "flights.json").read_text())
     words = " ".join(re.findall(r">([^<>]+)<", (DOCS / "images" / name).read_text()))
     frame = release.to_frame(other=False)
@@ -52,3 +52,9 @@ def test_pictures_show_the_release_that_is_kept(name):
     assert "epsilon 1, delta 1e-06" in words
     if "tree" in name:
         assert f"{round(largest['estimate'][0]):,}" in words
+
+
+def test_the_front_page_prints_the_stored_release():
+    """Both are written by `python docs/release_pictures.py`."""
+    release = TreeRelease.from_json((DOCS / "images" / "flights.json").read_text())
+    assert f"```text\n{release}\n```" in (DOCS / "index.md").read_text()

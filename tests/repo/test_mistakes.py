@@ -1,4 +1,4 @@
-"""The page of typical mistakes holds what they are told."""
+"""The page of typical mistakes has the current messages."""
 
 import re
 
@@ -12,11 +12,11 @@ def page():
     return mistakes.page()
 
 
-def test_the_page_holds_what_is_told(page):
+def test_the_page_has_the_current_messages(page):
     assert page == mistakes.PAGE.read_text(), "python -m tests.repo.mistakes"
 
 
-def test_there_are_ten_and_all_are_told_what_to_do(page):
+def test_there_are_ten_and_every_message_says_what_to_do(page):
     assert len(mistakes.MISTAKES) == 10
     messages = re.findall(r"(?m)^(?:\w*Error|opendp-tree): (.*)$", page)
     assert len(messages) == sum(len(calls) for _, calls in mistakes.MISTAKES.values())
@@ -24,6 +24,6 @@ def test_there_are_ten_and_all_are_told_what_to_do(page):
         assert re.search(r"(Hint: |must )", message), message
 
 
-def test_no_message_speaks_of_what_the_caller_has_not_written(page):
+def test_no_message_mentions_internals(page):
     for word in ("input_metric", "input_domain", "_chain", "Traceback", "<lambda>"):
         assert word not in page

@@ -1,30 +1,13 @@
-import ipaddress
-
 import numpy as np
 import opendp.prelude as dp
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from opendp_tree import Key, OpenTree, frame_domain, make_leaf_counts, read_source
-from opendp_tree.rows.counting import count_keys
-from tests.thoroughness import examples
-
-TEXTS = ["10.0.0.1", "10.0.0.2", "192.168.7.1", "no address", "", "::1", "fe80::1", "2001:db8::8:800", None]
-KINDS = {
-    "8 bits": (Key.bits("k", width=8, stride=3), pl.Int64, st.integers(-3, 300)),
-    "8 bits, unsigned": (Key.bits("k", width=8), pl.UInt8, st.integers(0, 255)),
-    "8 bits, others dropped": (Key.bits("k", width=8, outside="drop"), pl.Int16, st.integers(-3, 300)),
-    "64 bits": (Key.bits("k", width=64, stride=16), pl.UInt64, st.integers(0, 2**64 - 1)),
-    "128 bits": (Key.bits("k", width=128, stride=32), pl.Int128, st.integers(-(2**127), 2**127 - 1)),
-    "128 bits, unsigned": (Key.bits("k", width=128, stride=8), pl.UInt128, st.integers(0, 2**128 - 1)),
-    "IPv4": (Key.ip("k"), pl.String, st.sampled_from(TEXTS)),
-    "IPv4, categories": (Key.ip("k"), pl.Categorical, st.sampled_from(TEXTS)),
-    "IPv6": (Key.ip("k", version=6), pl.String, st.sampled_from(TEXTS)),
-}
+from opendp_tree.rows.counting import RowCounter
+from opendp_tree.rows.domains import kinds_of
 
 
 def parts_of(counts):
@@ -33,27 +16,12 @@ def parts_of(counts):
     return (counts.outside, *(array.tolist() for array in arrays))
 
 
+def count_keys(frame, key):
+    return RowCounter.of(key, kinds_of(frame.collect_schema()), None).count(frame)
+
+
 def frame_of(values, dtype):
     return pl.DataFrame({"k": pl.Series(values, dtype=dtype)}).lazy()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@examples(60)
-@given(data=st.data())
-def test_counts_are_those_of_the_tree_itself(kind, data):
-    key, dtype, values = KINDS[kind]
-    drawn, repeats = data.draw(st.lists(st.none() | values, max_size=25)), data.draw(st.integers(0, 3))
-    version = {"IPv4": ipaddress.IPv4Address, "IPv6": ipaddress.IPv6Address}.get(kind.partition(",")[0])
-    found = parts_of(count_keys(frame_of(drawn + drawn * repeats, dtype), key))
-    numbers = [_number(value, version) if version else value for value in drawn + drawn * repeats]
-    assert found == parts_of(key.open_tree().count(numbers))
-
-
-def _number(text, version):
-    try:
-        return int(version(text))
-    except ValueError:
-        return None
 
 
 @pytest.mark.parametrize("repeats", [1, 5])
@@ -89,13 +57,6 @@ def test_keys_that_are_wrongly_flagged_as_sorted_count_as_they_are(descending, r
         expected = parts_of(key.open_tree().count(keys))
         for frame in (flagged, flagged.lazy(), pl.read_parquet(path), pl.scan_parquet(path), read_source(path)):
             assert parts_of(make(frame)) == expected
-
-
-def test_errors_hold_no_data():
-    frame = frame_of(["secret"], pl.String).with_columns(k=pl.col("k").str.to_integer())
-    with pytest.raises(RuntimeError, match="withheld") as found:
-        count_keys(frame, Key.bits("k", width=8))
-    assert "secret" not in str(found.value)
 
 
 @pytest.mark.parametrize("dtype", [pl.Int128, pl.UInt128, pl.Int64])

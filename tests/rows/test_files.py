@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from opendp_tree.releases.writing import frame_bytes, spreadsheet_safe
-from opendp_tree.rows.sources import file_format, scan_file, scan_files, with_times
+from opendp_tree.rows.sources import file_format, scan_file, scan_files, with_forms
 
 FRAME = pl.DataFrame({"a": ["x", None, "ä"], "b": ["1", "2", ""]})
 
@@ -24,7 +24,6 @@ def test_frames_go_to_files_and_back(tmp_path, form):
     path.write_bytes(frame_bytes(FRAME, file_format=form))
     assert file_format(path) == form
     assert scan_file(path, file_format=form).collect().equals(FRAME)
-    scan_file(path, file_format=form).collect()
 
 
 @pytest.mark.parametrize("form", ["parquet", "csv"])
@@ -53,9 +52,7 @@ def test_files_of_one_pattern_have_one_schema(tmp_path):
     for place, header in enumerate(["a,b", "b,a", "a,c"]):
         (tmp_path / f"{place}.csv").write_text(f"{header}\n1,2\n")
     assert scan_files(tmp_path / "[01].csv").collect().rows() == [("1", "2"), ("2", "1")]
-    with pytest.raises(
-        ValueError, match=r"2\.csv' must have the columns and data types of '.*0\.csv'\. Hint: "
-    ) as caught:
+    with pytest.raises(ValueError, match=r"2\.csv' must have the columns and data types of '.*0\.csv'\. H") as caught:
         scan_files(tmp_path / "*.csv")
     assert "'c'" not in str(caught.value)  # without a heading, it would be of the first row
 
@@ -65,26 +62,12 @@ def test_no_row_of_a_text_file_is_an_error_for_its_type_or_length(tmp_path):
     path.write_text("a,b\n1,2\nx,y\n3\n4,5,6\n")
     assert scan_file(path, file_format="csv").collect().rows() == [("1", "2"), ("x", "y"), ("3", None), ("4", "5")]
     path.write_bytes(b"a,b\n1,2\n\xff\xfe,3\n\xc3\x28,\x00\n")
-    assert scan_file(path, file_format="csv").collect().rows() == [
-        ("1", "2"),
-        ("\ufffd\ufffd", "3"),
-        ("\ufffd(", "\x00"),
-    ]
+    rows = scan_file(path, file_format="csv").collect().rows()
+    assert rows == [("1", "2"), ("\ufffd\ufffd", "3"), ("\ufffd(", "\x00")]
 
 
-ODD = [
-    b"",
-    b",",
-    b"\xff,\xfe\xff",
-    b",,,,,,,",
-    b'"",""',
-    b'"a\nb",c',
-    b'"a""b"',
-    b"x" * 300_000,
-    b"\x00",
-    b"10" * 40,
-    b"\xf0\x9f",
-]
+ODD = [b"", b",", b"\xff,\xfe\xff", b",,,,,,,", b'"",""', b'"a\nb",c', b'"a""b"', b"x" * 300_000, b"\x00"]
+ODD += [b"10" * 40, b"\xf0\x9f"]
 
 
 @pytest.mark.parametrize("odd", ODD)
@@ -102,54 +85,28 @@ def test_no_record_of_a_csv_file_changes_how_others_are_read(tmp_path, odd, plac
         assert frame["b"].to_list()[:place] + frame["b"].to_list()[place + 1 :] == usual
 
 
-TIMES = [
-    "",
-    "2024-02-30",
-    "0000-00-00",
-    "-999-01-01",
-    "+99999-01-01",
-    "２０２４-01-01",
-    "2024-01-01T24",
-    "2024-01-01T23:59",
-    "🙂" * 20,
-]
+TIMES = ["", "2024-02-30", "0000-00-00", "-999-01-01", "+99999-01-01", "２０２４-01-01", "2024-01-01T24", "🙂" * 20]
 
 
-@pytest.mark.parametrize("hours", [False, True])
-def test_texts_that_are_no_times_are_null_and_change_no_other(hours):
+@pytest.mark.parametrize("form", ["date", "time"])
+def test_texts_that_are_no_times_are_null_and_change_no_other(form):
     def read(texts):
         # As integers, because Python has no years below 1.
-        return with_times(pl.LazyFrame({"day": texts}), "day", hours=hours).collect()["day"].to_physical().to_list()
+        return with_forms(pl.LazyFrame({"day": texts}), ["day"], form).collect()["day"].to_physical().to_list()
 
-    assert read([*TIMES, "2024-01-01 07:30"]) == [
-        each for text in [*TIMES, "2024-01-01 07:30"] for each in read([text])
-    ]
+    texts = [*TIMES, "2024-01-01T23:59", "2024-01-01 07:30"]
+    assert read(texts) == [each for text in texts for each in read([text])]
     assert read(["", "2024-02-30", "0000-00-00", "x"]) == [None] * 4
 
 
-MORE = [
-    "=1+1",
-    "+1",
-    "-1",
-    "@SUM(A1)",
-    "\t=1",
-    "\r=1",
-    "\n=1",
-    "＝1",
-    "'=1",
-    " =1+1",
-    "\ufeff=1",
-    "\u200b+1",
-    "\xa0 @a",
-    "\u3164=1",
-]
+MORE = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "＝1", "'=1", " =1+1"]
+MORE += ["\ufeff=1", "\u200b+1", "\xa0 @a", "\u3164=1"]
 
 
 def test_no_cell_of_a_safe_frame_begins_a_formula():
     plain = ["a=1", "", "1-1", "ä", None]
-    frame = pl.DataFrame(
-        {"=label": MORE + plain, "kind": pl.Series(MORE + plain, dtype=pl.Categorical), "estimate": -1.5}
-    )
+    kinds = pl.Series(MORE + plain, dtype=pl.Categorical)
+    frame = pl.DataFrame({"=label": MORE + plain, "kind": kinds, "estimate": -1.5})
     safe = spreadsheet_safe(frame)
     assert safe.columns == ["'=label", "kind", "estimate"]
     for name in safe.columns[:2]:
@@ -161,21 +118,10 @@ def test_no_cell_of_a_safe_frame_begins_a_formula():
 
 @pytest.mark.parametrize(
     ("form", "content"),
-    [
-        ("csv", b'a,b\n1,"2\n'),
-        ("csv", b'a,b\n"1"2,3\n'),
-        ("csv", b'a,b\n1"2,3\n4,5\n'),
-        ("parquet", b""),
-        ("csv", b""),
-    ],
+    [("csv", b'a,b\n1,"2\n'), ("csv", b'a,b\n"1"2,3\n'), ("csv", b'a,b\n1"2,3\n4,5\n'), ("parquet", b""), ("csv", b"")],
 )
 def test_reading_all_finds_damage(tmp_path, form, content):
     path = tmp_path / "damaged"
     path.write_bytes(content)
     with pytest.raises(pl.exceptions.PolarsError):
         scan_file(path, file_format=form).select("a").collect()
-
-
-def test_parquet_keeps_types():
-    frame = pl.DataFrame({"level": [0, 1], "estimate": [1.5, None], "shown": [True, False]})
-    assert pl.read_parquet(io.BytesIO(frame_bytes(frame, file_format="parquet"))).equals(frame)

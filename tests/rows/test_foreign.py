@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from opendp_tree import Key, release_tree
-from opendp_tree.rows.sources import is_one_shot, read_foreign, read_rows, unwrapped
+from opendp_tree.rows.sources import read_foreign, read_rows
 
 NONE = pl.Schema()
 
@@ -199,13 +199,6 @@ def test_rows_are_what_is_declared_of_them():
             read_rows(rows, NONE)
 
 
-def test_only_streams_are_read_once():
-    table = pa.table({"a": [1]})
-    assert is_one_shot(table.to_reader())
-    assert not any(is_one_shot(data) for data in (table, table.to_pandas(), pl.DataFrame(), iter([1]), None))
-    assert unwrapped(table) is table
-
-
 def test_frames_that_only_narwhals_knows_are_collected(monkeypatch):
     import narwhals
 
@@ -216,4 +209,5 @@ def test_frames_that_only_narwhals_knows_are_collected(monkeypatch):
     real = narwhals.from_native
     monkeypatch.setattr(narwhals, "from_native", lambda data: lazy if isinstance(data, Remote) else real(data))
     assert read(Remote())["a"].to_list() == [1, 2]
-    assert read(object()) is None
+    with pytest.raises(TypeError, match="must be a frame, a list of rows, or a path"):
+        read(object())

@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from opendp_tree import frame_context, frame_domain, make_leaf_counts, read_source, release_tree
+from opendp_tree import frame_domain, make_leaf_counts, read_source, release_tree
 from opendp_tree.rows.domains import column_kinds
 from tests.frame_truth import as_paths
 
@@ -58,7 +58,7 @@ def pandas_frame(frame):
 
 
 def csv_file(frame, folder):
-    # Polars tells a missing text from an empty one by quotes alone, which is CSV's own limit.
+    # Polars distinguishes a missing text from an empty one only by quotes.
     frame.write_csv(folder / "a.csv", quote_style="non_numeric", null_value="")
     return folder / "a.csv"
 
@@ -123,21 +123,11 @@ def test_text_files_hold_texts_unless_declared(tmp_path, left_out):
 
 
 @pytest.mark.parametrize("kind", SOURCES)
-def test_one_door_for_releases_and_contexts(kind, tmp_path):
+def test_releases_take_every_source(kind, tmp_path):
     frame = pl.DataFrame({"city": ["ghent"] * 900, "age": [1] * 900, "day": [None] * 900}, schema=SCHEMA)
     schema = SCHEMA if kind == "rows" else None
     source = read_source(SOURCES[kind](frame, tmp_path), schema=schema) if schema else SOURCES[kind](frame, tmp_path)
-    release = release_tree(source, by="city", epsilon=1.0, delta=1e-6)
-    assert abs(release.estimates[0] - 900) < 60
-    context = frame_context(
-        read_source(SOURCES[kind](frame, tmp_path), schema=schema) if schema else SOURCES[kind](frame, tmp_path),
-        privacy_unit=dp.unit_of(contributions=1),
-        privacy_loss=dp.loss_of(epsilon=1.0, delta=1e-6),
-        split_evenly_over=2,
-    )
-    for _ in range(2):
-        again = context.query().tree_counts(by="city").release()
-        assert abs(again.estimates[0] - 900) < 120
+    assert "ghent" in release_tree(source, by="city", epsilon=9.0, delta=1e-6).to_frame()["city"].to_list()
 
 
 def address(column):
@@ -172,7 +162,7 @@ def test_what_was_read_outlives_its_source():
 
 def test_a_stream_is_read_once_and_says_so():
     stream = pa.table({"city": ["ghent"] * 9}).to_reader()
-    with pytest.raises(TypeError, match=r"columns \(a stream\) must not be read for its schema alone. Hint: .*read_so"):
+    with pytest.raises(TypeError, match=r"columns \(a stream\) must be a frame, or data types. Hint: .*read_so"):
         frame_domain(stream)
     assert read_source(stream).height == 9
     with pytest.raises(ValueError, match=r"a stream that was read already\. Hint: frame = read_source"):
@@ -198,15 +188,6 @@ def test_what_is_no_source_is_refused_by_its_type(data):
 def test_a_single_column_is_no_frame(data):
     with pytest.raises(TypeError, match=r"Hint: series\.to_frame"):
         read_source(data)
-
-
-def test_files_that_do_not_fit_are_named_before_a_row_is_read(tmp_path):
-    pl.DataFrame({"a": [1], "b": ["x"]}).write_parquet(tmp_path / "1.parquet")
-    pl.DataFrame({"b": ["y"], "a": [2]}).write_parquet(tmp_path / "2.parquet")
-    assert read_source(tmp_path / "*.parquet").collect().rows() == [(1, "x"), (2, "y")]
-    pl.DataFrame({"a": [1.5], "b": ["x"]}).write_parquet(tmp_path / "3.parquet")
-    with pytest.raises(ValueError, match=r"3.parquet' must have the columns and data types of '.*1.parquet'. Hint: "):
-        read_source(str(tmp_path / "*.parquet"))
 
 
 @pytest.mark.parametrize(
@@ -248,23 +229,10 @@ def test_members_are_frames_with_the_columns():
 
 def test_domains_are_equal_if_their_columns_are():
     """OpenDP compares by the identifier alone."""
-    types = [
-        {"a": pl.String},
-        {"b": pl.String},
-        {"a": pl.String, "b": pl.String},
-        {"a": pl.Int64},
-        {"a": pl.Int32},
-        {"a": pl.Categorical},
-        {"a": pl.Enum(["x"])},
-        {"a": pl.Enum(["x", "y"])},
-        {"a": pl.Enum(["x', 'y"])},
-        {"a": pl.Enum([str(n) for n in range(99)])},
-        {"a": pl.Enum([str(n) for n in range(98)] + ["z"])},
-        {"a": pl.Datetime("us")},
-        {"a": pl.Datetime("ns")},
-        {"a": pl.Datetime("us", "UTC")},
-        {"a': String, 'b": pl.String},
-    ]
+    enums = ["x"], ["x", "y"], ["x', 'y"], [str(n) for n in range(99)], [str(n) for n in range(98)] + ["z"]
+    dtypes = pl.Int64, pl.Int32, pl.Categorical, pl.Datetime("us"), pl.Datetime("ns"), pl.Datetime("us", "UTC")
+    types = [{"a": pl.String}, {"b": pl.String}, {"a": pl.String, "b": pl.String}, {"a': String, 'b": pl.String}]
+    types += [{"a": dtype} for dtype in (*dtypes, *map(pl.Enum, enums))]
     domains = [frame_domain(columns) for columns in types]
     for place, domain in enumerate(domains):
         assert [domain == other for other in domains] == [place == number for number in range(len(domains))]
@@ -273,21 +241,12 @@ def test_domains_are_equal_if_their_columns_are():
 
 
 def test_both_kinds_of_domains_tell_what_columns_hold():
-    frame = pl.DataFrame(
-        schema={
-            "text": pl.String,
-            "category": pl.Categorical,
-            "small": pl.Int32,
-            "large": pl.UInt64,
-            "truth": pl.Boolean,
-            "date": pl.Date,
-            "datetime": pl.Datetime("ms"),
-            "time": pl.Time,
-        }
-    )
-    kinds = ["text", "text", "integer", "integer", "truth", "date", "datetime", "time"]
-    assert list(column_kinds(frame_domain(frame)).values()) == kinds
-    assert list(column_kinds(dp.domain_of(frame.lazy(), infer=True)).values()) == kinds
+    kinds = {"text": pl.String, "integer": pl.UInt64, "truth": pl.Boolean, "date": pl.Date, "time": pl.Time}
+    frame = pl.DataFrame(schema={**kinds, "datetime": pl.Datetime("ms"), "float": pl.Float32})
+    domains = frame_domain(frame), dp.domain_of(frame.lazy(), infer=True)
+    assert [column_kinds(each) for each in domains] == [{name: name for name in frame.columns}] * 2
+    others = frame_domain({"text": pl.Enum(["a"]), "decimal": pl.Decimal(38, 2), "Binary": pl.Binary})
+    assert column_kinds(others) == {name: name for name in ("text", "decimal", "Binary")}
 
 
 @pytest.mark.parametrize("columns", [None, {}, ["a"], 7, "a"])

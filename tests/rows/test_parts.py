@@ -7,28 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opendp_tree import Key, Tree, Unit, read_source
+from opendp_tree import Key, Unit, read_source
 from opendp_tree.rows import counting, people
-from opendp_tree.rows.counting import RowCounter
-from opendp_tree.rows.dtypes import kinds_of
-from opendp_tree.rows.grouping import narrowed
+from opendp_tree.rows.counting import FrameRows
+from opendp_tree.rows.domains import narrowed
 from tests.frame_truth import as_paths
 from tests.fuzz.frames import coupled
+from tests.rows.test_row_counts import KEYS, ROWS, counter, frame_of
 from tests.thoroughness import examples
 
-SCHEMA = {"user": pl.Int64, "a": pl.String, "b": pl.Int64}
-ROWS = st.lists(
-    st.tuples(st.sampled_from([*range(8), None]), st.sampled_from(["x", "y", "x/y", None]), st.integers(0, 3)),
-    max_size=40,
-)
-TREE = Tree.from_paths([("x",), ("y",), ("rest",)])
-KEYS = {
-    "columns": Key.columns("a", "b"),
-    "no nulls": Key.columns("a", "b", nulls="drop"),
-    "path": Key.path("a", depth=3),
-    "bits": Key.bits("b", width=1),
-    "public": Key.columns("a", tree=TREE, outside=("rest",)),
-}
 EDGES = {
     pl.Int8: [-128, 0, 127],
     pl.UInt64: [0, 1, 2**64 - 1],
@@ -44,20 +31,19 @@ EDGES = {
 }
 
 
-def counter(key, unit, memory=None):
-    kinds = kinds_of(SCHEMA)
-    return RowCounter.of(key, kinds, {name: kinds[name] for name in (*key.columns_used, "user")}, unit, memory)
-
-
 def counted(key, unit, rows, memory):
-    found = counter(key, unit, memory).count(pl.DataFrame(rows, schema=SCHEMA, orient="row"))
+    found = counter(key, unit, memory).count(frame_of(rows))
     return found.tolist() if isinstance(found, np.ndarray) else as_paths(found)
 
 
+def one_part(data, unit, part, number):
+    """Whose the rows of one part are: columns `unit`, and `key_0` with the row's number."""
+    return FrameRows(data.lazy(), salt=7).rows_per_person(Key.columns("row"), unit, part, number)
+
+
 def one_by_one(data, unit, number):
-    frame = data.lazy()
-    salt = bytes(range(16))
-    return [people.people_part(frame, unit, salt, part, number).collect() for part in range(number)]
+    frame = data.with_row_index("row")
+    return [one_part(frame, unit, part, number).collect() for part in range(number)]
 
 
 @pytest.mark.parametrize("dtype", EDGES, ids=str)
@@ -69,9 +55,9 @@ def test_every_row_of_a_person_is_in_one_part(dtype):
     for number in (2, 5):
         found = one_by_one(frame, "user", number)
         for value in values:
-            rows = [part.filter(pl.col("user") == pl.lit(value, column.dtype)).height for part in found]
+            rows = [part.filter(pl.col("unit") == pl.lit(value, column.dtype)).height for part in found]
             assert sorted(rows)[:-1] == [0] * (number - 1), value
-        assert sum(part.drop_nulls("user").height for part in found) == frame.drop_nulls("user").height
+        assert sum(part.height for part in found) == frame.drop_nulls("user").height
 
 
 def test_a_persons_part_is_the_same_in_memory_from_files_and_among_others(tmp_path):
@@ -79,15 +65,15 @@ def test_a_persons_part_is_the_same_in_memory_from_files_and_among_others(tmp_pa
     frame = pl.DataFrame({"user": users * 2})
     frame.write_parquet(tmp_path / "users.parquet", row_group_size=70)
     frame.write_csv(tmp_path / "users.csv")
-    whole = [set(part["user"]) for part in one_by_one(frame, "user", 3)]
+    whole = [set(part["unit"]) for part in one_by_one(frame, "user", 3)]
     assert sum(map(len, whole)) == 500
     assert min(map(len, whole)) > 100  # 166 are expected, with a standard deviation of 11
     scans = pl.scan_parquet(tmp_path / "users.parquet"), pl.scan_csv(tmp_path / "users.csv"), frame[::-7].lazy()
     for scan in scans:
         for engine in ("streaming", "in-memory"):
             for place, persons in enumerate(whole):
-                part = people.people_part(scan, "user", bytes(range(16)), place, 3).collect(engine=engine)
-                assert set(part["user"]) <= persons
+                part = one_part(scan.with_row_index("row"), "user", place, 3).collect(engine=engine)
+                assert set(part["unit"]) <= persons
 
 
 @pytest.mark.parametrize("name", KEYS)
@@ -101,56 +87,28 @@ def test_the_number_of_parts_changes_nothing(name, rows, most, seed):
         assert whole == some == many
 
 
-def test_little_memory_makes_many_parts(monkeypatch):
-    seen = []
-    read = counting.unit_leaves
-    monkeypatch.setattr(counting, "unit_leaves", lambda *given: seen.append(read(*given)) or seen[-1])
-    rows = [(person, "x", 0) for person in range(1000)]
-    assert counted(Key.columns("a"), Unit("user", rows=1), rows, 12_000) == {("x",): 1000}
-    assert len(seen) == people.parts_for(1000, 0, 12_000) > 5
-    assert sum(part.height for part in seen) == 1000
-    # Binomial: above 240 of 1000 at a chance of 1/8 or less is below 1e-20.
-    assert max(part.height for part in seen) < 240
-
-
 def test_identifiers_without_a_hash_are_taken_together():
-    frame = pl.LazyFrame({"user": [1.0, -0.0, 0.0]})
-    assert people.frame_parts(frame, "user", 3, 1) == 1
-    assert people.people_part(frame, "user", bytes(16), 0, 1).collect().height == 3
+    frame = pl.DataFrame({"user": [1.0, -0.0, 0.0]})
+    assert [part.height for part in one_by_one(frame, "user", 3)] == [3, 0, 0]
 
 
 @pytest.mark.parametrize(("given_memory", "meant"), [(7, 7), ("7", 7), ("2KiB", 2048), ("1.5 GB", 1_500_000_000)])
 def test_memory_is_read(given_memory, meant):
-    assert people.read_memory(given_memory) == meant
+    assert counting.read_memory(given_memory) == meant
 
 
 def test_memory_by_default_is_an_eighth_of_the_machines_and_at_most_two_gib(monkeypatch):
     for machine, meant in ((8 * 2**30, 2**30), (2**40, 2 * 2**30)):
-        monkeypatch.setattr(people, "_machine_memory", lambda machine=machine: machine)
-        assert people.read_memory(None) == meant
+        monkeypatch.setattr(counting, "_machine_memory", lambda machine=machine: machine)
+        assert counting.read_memory(None) == meant
 
 
 @pytest.mark.parametrize("wrong", [0, -1, "", "GiB", "2gib", "1e9", "0", "9" * 15 + "TiB", "٣"])
 def test_what_is_no_memory_is_refused(wrong):
     with pytest.raises(ValueError, match="memory"):
-        people.read_memory(wrong)
+        counting.read_memory(wrong)
     with pytest.raises(TypeError, match="memory"):
-        people.read_memory(1.5)
-
-
-DRAWING = {
-    "shuffle": lambda frame: frame.with_columns(pl.col("a").shuffle()),
-    "sample": lambda frame: frame.select("user", pl.col("a").sample(fraction=1.0, shuffle=True)),
-    "any of several": lambda frame: frame.unique("user"),
-}
-
-
-@pytest.mark.parametrize("name", DRAWING)
-def test_a_plan_that_draws_is_read_once(name):
-    frame = pl.LazyFrame({"user": range(200), "a": range(200)})
-    drawn = people.same_when_read_again(DRAWING[name](frame))
-    assert drawn.collect().equals(drawn.collect())
-    assert "DF [" in drawn.explain(optimized=False).splitlines()[0]
+        counting.read_memory(1.5)
 
 
 def test_frames_in_memory_and_own_scans_are_read_again_and_any_other_plan_is_run_once(tmp_path):
@@ -161,11 +119,11 @@ def test_frames_in_memory_and_own_scans_are_read_again_and_any_other_plan_is_run
     own.append(read_source(tmp_path / "k.csv", schema={"a": int}))
     for source in own:
         frame = narrowed(source, ["a"])
-        assert people.same_when_read_again(frame) is frame
-        assert people.same_when_read_again(frame.filter(True)) is not frame  # whatever a caller adds
+        assert counting._same_when_read_again(frame) is frame
+        assert counting._same_when_read_again(frame.filter(True)) is not frame  # whatever a caller adds
     for other in (pl.scan_parquet(tmp_path / "k.parquet"), rows.lazy(), own[1].filter(pl.col("user") > 1)):
         frame = narrowed(other, ["a"])
-        assert "DF [" in people.same_when_read_again(frame).explain(optimized=False).splitlines()[0]
+        assert "DF [" in counting._same_when_read_again(frame).explain(optimized=False).splitlines()[0]
 
 
 NUMBERS = {

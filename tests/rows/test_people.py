@@ -12,7 +12,8 @@ from scipy import stats
 
 from opendp_tree import Key, OpenTree, Tree, Unit, frame_domain, release_tree
 from opendp_tree.rows import counting, people
-from opendp_tree.rows.people import PeoplePart, make_people_records, people_domain, then_people_records
+from opendp_tree.rows.leaf_counts import make_people_records, then_people_records
+from opendp_tree.rows.people import PeoplePart, people_domain
 from tests.goodness_of_fit import FALSE_ALARM
 from tests.rows.test_row_counts import KEYS, ROWS, SCHEMA, counter, frame_of
 from tests.thoroughness import examples
@@ -26,7 +27,7 @@ def labels_of(records):
     if isinstance(records.tree, Tree):
         return list(range(records.tree.leaf_count))
     size = records.sparse.occupied.counts.size
-    counts = records.with_counts(np.arange(1, size + 1))
+    counts = records.sparse.recounted(np.arange(1, size + 1))
     from tests.frame_truth import as_paths
 
     found = {number - 1: path for path, number in as_paths(counts).items()}
@@ -134,7 +135,7 @@ def test_rows_are_drawn_evenly():
 
 
 def sums(key, rows, memory=None):
-    """What is added up over people, by the names of leaves: rows, people, and whom chance puts there."""
+    """Sums over people by the names of leaves: rows, people, and people placed at random."""
     records = counter(key, SHARES, memory).people(frame_of(rows))
     found = records.summed(
         lambda part: part.added(part.rows),
@@ -173,8 +174,8 @@ def test_without_one_person_nothing_changes_for_all_others(name, memory, rows):
 
 def test_one_part_is_in_memory_at_a_time(monkeypatch):
     """Little memory: many parts, each read once for all sums, and none much larger than the others."""
-    read, sizes = counting.unit_leaves, []
-    monkeypatch.setattr(counting, "unit_leaves", lambda *given: sizes.append(0) or read(*given))
+    read, sizes = counting.people_records, []
+    monkeypatch.setattr(counting, "people_records", lambda *given: sizes.append(0) or read(*given))
     rows = [(person, label, 0) for person in range(1000) for label in ("x", "y")]
     records = counter(KEYS["columns"], SHARES, 20_000).people(frame_of(rows))
     assert sizes == []  # nothing but keys is read before a measurement asks
@@ -202,25 +203,19 @@ def test_pieces_are_the_same_people_a_few_at_a_time(persons, most):
 
 def test_an_interrupt_ends_the_reading_of_parts(monkeypatch):
     """Between two parts, where nothing is drawn that would ask."""
-    read, seen = counting.unit_leaves, []
+    read, seen = counting.people_records, []
 
     def interrupted(*given):
         seen.append(os.kill(os.getpid(), signal.SIGINT))
         return read(*given)
 
-    monkeypatch.setattr(counting, "unit_leaves", interrupted)
+    monkeypatch.setattr(counting, "people_records", interrupted)
     tree = Tree.from_paths([("x",), ("y",)])
     frame = frame_of([(person, "xy"[person % 2], 0) for person in range(100)])
     unit = Unit("user", count="people", nodes=1)
     with pytest.raises(KeyboardInterrupt):
         release_tree(frame, by=Key.columns("a", tree=tree), epsilon=1.0, unit=unit, memory=1000)
     assert len(seen) == 1
-
-
-def test_one_part_is_read_once():
-    records = counter(KEYS["columns"], SHARES).people(frame_of([(1, "x", 0)]))
-    assert records.parts == 1
-    assert next(records.each()) is next(records.each())
 
 
 def test_a_mutant_that_knows_leaves_by_a_part_is_rejected(monkeypatch):
@@ -255,13 +250,13 @@ def test_mutant_rows_of_nobody_as_people_of_their_own_are_rejected(monkeypatch):
 
     records = make_people_records(frame_domain(SCHEMA), PEOPLE, by="a", unit=SHARES)
     assert moved(records) <= records.map(1)
-    real = counting.read_frame
+    real = counting.narrowed
 
     def mutant(frame, kinds):
         numbered = real(frame, kinds).with_row_index("row")
         return numbered.with_columns(pl.col("user").fill_null(pl.col("row").cast(pl.Int64) + 100))
 
-    monkeypatch.setattr(counting, "read_frame", mutant)
+    monkeypatch.setattr(counting, "narrowed", mutant)
     assert moved(records) > records.map(1)
 
 

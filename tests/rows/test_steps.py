@@ -1,4 +1,4 @@
-"""Steps judged by OpenDP on an empty frame, and taken on the data: one plan, two roads."""
+"""Steps judged by OpenDP on an empty frame, and taken on the data: one plan, two paths."""
 
 import opendp.prelude as dp
 import polars as pl
@@ -41,7 +41,7 @@ def table(counts):
 
 @given(rows)
 @examples(25)
-def test_both_roads_count_what_polars_counts(data):
+def test_both_paths_count_what_polars_counts(data):
     frame, metric = frame_of(data), dp.symmetric_distance()
     steps = filtered(FrameSteps())
     by_reference = steps.leaf_counts(frame_domain(SCHEMA), metric, **BY)(frame)
@@ -93,7 +93,7 @@ def test_only_some_methods_are_steps():
             FrameSteps().then(name)
 
 
-def roads(frame, metric, step, **options):
+def by_both_paths(frame, metric, step, **options):
     """Leaf counts after one step, by reference and by OpenDP's own frames: the transformations and their counts."""
     name, args, kwargs = step
     by_reference = FrameSteps().then(name)(*args, **kwargs).leaf_counts(frame_domain(frame), metric, **options)
@@ -115,11 +115,11 @@ def roads(frame, metric, step, **options):
         ("filter", (pl.int_range(pl.len()).sort_by("age").over("user") < 1,), {}),
     ],
 )
-def test_truncations_by_the_order_of_rows_are_refused_on_both_roads(step):
+def test_truncations_by_the_order_of_rows_are_refused_on_both_paths(step):
     """The metric calls frames in two orders the same, so that nothing may depend on the order."""
     frame, metric = frame_of([(1, "a", "x", 9), (1, "b", "y", 1)]), dp.symmetric_id_distance("user")
     with pytest.raises(ValueError, match=r"over.*keep=\"sample\""):
-        roads(frame, metric, step, **BY)
+        by_both_paths(frame, metric, step, **BY)
     name, args, kwargs = step
     domain = dp.domain_of(frame.lazy(), infer=True)
     plan = getattr(lazy_query(frame.clear().lazy(), (domain, metric)), name)(*args, **kwargs)
@@ -164,7 +164,7 @@ def test_no_step_tells_whether_somebody_is_there(present):
     strict += [name.str.to_datetime("%Y-%m-%d").is_null(), name.str.strptime(pl.Time, "%H:%M").is_null()]
     for predicate in strict:
         with pytest.raises(ValueError, match=r"must be row-wise and never fail. Hint: .*(strict=False|default)"):
-            roads(frame, dp.symmetric_distance(), ("filter", (predicate,), {}), **BY)
+            by_both_paths(frame, dp.symmetric_distance(), ("filter", (predicate,), {}), **BY)
         domain = dp.domain_of(frame.lazy(), infer=True)
         with pytest.raises(ValueError, match="must be row-wise and never fail"):
             stable_leaf_counts(domain, dp.symmetric_distance(), frame.clear().lazy().filter(predicate), **BY)
@@ -184,8 +184,8 @@ def test_one_row_cannot_move_others_to_another_leaf():
     bins = pl.col("x").cut([1.0]).cast(pl.String, strict=False)
     one, other = pl.DataFrame({"x": [5.0] * 500}), pl.DataFrame({"x": [0.0] + [5.0] * 500})
     step = "with_columns", (bins,), {}
-    for road in (0, 1):
-        few, many = (table(roads(each, metric, step, by="x")[road]) for each in (one, other))
+    for path in (0, 1):
+        few, many = (table(by_both_paths(each, metric, step, by="x")[path]) for each in (one, other))
         assert few == {("(1, inf]",): 500}
         assert many == {("(1, inf]",): 500, ("(-inf, 1]",): 1}
 
@@ -212,7 +212,7 @@ def test_one_row_cannot_move_others_to_another_leaf():
         ("select", (pl.col("text").alias("key"),), {}),
     ],
 )
-def test_both_roads_give_the_same_answers(step):
+def test_both_paths_give_the_same_answers(step):
     values = [1.0, 2.5, float("nan"), float("inf"), -3.0, None, 1e300]
     frame = pl.DataFrame(
         {
@@ -224,7 +224,7 @@ def test_both_roads_give_the_same_answers(step):
             "key": ["p", "q", "p", None, "r", "p", "q"] * 4,
         }
     )
-    by_reference, through = roads(frame, dp.symmetric_distance(), step, by="key")
+    by_reference, through = by_both_paths(frame, dp.symmetric_distance(), step, by="key")
     taken = getattr(frame.lazy(), step[0])(*step[1]).group_by("key").len().collect()
     assert table(by_reference) == table(through)
     assert sorted(table(through).values()) == sorted(taken["len"].to_list())

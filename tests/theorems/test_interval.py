@@ -120,11 +120,6 @@ def test_sqrt_up_is_the_least_float_not_below(x):
     assert up == 0 or Fraction(math.nextafter(up, 0)) ** 2 < x
 
 
-@given(st.integers(0, 2**26))
-def test_sqrt_up_is_exact_on_squares(n):
-    assert sqrt_up(Fraction(n * n)) == n
-
-
 @given(st.fractions())
 def test_round_down_is_the_largest_float_not_above(x):
     down = round_down(x)

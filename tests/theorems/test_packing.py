@@ -25,7 +25,7 @@ from opendp_tree.theorems.packing import (
     two_point_risk,
     unbiased_rmse,
 )
-from tests.thoroughness import thinned
+from tests.thoroughness import slow
 
 ONE = Fraction(1)
 EPSILONS = [Fraction(1, 100), Fraction(1, 2), ONE, Fraction(5)]
@@ -113,21 +113,12 @@ def test_gaussian_noise_stays_above_the_two_point_bound_of_zcdp(rho, steps):
         assert bound > 0.9 * risk
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 0.7, 2.0])
-@pytest.mark.parametrize("delta", [0.0, 0.05])
-def test_no_mechanism_for_one_count_beats_it(epsilon, delta):
-    for heap in (1, 2, 4):
-        bound = packing_rmse(heap, levels=0, epsilon=Fraction(epsilon), delta=Fraction(delta))
-        assert bound**2 <= best_risk(heap, leaves=1, epsilon=epsilon, delta=delta) * (1 + 1e-9)
-
-
+@pytest.mark.parametrize(("leaves", "heap"), [(1, 1), (1, 2), (1, 4), (2, 1), (2, 2)])
 @pytest.mark.parametrize("epsilon", [0.2, 1.0])
 @pytest.mark.parametrize("delta", [0.0, 0.05])
-def test_no_mechanism_for_two_leaves_beats_it(epsilon, delta):
-    for heap in (1, 2):
-        bound = packing_rmse(heap, levels=1, epsilon=Fraction(epsilon), delta=Fraction(delta))
-        best = best_risk(heap, leaves=2, epsilon=epsilon, delta=delta)
-        assert bound**2 <= best * (1 + 1e-9)
+def test_no_mechanism_for_one_or_two_leaves_beats_it(leaves, heap, epsilon, delta):
+    bound = packing_rmse(heap, levels=leaves - 1, epsilon=Fraction(epsilon), delta=Fraction(delta))
+    assert bound**2 <= best_risk(heap, leaves=leaves, epsilon=epsilon, delta=delta) * (1 + 1e-9)
 
 
 def test_mutants_exceed_what_is_achievable():
@@ -145,7 +136,7 @@ def entropy(law):
     return -sum(p * math.log(p) for p in law if p > 0)
 
 
-@pytest.mark.parametrize("branching", thinned([12, 2, 3, 4, 8], 5))
+@pytest.mark.parametrize("branching", [12, *slow([2, 3, 4, 8])])
 def test_errors_leave_no_more_entropy_than_claimed(branching):
     """Laws of a child, random and symmetric, alone and mixed: none leaves its entropy at less than the least risk."""
     rng = np.random.default_rng(branching)
@@ -169,14 +160,6 @@ def test_the_level_bound_is_met_by_the_symmetric_law(branching):
         assert met * (1 - Fraction(1, 10**9)) < risk_needed(left, branching=branching) <= met
     almost = Fraction(Interval.of(branching).ln().lo)
     assert float(risk_needed(almost, branching=branching)) * branching == pytest.approx(1 - 1 / branching, rel=1e-5)
-
-
-@pytest.mark.parametrize("branching", [3, 8, 12])
-def test_curve_and_line_meet_where_the_best_law_changes(branching):
-    eta = Fraction(1, branching)
-    left = Fraction(level_entropy(eta, branching=branching).lo)
-    above = risk_needed(left * Fraction(1001, 1000), branching=branching)
-    assert 0 < above - level_risk(eta, branching=branching) < Fraction(1, 100)
 
 
 def test_mutant_entropy_of_two_for_many_children_is_rejected():
@@ -205,26 +188,6 @@ def test_randomised_response_on_leaves_stays_above(levels, closeness):
     nats = Interval.of(Fraction(closeness * math.tanh(closeness / 2)))
     entropy_left = entropy_needed(levels=levels, branching=2, nats=nats, lost=Interval.of(0))
     assert float(risk_needed(entropy_left, branching=2)) <= worst
-
-
-@pytest.mark.parametrize("budget", [{"epsilon": ONE}, {"epsilon": ONE, "delta": Fraction(1e-6)}, {"rho": ONE / 2}])
-def test_the_bound_grows_with_depth_and_falls_with_alpha(budget):
-    for steps in (1, 3, 8):
-        errors = [packing_rmse(steps, levels=levels, **budget) for levels in (0, 1, 4, 16, 64, 256)]
-        assert errors == sorted(errors)
-        whole, half = (packing_rmse(steps, levels=64, alpha=alpha, **budget) for alpha in (Fraction(0), ONE / 2))
-        assert half == pytest.approx(whole / 2)
-        assert packing_rmse(steps, levels=64, d_in=7, **budget) == pytest.approx(7 * whole)
-
-
-def test_more_budget_allows_smaller_errors():
-    for levels in (0, 5, 50):
-        pure = [packing_rmse(4, levels=levels, epsilon=epsilon) for epsilon in EPSILONS]
-        assert pure == sorted(pure, reverse=True)
-        deltas = [Fraction(0), Fraction(1, 10**9), Fraction(1, 1000), Fraction(1, 2)]
-        approximate = [packing_rmse(4, levels=levels, epsilon=ONE, delta=delta) for delta in deltas]
-        assert approximate == sorted(approximate, reverse=True)
-        assert approximate[-1] == 0
 
 
 def test_limits_are_those_of_the_extreme_laws():
@@ -350,27 +313,11 @@ def test_eigenvalues_are_those_of_the_matrix():
     assert found == pytest.approx(np.sort(np.concatenate(claimed)))
 
 
-@pytest.mark.parametrize("depth", [2, 6, 20])
-def test_the_papers_dual_solution_is_a_little_below(depth):
-    """Equal shares: a valid bound that grows as the root of the depth, with a constant of 0.57 and more."""
-    eigenvalues = level_eigenvalues([Fraction(1, depth)] * depth, branching=2)
-    printed = sum(count * sqrt_down(value) for count, value in eigenvalues)
-    gamma = math.sqrt(balanced_gamma_squared(branching=2, depth=depth))
-    assert 0.9 * gamma < printed < gamma
-    assert printed > 0.57 * math.sqrt(depth)
-
-
 def test_mutant_shares_with_a_larger_sum_exceed_a_factorization():
     """Shares that sum to 1.01 would claim more than a factorization reaches."""
     shares = [share * Fraction(101, 100) for share in balanced_shares(branching=2, depth=6)]
     claimed = sum(count * sqrt_down(value) for count, value in level_eigenvalues(shares, branching=2))
     assert claimed**2 > balanced_gamma_squared(branching=2, depth=6)
-
-
-def test_single_counts_and_wide_trees():
-    assert balanced_gamma_squared(branching=7, depth=1) == balanced_gamma_squared(branching=1, depth=9) == 1
-    wide = balanced_gamma_squared(branching=10**9, depth=12)
-    assert Fraction(119999, 10000) < wide < 12
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.5, 1.0, 4.0, 20.0])

@@ -1,10 +1,11 @@
+from ipaddress import IPv4Address, IPv6Address
+
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from opendp_tree import OpenTree
-from opendp_tree.trees.bits import BitKeys, bit_length, read_words, words_of
+from opendp_tree.trees.bits import BitKeys, bit_length, prefix_integers, prefix_texts, words_of
 
 WIDE = st.integers(0, 2**64 - 1) | st.integers(0, 2)
 WIDTHS = [1, 7, 63, 64, 65, 100, 127, 128]
@@ -56,13 +57,6 @@ def test_bit_length_is_that_of_python():
     assert bit_length(np.array(words, dtype=np.uint64)).tolist() == [word.bit_length() for word in words]
 
 
-def test_keys_of_other_kinds_are_named():
-    with pytest.raises(TypeError, match=r"keys \(float64\) must be integers"):
-        read_words(np.array([1.0]), 8)
-    with pytest.raises(TypeError, match=r"shape \(n, 2\)"):
-        read_words(np.zeros((2, 3), dtype=np.uint64), 8)
-
-
 @given(st.lists(st.tuples(WIDE, WIDE), max_size=30))
 def test_sorted_keys_are_those_of_python(pairs):
     high, low = (np.array(column, dtype=np.uint64) for column in (zip(*pairs, strict=True) if pairs else ([], [])))
@@ -70,3 +64,31 @@ def test_sorted_keys_are_those_of_python(pairs):
     assert list(zip(found.high.tolist(), found.low.tolist(), strict=True)) == sorted(pairs)
     assert found.is_sorted()
     assert BitKeys(high, low).is_sorted() == (pairs == sorted(pairs))
+
+
+def keys(numbers, width):
+    return BitKeys.of_integers(*words_of(numbers), width)
+
+
+@given(st.lists(st.integers(0, 2**32 - 1)))
+def test_ipv4_is_written_as_python_writes_it(numbers):
+    tree = OpenTree.bits(32, shown_as="ipv4")
+    found = prefix_texts(keys(numbers, 32), np.full(len(numbers), 24), tree)
+    assert found.to_list() == [f"{IPv4Address(number)}/24" for number in numbers]
+
+
+@given(st.lists(st.integers(0, 2**128 - 1) | st.integers(0, 2**16).map(lambda low: low << 96 | 0xFFFF)))
+def test_ipv6_is_written_as_python_writes_it(numbers):
+    numbers = [number for number in numbers if number >> 32 != 0xFFFF]  # Pythons differ on mapped addresses
+    tree = OpenTree.bits(128, shown_as="ipv6")
+    found = prefix_texts(keys(numbers, 128), np.full(len(numbers), 128), tree)
+    assert found.to_list() == [f"{IPv6Address(number)}/128" for number in numbers]
+
+
+@given(st.sampled_from([1, 40, 64, 65, 128]), st.data())
+def test_integers_are_themselves(width, data):
+    numbers = data.draw(st.lists(st.integers(0, 2**width - 1)))
+    tree = OpenTree.bits(width)
+    assert prefix_integers(keys(numbers, width), tree).to_list() == numbers
+    bits = np.full(len(numbers), width)
+    assert prefix_texts(keys(numbers, width), bits, tree).to_list() == [f"{number}/{width}" for number in numbers]

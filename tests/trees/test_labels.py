@@ -1,19 +1,21 @@
-"""Names of levels, and paths of labels."""
+"""Names of levels, paths of labels, and labels as Polars columns."""
 
 from __future__ import annotations
 
 from decimal import Decimal
 
 import numpy as np
+import polars as pl
 import pytest
 
-from opendp_tree import Tree, TreeRelease
-from opendp_tree.trees.labels import RESERVED, NodeIndex, check_names, read_paths, tagged_label
-
-
-def test_names_are_numbered_by_default():
-    assert check_names(None, count=2) == ("label_1", "label_2")
-    assert check_names(None) == ()
+from opendp_tree import OpenTree, Tree, TreeRelease
+from opendp_tree.trees.labels import (
+    RESERVED,
+    check_names,
+    label_series,
+    labels_at,
+    split_paths,
+)
 
 
 @pytest.mark.parametrize("name", RESERVED)
@@ -51,10 +53,6 @@ def test_from_paths_keeps_the_order_of_leaves_at_any_depth():
     assert Tree.from_paths([()]).node_count == 1
 
 
-def test_labels_of_different_types_stay_apart():
-    assert Tree.from_paths([(1,), (True,), ("1",)]).leaf_count == 3
-
-
 @pytest.mark.parametrize(
     ("paths", "error", "message"),
     [
@@ -70,15 +68,6 @@ def test_labels_of_different_types_stay_apart():
 def test_paths_that_make_no_tree_are_named(paths, error, message):
     with pytest.raises(error, match=message):
         Tree.from_paths(paths)
-
-
-def test_the_implied_root_is_first_and_has_no_label():
-    assert read_paths([("a", "x"), ("b",)]) == ([-1, 0, 1, 0], [None, "a", "x", "b"])
-
-
-def test_tags_keep_types_apart_and_see_through_numpy():
-    assert len({tagged_label(label) for label in (1, True, "1", None)}) == 4
-    assert tagged_label(np.int64(1)) == tagged_label(1)
 
 
 def test_count_by_ids_counts_leaves_and_nothing_else():
@@ -117,11 +106,6 @@ def test_count_raises_nothing_for_an_odd_key_among_others(tree, odd):
     assert tree.count([1, odd, 2]).tolist() == [1, 1]
 
 
-def test_ids_pass_through_and_what_is_no_leaf_is_minus_one():
-    tree = Tree.from_paths([("a", "x"), ("b",)])
-    assert NodeIndex(tree).leaf_ids([7, ("a", "x"), "b", ("a",), 2**70]).tolist() == [7, 2, 3, -1, -1]
-
-
 LABELLED = Tree.from_paths([("be", "ghent"), ("be", "liege"), ("lu",), (1, True), (True, 1), ("1", None)])
 
 
@@ -138,3 +122,48 @@ def test_numpy_labels_are_labels():
 def test_what_leads_nowhere_is_refused(path):
     with pytest.raises(ValueError, match="must lead to a node of the tree"):
         LABELLED.node(path)
+
+
+def test_labels_are_taken_out_one_by_one():
+    for labels in (["x", "y", None], pl.Series(["x", "y", None])):
+        assert labels_at(labels, np.array([1, 2, 0])).to_list() == ["y", None, "x"]
+        assert labels_at(labels, np.array([], dtype=int)).dtype == pl.String
+
+
+def test_taking_out_keeps_times_to_the_nanosecond():
+    times = pl.Series([1, 1_000_000_001], dtype=pl.Int64)
+    for dtype in (pl.Datetime("ns"), pl.Datetime("ns", "Europe/Berlin"), pl.Duration("ns")):
+        taken = labels_at(times.cast(dtype), np.array([1, 0]))
+        assert taken.dtype == dtype
+        assert taken.to_physical().to_list() == [1_000_000_001, 1]
+
+
+def test_a_level_without_labels_is_one_of_texts():
+    assert label_series([]).dtype == label_series([None]).dtype == pl.String
+    assert label_series([1, None]).dtype == pl.Int64
+    assert label_series([1, "x"]).to_list() == ["1", "x"]
+
+
+def test_a_null_text_is_one_label():
+    columns, lengths = split_paths(pl.Series([None, "a/b/c", ""]), "/", 2)
+    assert [column.to_list() for column in columns] == [[None, "a", ""], [None, "b", None]]
+    assert lengths.tolist() == [1, 2, 1]
+
+
+def test_counting_leaves_a_frame_as_it_was():
+    frame = pl.DataFrame({"b": ["x"], "a": ["y"]})
+    keys = OpenTree.columns(["a", "b"]).count(frame).keys
+    assert [column.to_list() for column in keys.columns] == [["y"], ["x"]]
+    assert frame.columns == ["b", "a"]
+
+
+@pytest.mark.parametrize("name", ["people", "length", "0", "1"])
+def test_any_name_of_a_column_will_do(name):
+    frame = pl.DataFrame({name: ["x", "x"], "other column": ["y", "z"]})
+    assert OpenTree.columns(2).count(frame).occupied.meets.tolist() == [1]
+
+
+def test_a_key_that_ends_and_a_label_that_is_null_stay_apart():
+    counts = OpenTree.columns(2).count([("a",), ("a", None), ("a", None), ("a", "x")])
+    assert counts.occupied.counts.tolist() == [1, 2, 1]
+    assert counts.occupied.levels.tolist() == [1, 2, 2]

@@ -53,19 +53,6 @@ def test_equals_a_dense_solve_on_random_trees(seed, missing):
     np.testing.assert_allclose(fit.variances, expected[1], rtol=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_estimates_add_up_and_no_variance_grows(seed):
-    rng = np.random.default_rng(seed)
-    tree = random_tree(rng, 500)
-    variances = np.exp(3 * rng.normal(size=500))
-    fit = LeastSquares.of(tree, variances)
-    solved = fit.solve(rng.normal(size=500) * 100)
-    sums = np.bincount(tree.parents[tree.parents >= 0], solved[tree.parents >= 0], minlength=500)
-    inner = np.setdiff1d(np.arange(500), tree.leaves)
-    np.testing.assert_allclose(solved[inner], sums[inner], atol=1e-9)
-    assert (fit.variances <= variances * (1 + 1e-12)).all()
-
-
 @pytest.mark.parametrize(("branching", "depth"), [(2, 2), (2, 5), (3, 4), (10, 3)])
 def test_equals_opendps_on_complete_trees(branching, depth):
     tree = Tree.balanced(branching=branching, depth=depth)
@@ -85,32 +72,15 @@ def test_variances_survive_sizes_that_cancel():
     assert fit.solve(np.array([10.0, np.nan, 3.0])).tolist() == [10.0, 7.0, 3.0]
 
 
-def test_one_node_and_chains():
-    assert LeastSquares.of(Tree.from_parents([-1]), np.array([4.0])).solve(np.array([5])).tolist() == [5.0]
-    chain = Tree.from_parents([-1, 0, 1])
-    fit = LeastSquares.of(chain, np.array([1.0, 1.0, 2.0]))
-    np.testing.assert_allclose(fit.solve(np.array([0.0, 1.0, 7.0])), [1.8] * 3)
-    np.testing.assert_allclose(fit.variances, [0.4] * 3)
-
-
 @pytest.mark.parametrize(
     ("variances", "error", "message"),
     [
         ([1.0, -1.0, 1.0], ValueError, r"variances\[1\] \(-1.0\) must be from 1e-100 to 1e\+100, or inf"),
-        ([1.0, 0.0, 1.0], ValueError, r"variances\[1\] \(0.0\) must be from"),
         ([1.0, np.nan, 1.0], ValueError, r"variances\[1\] \(nan\) must be from"),
-        ([1.0, -np.inf, 1.0], ValueError, r"variances\[1\] \(-inf\) must be from"),
         ([1.0, 1e101, 1.0], ValueError, r"variances\[1\] \(1e\+101\) must be from"),
-        (
-            [1.0, 1.0, 1.0, 1.0],
-            ValueError,
-            r"variances \(of shape \(4,\)\) must hold one number for each of the 2 levels",
-        ),
+        ([1.0] * 4, ValueError, r"variances \(of shape \(4,\)\) must hold one number for each of the 2 levels"),
         (1.0, ValueError, r"variances \(of shape \(\)\) must hold"),
-        ([], ValueError, r"variances \(of shape \(0,\)\) must hold"),
         (["a", 1.0], TypeError, "variances must be numbers"),
-        ([None, 1.0], TypeError, "variances must be numbers"),
-        ([True, True], TypeError, "variances must be numbers"),
         ([[1.0], [1.0, 2.0]], TypeError, "variances must be numbers"),
     ],
 )

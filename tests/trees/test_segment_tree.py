@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from opendp_tree.trees.segment_tree import SegmentTree, rising, tail_reach
+from opendp_tree.trees.least_squares import SegmentTree, rising, tail_reach
 
 HALF = Fraction(1, 2)
 SIZES = [1, 2, 3, 5, 16, 17, 37, 120]
@@ -46,16 +46,6 @@ def test_levels_are_as_few_as_branching_allows_and_cost_one_over_the_scale(branc
             assert np.bincount(parents).max() <= branching
         cost = sum(1 / Fraction(scale) for scale in tree.scales)
         assert Fraction(1, 3) * (1 - Fraction(1, 2**50)) < cost <= Fraction(1, 3)
-
-
-@pytest.mark.parametrize("segments", SIZES)
-def test_every_level_parts_the_line(segments):
-    tree = tree_of(segments)
-    for starts, size in zip(tree.starts, tree.sizes, strict=True):
-        assert starts.size == size + 1
-        assert starts[0] == 0
-        assert starts[-1] == segments
-        assert (np.diff(starts) > 0).all()
 
 
 @pytest.mark.parametrize("segments", SIZES)
