@@ -60,6 +60,7 @@ class PartitionParameters:
             )
         return cls(tuple(fringes), *left)
 
+    @lru_cache(maxsize=256)  # noqa: B019 - parameters are few, and small
     def loss(self, people: int) -> tuple[float, float]:
         """Epsilon and delta at a distance, rounded up."""
         epsilon, delta = estimator_loss(self.fringes, alphas=self.alphas, betas=self.betas, k=people)

@@ -14,7 +14,7 @@ import polars as pl
 from opendp_tree._arguments import check_integer
 from opendp_tree._types import Bools, Ints, Words
 from opendp_tree.keys.key import Key
-from opendp_tree.keys.kind import KEY, Labels, Lookup, key_names
+from opendp_tree.keys.kind import Labels, Lookup, key_names
 from opendp_tree.noise import uniform_words
 from opendp_tree.rows.domains import LEAF, PEOPLE, UNIT, Table, guarded, kind_of, may_read_again, narrowed, schema_of
 from opendp_tree.rows.people import PeoplePart, PeopleRecords, is_narrow_integer, kept_rows, people_records, truncate
@@ -76,16 +76,14 @@ class FrameRows:
         return grouped(self.selected(key, unit), key, pl.len().cast(pl.Int64).alias(PEOPLE))
 
     def sorted_keys(self, key: Key) -> pl.DataFrame:
-        """The keys of bits: counted, or one record per row where few integers repeat and sorting them is faster."""
-        (column,) = key.columns_used
-        if not guarded(self.frame.collect_schema)[column].is_integer():
-            return self.rows_per_key(key)
+        """The keys of bits: counted, or one record per row where few repeat and sorting them is faster."""
         source = FrameRows(_same_when_read_again(self.frame))
-        keys = source.frame.select(pl.col(column).alias(f"{KEY}_0"))
+        keys = source.selected(key, None)
         sample = _collect(keys.head(_SAMPLE))
         if 2 * sample.n_unique() < sample.height:
             return source.rows_per_key(key)
-        return _collect(keys).select(pl.first().sort())
+        rows = _collect(keys)
+        return rows.select(pl.first().sort()) if rows.dtypes[0].is_integer() else rows
 
     def rows_per_person(self, key: Key, unit: str, part: int, parts: int) -> pl.LazyFrame:
         """The person and the key of each row, for the people of one part."""

@@ -70,5 +70,20 @@ def test_wide_integers_of_files_are_counted(dtype, values, tmp_path):
         assert count_keys(frame, key).occupied.counts.sum() == 101
 
 
+@pytest.mark.parametrize("dtype", [pl.String, pl.Categorical])
+@pytest.mark.parametrize("repeats", [1, 5])
+@pytest.mark.parametrize("nulls", ["drop", "label"])
+def test_addresses_count_the_same_whether_few_or_many_repeat(dtype, repeats, nulls):
+    """Texts are counted before they are read, or read row by row: also those that are no address, and null."""
+    numbers = np.random.default_rng(3).permutation(3000)
+    texts = [f"10.0.{number // 256}.{number % 256}" for number in numbers.tolist()]
+    frame = frame_of([*texts, "10.0.0.256", "none", None] * repeats, dtype)
+    counts = count_keys(frame, Key.ip("k", version=4, nulls=nulls))
+    expected = OpenTree.bits(32, 8, outside=nulls == "label").count(
+        [*(10 * 2**24 + numbers).tolist(), *[-1] * 3] * repeats
+    )
+    assert parts_of(counts) == parts_of(expected)
+
+
 def test_strides_beyond_the_width_leave_one_level():
     assert OpenTree.bits(8, stride=40_000).count([3, 4, 4]).occupied.meets.tolist() == [0]
