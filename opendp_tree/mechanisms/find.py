@@ -78,9 +78,9 @@ def mean(scale: float) -> float:
     return 1 / math.expm1(1 / scale) if scale > 1 / 700 else 0.0
 
 
-def three_digits(value: Fraction) -> float:
-    """The value rounded up to three significant digits, so that tables of noise are reused."""
-    unit = Fraction(10) ** (math.floor(math.log10(value)) - 2)
+def three_digits(value: Fraction, *, more: int = 0) -> float:
+    """The value rounded up to three significant digits, or some more, so that tables of noise are reused."""
+    unit = Fraction(10) ** (math.floor(math.log10(value)) - 2 - more)
     near = float(math.ceil(value / unit) * unit)
     return near if Fraction(near) >= value else math.nextafter(near, math.inf)
 

@@ -174,12 +174,12 @@ def nearest_marked(shown: ShownTree, marked: Bools) -> Ints:
 
 
 def make_layers(
-    shown: ShownTree, marked: Bools, cuts: list[Bools], shares: Floats, alphas: Fraction, betas: Fraction
+    shown: ShownTree, marked: Bools, cuts: list[Bools], shares: Floats, alphas: Fraction, betas: Fraction, more: int = 0
 ) -> Layers:
-    """Layers of the given cuts, which together cost at most alphas and betas, exactly."""
+    """Layers of the given cuts, which together cost at most alphas and betas, exactly; `more` digits of scales."""
     layers = []
     for cut, part in zip(cuts, (shares / shares.sum() * (1 - 2.0**-40)).tolist(), strict=True):
-        scales = (three_digits(1 / (Fraction(part) * slope)) for slope in (alphas, betas))
+        scales = (three_digits(1 / (Fraction(part) * slope), more=more) for slope in (alphas, betas))
         layers.append(Layer(np.flatnonzero(cut), np.flatnonzero(_strictly_above(shown, marked, cut)), *scales))
     made = Layers(marked, nearest_marked(shown, marked), tuple(layers))
     spent = made.spent()

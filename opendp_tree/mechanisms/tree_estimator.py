@@ -529,7 +529,7 @@ class PublicEstimator:
         """One layer per level, with the leaves above it, so that it holds everybody."""
         shown, given = self.shown, self.parameters
         marked, cuts = cut_by_level(shown, list(range(shown.depth)))
-        plain = make_layers(shown, marked, cuts, self.shares, given.alphas, given.betas)
+        plain = make_layers(shown, marked, cuts, self.shares, given.alphas, given.betas, more=2)
         nobody = np.zeros(0, dtype=np.int64)
         return replace(plain, layers=tuple(replace(layer, rests=nobody) for layer in plain.layers))
 

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from opendp_tree import OpenTree, Tree, leaf_domain, saturate
-from opendp_tree.mechanisms.find import choose_parameters
+from opendp_tree.budget import Budget
+from opendp_tree.mechanisms.find import choose_parameters, variance
 from opendp_tree.mechanisms.tails import leaf_reach
-from opendp_tree.mechanisms.tree_estimator import make_tree_estimator
+from opendp_tree.mechanisms.tree_estimator import choose_estimator, make_tree_estimator
 from opendp_tree.releases.release import TreeRelease
 from opendp_tree.theorems.interval import round_up
 from opendp_tree.theorems.partition import estimator_loss
@@ -455,3 +456,15 @@ def test_hidden_children_near_the_threshold_do_not_make_their_parents_worse():
         large = release.to_frame(other=False).filter(level=4, label_3=0)
         squares.append((large["estimate"] - 165).pow(2).mean())
     assert math.sqrt(np.mean(squares)) < 0.62
+
+
+def test_two_levels_of_a_public_tree_are_ahead_of_each_level_alone():
+    tree = Tree.from_parents(np.concatenate(([-1], np.zeros(200, dtype=int), 1 + np.repeat(np.arange(200), 50))))
+    for epsilon in (0.1, 1.0, 3.0):
+        made = choose_estimator(tree, Budget(epsilon))
+        noisy = [2 * variance(layer.right_scale) for layer in made.layers.layers]  # as drawn, after rounding
+        parent = 1 / (1 / noisy[1] + 1 / (50 * noisy[2]))
+        root = 1 / (1 / noisy[0] + 1 / (200 * parent))
+        final = parent - (200 * parent - root) / 200**2
+        leaf = noisy[2] - (50 * noisy[2] - final) / 50**2
+        assert max(final, leaf) < 0.997**2 * 2 * variance(2 / epsilon)
