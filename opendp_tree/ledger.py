@@ -65,6 +65,10 @@ class LockedError(LedgerError):
     """A ledger that another process holds; the same call may succeed later."""
 
 
+class SettingsError(LedgerError):
+    """Arguments that differ from what the ledger's file states."""
+
+
 class BudgetError(LedgerError):
     """A release that would exceed the ledger's total."""
 
@@ -175,11 +179,11 @@ class Ledger:
                 db.execute("INSERT INTO ledger VALUES (?, ?, ?, ?)", row)
             ledger = cls._read(file, db)
         if stated is not None and stated != ledger.total:
-            raise LedgerError(f"{file} has another total: {show(ledger.total)}. Hint: leave the total out to use it")
+            raise SettingsError(f"{file} has another total: {show(ledger.total)}. Hint: leave the total out to use it")
         for name, text, kept in (("unit", unit, ledger.unit or unit), ("dataset", dataset, ledger.dataset)):
             if text not in (None, kept):
                 other = f"is for {name} {kept!r}, not {text!r}. Hint: keep one ledger for each"
-                raise LedgerError(f"{file} {other if kept else 'names no data set. Hint: leave the data set out'}")
+                raise SettingsError(f"{file} {other if kept else 'names no data set. Hint: leave the data set out'}")
         return ledger
 
     @classmethod
@@ -277,7 +281,7 @@ class Ledger:
         known = self.unit or next(filter(None, units), ONE_ROW)
         if units[-1] not in (None, known):  # losses of two units do not add up
             hint = "keep one ledger for each, or protect the same unit"
-            raise LedgerError(f"{self.path} is for unit {known!r}, not {units[-1]!r}. Hint: {hint}")
+            raise SettingsError(f"{self.path} is for unit {known!r}, not {units[-1]!r}. Hint: {hint}")
         if disjoint is not None and known != ONE_ROW:  # a person may have rows in several releases
             raise LedgerError(
                 f"disjoint ({disjoint!r}) is only for unit {ONE_ROW!r}, not {known!r}. Hint: leave it out"
@@ -286,7 +290,7 @@ class Ledger:
         if amounts.keys() != self.total.keys():
             mine, other = " and ".join(self.total), " and ".join(amounts)
             hint = f"ask for {mine}, or use a ledger of {other} for these data instead of this one"
-            raise LedgerError(f"{self.path} counts {mine}, not {other}. Hint: {hint}")
+            raise SettingsError(f"{self.path} counts {mine}, not {other}. Hint: {hint}")
         left = self.left_after(entries)
         then = self.left_after([*entries, LedgerEntry(0, "", amounts, {}, {}, disjoint=disjoint)])
         if over := [name for name, amount in then.items() if amount < 0]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
@@ -28,7 +29,18 @@ from opendp_tree._show import Bar, Cell, html_table, one_line, progress, table
 from opendp_tree._types import Bools
 from opendp_tree.budget import Budget
 from opendp_tree.keys.key import Key
-from opendp_tree.ledger import Amount, Ledger, LedgerEntry, LedgerError, amounts_of, checked_file, damaged, show, spent
+from opendp_tree.ledger import (
+    Amount,
+    Ledger,
+    LedgerEntry,
+    LedgerError,
+    SettingsError,
+    amounts_of,
+    checked_file,
+    damaged,
+    show,
+    spent,
+)
 from opendp_tree.planning.methods import Auto, Method, PeopleLayers, TreeEstimator, read_method
 from opendp_tree.prepare import Account, Question
 from opendp_tree.releases.json import write_tree
@@ -178,7 +190,7 @@ class Series(Mapping[str, TreeRelease]):
                 raise ValueError(f"total must be given with a unit, whose costs add up over periods. Hint: {hint}")
         ledger = Ledger.open(file, total=total, unit=whose)
         if ledger.unit != whose:  # without a unit it cannot tell whether costs add up
-            raise LedgerError(f"{ledger.path} is for unit {ledger.unit!r}, not {whose!r}. Hint: begin another file")
+            raise SettingsError(f"{ledger.path} is for unit {ledger.unit!r}, not {whose!r}. Hint: begin another file")
         if total is None and ledger.total == _one_period(
             ledger.settings()
         ):  # by default; what was never used may be corrected
@@ -186,8 +198,9 @@ class Series(Mapping[str, TreeRelease]):
         kept = ledger.settings(settings) or {}
         if differ := [name for name, text in settings.items() if kept.get(name) != text]:
             first, hint = differ[0], "use the settings of the file, or begin another file with another budget"
-            others = f"another {' and another '.join(differ)}: {first} is {kept.get(first)}, not {settings[first]}"
-            raise LedgerError(f"{ledger.path} is a series with {others}. Hint: {hint}")
+            was, now = _short(kept.get(first)), _short(settings[first])
+            others = f"another {' and another '.join(differ)}: {first} is {was}, not {now}"
+            raise SettingsError(f"{ledger.path} is a series with {others}. Hint: {hint}")
         return cls(ledger, period, settings, key, person, chosen, float(confidence), values, shares, pooled)
 
     def release(self, data: Any, period: Any) -> TreeRelease:
@@ -196,7 +209,8 @@ class Series(Mapping[str, TreeRelease]):
         :param data: The rows, of any periods, as in `release_tree`, but not tables of engines, nor lazy frames other
             than scans of files.
         :param period: Its name, such as "2026-W10", or for a calendar a day in it. Release every period once it is
-            over, whatever is in it: a schedule that depends on data reveals something about them.
+            over, whatever is in it: a schedule that depends on data reveals something about them. A calendar's period
+            that is not over on the machine's date is refused, because its later rows would be in no release.
         """
         return self._release(data, self.period.name(period), "period")
 
@@ -208,7 +222,7 @@ class Series(Mapping[str, TreeRelease]):
 
         :param data: The rows, as in `release`.
         :param quarter: Its name, such as "2026-Q1", or a day in it. Pool every quarter once it is over, whatever is in
-            it.
+            it; before, it is refused.
         """
         return self._release(data, self.quarter.name(quarter), "quarter")
 
@@ -224,6 +238,7 @@ class Series(Mapping[str, TreeRelease]):
             hint = f"Series.open(path, by=..., period=..., epsilon=...{more})"
             raise ValueError(f"{self.ledger.path} is open {how}for reading only. Hint: {hint}")
         rule, values = (self.period, self.value) if kind == "period" else (self.quarter, ())
+        rule.check_over(name)
         columns = [*self.key.columns_used, *(each.column for each in values)]
         needed = columns if self.unit is None else [*columns, self.unit.column]
         rows = rule.rows(read_source(data), name, needed)
@@ -616,3 +631,10 @@ def _key_text(key: Key) -> str:
     public += [] if key.known is None else [repr((key.known.paths, key.known.closed))]
     digest = hashlib.sha256(json.dumps(public, sort_keys=True).encode()).hexdigest()[:16]
     return f"{key!r}, names {digest}" if public else repr(key)
+
+
+def _short(setting: Any) -> str:
+    """A stored setting in few words: a key about as `--by` has it, and nothing that is not set."""
+    text = re.sub(r", \w+=None", "", str(setting))
+    text = re.sub(r"ColumnKey\(columns_used=\(([^()]*?),?\), depth=\d+\)", r"\1", text)
+    return re.sub(r"(\w+)Key\(columns_used=\(([^()]*?),?\)", lambda key: f"{key[1].lower()}({key[2]}", text)

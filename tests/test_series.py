@@ -18,7 +18,13 @@ from opendp_tree.series import MEMORY, QUIET, _key_with_known, node_frame, path_
 from opendp_tree.trees.open_tree import OpenTree
 
 WEEK = Period("week")
+TODAY = date(2026, 5, 1)
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch):
+    monkeypatch.setattr(Period, "today", staticmethod(lambda: TODAY))
 
 
 def visits(weeks=4, size=400):
@@ -689,6 +695,36 @@ def test_names_of_periods_are_texts_of_values(dtype):
     frame = pl.DataFrame({"week": pl.Series(values, dtype=dtype)})
     assert WEEK.rows(frame, WEEK.name(7), []).collect().height == 1
     assert WEEK.rows(frame, "07", []).collect().height == 0
+
+
+def test_a_period_or_quarter_that_is_not_over_is_refused_and_costs_nothing(tmp_path, monkeypatch):
+    frame = pl.DataFrame({"day": [date(2026, 4, 30)] * 500, "city": ["ghent"] * 500})
+    series = opened(tmp_path, period=Period("day", every="day"), pooled=0.15)
+    with pytest.raises(ValueError, match=r"must be over: it ends before 2026-05-02, today is 2026-05-01, .* Hint: rel"):
+        series.release(frame, TODAY)
+    with pytest.raises(ValueError, match=r"'2026-Q2'.* must be over: it ends before 2026-07-01"):
+        series.pool(frame, "2026-Q2")
+    assert series.ledger.entries() == []
+    series.release(frame, "2026-04-30")
+    monkeypatch.setattr(Period, "today", staticmethod(lambda: date(2026, 4, 1)))  # what is stored stays readable
+    assert series.release(frame, "2026-04-30").to_json() == series["2026-04-30"].to_json()
+    series.pool(frame, "2026-Q1")
+    assert (series.periods, series.quarters) == (["2026-04-30"], ["2026-Q1"])
+
+
+@pytest.mark.parametrize(
+    ("by", "words"),
+    [
+        (Key.columns("city", "street"), "'city', 'street'"),
+        (Key.path("url", depth=3), "path('url', depth=3, separator='/')"),
+        (Key.calendar("day", levels=["year"]), "calendar('day', depth=2, parts=('year',))"),
+    ],
+)
+def test_keys_in_messages_are_short(tmp_path, by, words):
+    opened(tmp_path).release(visits(), "W1")
+    with pytest.raises(LedgerError) as told:
+        opened(tmp_path, by=by)
+    assert f"another by: by is 'city', not {words}. Hint" in str(told.value)
 
 
 def test_tables_of_engines_are_refused(tmp_path):

@@ -16,6 +16,7 @@ from opendp_tree.keys.text import read_key
 from opendp_tree.planning.methods import METHODS
 from opendp_tree.releases.curve import check_quantiles
 from opendp_tree.releases.writing import FORMATS
+from opendp_tree.rows.period import Period
 from opendp_tree.rows.unit import COUNTS
 
 T = TypeVar("T")
@@ -60,6 +61,13 @@ def within(low: float, high: float, text: str) -> str:
     return text
 
 
+def past_day(text: str) -> date:
+    """A day that is not in the future, when periods would be released before they are over."""
+    if (day := date.fromisoformat(text)) > Period.today():
+        raise ValueError
+    return day
+
+
 # Python would also read 1_0, digits of other scripts, and spaces.
 _DECIMAL, _WHOLE = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,9})?", "0*[1-9][0-9]{0,17}"
 number = reader(float, "a number", _DECIMAL)
@@ -76,7 +84,7 @@ counts = reader(
     "a whole number, 1 or more, or several separated by commas",
     f"{_WHOLE}( *, *{_WHOLE})*",
 )
-day = reader(date.fromisoformat, "a day, such as 2026-03-09")
+day = reader(past_day, "a day such as 2026-03-09, and not after today")
 
 
 def option(words: str, help: str, **more: Any) -> tuple[list[str], bool, dict[str, Any]]:
@@ -120,7 +128,7 @@ _OPTIONS = {
     ("", "series"): [
         option("action", "release what is due", choices=("run",)),
         option("config CONFIG", "a TOML file, or JSON"),
-        option("--today DATE", "take this day for today, such as 2026-03-09", type=day),
+        option("--today DATE", "run as on this earlier day, such as 2026-03-09", type=day),
     ],
     ("hierarchy", "plan release"): [
         option("--by KEY", _KEYS, type=hierarchy, required=True),
@@ -146,7 +154,12 @@ _OPTIONS = {
         option("--confidence C", "of intervals (0.95)", type=number, default=0.95),
     ],
     ("sums and means", "plan release"): [
-        option("--value COLUMN", "sum and average this column; may be repeated", action="append", default=[]),
+        option(
+            "--value COLUMN",
+            "sum and average this column; CSV texts that are no number are null; may be repeated",
+            action="append",
+            default=[],
+        ),
         option("--bounds LOW HIGH", _CLIPPED, action="append", default=[], nargs=2, type=number),
     ],
     ("whose privacy", "plan release"): [

@@ -21,7 +21,7 @@ from opendp_tree.cli.commands import first_sentence, typed
 from opendp_tree.cli.options import INPUTS
 from opendp_tree.cli.terminal import CommandError, Exit, require, silenced, terminated_by, write_file
 from opendp_tree.keys.text import read_key
-from opendp_tree.ledger import BudgetError, LedgerError, amounts_of, decimal_texts
+from opendp_tree.ledger import BudgetError, LedgerError, SettingsError, amounts_of, decimal_texts
 from opendp_tree.releases.release import TreeRelease
 from opendp_tree.releases.writing import frame_bytes
 from opendp_tree.rows.period import Period
@@ -41,7 +41,9 @@ def run_series(options: argparse.Namespace) -> Exit:
         try:
             config = _read(Path(options.config))
             series = _open(config)
-            due, quarters = _due(config, series, options.today or datetime.now().date())
+            due, quarters = _due(config, series, options.today or Period.today())
+        except SettingsError as error:
+            raise CommandError(str(error)) from None
         except LedgerError:
             raise
         except (TypeError, ValueError, KeyError) as error:  # about the configuration: no data has been read

@@ -13,7 +13,15 @@ import pytest
 from opendp_tree import Ledger, Series
 from opendp_tree.cli import main
 from opendp_tree.cli.terminal import Exit
+from opendp_tree.rows.period import Period
 from tests.cli.helpers import ENVIRONMENT, ROOT
+
+TODAY = date(2026, 5, 1)
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch):
+    monkeypatch.setattr(Period, "today", staticmethod(lambda: TODAY))
 
 
 def prepare(folder, days=30, **options):
@@ -196,10 +204,25 @@ def test_toml(tmp_path):
     assert Series.open(tmp_path / "series.db").periods == ["2026-W02"]
 
 
-def test_other_settings_than_those_of_the_file_fail(tmp_path, capsys):
+def test_a_day_in_the_future_is_refused(tmp_path, capsys):
+    path = prepare(tmp_path, first="2026-W17")
+    assert nightly(path, TODAY + timedelta(days=1)) == Exit.USAGE
+    assert "2026-05-02 must be a day such as 2026-03-09, and not after today. Hint" in capsys.readouterr().err
+    assert not (tmp_path / "series.db").exists()
+    assert nightly(path, TODAY) == Exit.OK == main(["series", "run", path])
+    assert Series.open(tmp_path / "series.db").periods == ["2026-W17"]
+
+
+def test_other_settings_than_those_of_the_file_are_a_wrong_configuration(tmp_path, capsys):
     assert nightly(prepare(tmp_path), "2026-01-12") == Exit.OK
-    assert nightly(prepare(tmp_path, epsilon=2), "2026-01-12") == Exit.FAILURE
+    assert nightly(prepare(tmp_path, epsilon=2), "2026-01-12") == Exit.USAGE
     assert "another epsilon" in capsys.readouterr().err
+    assert nightly(prepare(tmp_path, by="day, city"), "2026-01-12") == Exit.USAGE
+    assert "another by: by is 'city', not 'day', 'city'. Hint" in capsys.readouterr().err
+    unit = {"unit": {"column": "city", "rows": 5}, "total": {"epsilon": "9", "delta": "1e-5"}}
+    assert nightly(prepare(tmp_path, **unit), "2026-01-12") == Exit.USAGE
+    assert nightly(prepare(tmp_path, total={"epsilon": "9", "delta": "1e-5"}), "2026-01-12") == Exit.USAGE
+    assert "another total" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
