@@ -20,18 +20,7 @@ from opendp.extras._utilities import to_then as to_then  # noqa: PLC0414 (for ot
 from opendp.extras.polars import LazyFrameQuery, _lazyframe_domain_from_schema
 from opendp.measures import approximate, max_divergence, new_privacy_profile, zero_concentrated_divergence
 from opendp.metrics import _get_bound, l2_distance, linf_distance
-from opendp.mod import (
-    Domain,
-    ExtrinsicDomain,
-    Function,
-    LazyFrameDomain,
-    Measure,
-    Measurement,
-    Metric,
-    OpenDPException,
-    Transformation,
-    _PartialConstructor,
-)
+from opendp.mod import Domain, Function, LazyFrameDomain, Measure, Measurement, Metric, OpenDPException, Transformation
 
 from opendp_tree._interrupts import guard, protected, stop_if_interrupted
 
@@ -54,7 +43,7 @@ def make_transformation(
     made = _make_transformation(
         input_domain, input_metric, output_domain, output_metric, protected(function), protected(stability_map)
     )
-    is_array = isinstance(output_domain, ExtrinsicDomain) and hasattr(output_domain.descriptor, "of_leaves")
+    is_array = hasattr(getattr(output_domain, "descriptor", None), "of_leaves")  # described by `CountArrays`
     return ArrayTransformation.of(made) if is_array else made
 
 
@@ -73,8 +62,7 @@ class ArrayTransformation(Transformation):
         try:
             made = super().__rshift__(other)
         except OpenDPException as error:
-            refused = "concrete type ExtrinsicDomain" in str(error.message)
-            options = _vector_options(self, other) if refused and isinstance(other, _PartialConstructor) else None
+            options = _vector_options(self, other) if "concrete type ExtrinsicDomain" in str(error.message) else None
             if options is None:
                 raise
             hint = f"Hint: this constructor needs OpenDP's vectors: then_tree_sum({options})"
