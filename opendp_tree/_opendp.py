@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,12 @@ from opendp._internal import _extrinsic_domain, _make_measurement, _make_transfo
 from opendp._lib import lib
 from opendp.context import Query
 from opendp.core import new_queryable
-from opendp.domains import _lazyframe_from_domain
+from opendp.domains import _lazyframe_from_domain, atom_domain, vector_domain
 from opendp.extras._utilities import to_then as to_then  # noqa: PLC0414 (for other modules)
 from opendp.extras.polars import LazyFrameQuery, _lazyframe_domain_from_schema
 from opendp.measures import approximate, max_divergence, new_privacy_profile, zero_concentrated_divergence
-from opendp.metrics import _get_bound
-from opendp.mod import Domain, Function, LazyFrameDomain, Measure, Measurement, Metric, Transformation
+from opendp.metrics import _get_bound, l2_distance, linf_distance
+from opendp.mod import Domain, Function, LazyFrameDomain, Measure, Measurement, Metric, OpenDPException, Transformation
 
 from opendp_tree._interrupts import guard, protected, stop_if_interrupted
 
@@ -39,9 +40,50 @@ def make_transformation(
 ) -> Transformation:
     """A transformation that needs no "honest-but-curious": its map is proved here, as OpenDP's own are there."""
     _check_space(input_domain, input_metric)
-    return _make_transformation(
+    made = _make_transformation(
         input_domain, input_metric, output_domain, output_metric, protected(function), protected(stability_map)
     )
+    is_array = hasattr(getattr(output_domain, "descriptor", None), "of_leaves")  # described by `CountArrays`
+    return ArrayTransformation.of(made) if is_array else made
+
+
+class ArrayTransformation(Transformation):
+    """A transformation to arrays of counts, which says how to get OpenDP's vectors where a constructor needs them."""
+
+    _type_ = Transformation._type_  # pointers do not inherit it
+
+    @classmethod
+    def of(cls, made: Any) -> Any:
+        """The same object: it stays the only owner of its pointer."""
+        made.__class__ = cls
+        return made
+
+    def __rshift__(self, other: Any) -> Any:
+        try:
+            made = super().__rshift__(other)
+        except OpenDPException as error:
+            options = _vector_options(self, other) if "concrete type ExtrinsicDomain" in str(error.message) else None
+            if options is None:
+                raise
+            hint = f"Hint: this constructor needs OpenDP's vectors: then_tree_sum({options})"
+            raise OpenDPException(error.variant, f"{error.message} {hint}", error.raw_traceback) from error
+        return self.of(made) if isinstance(other, ArrayTransformation) else made
+
+    def __rrshift__(self, other: Any) -> Any:
+        # Python asks the right side first where its class is derived from that of the left one.
+        return self.of(other.__rshift__(self)) if isinstance(other, Transformation) else NotImplemented
+
+
+def _vector_options(arrays: Transformation, constructor: Any) -> str | None:
+    """The options of `make_tree_sum` with which a constructor can follow; None if there are none."""
+    domain = vector_domain(atom_domain(T="i64"), size=arrays.output_domain.descriptor.size)
+    others = (l2_distance, "f64"), (linf_distance, "i64")
+    metrics = {f', output_metric=dp.{each.__name__}(T="{kind}")': each(T=kind) for each, kind in others}
+    for words, metric in {"": arrays.output_metric, **metrics}.items():
+        with suppress(Exception):  # whatever it is, vectors under this metric do not help
+            constructor(domain, metric)
+            return f'carrier="vector"{words}'
+    return None
 
 
 def make_measurement(

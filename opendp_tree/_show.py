@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -41,7 +42,7 @@ class Bar:
     upper: float | None = None
 
 
-Cell = str | float | Bar | None
+Cell = str | float | Decimal | Bar | None
 
 
 def one_line(text: str, width: int | None = None) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -141,16 +143,31 @@ def release_html(release: TreeRelease) -> str:
 def _largest(release: TreeRelease, limit: int, width: int) -> tuple[list[str], list[list[Cell]], list[str]]:
     """The shown nodes with the largest estimates, in the order of the frame, and how many others there are."""
     means = [name for name in value_columns(release.values) if name.endswith(("sum", "mean"))]
-    heads = ["path", "estimate", "lower", "upper", *means]
-    shown = release.to_frame().filter("shown").select(*heads, "level").with_row_index("row")
+    heads, frame = ["path", "estimate", "lower", "upper", *means], release.to_frame().filter("shown")
+    decimals = [_decimals(frame, name) if name.endswith("mean") else None for name in heads[1:]]
+    shown = frame.select(*heads, "level").with_row_index("row")
     top = shown
     if shown.height > limit:
         # The root comes first, even if noise makes it small.
         top = shown.sort(pl.col("level") == 0, "estimate", descending=True, nulls_last=True).head(limit).sort("row")
     rows: list[list[Cell]] = [
-        [one_line(path if level or path else ROOT, width), *figures, Bar(*figures[:3])]
+        [one_line(path if level or path else ROOT, width), *map(_rounded, figures, decimals), Bar(*figures[:3])]
         for path, *figures, level in top.drop("row").rows()
     ]
     left = shown.height - top.height
     more = [f"... and {left:,} smaller {'row' if left == 1 else 'rows'}: see to_frame()."] if left else []
     return [*heads, ""], rows, more
+
+
+def _decimals(frame: pl.DataFrame, mean: str) -> int | None:
+    """How many decimals of a mean matter: two digits of the median reach of its intervals; None if unknown."""
+    reach: Any = ((frame[f"{mean}_upper"] - frame[f"{mean}_lower"]) / 2).drop_nulls().drop_nans().median()
+    known = reach is not None and 0 < reach < math.inf
+    return min(max(1 - math.floor(math.log10(reach)), 0), 9) if known else None
+
+
+def _rounded(figure: float | None, decimals: int | None) -> Cell:
+    """The figure with this many decimals; by default as tables show it."""
+    if decimals is None or figure is None or not math.isfinite(figure):
+        return figure
+    return Decimal(f"{round(figure, decimals) + 0.0:.{decimals}f}")  # never -0

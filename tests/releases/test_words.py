@@ -1,5 +1,6 @@
 """Releases in sentences and small tables, in terminals and notebooks."""
 
+import re
 from dataclasses import replace
 from xml.etree import ElementTree
 
@@ -10,6 +11,7 @@ import pytest
 from opendp_tree import OpenTree, Tree, TreeRelease, leaf_domain
 from opendp_tree.budget import cost_words
 from opendp_tree.mechanisms import make_pruned_descent
+from opendp_tree.releases.values import NodeValues
 from opendp_tree.releases.words import ROOT, tree_words
 from tests.pictures import HOSTILE, STATEMENT, release
 
@@ -115,3 +117,29 @@ def test_what_is_counted_is_told_where_people_look():
     cut = replace(given, statement=replace(given.statement, counted="rows after keeping at most 5 of each user"))
     for shown in (repr(cut), cut._repr_html_()):
         assert "Counted: rows after keeping at most 5 of each user." in shown
+
+
+@pytest.mark.parametrize(
+    ("mean", "reach", "shown"),
+    [
+        (40.0444, 0.1445, "40.04"),
+        (40.0444, 1.445, "40.0"),
+        (0.49961, 0.0026, "0.4996"),
+        (2067.4, 2475.0, "2,067"),
+        (-0.00001, 0.5, "0.00"),
+        (0.5, 0.0, "0.5"),
+        (np.nan, np.nan, "nan"),
+        (12.25, np.inf, "12"),
+    ],
+)
+def test_means_have_the_decimals_that_their_intervals_support(mean, reach, shown):
+    tree = Tree.from_paths([("a",)])
+    counts, means, reaches = (np.full(2, each) for each in (100.0, mean, reach))
+    ends = means - reaches, means + reaches
+    values = NodeValues("age", -1e4, 1e4, counts * 40, counts, counts, means, *ends)
+    given = TreeRelease(tree, counts, counts - 3, counts + 3, 0.95, STATEMENT, values=(values,))
+    first, row = repr(given).splitlines()[:2]
+    assert (first.split()[-1], row.split()[-1]) == ("mean", shown)
+    assert row.split()[-2] == "4,000"
+    assert len(first) == len(row)  # figures end below their head
+    assert re.search(rf'"opendp-tree-number">{shown}</td><td', given._repr_html_())
