@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 from opendp.measures import max_divergence
-from opendp.metrics import l1_distance
-from opendp.mod import Domain, Measurement, Metric, assert_features
+from opendp.mod import Domain, Measurement, Metric
 
 from opendp_tree import noise, saturate
 from opendp_tree._arguments import check_integer, check_positive, check_probability, read_distance
@@ -26,7 +25,7 @@ from opendp_tree.theorems.interval import Interval, round_down, round_up
 from opendp_tree.theorems.noise import laplace_epsilon
 from opendp_tree.theorems.partition import Fringe, find_epsilon_delta
 from opendp_tree.theorems.sums import found_epsilon
-from opendp_tree.trees.domains import CountSpace, check_metric
+from opendp_tree.trees.domains import CountSpace
 from opendp_tree.trees.least_squares import SegmentTree, tail_reach
 from opendp_tree.trees.tree import Tree
 
@@ -124,9 +123,7 @@ def _make(
     branching: int,
     confidence: float,
 ) -> Measurement:
-    assert_features("contrib")
-    check_metric(input_metric, l1_distance)
-    space, public = CountSpace.of_leaves(input_domain, tree)
+    space, public = CountSpace.of_leaves(input_domain, input_metric, tree)
     if public._depth_first is not None:
         raise ValueError("tree must have its leaves numbered depth-first. Hint: sort the paths, or the node ids")
     if public.leaf_count > _MOST_BINS:

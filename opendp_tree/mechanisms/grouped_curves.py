@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 from opendp.measures import approximate, max_divergence
 from opendp.metrics import l1_distance
-from opendp.mod import Domain, Measurement, Metric, assert_features
+from opendp.mod import Domain, Measurement, Metric
 
 from opendp_tree import saturate
 from opendp_tree._arguments import check_integer, check_type, read_distance
@@ -78,9 +78,7 @@ def make_grouped_curves(
     >>> curves.map(1) <= (1.0, 1e-6)
     True
     """
-    assert_features("contrib")
-    check_metric(input_metric, l1_distance)
-    tree, read = leaf_reader(input_domain, None)
+    tree, read = leaf_reader(input_domain, input_metric, None)
     if not isinstance(tree, OpenTree) or tree.kind != "columns":
         raise ValueError("input_domain must be leaf_domain of an open tree of columns. Hint: Key.nested")
     check_type(groups, Measurement, name="groups", hint="plan(...).best.make(leaf_domain(tree))")

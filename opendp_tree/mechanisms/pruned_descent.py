@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 from opendp.measures import approximate
-from opendp.metrics import l1_distance
-from opendp.mod import Domain, Measurement, Metric, assert_features
+from opendp.mod import Domain, Measurement, Metric
 
 from opendp_tree import saturate
 from opendp_tree._arguments import (
@@ -38,7 +37,7 @@ from opendp_tree.theorems.tails import (
     pruned_deltas,
     pruned_laplace_epsilon,
 )
-from opendp_tree.trees.domains import check_metric, leaf_reader
+from opendp_tree.trees.domains import leaf_reader
 from opendp_tree.trees.nodes import ShownNodes, SparseCounts
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.tree import Tree
@@ -180,9 +179,7 @@ def make_pruned_descent(
     >>> [tree.path(node) for node in np.flatnonzero(release.shown)]
     [(), ('be',), ('be', 'ghent')]
     """
-    assert_features("contrib")
-    known, read = leaf_reader(input_domain, tree)
-    check_metric(input_metric, l1_distance)
+    known, read = leaf_reader(input_domain, input_metric, tree)
     check_scale(scale)
     check_choice(noise, name="noise", choices=tuple(LAWS))
     shares = check_weights(weights, known.depth)

@@ -225,7 +225,7 @@ def _leaves(
         return None, None
     described = input_domain.descriptor if isinstance(input_domain, ExtrinsicDomain) else None
     carried = isinstance(described, SparseLeafCounts) or (isinstance(described, CountArrays) and described.of_leaves)
-    return leaf_reader(input_domain, tree) if carried or tree is not None else (None, None)
+    return leaf_reader(input_domain, input_metric, tree) if carried or tree is not None else (None, None)
 
 
 def make_sparse_vector(

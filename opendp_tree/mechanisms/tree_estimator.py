@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 from opendp.measures import approximate, max_divergence
-from opendp.metrics import l1_distance
-from opendp.mod import Domain, Measurement, Metric, assert_features
+from opendp.mod import Domain, Measurement, Metric
 
 from opendp_tree import saturate
 from opendp_tree._arguments import check_integer, check_positive, check_probability, is_zero, read_distance
@@ -44,7 +43,7 @@ from opendp_tree.mechanisms.layers import (
 from opendp_tree.mechanisms.tails import Bounds, hidden_bound, node_bounds
 from opendp_tree.releases.release import TreeRelease
 from opendp_tree.theorems.interval import round_up
-from opendp_tree.trees.domains import check_metric, leaf_reader
+from opendp_tree.trees.domains import leaf_reader
 from opendp_tree.trees.level_weights import share_below_root
 from opendp_tree.trees.nodes import KnownNodes, Occupied, ShownCells, ShownNodes, SparseCounts, contracted_parents
 from opendp_tree.trees.open_tree import OpenTree
@@ -111,9 +110,7 @@ def make_tree_estimator(
     >>> release.to_frame(other=False).filter(level=2).select("label_1", "label_2").rows()
     [('be', 'ghent'), ('be', 'liege'), ('nl', 'delft')]
     """
-    assert_features("contrib")
-    check_metric(input_metric, l1_distance)
-    schema, read = leaf_reader(input_domain, tree)
+    schema, read = leaf_reader(input_domain, input_metric, tree)
     budget = Budget.declared(epsilon=epsilon, delta=delta, d_in=d_in)
     sure = float(check_probability(confidence, name="confidence"))
     dial = None if measuring is None else float(check_probability(measuring, name="measuring"))

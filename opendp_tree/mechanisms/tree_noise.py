@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 from opendp.measures import max_divergence, zero_concentrated_divergence
-from opendp.metrics import l1_distance
-from opendp.mod import Domain, Measure, Measurement, Metric, assert_features
+from opendp.mod import Domain, Measure, Measurement, Metric
 
 from opendp_tree import noise as noises
 from opendp_tree import saturate
@@ -25,7 +24,7 @@ from opendp_tree.releases.release import TreeRelease
 from opendp_tree.theorems.interval import round_up
 from opendp_tree.theorems.noise import gaussian_rho, laplace_epsilon
 from opendp_tree.theorems.tails import gaussian_multiplier
-from opendp_tree.trees.domains import CountSpace, check_metric
+from opendp_tree.trees.domains import CountSpace
 from opendp_tree.trees.least_squares import LARGEST_VARIANCE
 from opendp_tree.trees.tree import Tree
 
@@ -181,10 +180,8 @@ def _make(
     nonnegative: bool,
     integers: bool,
 ) -> Measurement:
-    assert_features("contrib")
     law = LAWS[kind]
-    check_metric(input_metric, l1_distance)
-    space, known = CountSpace.of_leaves(input_domain, tree)
+    space, known = CountSpace.of_leaves(input_domain, input_metric, tree)
     check_scale(scale)
     shares = check_weights(weights, known.depth)
     level = float(check_probability(confidence, name="confidence"))

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 from opendp.measures import approximate, max_divergence
-from opendp.metrics import l1_distance
-from opendp.mod import Domain, Measurement, Metric, assert_features
+from opendp.mod import Domain, Measurement, Metric
 
 from opendp_tree import noise
 from opendp_tree._arguments import check_integer, check_probability, check_scale, read_distance
@@ -22,7 +21,7 @@ from opendp_tree.mechanisms.find import PartitionParameters, find_in_fringe, mak
 from opendp_tree.mechanisms.tree_estimator import check_levels
 from opendp_tree.releases.frame import cell_frame
 from opendp_tree.theorems.partition import Fringe
-from opendp_tree.trees.domains import check_metric, leaf_reader
+from opendp_tree.trees.domains import leaf_reader
 from opendp_tree.trees.nodes import ShownCells
 from opendp_tree.trees.tree import Tree
 
@@ -87,9 +86,7 @@ def make_tree_partition(
     >>> cells(np.array([0, 900, 0, 0, 500, 2, 0, 0])).nodes
     array([ 8, 11])
     """
-    assert_features("contrib")
-    check_metric(input_metric, l1_distance)
-    schema, read = leaf_reader(input_domain, tree)
+    schema, read = leaf_reader(input_domain, input_metric, tree)
     tested = check_levels(schema.depth, levels, root=False)
     count = len(tested)
     if delta is not None:

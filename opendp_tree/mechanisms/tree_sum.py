@@ -8,13 +8,13 @@ from typing import Literal
 
 from opendp.domains import atom_domain, vector_domain
 from opendp.metrics import l1_distance, l2_distance, linf_distance
-from opendp.mod import Domain, Metric, Transformation, assert_features
+from opendp.mod import Domain, Metric, Transformation
 
 from opendp_tree._arguments import check_choice, read_distance
 from opendp_tree._opendp import make_transformation, to_then
 from opendp_tree.theorems.interval import sqrt_up
 from opendp_tree.theorems.noise import tree_sum_l1, tree_sum_l2_squared, tree_sum_linf
-from opendp_tree.trees.domains import CountSpace, check_metric, is_metric, node_domain, write_distance
+from opendp_tree.trees.domains import CountSpace, is_metric, node_domain, write_distance
 from opendp_tree.trees.tree import Tree
 
 
@@ -51,9 +51,7 @@ def make_tree_sum(
     >>> (vectors >> dp.m.then_laplace(scale=3.0)).map(1)
     1.0
     """
-    assert_features("contrib")
-    space, tree = CountSpace.of_leaves(input_domain, tree)
-    check_metric(input_metric, l1_distance)
+    space, tree = CountSpace.of_leaves(input_domain, input_metric, tree)
     if carrier is None:
         carrier = "array" if space.arrays else "vector"
     check_choice(carrier, name="carrier", choices=("vector", "array"))

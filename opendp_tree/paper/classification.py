@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from opendp.measures import approximate, max_divergence
-from opendp.metrics import l1_distance
-from opendp.mod import Domain, Measurement, Metric, assert_features
+from opendp.mod import Domain, Measurement, Metric
 
 from opendp_tree import noise, saturate
 from opendp_tree._arguments import check_positive, check_probability, check_scale, is_zero, read_distance
@@ -23,7 +22,7 @@ from opendp_tree.budget import PrivacyStatement, make_unfunded, with_promised_de
 from opendp_tree.theorems.interval import Interval
 from opendp_tree.theorems.noise import group_loss
 from opendp_tree.theorems.paper import Classifier, Round, classification_threshold, classifier
-from opendp_tree.trees.domains import CountSpace, check_metric
+from opendp_tree.trees.domains import CountSpace
 from opendp_tree.trees.tree import LevelOrder, Tree
 
 PrivacyMap = Callable[[int | float], tuple[float, float]]
@@ -37,9 +36,7 @@ class AccuracyWarning(UserWarning):
 
 def people_reader(input_domain: Domain, input_metric: Metric, tree: Tree | None) -> tuple[Tree, Callable[[Any], Ints]]:
     """The tree, and how to read the counts of its nodes: a leaf count below 0 is taken as 0."""
-    assert_features("contrib")
-    space, known = CountSpace.of_leaves(input_domain, tree)
-    check_metric(input_metric, l1_distance)
+    space, known = CountSpace.of_leaves(input_domain, input_metric, tree)
     return known, lambda data: known.sum(space.read_people(data))
 
 

@@ -9,7 +9,8 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from opendp.mod import AtomDomain, Domain, ExtrinsicDomain, Metric, VectorDomain
+from opendp.metrics import l1_distance
+from opendp.mod import AtomDomain, Domain, ExtrinsicDomain, Metric, VectorDomain, assert_features
 
 from opendp_tree import saturate
 from opendp_tree._arguments import check_type
@@ -85,12 +86,15 @@ def _is_sparse(value: Any, tree: OpenTree) -> bool:
     return type(value) is SparseCounts and bool(value.tree == tree)
 
 
-def leaf_reader(input_domain: Domain, tree: Tree | OpenTree | None) -> tuple[Tree | OpenTree, Callable[[Any], Any]]:
-    """The tree of a domain of leaf counts, and how to read its members: sparse counts, or one count for each leaf."""
+def leaf_reader(
+    input_domain: Domain, input_metric: Metric, tree: Tree | OpenTree | None
+) -> tuple[Tree | OpenTree, Callable[[Any], Any]]:
+    """The tree of a space of leaf counts, and how to read its members: sparse counts, or one count for each leaf."""
     described = input_domain.descriptor if isinstance(input_domain, ExtrinsicDomain) else None
     if not isinstance(described, SparseLeafCounts):
-        space, public = CountSpace.of_leaves(input_domain, tree)
+        space, public = CountSpace.of_leaves(input_domain, input_metric, tree)
         return public, space.read
+    _check_l1(input_metric)
     open_tree = described.tree
     if tree is not None and tree != open_tree:
         raise ValueError(f"tree ({tree}) must be the tree of input_domain ({open_tree}). Hint: leave it out")
@@ -106,7 +110,7 @@ def leaf_reader(input_domain: Domain, tree: Tree | OpenTree | None) -> tuple[Tre
 
 def tree_of_leaves(input_domain: Domain, tree: Tree | OpenTree | None) -> Tree | OpenTree:
     """The tree of a domain of leaf counts."""
-    return leaf_reader(input_domain, tree)[0]
+    return leaf_reader(input_domain, l1_distance(T="i64"), tree)[0]
 
 
 @dataclass(frozen=True)
@@ -123,8 +127,11 @@ class CountSpace:
     """The length to which vectors of undeclared length are cut or padded with zeros; None leaves them as they are."""
 
     @classmethod
-    def of_leaves(cls, input_domain: Domain, tree: Tree | OpenTree | None) -> tuple[CountSpace, Tree]:
+    def of_leaves(
+        cls, input_domain: Domain, input_metric: Metric, tree: Tree | OpenTree | None
+    ) -> tuple[CountSpace, Tree]:
         """How leaf counts are read, and their tree, which the domain must fit."""
+        _check_l1(input_metric)
         space = cls.of(input_domain)
         checked = None if tree is None else check_tree(tree)
         known = checked if space.arrays is None else space.arrays.tree
@@ -203,6 +210,12 @@ def check_metric(metric: Metric, constructor: Callable[..., Metric], *, name: st
     check_type(metric, Metric, name=name, hint=f"{constructor.__name__}()")
     if not is_metric(metric, constructor):
         raise ValueError(f"{name} ({metric}) must be {constructor.__name__}, of an integer type or f64")
+
+
+def _check_l1(input_metric: Metric) -> None:
+    """What all constructors that start from leaf counts need."""
+    assert_features("contrib")
+    check_metric(input_metric, l1_distance)
 
 
 def write_distance(value: Fraction, metric: Metric) -> int | float:

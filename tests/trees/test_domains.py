@@ -11,6 +11,7 @@ from opendp_tree.trees import node_domain
 from opendp_tree.trees.domains import INTEGER_TYPES, CountSpace
 
 TREE = Tree.balanced(branching=2, depth=3)
+L1 = dp.l1_distance(T="i64")
 
 
 def test_domains_are_told_apart_by_tree_and_kind():
@@ -116,7 +117,7 @@ def test_a_tree_equal_to_that_of_the_domain_may_be_given(make):
 @pytest.mark.parametrize("length", [0, 1, 4, 7])
 def test_vectors_of_undeclared_length_are_cut_or_filled_up(kind, length):
     tree = Tree.balanced(branching=2, depth=3)
-    space, found = CountSpace.of_leaves(dp.vector_domain(dp.atom_domain(T=kind)), tree)
+    space, found = CountSpace.of_leaves(dp.vector_domain(dp.atom_domain(T=kind)), L1, tree)
     assert found is tree
     given = list(range(1, length + 1))
     assert space.read(given).tolist() == [*given, 0, 0, 0, 0][:4]
@@ -125,7 +126,7 @@ def test_vectors_of_undeclared_length_are_cut_or_filled_up(kind, length):
 def test_cutting_and_filling_up_moves_no_two_vectors_further_apart():
     """All pairs of vectors of up to three numbers, for a tree of two leaves; shorter ones go on in zeros."""
     tree = Tree.balanced(branching=2, depth=2)
-    space, _ = CountSpace.of_leaves(dp.vector_domain(dp.atom_domain(T="i64")), tree)
+    space, _ = CountSpace.of_leaves(dp.vector_domain(dp.atom_domain(T="i64")), L1, tree)
     vectors = [each for length in range(4) for each in product((0, 1, 5), repeat=length)]
     for left, right in product(vectors, repeat=2):
         apart = sum(abs(a - b) for a, b in zip_longest(left, right, fillvalue=0))
@@ -135,7 +136,7 @@ def test_cutting_and_filling_up_moves_no_two_vectors_further_apart():
 def test_a_declared_length_must_fit_the_tree_and_be_kept():
     tree = Tree.balanced(branching=2, depth=3)
     with pytest.raises(ValueError, match="one count for each leaf"):
-        CountSpace.of_leaves(dp.vector_domain(dp.atom_domain(T="i64"), size=5), tree)
-    space, _ = CountSpace.of_leaves(dp.vector_domain(dp.atom_domain(T="i64"), size=4), tree)
+        CountSpace.of_leaves(dp.vector_domain(dp.atom_domain(T="i64"), size=5), L1, tree)
+    space, _ = CountSpace.of_leaves(dp.vector_domain(dp.atom_domain(T="i64"), size=4), L1, tree)
     with pytest.raises(ValueError, match="exactly 4 counts, as input_domain says"):
         space.read([1, 2, 3])
