@@ -19,7 +19,7 @@ import numpy.typing as npt
 from opendp_tree._opendp import secure_bytes
 from opendp_tree._types import Bools, Floats, Ints, Words
 from opendp_tree.theorems.interval import Interval, digits
-from opendp_tree.theorems.noise import Digit, Sides, gaussian_acceptance, geometric_digits, proposal_scale
+from opendp_tree.theorems.noise import Digit, gaussian_acceptance, geometric_digits, proposal_scale
 from opendp_tree.theorems.partition import FirstReach
 
 LARGEST_SCALE = 2.0**50
@@ -56,20 +56,7 @@ def truncated_laplace(scale: float, radius: int | None, size: int) -> Ints:
 
 def skewed_geometric(right_scale: float, left_scale: float, size: int) -> Ints:
     """Integers z with P(z) proportional to exp(-z/right_scale) from 0 up and to exp(z/left_scale) below 0."""
-    if right_scale == 0 or left_scale == 0:
-        return geometric(right_scale, size) - geometric(left_scale, size)
-    right, left = _candidates(right_scale, None), _candidates(left_scale, None)
-    sides = _table(Sides(Fraction(right_scale), Fraction(left_scale)))
-
-    def candidates(count: int) -> tuple[Ints, Bools]:
-        negative = sides.draw(count).astype(np.bool_)
-        below = np.flatnonzero(negative)
-        drawn = np.empty(count, dtype=np.int64)
-        drawn[np.flatnonzero(~negative)] = right(count - below.size)[0]
-        drawn[below] = -1 - left(below.size)[0]
-        return drawn, np.ones(count, dtype=np.bool_)
-
-    return _accepted(candidates, size)
+    return geometric(right_scale, size) - geometric(left_scale, size)
 
 
 def geometric(scale: float, size: int) -> Ints:
@@ -203,7 +190,7 @@ def _keeps(magnitude: int, scale: Fraction, bits: int) -> bool:
         bits, length = (bits << 64) | int(uniform_words(1)[0]), length + 64
 
 
-Law = Digit | Sides | FirstReach
+Law = Digit | FirstReach
 """The laws on natural numbers that tables draw from."""
 Candidates = Callable[[int], tuple[Ints, Bools]]
 

@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from opendp_tree import noise
-from opendp_tree.theorems.noise import Sides, geometric_digits
+from opendp_tree.theorems.noise import geometric_digits
 from tests.goodness_of_fit import FALSE_ALARM, laplace_masses, p_value
 
 SCALES = [0.3, 1.0, 2.5, 16.0, 17.0, 100.0, 1000.0, 1e6]
@@ -182,53 +182,26 @@ def skewed_masses(right_scale, left_scale, support):
     return np.exp(-np.where(values >= 0, values / right_scale, -values / left_scale))
 
 
-def side_edge(right_scale, left_scale):
-    """The chance that the difference is at least 0, summed from the definition: P(right >= left), in 150 digits."""
-    with localcontext() as context:
-        context.prec = 150
-        right, left = ((-1 / Decimal(scale)).exp() for scale in (right_scale, left_scale))
-        chance, ratio = 1 - left, right * left  # P(left = j) * P(right >= j) is (1 - left) * (right * left)**j
-        terms = int(-345 / ratio.ln()) + 1  # to 1e-149
-        return chance * (1 - ratio**terms) / (1 - ratio)
-
-
 @pytest.mark.parametrize(("right_scale", "left_scale"), SKEWS)
-def test_the_side_of_skewed_noise_has_its_exact_chance(monkeypatch, right_scale, left_scale):
-    """The table encloses the chance within two steps of 2**-64, and further bits decide a tie."""
-    table = noise._table(Sides(Fraction(right_scale), Fraction(left_scale)))
-    edge = side_edge(right_scale, left_scale)
-    with localcontext() as context:
-        context.prec = 150
-        word = int(edge * 2**64)
-        further = int(edge * 2**128) - (word << 64)
-    assert table.below[0] <= word < table.above[0] <= table.below[0] + 2
-    assert (np.flatnonzero(table.guide == 0) == np.arange(word >> 48)).all()
-    assert (np.flatnonzero(table.guide == 1) == np.arange((word >> 48) + 1, 2**16)).all()
-    for offset, expected in ((-1, 0), (1, 1)):
-        left = scripted(monkeypatch, further + offset)
-        assert table._place(np.array([word], dtype=np.uint64))[0] == expected
-        assert not left
-
-
-@pytest.mark.parametrize(("right_scale", "left_scale"), SKEWS)
-@pytest.mark.parametrize("side", [0, 1])
-def test_skewed_noise_is_its_side_and_a_geometric_number(monkeypatch, right_scale, left_scale, side):
+def test_skewed_noise_is_the_difference_of_two_geometric_numbers(monkeypatch, right_scale, left_scale):
     """Given its parts the number is known, so its law is exact where theirs are."""
-    draw = lambda table, count: np.full(count, side if isinstance(table.digit, Sides) else 3, dtype=np.int64)  # noqa: E731
-    monkeypatch.setattr(noise._Table, "draw", draw)
-    number = sum(3 * digit.unit for digit in digits_of((right_scale, left_scale)[side], None))
-    assert noise.skewed_geometric(right_scale, left_scale, 5).tolist() == [-1 - number if side else number] * 5
+    drawn = iter(range(3, 100))
+    monkeypatch.setattr(noise._Table, "draw", lambda table, count: np.full(count, next(drawn), dtype=np.int64))
+    digits = [digits_of(scale, None) for scale in (right_scale, left_scale)]
+    numbers = iter(range(3, 100))
+    right, left = (sum(next(numbers) * digit.unit for digit in part) for part in digits)
+    assert noise.skewed_geometric(right_scale, left_scale, 5).tolist() == [right - left] * 5
 
 
 def test_the_difference_of_two_geometric_numbers_has_the_law_that_is_drawn():
-    """In rational numbers, tails summed exactly: side and geometric number against the sum over both numbers."""
+    """In rational numbers, tails summed exactly: the sum over both numbers against the two tails."""
     for right, left in [(Fraction(1, 2), Fraction(1, 3)), (Fraction(4, 5), Fraction(9, 10)), (Fraction(1, 7),) * 2]:
-        from_zero = (1 - left) / (1 - right * left)
+        peak = (1 - right) * (1 - left) / (1 - right * left)
         for z in range(-6, 7):
             # The sum over j of P(right = j + max(z, 0)) * P(left = j + max(-z, 0)).
             first = (1 - right) * right ** max(z, 0) * (1 - left) * left ** max(-z, 0)
-            drawn = from_zero * (1 - right) * right**z if z >= 0 else (1 - from_zero) * (1 - left) * left ** (-1 - z)
-            assert drawn == first / (1 - right * left)
+            drawn = first / (1 - right * left)
+            assert drawn == peak * (right**z if z >= 0 else left**-z)
             if right == left:
                 assert drawn == (1 - right) / (1 + right) * right ** abs(z)
 

@@ -90,26 +90,6 @@ def geometric_digits(scale: Fraction, radius: int | None) -> tuple[Digit, ...]:
     return (*digits, Digit(rate=unit / scale, size=size, unit=unit))
 
 
-@dataclass(frozen=True)
-class Sides:
-    """The side of the difference of two geometric numbers of ratios exp(-1/scale): 0 from 0 up, 1 below 0."""
-
-    right_scale: Fraction
-    left_scale: Fraction
-    unit: int = 1
-
-    def cdf(self, at: int) -> Interval:
-        """The probability of a difference of at least 0 at 0, then 1."""
-        if at > 0:
-            return Interval.of(1)
-        right, left = exp(-1 / self.right_scale), exp(-1 / self.left_scale)
-        return (1 - left) / (1 - right * left)
-
-    def edges(self) -> Iterator[Interval]:
-        """cdf(0)."""
-        yield self.cdf(0)
-
-
 def proposal_scale(scale: Fraction) -> int:
     """The scale of the Laplace law that Gaussian candidates are drawn from: the best integer."""
     return math.floor(scale) + 1
