@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from opendp_tree._opendp import secure_bytes
 from opendp_tree._types import Bools, Floats, Ints, Words
-from opendp_tree.theorems.interval import Interval, digits
+from opendp_tree.theorems.interval import Interval, bisect, digits, halfway
 from opendp_tree.theorems.noise import Digit, gaussian_acceptance, geometric_digits, proposal_scale
 from opendp_tree.theorems.partition import FirstReach
 
@@ -102,12 +102,11 @@ def _reach_rarely(scale: float, radius: int, least: Ints, indices: Ints) -> Iter
 @lru_cache(maxsize=512)
 def _rare_from(scale: float, radius: int) -> int:
     """The least need whose table leaves only the first of its 65,536 cells open; radius + 1 if there is none."""
-    low, high = 1, radius + 1
-    while low < high:
-        middle = (low + high) // 2
-        guide = _reach_table(scale, radius, middle).guide
-        low, high = (low, middle) if (guide[1:] == _LONGEST_REACH).all() else (middle + 1, high)
-    return low
+
+    def is_rare(least: int) -> bool:
+        return bool((_reach_table(scale, radius, least).guide[1:] == _LONGEST_REACH).all())
+
+    return bisect(is_rare, 0, radius + 1, middle=halfway)
 
 
 @lru_cache(maxsize=512)

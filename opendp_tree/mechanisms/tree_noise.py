@@ -23,7 +23,7 @@ from opendp_tree.mechanisms.consistent import consistent_estimator
 from opendp_tree.releases.release import TreeRelease
 from opendp_tree.theorems.interval import round_up
 from opendp_tree.theorems.noise import gaussian_rho, laplace_epsilon
-from opendp_tree.theorems.tails import gaussian_multiplier
+from opendp_tree.theorems.tails import gaussian_multiplier, noise_bound
 from opendp_tree.trees.domains import CountSpace
 from opendp_tree.trees.least_squares import LARGEST_VARIANCE
 from opendp_tree.trees.tree import Tree
@@ -57,9 +57,7 @@ def single_bound(noise: str, scale: float, confidence: float) -> int:
     """What the absolute value of one draw does not exceed, with at least this probability."""
     if noise == "gaussian":
         return math.floor(gaussian_multiplier(confidence, least_scale=scale, measured=1) * scale)
-    # P(|z| > b) = 2 q**(b + 1) / (1 + q) for q = exp(-1/scale)
-    beyond = math.log(2 / ((1 + math.exp(-1 / scale)) * (1 - confidence)))
-    return max(0, math.ceil(scale * beyond * (1 + 1e-12) - 1 + 1e-9))
+    return noise_bound("laplace", Fraction(scale), 1 - Fraction(confidence))
 
 
 def one_or_all(values: Sequence[int | float]) -> str:

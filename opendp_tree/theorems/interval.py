@@ -153,6 +153,11 @@ def round_up(value: int | Fraction | Interval) -> float:
     return nearest if nearest >= exact else math.nextafter(nearest, math.inf)
 
 
+def ceiling(value: Interval) -> int:
+    """The smallest integer that is not below an interval."""
+    return int(value.hi.to_integral_value(decimal.ROUND_CEILING))
+
+
 def sqrt_up(value: Fraction) -> float:
     """The smallest float that is not below the square root."""
     top, bottom = value.as_integer_ratio()

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from decimal import ROUND_CEILING
 from fractions import Fraction
 
-from opendp_tree.theorems.interval import Interval, Real, exp, round_up, sqrt_up
+from opendp_tree.theorems.interval import Interval, Real, ceiling, exp, round_up, sqrt_up
 from opendp_tree.theorems.noise import sparse_vector_epsilon
-from opendp_tree.theorems.tails import truncated_laplace_delta
+from opendp_tree.theorems.tails import noise_bound, truncated_laplace_delta
 
 # Classification: which nodes are above a threshold, and the privacy loss. Proof: docs/proofs/paper.md.
 
@@ -107,7 +106,7 @@ def classifier(wanted: Round, *, depth: int) -> Classifier:
     # Half of epsilon for the stops, half for the counts, as in the paper.
     scale, count_scale = round_up(4 * cutoff / wanted.epsilon), round_up(2 * cutoff / wanted.epsilon)
     radius = least_radius(Fraction(count_scale), wanted.delta / cutoff)
-    half = least_half_margin(Fraction(scale), wanted.eta, draws=depth + min(cutoff, depth))
+    half = noise_bound("laplace", Fraction(scale), wanted.eta / (depth + min(cutoff, depth)))  # for all draws together
     return Classifier(threshold, cutoff, scale, count_scale, radius, 2 * half)
 
 
@@ -116,33 +115,22 @@ def least_radius(scale: Fraction, delta: Fraction) -> int:
     # P(noise = radius) <= delta is q**-radius >= ((1 - q)/delta + 2q)/(1 + q).
     q = exp(-1 / scale)
     needed = ((1 - q) / Interval.of(delta) + 2 * q) / (1 + q)
-    return max(1, _ceil(needed.ln() * Interval.of(scale)))
-
-
-def least_half_margin(scale: Fraction, eta: Fraction, *, draws: int) -> int:
-    """The smallest h such that all of `draws` Laplace draws are within h, except with probability eta."""
-    # P(abs(z) > h) is 2 * q**(h + 1)/(1 + q).
-    tail = Interval.of(2 * draws / eta) / (1 + exp(-1 / scale))
-    return max(0, _ceil(tail.ln() * Interval.of(scale)) - 1)
-
-
-def _ceil(value: Interval) -> int:
-    return int(value.hi.to_integral_value(ROUND_CEILING))
+    return max(1, ceiling(needed.ln() * Interval.of(scale)))
 
 
 def classification_threshold(wanted: Round, *, depth: int) -> float:
     """A threshold that is sufficient for accuracy by the paper, rounded up; smaller ones may do."""
-    levels = Interval.of(2 * depth / wanted.eta).ln() * 48
-    counts = log_of_counts(wanted.epsilon, wanted.delta) * 6
-    largest = max(Fraction(levels.hi), Fraction(counts.hi))
+    largest = larger_logarithm(2 * depth / wanted.eta, wanted.epsilon, wanted.delta)
     return sqrt_up(2 * wanted.mass / (wanted.alpha * wanted.epsilon) * largest)
 
 
-def log_of_counts(epsilon: Fraction, delta: Fraction) -> Interval:
-    """The paper's ln(1 + (e**(epsilon/2) - 1)/delta); for a huge epsilon a number above it."""
+def larger_logarithm(levels: Fraction, epsilon: Fraction, delta: Fraction) -> Fraction:
+    """The paper's max(48 ln(levels), 6 ln(1 + (e**(epsilon/2) - 1)/delta)), rounded up; more for a huge epsilon."""
     if epsilon > 2000:  # e**(epsilon/2)/delta is larger
-        return Interval.of(epsilon / 2) - Interval.of(delta).ln()
-    return (1 + (exp(epsilon / 2) - 1) / Interval.of(delta)).ln()
+        counts = Interval.of(epsilon / 2) - Interval.of(delta).ln()
+    else:
+        counts = (1 + (exp(epsilon / 2) - 1) / Interval.of(delta)).ln()
+    return max(Fraction((Interval.of(levels).ln() * 48).hi), Fraction((counts * 6).hi))
 
 
 # Reduction: estimates from a ladder of classifications.
@@ -206,9 +194,7 @@ def ladder_normaliser(alpha: Fraction) -> Fraction:
 def estimation_threshold(*, alpha: Fraction, epsilon: Fraction, delta: Fraction, eta: Fraction, depth: int) -> float:
     """A tau_min that is sufficient for the ladder of this budget, rounded up."""
     beta = ladder_slack(alpha)
-    levels = Interval.of(4 * depth / eta).ln() * 48
-    counts = log_of_counts(epsilon, delta) * 6
-    largest = max(Fraction(levels.hi), Fraction(counts.hi))
+    largest = larger_logarithm(4 * depth / eta, epsilon, delta)
     factor = 2 * (1 + alpha) * (1 - beta**2) / beta * ladder_normaliser(alpha)
     return round_up(factor * largest / (alpha * epsilon))
 

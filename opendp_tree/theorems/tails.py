@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import lru_cache
 from statistics import NormalDist
 
-from opendp_tree.theorems.interval import Interval, Real, between, bisect, exp, geometric_sum, least_whole
+from opendp_tree.theorems.interval import Interval, Real, between, bisect, ceiling, exp, geometric_sum, least_whole
 
 _NORMAL = NormalDist()
 
@@ -101,11 +101,12 @@ def noise_tail(noise: str, scale: Fraction, at: int) -> Interval:
 @lru_cache(maxsize=4096)
 def noise_bound(noise: str, scale: Fraction, chance: Fraction) -> int:
     """The least bound that noise exceeds with at most this probability, on both sides together."""
-
-    def suffices(bound: int) -> bool:
-        return noise_tail(noise, scale, bound + 1).hi * 2 <= chance
-
-    return 0 if scale == 0 or suffices(0) else least_whole(suffices)
+    if scale == 0:
+        return 0
+    if noise == "laplace":  # P(abs(z) > bound) is 2 * q**(bound + 1)/(1 + q)
+        scales = (Interval.of(2 / chance) / (1 + exp(-1 / scale))).ln()
+        return max(0, ceiling(scales * Interval.of(scale)) - 1)
+    return least_whole(lambda above: gaussian_tail(scale, above).hi * 2 <= chance) - 1
 
 
 def pruned_chances(miss: Fraction, depth: int) -> tuple[Fraction, Fraction]:

@@ -21,10 +21,9 @@ from opendp_tree.theorems.paper import (
     ladder_normaliser,
     ladder_ratio,
     ladder_slack,
-    least_half_margin,
     least_radius,
 )
-from opendp_tree.theorems.tails import truncated_laplace_delta
+from opendp_tree.theorems.tails import noise_bound, truncated_laplace_delta
 
 fractions = st.floats(0.01, 0.99).map(Fraction)
 budgets = st.floats(1e-3, 30).map(Fraction)
@@ -41,7 +40,7 @@ def test_the_radius_is_the_smallest(scale, delta):
 
 @given(budgets.map(lambda x: 4 / x), fractions, st.integers(1, 10**6))
 def test_the_margin_is_the_smallest(scale, eta, draws):
-    half, q = least_half_margin(scale, eta, draws=draws), exp(-1 / scale)
+    half, q = noise_bound("laplace", scale, eta / draws), exp(-1 / scale)
 
     def fails(h):
         return draws * (2 * q ** (h + 1) / (1 + q))
