@@ -192,7 +192,10 @@ def release_trees(
     (['', '9', '17'], True)
     """
     assert_features("contrib")
-    keys = _check_keys(by)
+    if not isinstance(by, Mapping) or not by or not all(isinstance(name, str) for name in by):
+        hint = "by={'place': ['region', 'city'], 'time': 'day'}"
+        raise TypeError(f"by must give a key for each hierarchy's name. Hint: {hint}")
+    keys = {name: Key.of(key) for name, key in by.items()}
     options: dict[str, Any] = {"unit": unit, "method": method, "value": value, "alpha": alpha, "confidence": confidence}
     questions = {name: Question.of(key, **options) for name, key in keys.items()}
     shares = _check_weights(weights, keys)
@@ -399,14 +402,6 @@ class Question:
     def plan(self, frame: Any, budget: Budget) -> Plan:
         """The plan of `measurement`. No row is read."""
         return plan_for(self.setting(self.transformation(frame), 1, budget), self.method)
-
-
-def _check_keys(by: Any) -> dict[str, Key]:
-    if not isinstance(by, Mapping) or not by or not all(isinstance(name, str) for name in by):
-        raise TypeError(
-            "by must give a key for each hierarchy's name. Hint: by={'place': ['region', 'city'], 'time': 'day'}"
-        )
-    return {name: Key.of(key) for name, key in by.items()}
 
 
 def _check_weights(weights: Any, keys: Mapping[str, Key]) -> dict[str, Fraction]:

@@ -352,7 +352,9 @@ def _spend(
         raise failed(f"the {what} could not be written to {target} ({_kind(error)}). Hint: {hint}") from None
     if options.plot is not None:
         with silenced(), interruptible():
-            write_html(_drawn(options, made), options.plot)
+            draw = plot_bounds if isinstance(made, BoundReport) else plot_tree
+            quantiles = getattr(options, "quantiles", None)
+            write_html(draw(made) if quantiles is None else plot_quantiles(made, quantiles), options.plot)
     if form is not None and (clear or options.verbose):
         print(_summary(options, made), file=sys.stderr)
     if options.json:
@@ -400,12 +402,6 @@ def _summary(options: argparse.Namespace, made: Any) -> str:
         cells = [["" if cell is None else str(cell) for cell in row] for row in frame.rows()]
         return f"{table(frame.columns, cells)}\n\n{made.describe()}"
     return repr(made)
-
-
-def _drawn(options: argparse.Namespace, made: Any) -> Any:
-    if isinstance(made, BoundReport):
-        return plot_bounds(made)
-    return plot_tree(made) if options.quantiles is None else plot_quantiles(made, options.quantiles)
 
 
 def _kind(error: BaseException) -> str:

@@ -182,8 +182,13 @@ def frame_context(
     book, unit = Ledger.of(ledger), None
     total: Mapping[str, Fraction] = {}
     if book is not None:
-        unit = protected_unit(*privacy_unit)
-        total, privacy_loss = _within(book, unit, privacy_loss)
+        unit, declared = protected_unit(*privacy_unit), amounts_of_loss(*privacy_loss)
+        if not all(math.isfinite(amount) for amount in declared.values()):
+            raise ValueError("privacy_loss must be finite with a ledger. Hint: dp.loss_of(epsilon=1.0, delta=1e-6)")
+        total, below = as_written(declared)  # a ledger counts the amounts exactly as they are written
+        book.check(total, unit=unit)
+        amounts = tuple(below.values())
+        privacy_loss = privacy_loss[0], amounts if len(amounts) > 1 else amounts[0]
     data = read_source(data)
     context = Context.compositor(
         data=data,
@@ -194,14 +199,3 @@ def frame_context(
         split_by_weights=split_by_weights,
     )
     return FrameContext(context, data, book, unit, total)
-
-
-def _within(ledger: Ledger, unit: str, loss: tuple[Measure, Any]) -> tuple[dict[str, Fraction], tuple[Measure, Any]]:
-    """A loss as it is written, which a ledger counts exactly; refused if the ledger has less left, or counts others."""
-    declared = amounts_of_loss(*loss)
-    if not all(math.isfinite(amount) for amount in declared.values()):
-        raise ValueError("privacy_loss must be finite with a ledger. Hint: dp.loss_of(epsilon=1.0, delta=1e-6)")
-    cost, below = as_written(declared)
-    ledger.check(cost, unit=unit)
-    amounts = tuple(below.values())
-    return cost, (loss[0], amounts if len(amounts) > 1 else amounts[0])

@@ -67,7 +67,7 @@ class KeyKind(ABC):
     nulls: Literal["label", "drop"] | None = None
     outside: Path | Literal["leaf", "drop", "ends"] | None = None
     show: Sequence[int | str] | None = None
-    """The levels to show; once checked, their numbers."""
+    """The levels to show; once checked, their numbers, with 0 for the root's, which is always shown."""
     known: Any = field(default=None, repr=False)
     """Names that are public; once checked, `KnownNodes`, or None."""
     closed: Any = field(default=None, repr=False)
@@ -78,12 +78,18 @@ class KeyKind(ABC):
             check_column(column)
         if self.nulls is not None:
             check_choice(self.nulls, name="nulls", choices=("label", "drop"))
-        if self.tree is None:
-            self._check_open_outside()
-        else:
+        if self.tree is not None:
             self._read_tree(self.tree)
+        elif self.outside not in ((None, "leaf", "drop") if self.has_room else (None,)):
+            hint = "'leaf' or 'drop'" if self.has_room else "leave it out: each row has a node in this open tree"
+            raise ValueError(f"outside ({self.outside!r}) needs a public tree. Hint: {hint}")
+        elif self.outside == "drop" and self.nulls == "label":
+            raise ValueError("nulls ('label') must be 'drop': null is outside of an open tree of bits")
         if self.show is not None:
-            object.__setattr__(self, "show", self._read_levels(self.show))
+            if isinstance(self.show, str) or not isinstance(self.show, Sequence) or not self.show:
+                raise TypeError(f"show ({self.show!r}) must be a list of levels. Hint: {list(self.names[:3])}")
+            numbers = {0, *(self.level_number(level, name="show") for level in self.show)}
+            object.__setattr__(self, "show", tuple(sorted(numbers)))
         if self.known is not None or self.closed is not None:
             from opendp_tree.keys.known import read_known
 
@@ -215,13 +221,6 @@ class KeyKind(ABC):
                     f"({kind}): no row would reach them. Hint: {hint}"
                 )
 
-    def _check_open_outside(self) -> None:
-        if self.outside not in ((None, "leaf", "drop") if self.has_room else (None,)):
-            hint = "'leaf' or 'drop'" if self.has_room else "leave it out: each row has a node in this open tree"
-            raise ValueError(f"outside ({self.outside!r}) needs a public tree. Hint: {hint}")
-        if self.outside == "drop" and self.nulls == "label":
-            raise ValueError("nulls ('label') must be 'drop': null is outside of an open tree of bits")
-
     def check_tree(self, tree: Tree, *, name: str) -> None:
         """That a public tree has labels, and no more levels than the key."""
         if tree.labels is None:
@@ -244,12 +243,6 @@ class KeyKind(ABC):
         is_leaf = isinstance(self.outside, tuple) and self.outside_leaf >= 0
         if self.outside not in (None, "leaf", "drop") and not is_leaf:
             raise ValueError(f"outside ({self.outside!r}) must be 'leaf', 'drop', or the path of a leaf of tree")
-
-    def _read_levels(self, show: Sequence[int | str]) -> tuple[int, ...]:
-        """Levels by their numbers, from 0 for the root's, which is always shown."""
-        if isinstance(show, str) or not isinstance(show, Sequence) or not show:
-            raise TypeError(f"show ({show!r}) must be a list of levels. Hint: {list(self.names[:3])}")
-        return tuple(sorted({0, *(self.level_number(level, name="show") for level in show)}))
 
     def level_number(self, level: Any, *, name: str) -> int:
         """The number of a level that is given by its number, from 0 for the root's, or by its name."""

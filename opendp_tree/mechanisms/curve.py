@@ -77,7 +77,7 @@ def make_segment_curve(
     """
     if check_probability(finding, name="finding") < Fraction(1, 1000):
         raise ValueError(f"finding ({finding}) must be at least 0.001. Hint: 0.2, or make_bin_curve")
-    return _make(input_domain, input_metric, scale, tree, float(finding), branching, confidence)
+    return _make(input_domain, input_metric, tree, scale, finding=finding, branching=branching, confidence=confidence)
 
 
 def make_bin_curve(
@@ -107,29 +107,22 @@ def make_bin_curve(
     >>> abs(release.between(128, 192)["estimate"][0] - 5760) < 200
     True
     """
-    return _make(input_domain, input_metric, scale, tree, 0.0, branching, confidence)
+    return _make(input_domain, input_metric, tree, scale, finding=0, branching=branching, confidence=confidence)
 
 
 then_segment_curve = to_then(make_segment_curve)
 then_bin_curve = to_then(make_bin_curve)
 
 
-def _make(
-    input_domain: Domain,
-    input_metric: Metric,
-    scale: float,
-    tree: Tree | None,
-    finding: float,
-    branching: int,
-    confidence: float,
-) -> Measurement:
+def _make(input_domain: Domain, input_metric: Metric, tree: Tree | None, scale: float, **options: Any) -> Measurement:
+    """The measurement of a `MeasuredLine`, which checks its options."""
     space, public = CountSpace.of_leaves(input_domain, input_metric, tree)
     if public._depth_first is not None:
         raise ValueError("tree must have its leaves numbered depth-first. Hint: sort the paths, or the node ids")
     if public.leaf_count > _MOST_BINS:
         raise ValueError(f"tree must have at most 2**22 leaves, found {public.leaf_count}. Hint: fewer, wider bins")
     edges = line_edges(public)
-    line = MeasuredLine.of(edges.size - 1, scale, finding=finding, branching=branching, confidence=confidence)
+    line = MeasuredLine.of(edges.size - 1, scale, **options)
 
     def release(data: Any) -> TreeRelease:
         return line.release(public, edges, space.read_people(data))
@@ -173,7 +166,7 @@ class MeasuredLine:
 
     def segment_tree(self, segments: int) -> SegmentTree:
         """The tree over this many segments."""
-        return _segment_tree(segments, self.scale, self.branching)
+        return SegmentTree.of(segments, scale=self.scale, branching=self.branching, root_weight=_ROOT_WEIGHT)
 
     def _level_scales(self) -> Iterator[tuple[float, ...]]:
         """The scales of the levels, for each number of levels that segments can lead to."""
@@ -250,8 +243,3 @@ class MeasuredLine:
 @lru_cache(maxsize=4)
 def _binary_tree(depth: int) -> Tree:
     return Tree.balanced(branching=2, depth=depth)
-
-
-@lru_cache(maxsize=16)  # its least squares is worth keeping, for groups above all
-def _segment_tree(segments: int, scale: float, branching: int) -> SegmentTree:
-    return SegmentTree.of(segments, scale=scale, branching=branching, root_weight=_ROOT_WEIGHT)

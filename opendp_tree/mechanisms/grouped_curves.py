@@ -109,7 +109,8 @@ def make_grouped_curves(
 
     def release(data: Any) -> TreeRelease:
         counts = read(data)
-        plain = [_taken(column, counts.keys.rows) for column in counts.keys.columns]
+        rows, keys = counts.keys.rows, counts.keys.columns
+        plain = [each.gather(rows) if isinstance(each, pl.Series) else [each[row] for row in rows] for each in keys]
         columns, people, depths = [typed_texts(each) for each in plain], counts.occupied.counts, counts.occupied.levels
         typed = isinstance(schema, OpenTree) and not isinstance(plain[0], pl.Series)
         if isinstance(schema, OpenTree):
@@ -150,16 +151,16 @@ def _histograms(cells: Ints, counts: Ints, groups: int, bins: int) -> Iterator[I
 def typed_texts(labels: Any) -> pl.Series:
     """Labels as texts that are equal if and only if type and value are; null stays null."""
     if not isinstance(labels, pl.Series):
-        return pl.Series([None if label is None else _typed(label) for label in labels], dtype=pl.String)
+        texts = (str(label).lower() if type(label) is bool else label for label in labels)
+        marked = [
+            None if text is None else f"{_MARKS[type(label)]}{text}" for label, text in zip(labels, texts, strict=True)
+        ]
+        return pl.Series(marked, dtype=pl.String)
     kind, values = labels.dtype, labels
     if isinstance(kind, (pl.Datetime, pl.Duration)):
         ticks = pl.lit(_NANOSECONDS[kind.time_unit], pl.Int128)
         values = pl.select(labels.to_physical().cast(pl.Int128) * ticks).to_series()
     return pl.select(pl.lit(_mark(kind)) + values.cast(pl.String)).to_series()
-
-
-def _typed(label: Any) -> str:
-    return f"{_MARKS[type(label)]}{str(label).lower() if type(label) is bool else label}"
 
 
 def _mark(kind: pl.DataType) -> str:
@@ -181,10 +182,6 @@ def _untyped(text: str | None) -> Any:
     if mark == "b":
         return value == "true"
     return int(value) if mark == "i" else date.fromisoformat(value) if mark == "d" else value
-
-
-def _taken(column: Any, rows: Ints) -> Any:
-    return column.gather(rows) if isinstance(column, pl.Series) else [column[row] for row in rows.tolist()]
 
 
 def count_groups(tree: OpenTree, columns: list[Any], lengths: Ints, people: Ints) -> SparseCounts:

@@ -69,7 +69,7 @@ class Pruning:
         return cls(noise, tuple(scales), tuple(lowest[scale] for scale in scales), promised)
 
     def map(self, d_in: int | float) -> tuple[float, float]:
-        """The privacy map. Integers that are 1.5 apart are 1 apart."""
+        """The privacy map: epsilon or rho, and delta. Integers that are 1.5 apart are 1 apart."""
         distance = read_distance(d_in)
         if distance == 0:
             return 0.0, 0.0
@@ -77,17 +77,13 @@ class Pruning:
             return math.inf, 1.0
         pairs = set(zip(self.scales, self.thresholds, strict=True))
         worst = max(level_delta(self.noise, Fraction(scale), at, math.floor(distance)) for scale, at in pairs)
-        return self._loss(distance), min(1.0, max(worst, float(self.promised)))
-
-    def _loss(self, distance: Fraction) -> float:
-        """Epsilon for Laplace noise, rho for Gaussian noise, rounded up."""
-        exact = [Fraction(scale) for scale in self.scales]
+        delta, exact = min(1.0, max(worst, float(self.promised))), [Fraction(scale) for scale in self.scales]
         if self.noise == "gaussian":
-            return round_up(gaussian_rho(distance, scales=exact))
+            return round_up(gaussian_rho(distance, scales=exact)), delta
         tails = [noise_tail("laplace", s, at - 1) for s, at in zip(exact, self.thresholds, strict=True)]
         if any((1 - part).lo <= 0 for part in tails):  # noise so small that every new node is shown
-            return math.inf
-        return round_up(pruned_laplace_epsilon(distance, scales=exact, tails=tails))
+            return math.inf, delta
+        return round_up(pruned_laplace_epsilon(distance, scales=exact, tails=tails)), delta
 
 
 def level_delta(noise: str, scale: Fraction, threshold: int, d_in: int) -> float:
@@ -192,13 +188,10 @@ def make_pruned_descent(
 
     def function(data: Any) -> TreeRelease:
         counts, (loss, lost) = read(data), privacy_map(1)
-        statement = PrivacyStatement(
-            f"pruned_{noise}",
-            measure_name(measure),
-            1,
-            {LAWS[noise].loss: loss, "delta": lost},
-            {"noise": noise, "scale": float(scale), "thresholds": one_or_all(pruning.thresholds)},
-        )
+        spent = {LAWS[noise].loss: loss, "delta": lost}
+        parameters: dict[str, Any] = {"noise": noise, "scale": float(scale)}
+        parameters["thresholds"] = one_or_all(pruning.thresholds)
+        statement = PrivacyStatement(f"pruned_{noise}", measure_name(measure), 1, spent, parameters)
         reach, most = interval_reach(pruning, level)
         levels = _public_levels(known, known.sum(counts)) if isinstance(known, Tree) else _open_levels(counts)
         nodes, noisy, depths = descend(levels, pruning)

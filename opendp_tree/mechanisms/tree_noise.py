@@ -204,13 +204,9 @@ def _make(
         return math.inf if 0 in measured else round_up(law.theorem(distance, scales=measured))
 
     def function(data: Any) -> TreeRelease:
-        statement = PrivacyStatement(
-            f"tree_{kind}",
-            measure_name(law.measure()),
-            1,
-            {law.loss: privacy_map(1)},
-            {"scale": float(scale), "level_scales": one_or_all(scales)},
-        )
+        loss = {law.loss: privacy_map(1)}
+        parameters: dict[str, Any] = {"scale": float(scale), "level_scales": one_or_all(scales)}
+        statement = PrivacyStatement(f"tree_{kind}", measure_name(law.measure()), 1, loss, parameters)
         counts = known.sum(space.read(data))
         if 0 in scales:  # without noise nothing is promised, and nothing is estimated
             exact = counts.astype(np.float64)

@@ -269,7 +269,13 @@ def read_foreign(data: Any) -> pl.DataFrame:
     """The frame of another library."""
     pandas = sys.modules.get("pandas")
     if pandas is not None and isinstance(data, pandas.DataFrame):
-        return _read_pandas(data)
+        if find_spec("pyarrow") is None or not hasattr(data, "__arrow_c_stream__"):
+            raise ImportError("a pandas frame requires PyArrow, and pandas 2.2 or later. Hint: pip install pyarrow")
+        names = list(data.columns)
+        if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+            raise TypeError("the data: columns must have names that are texts, each once. Hint: frame.columns = [...]")
+        # One column at a time: pandas copies a selection of several.
+        return pl.DataFrame([_pandas_column(data[name]) for name in names])
     if isinstance(data, pl.Series) or (pandas is not None and isinstance(data, pandas.Series)):
         raise TypeError("the data (Series) must be a frame. Hint: series.to_frame('name')")
     types = getattr(data, "dtypes", None)
@@ -299,17 +305,6 @@ def read_foreign(data: Any) -> pl.DataFrame:
         f"the data ({type(data).__name__}) must be a frame, a list of rows, or a path. "
         "Hint: Polars, pandas and PyArrow frames, DuckDB relations, or 'visits.parquet'"
     )
-
-
-def _read_pandas(data: Any) -> pl.DataFrame:
-    """A pandas frame without its index."""
-    if find_spec("pyarrow") is None or not hasattr(data, "__arrow_c_stream__"):
-        raise ImportError("a pandas frame must come with PyArrow and pandas 2.2 or later. Hint: pip install pyarrow")
-    names = list(data.columns)
-    if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
-        raise TypeError("the data: columns must have names that are texts, each once. Hint: frame.columns = [...]")
-    # One column at a time: pandas copies a selection of several.
-    return pl.DataFrame([_pandas_column(data[name]) for name in names])
 
 
 def _pandas_column(column: Any) -> pl.Series:

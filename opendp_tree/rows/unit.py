@@ -247,10 +247,6 @@ class Value:
         """The distance between two neighbouring steps."""
         return (self.high - self.low) / STEPS
 
-    def words(self) -> str:
-        """A description of what is summed."""
-        return f"{self.column} clipped to [{self.low:.10g}, {self.high:.10g}]"
-
     def check_kinds(self, kinds: dict[str, str]) -> None:
         """Checks that the column exists and holds numbers.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -179,6 +179,7 @@ class SegmentTree:
     scales: tuple[float, ...]
 
     @classmethod
+    @lru_cache(maxsize=16)  # its least squares is worth keeping, for groups above all
     def of(cls, segments: int, *, scale: float, branching: int, root_weight: Fraction) -> SegmentTree:
         """The evenly filled tree of least depth whose nodes have at most `branching` children."""
         levels, fan = fewest_children(segments, branching)

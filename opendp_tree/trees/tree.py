@@ -453,7 +453,7 @@ def subtree_ranges(parents: Ints, sizes: Ints) -> tuple[Ints, Ints]:
     """For each node the range first..last that its subtree takes in depth-first order, siblings by id."""
     totals, steps, stride = sizes.copy(), (parents >= 0).astype(np.int64), 1
     # totals[v] covers fewer than `stride` levels below v; nodes with ancestor v at exactly that distance add the next.
-    for ancestors in _doubling(parents, close=True):
+    for ancestors in _doubling(parents):
         exact = np.flatnonzero(steps == stride)
         totals += np.bincount(ancestors[exact], weights=totals[exact], minlength=parents.size).astype(np.int64)
         steps += steps[ancestors]
@@ -467,22 +467,20 @@ def subtree_ranges(parents: Ints, sizes: Ints) -> tuple[Ints, Ints]:
     first = np.empty_like(parents)
     first[order] = before + sizes[sorted_parents]
     first[np.argmin(parents)] = 0
-    for ancestors in _doubling(parents, close=True):
+    for ancestors in _doubling(parents):
         first += first[ancestors]
     return first, first + totals
 
 
-def _doubling(parents: Ints, *, close: bool = False) -> Iterator[Ints]:
-    """Each node's ancestor 1, 2, 4, ... levels up (the root above itself), while any of them is not the root."""
+def _doubling(parents: Ints) -> Iterator[Ints]:
+    """Each node's ancestor 1, 2, 4, ... levels up (the root above itself), until all of them are the root."""
     root = int(np.argmin(parents))
     ancestors = parents.copy()
     ancestors[root] = root
     for _ in range(parents.size.bit_length() + 1):
-        if (ancestors == root).all():
-            if close:
-                yield ancestors
-            return
         yield ancestors
+        if (ancestors == root).all():
+            return
         ancestors = ancestors[ancestors]
     node = int(ancestors[np.flatnonzero(ancestors != root)[0]])
     raise ValueError(f"parents has a cycle through node {node}")
