@@ -20,7 +20,7 @@ from functools import wraps
 from types import FrameType, ModuleType
 from typing import Any
 
-__all__ = ["Interrupted", "deferred_interrupts", "guard", "interruptible", "protected", "stop_if_interrupted"]
+__all__ = ["Interrupted", "deferred_interrupts", "guard", "heard", "interruptible", "protected", "stop_if_interrupted"]
 
 Handler = Callable[[int, FrameType | None], Any]
 _SIGINT = int(signal.SIGINT)
@@ -89,6 +89,21 @@ def interruptible() -> Iterator[None]:
         yield
     finally:
         _thread.hold()
+
+
+@contextmanager
+def heard() -> Iterator[None]:
+    """Where SIGINT is ignored, as after `&` in a shell, have Python's handler all the same, for a handler to call."""
+    previous = _signal.getsignal(_SIGINT)
+    if previous != signal.SIG_IGN or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    _signal.signal(_SIGINT, previous)  # for the system, too: Polars has replaced it
+    _set_handler(signal.default_int_handler)
+    try:
+        yield
+    finally:
+        _set_handler(previous)
 
 
 def stop_if_interrupted() -> None:

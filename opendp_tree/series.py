@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 import numpy as np
 import polars as pl
-from opendp.mod import assert_features
+from opendp.mod import Measurement, assert_features
 
 from opendp_tree._arguments import check_choice, check_integer, check_probability, check_type
 from opendp_tree._interrupts import deferred_interrupts
@@ -226,6 +226,14 @@ class Series(Mapping[str, TreeRelease]):
         """
         return self._release(data, self.quarter.name(quarter), "quarter")
 
+    def check(self, data: Any, period: Any) -> None:
+        """Refuse what `release` would refuse before it counts rows. Nothing is spent or written.
+
+        :param data: The rows, as in `release`.
+        :param period: Its name, or a day in it.
+        """
+        self._prepared(data, self.period.name(period), "period")
+
     @deferred_interrupts()
     @progress("counting")
     def _release(self, data: Any, name: str, kind: Kind) -> TreeRelease:
@@ -233,6 +241,17 @@ class Series(Mapping[str, TreeRelease]):
         assert_features("contrib")
         if name in (entries := self._entries(kind)):
             return self._stored(entries[name])
+        account, measurement, rows, note = self._prepared(data, name, kind)
+        finish = partial(self._with_statement, name=name, kind=kind)
+        try:
+            return account.release(measurement, rows, note, finish, name=name)  # type: ignore[no-any-return]
+        except LedgerError:
+            if name not in (entries := self._entries(kind)):
+                raise
+            return self._stored(entries[name])  # another process was faster: this release is thrown away unseen
+
+    def _prepared(self, data: Any, name: str, kind: Kind) -> tuple[Account, Measurement, pl.LazyFrame, dict[str, Any]]:
+        """What a release takes, after all checks: the account, the measurement, the rows, and the ledger's note."""
         if self.key is None or (kind == "quarter" and self.pooled is None):
             how, more = ("", "") if kind == "period" else ("without a pooled find, or ", ", pooled=0.15")
             hint = f"Series.open(path, by=..., period=..., epsilon=...{more})"
@@ -257,14 +276,7 @@ class Series(Mapping[str, TreeRelease]):
         method = self._method(len(self._entries()) if kind == "period" else None)
         options: dict[str, Any] = {"unit": self.unit, "method": method, "value": values or None}
         measurement = Question.of(key, **options, confidence=self.confidence).measurement(rows, account.budget)
-        finish = partial(self._with_statement, name=name, kind=kind)
-        try:
-            note = {kind: name, "columns": columns, "clock": clock}
-            return account.release(measurement, rows, note, finish, name=name)  # type: ignore[no-any-return]
-        except LedgerError:
-            if name not in (entries := self._entries(kind)):
-                raise
-            return self._stored(entries[name])  # another process was faster: this release is thrown away unseen
+        return account, measurement, rows, {kind: name, "columns": columns, "clock": clock}
 
     @property
     def quarter(self) -> Period:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import warnings
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ from opendp.mod import enable_features
 from opendp_tree._show import one_line
 from opendp_tree.cli import commands, series
 from opendp_tree.cli.options import build_parser
-from opendp_tree.cli.terminal import CommandError, Exit, drop_output, open_streams, print_bytes
+from opendp_tree.cli.terminal import CommandError, Exit, drop_output, log_line, open_streams, print_bytes
 from opendp_tree.ledger import BudgetError, LedgerError, LockedError
 
 __all__ = ["main"]
@@ -51,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code, message = _explain(error)
         with suppress(OSError):  # the exit code still reports it
             clear = "\r\033[K" if sys.stderr.isatty() else ""
-            record = json.dumps({"exit_code": int(code), "error": message})
+            record = log_line(code.name.lower(), error=message, exit_code=int(code))
             print(f"{clear}{record if '--json' in words else f'opendp-tree: {one_line(message)}'}", file=sys.stderr)
         return int(code)
 

@@ -128,7 +128,9 @@ _OPTIONS = {
     ("", "series"): [
         option("action", "release what is due", choices=("run",)),
         option("config CONFIG", "a TOML file, or JSON"),
+        option("--ready PATTERN", "wait for this file before a period: 'in/{period}.ready', relative to CONFIG"),
         option("--today DATE", "run as on this earlier day, such as 2026-03-09", type=day),
+        option("--json", "write errors as lines of JSON, too"),
     ],
     ("hierarchy", "plan release"): [
         option("--by KEY", _KEYS, type=hierarchy, required=True),

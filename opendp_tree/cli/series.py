@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import argparse
-import json
+import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
-from datetime import date, datetime, timezone
+from datetime import date
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import polars as pl
 
-from opendp_tree._interrupts import stop_if_interrupted
+from opendp_tree._interrupts import heard
 from opendp_tree.cli.commands import first_sentence, typed
 from opendp_tree.cli.options import INPUTS
-from opendp_tree.cli.terminal import CommandError, Exit, require, silenced, terminated_by, write_file
+from opendp_tree.cli.terminal import CommandError, Exit, log_line, require, silenced, terminated_by, write_file
 from opendp_tree.keys.text import read_key
-from opendp_tree.ledger import BudgetError, LedgerError, SettingsError, amounts_of, decimal_texts
+from opendp_tree.ledger import BudgetError, LedgerError, SettingsError, amounts_of, checked_file, decimal_texts, spent
 from opendp_tree.releases.release import TreeRelease
 from opendp_tree.releases.writing import frame_bytes
 from opendp_tree.rows.period import Period
@@ -29,30 +30,49 @@ from opendp_tree.rows.sources import file_format, read_source, with_forms
 from opendp_tree.rows.unit import Unit, Value
 from opendp_tree.series import Series
 
+PATHS = ("file", "source", "output", "ready")
 NEEDED = ("file", "source", "by", "period", "output")
-OPTIONAL = "first periods wait epsilon delta rho total unit method confidence value measuring pooled format"
+OPTIONAL = "first periods wait ready epsilon delta rho total unit method confidence value measuring pooled format"
 NAMES = (*NEEDED, *OPTIONAL.split())
+Made = TypeVar("Made")
 _HINT = "docs/nightly.md shows a configuration"
 
 
 def run_series(options: argparse.Namespace) -> Exit:
-    """Release what is due and write what is missing; SIGTERM acts like Ctrl-C and waits while OpenDP runs."""
-    with terminated_by(lambda *_: signal.raise_signal(signal.SIGINT)):
-        try:
-            config = _read(Path(options.config))
-            series = _open(config)
-            due, quarters = _due(config, series, options.today or Period.today())
-        except SettingsError as error:
-            raise CommandError(str(error)) from None
-        except LedgerError:
-            raise
-        except (TypeError, ValueError, KeyError) as error:  # about the configuration: no data has been read
-            raise CommandError(f"{options.config}: {first_sentence(error)} Hint: {_HINT}") from None
-        _run(config, series, due, quarters)
+    """Release what is due and write what is missing; SIGTERM stops it as Ctrl-C does, which waits while OpenDP runs."""
+    terminated: list[int] = []
+
+    def terminate(number: int, frame: Any) -> None:
+        terminated.append(number)
+        signal.getsignal(signal.SIGINT)(signal.SIGINT, frame)  # type: ignore[operator, misc]
+
+    try:
+        with heard(), terminated_by(terminate):
+            _run_due(options)
+    except KeyboardInterrupt:
+        require(not terminated, "terminated", Exit.TERMINATED)
+        raise
     return Exit.OK
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _run_due(options: argparse.Namespace) -> None:
+    try:
+        config, today = _read(Path(options.config), options.ready), options.today or Period.today()
+        _try(config, today)
+        series = _open(config)
+        due, quarters, marker = _due(config, series, today)
+    except SettingsError as error:
+        raise CommandError(str(error)) from None
+    except LedgerError:
+        raise
+    except (TypeError, ValueError, KeyError) as error:  # about the configuration: no data has been read
+        raise CommandError(f"{options.config}: {first_sentence(error)} Hint: {_HINT}") from None
+    _run(config, series, due, quarters)
+    hint = "create it when all rows of its period are there, and try again"
+    require(marker is None, f"waiting for {marker}; nothing was spent for its period. Hint: {hint}", Exit.AGAIN)
+
+
+def _read(path: Path, ready: str | None) -> dict[str, Any]:
     """The configuration; its paths are relative to its folder."""
     require(path.is_file(), f"there is no file {path}. Hint: check the name")
     is_json = path.suffix == ".json"
@@ -61,13 +81,33 @@ def _read(path: Path) -> dict[str, Any]:
     config = import_module("json" if is_json else "tomllib").loads(path.read_text("utf-8"))
     if not isinstance(config, dict):
         raise ValueError("a configuration must be an object")
+    if ready is not None:
+        config["ready"] = ready
     if missing := [name for name in NEEDED if name not in config]:
         raise ValueError(f"{missing[0]} is missing")
     if unknown := [name for name in config if name not in NAMES]:
         raise ValueError(f"{unknown[0]!r} must be one of {', '.join(NAMES)}")
     if config.setdefault("format", "parquet") not in INPUTS:
         raise ValueError(f"format ({config['format']!r}) must be one of {', '.join(INPUTS)}")
-    return {**config, **{name: str(path.parent / str(config[name])) for name in ("file", "source", "output")}}
+    if "{period}" not in str(config.get("ready", "{period}")):
+        raise ValueError(f"ready ({config['ready']!r}) must contain {{period}}, such as 'in/{{period}}.ready'")
+    return {**config, **{name: str(path.parent / str(config[name])) for name in PATHS if name in config}}
+
+
+def _try(config: Mapping[str, Any], today: date) -> None:
+    """Before a file is begun, check all in one that is thrown away: a wrong configuration leaves none behind."""
+    file = Path(config["file"])
+    if not checked_file(file)[1] or not os.access(file.parent, os.W_OK):  # which opening it will tell
+        return
+    with TemporaryDirectory(prefix=f".{file.name}-", dir=file.parent) as folder:
+        trial = Path(folder, file.name)
+        series = _open({**config, "file": trial})
+        due, *_ = _due(config, series, today)
+        try:
+            if due:
+                _made(config, series.check, _source(config, series), due[0])
+        except BudgetError as error:
+            raise BudgetError(str(error).replace(str(trial), str(file))) from None
 
 
 def _open(config: Mapping[str, Any]) -> Series:
@@ -98,26 +138,38 @@ def _number(config: Mapping[str, Any], name: str) -> float:
         raise ValueError(f"{name} ({config[name]!r}) must be a number") from None
 
 
-def _due(config: Mapping[str, Any], series: Series, today: date) -> tuple[list[str], list[str]]:
-    """The periods to be released by now, from the calendar alone or as listed, and the quarters to be pooled."""
-    period, quarter = series.period, series.quarter
+def _due(config: Mapping[str, Any], series: Series, today: date) -> tuple[list[str], list[str], Path | None]:
+    """The periods that are due and ready, the quarters that end with them, and the first marker that is missing."""
+    due, released, marker = _over(config, series.period, today), set(series.periods), None
+    for number, name in enumerate(due if "ready" in config else ()):
+        marker = Path(config["ready"].replace("{period}", quote(name, safe="")))
+        if name not in released and not marker.exists():
+            due = due[:number]
+            break
+        marker = None
+    if series.pooled is None:
+        return due, [], marker
+    first = series.period.name(config["first"])
+    until = series.period.first_day(series.period.next(due[-1]) if due else first)
+    quarter = series.quarter.name(series.period.first_day(first))
+    return due, series.quarter.due(quarter, today=until), marker
+
+
+def _over(config: Mapping[str, Any], period: Period, today: date) -> list[str]:
+    """The periods to be released by now, from the calendar alone or as listed."""
     if period.every is None:
         if "first" in config or "wait" in config or not isinstance(config.get("periods"), list):
             raise ValueError("periods must list the periods that are over, because the column has no calendar")
         names = [period.name(each) for each in config["periods"]]
         if "series" in map(str.lower, names):
             raise ValueError("periods must not list 'series', which is the file of all periods")
-        return names, []
+        return names
     if "periods" in config or "first" not in config:
         raise ValueError("first must be the first period: later ones follow the calendar")
     wait = config.get("wait", 0)
     if type(wait) is not int or wait < 0:
         raise ValueError(f"wait ({wait!r}) must be a whole number of days, 0 or more")
-    due = period.due(config["first"], today=today, wait=wait)
-    if series.pooled is None:
-        return due, []
-    first = quarter.name(period.first_day(period.name(config["first"])))
-    return due, quarter.due(first, today=today, wait=wait)
+    return period.due(config["first"], today=today, wait=wait)
 
 
 def _run(config: Mapping[str, Any], series: Series, due: list[str], quarters: list[str]) -> None:
@@ -132,7 +184,6 @@ def _run(config: Mapping[str, Any], series: Series, due: list[str], quarters: li
     def pool(before: date) -> None:
         """Pool the quarters that end before this day."""
         while unpooled and series.quarter.first_day(series.quarter.next(unpooled[0])) <= before:
-            stop_if_interrupted()
             name = unpooled.pop(0)
             _log(series, name, _made(config, series.pool, frame, name), "pooled")
 
@@ -146,7 +197,6 @@ def _run(config: Mapping[str, Any], series: Series, due: list[str], quarters: li
     for name in due:
         if name not in released and unpooled:
             pool(series.period.first_day(name))
-        stop_if_interrupted()
         path = folder / f"{quote(name, safe='')}.{form}"
         if name in released and path.exists():
             continue
@@ -178,7 +228,7 @@ def _source(config: Mapping[str, Any], series: Series) -> pl.LazyFrame:
     return frame
 
 
-def _made(config: Mapping[str, Any], make: Callable[[Any, str], TreeRelease], frame: Any, name: str) -> TreeRelease:
+def _made(config: Mapping[str, Any], make: Callable[[Any, str], Made], frame: Any, name: str) -> Made:
     try:
         with silenced():
             return make(frame, name)
@@ -192,12 +242,15 @@ def _made(config: Mapping[str, Any], make: Callable[[Any, str], TreeRelease], fr
 
 
 def _log(series: Series, name: str, release: TreeRelease, status: str) -> None:
-    """Print one line of JSON, of public facts."""
-    line = {
-        "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "period": name,
-        "status": status,
-        "nodes": release.estimates.size if release.shown is None else int(release.shown.sum()),
-        "left": decimal_texts(series.ledger.left()),
-    }
-    print(json.dumps(line), file=sys.stderr, flush=True)
+    """Print one line of JSON."""
+    ledger, entries = series.ledger, series.ledger.entries()
+    left = ledger.left_after(entries)
+    line = log_line(
+        status,
+        period=name,
+        nodes=release.estimates.size if release.shown is None else int(release.shown.sum()),
+        cost=next(decimal_texts(entry.cost) for entry in entries if entry.name == name),
+        spent=decimal_texts(spent(ledger.total, left)),
+        left=decimal_texts(left),
+    )
+    print(line, file=sys.stderr, flush=True)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import datetime, timezone
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
@@ -46,6 +48,12 @@ def require(condition: object, message: str, code: Exit = Exit.USAGE) -> None:
     """End with this message unless the condition holds."""
     if not condition:
         raise CommandError(message, code)
+
+
+def log_line(status: str, **fields: Any) -> str:
+    """One line of JSON for a log, of public facts."""
+    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    return json.dumps({"time": now, "status": status, **fields})
 
 
 def open_streams() -> None:

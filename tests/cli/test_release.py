@@ -406,7 +406,7 @@ def test_a_log_sees_the_summary_if_asked(tmp_path, capsys):
     assert told["statement"]["counted"] == "rows"
     assert main([*words, "--json", "--ledger", book]) == 3
     (line,) = capsys.readouterr().err.splitlines()
-    assert json.loads(line).keys() == {"exit_code", "error"}
+    assert json.loads(line).keys() == {"time", "status", "error", "exit_code"}
     assert json.loads(line)["exit_code"] == 3
 
 

@@ -127,7 +127,7 @@ def test_what_may_be_there_later_is_tried_again(tmp_path, capsys):
     (tmp_path / "rows.csv").write_bytes(b"")
     assert nightly(path, "2026-01-20") == Exit.AGAIN
     assert "Hint" in capsys.readouterr().err
-    assert Series.open(tmp_path / "series.db").periods == []
+    assert not (tmp_path / "series.db").exists()
     (tmp_path / "rows.csv").write_bytes(rows)
     assert nightly(path, "2026-01-20") == Exit.OK
 
@@ -151,6 +151,8 @@ def test_what_may_be_there_later_is_tried_again(tmp_path, capsys):
         ({"format": "xlsx"}, "format"),
         ({"unit": {"column": "city", "rows": 5}}, "total must be given"),
         ({"by": "town"}, "no column 'town'"),
+        ({"delta": 0}, "delta"),
+        ({"ready": "in/ready"}, "ready ('in/ready') must contain {period}"),
         ({"method": "magic"}, "method"),
         ({"wait": "long"}, "wait ('long') must be a whole number of days"),
         ({"wait": -1}, "wait (-1) must be a whole number of days"),
@@ -162,6 +164,7 @@ def test_wrong_configurations_are_told(tmp_path, capsys, options, words):
     told = capsys.readouterr().err
     assert words in told
     assert "Hint" in told
+    assert {each.name for each in tmp_path.iterdir()} == {"nightly.json", "rows.csv"}
 
 
 def test_a_damaged_source_is_tried_again_and_costs_nothing(tmp_path, capsys):
@@ -226,19 +229,105 @@ def test_other_settings_than_those_of_the_file_are_a_wrong_configuration(tmp_pat
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
-def test_sigterm_is_an_interrupt_and_only_while_the_job_runs(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(("number", "word"), [(signal.SIGTERM, "terminated"), (signal.SIGINT, "interrupted")])
+def test_a_signal_stops_the_job_with_its_own_code_and_costs_nothing(tmp_path, monkeypatch, capsys, number, word):
     path, handler = prepare(tmp_path), signal.getsignal(signal.SIGTERM)
     release = Series._with_statement
 
-    def terminated(*words, **named):
-        os.kill(os.getpid(), signal.SIGTERM)
+    def stopped(*words, **named):
+        os.kill(os.getpid(), number)
         return release(*words, **named)
 
-    monkeypatch.setattr(Series, "_with_statement", terminated)
-    assert nightly(path, "2026-01-20") == Exit.INTERRUPTED
-    assert capsys.readouterr().err == "opendp-tree: interrupted\n"
+    monkeypatch.setattr(Series, "_with_statement", stopped)
+    assert nightly(path, "2026-01-20") == 128 + number
+    assert capsys.readouterr().err == f"opendp-tree: {word}\n"
     assert signal.getsignal(signal.SIGTERM) == handler
-    assert Series.open(tmp_path / "series.db").periods == []
+    series = Series.open(tmp_path / "series.db")
+    assert series.periods == []
+    assert series.ledger.left() == series.ledger.total
+
+
+BACKGROUND = """
+import os, signal, sys
+from opendp_tree import Series
+from opendp_tree.cli import main
+release = Series._with_statement
+def stopped(*words, **named):
+    os.kill(os.getpid(), signal.SIGINT)
+    if "terminate" in sys.argv:
+        os.kill(os.getpid(), signal.SIGTERM)
+    return release(*words, **named)
+Series._with_statement = stopped
+sys.exit(main(["series", "run", sys.argv[1], "--today", "2026-01-20"]))
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+@pytest.mark.parametrize(("word", "code", "released"), [("go", 0, 2), ("terminate", 143, 0)])
+def test_a_job_in_the_background_ignores_sigint_and_ends_by_sigterm(tmp_path, word, code, released):
+    """A shell without job control ignores SIGINT for what it starts with `&`."""
+    words = ["sh", "-c", '"$@" & wait $!', "sh", sys.executable, "-c", BACKGROUND, prepare(tmp_path), word]
+    done = subprocess.run(words, env=ENVIRONMENT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == code, done.stderr
+    assert len(Series.open(tmp_path / "series.db").periods) == released
+
+
+def test_a_missing_marker_holds_back_its_period_and_later_ones(tmp_path, capsys):
+    path = prepare(tmp_path)
+    (tmp_path / "in").mkdir()
+    run = ["series", "run", path, "--today", "2026-01-26", "--ready", "in/{period}.ready"]
+    for name in ("2026-W02", "2026-W04"):
+        (tmp_path / "in" / f"{name}.ready").touch()
+    assert main(run) == Exit.AGAIN == 75
+    *lines, last = capsys.readouterr().err.splitlines()
+    assert [json.loads(line)["period"] for line in lines] == ["2026-W02"]
+    marker = tmp_path / "in" / "2026-W03.ready"
+    assert last.startswith(f"opendp-tree: waiting for {marker}; nothing was spent for its period. Hint")
+    (tmp_path / "in" / "2026-W02.ready").unlink()  # a released period needs none
+    (tmp_path / "rows.csv").rename(tmp_path / "later.csv")  # markers are checked first
+    assert main([*run, "--json"]) == Exit.AGAIN
+    told = json.loads(capsys.readouterr().err)
+    assert (told["status"], told["exit_code"]) == ("again", 75)
+    assert f"waiting for {marker}" in told["error"]
+    (tmp_path / "later.csv").rename(tmp_path / "rows.csv")
+    marker.touch()
+    assert main(run) == Exit.OK
+    assert Series.open(tmp_path / "series.db").periods == ["2026-W02", "2026-W03", "2026-W04"]
+
+
+def test_a_quarter_waits_for_the_marker_of_its_last_week(tmp_path):
+    path = prepare(tmp_path, first="2026-W13", pooled=0.15, ready="{period}.ready")
+    (tmp_path / "2026-W13.ready").touch()
+    assert nightly(path, "2026-04-21") == Exit.AGAIN
+    assert Series.open(tmp_path / "series.db").quarters == []
+    (tmp_path / "2026-W14.ready").touch()  # from 30 March to 5 April
+    assert nightly(path, "2026-04-21") == Exit.AGAIN
+    series = Series.open(tmp_path / "series.db")
+    assert (series.periods, series.quarters) == (["2026-W13", "2026-W14"], ["2026-Q1"])
+
+
+def test_a_quarter_waits_until_its_last_week_is_due(tmp_path):
+    path = prepare(tmp_path, first="2026-W13", pooled=0.15)
+    assert nightly(path, "2026-04-05") == Exit.OK
+    assert Series.open(tmp_path / "series.db").quarters == []
+    assert nightly(path, "2026-04-06") == Exit.OK
+    assert Series.open(tmp_path / "series.db").quarters == ["2026-Q1"]
+
+
+def test_lines_have_the_cost_and_what_was_spent_in_all(tmp_path, capsys):
+    unit = {"column": "city", "rows": 5}
+    assert nightly(prepare(tmp_path, unit=unit, total={"epsilon": "2.5", "delta": "1e-5"}), "2026-01-20") == Exit.OK
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [line["cost"] for line in lines] == [{"epsilon": "1", "delta": "0.000001"}] * 2
+    assert [line["spent"]["epsilon"] for line in lines] == ["1", "2"]
+    assert [line["left"]["epsilon"] for line in lines] == ["1.5", "0.5"]
+
+
+def test_a_first_budget_that_pays_for_nothing_leaves_no_file(tmp_path, capsys):
+    path = prepare(tmp_path, total={"epsilon": "0.5", "delta": "1e-6"})
+    assert nightly(path, "2026-01-20") == Exit.BUDGET
+    assert f"of {tmp_path / 'series.db'}'s total" in capsys.readouterr().err
+    assert {each.name for each in tmp_path.iterdir()} == {"nightly.json", "rows.csv"}
 
 
 def test_a_job_that_is_killed_and_started_again_releases_every_period_once():
@@ -254,4 +343,4 @@ def test_a_job_that_is_killed_and_started_again_releases_every_period_once():
     )
     assert done.returncode == 0, done.stderr
     counts = json.loads(done.stdout)
-    assert counts["killed"] + counts.get("terminated", 0) >= 20
+    assert sum(counts.get(harm, 0) for harm in ("killed", "terminated", "interrupted")) >= 20

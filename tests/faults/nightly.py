@@ -19,7 +19,7 @@ from opendp.mod import enable_features
 
 from opendp_tree import Ledger, Series
 from opendp_tree.cli import main as command
-from tests.faults.processes import at_call, at_line, fork, run, wait
+from tests.faults.processes import INTERRUPTED, at_call, at_line, fork, run, wait
 
 PERIODS = [f"W{number}" for number in range(1, 7)]
 CALLS, LINES = 450, 30_000
@@ -41,14 +41,15 @@ def table(path):
 
 def job(folder, generator, mode):
     """One run, which comes to harm at a random moment, if it takes that long."""
-    number = signal.SIGTERM if mode == "terminate" else signal.SIGKILL
-    moment = 1 + int(generator.random() ** 2 * (LINES if mode in ("line", "terminate") else CALLS))
+    number = {"terminate": signal.SIGTERM, "interrupt": signal.SIGINT}.get(mode, signal.SIGKILL)
+    by_line = mode in ("line", "terminate", "interrupt")
+    moment = 1 + int(generator.random() ** 2 * (LINES if by_line else CALLS))
 
     def act():
         os.kill(os.getpid(), number)
 
     def harmed():
-        if mode in ("line", "terminate"):
+        if by_line:
             at_line(moment, act)
         else:
             at_call(moment, act, torn=mode == "torn write")
@@ -85,7 +86,7 @@ def look(folder, seen):
 def run_nightly(folder, *, cases, seed):
     """Harm the job so many times; in between all periods must come out, and then it starts from nothing."""
     generator, counts = random.Random(seed), Counter()
-    modes = ("line", "system call", "torn write", "terminate", "two at once")
+    modes = ("line", "system call", "torn write", "terminate", "interrupt", "two at once")
     harmed, place = 0, 0
     while harmed < cases:
         place += 1
@@ -104,10 +105,12 @@ def run_nightly(folder, *, cases, seed):
                 ends = [run(job(here, generator, mode), here)]
             names = look(here, seen)
             for end in ends:
-                # SIGTERM has its usual way before the job has begun, and when it has ended.
-                assert end.code in (0, 130, -signal.SIGKILL, -signal.SIGTERM), f"{mode} {end.code}: {end.errors}"
+                # A signal has its usual way before the job has begun, and when it has ended.
+                expected = {"terminate": (143, -signal.SIGTERM), "interrupt": (130, INTERRUPTED)}
+                assert end.code in (0, *expected.get(mode, (-signal.SIGKILL,))), f"{mode} {end.code}: {end.errors}"
                 harmed += end.code != 0
-                counts[{0: "done", 130: "terminated", -signal.SIGTERM: "terminated"}.get(end.code, "killed")] += 1
+                names_of = {"terminate": "terminated", "interrupt": "interrupted"}
+                counts["done" if end.code == 0 else names_of.get(mode, "killed")] += 1
             if any(end.code == 0 for end in ends) or runs > 200:
                 break
         assert sorted(names) == PERIODS, "a period is missing"
