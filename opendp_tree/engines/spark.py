@@ -44,11 +44,6 @@ class SparkTable(Table):
     two runs. See docs/data.md#databases-and-spark.
 
     :param frame: A frame of Spark 4, of a classic session; streams are refused.
-
-    >>> from opendp_tree.engines.spark import SparkTable
-    >>> SparkTable("visits")  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    TypeError: frame (str) must be a Spark frame. Hint: ...
     """
 
     frame: Any

@@ -286,9 +286,6 @@ class Key(KeyKind):
 
         :param names: The columns.
         :param options: As for every `Key`.
-
-        >>> Key.columns("region", "county", "city").depth
-        4
         """
         return ColumnKey(columns_used=names, depth=len(names) + 1, **options)
 
@@ -317,9 +314,6 @@ class Key(KeyKind):
         :param column: The column.
         :param depth: The number of levels, the root's among them: what is below belongs to the last. By default 6.
         :param options: As for every `Key`.
-
-        >>> Key.url("page").depth
-        6
         """
         from opendp_tree.keys.paths import UrlKey
 
@@ -370,9 +364,6 @@ class Key(KeyKind):
         :param levels: Some of year, quarter (Q1 to Q4), month (1 to 12), week (W01 to W53, of ISO 8601), weekday (Mon
             to Sun), day (of the month) and hour, in this order. By default year, month and day.
         :param options: As for every `Key`.
-
-        >>> Key.calendar("departure", levels=("month", "weekday", "hour")).depth
-        4
         """
         from opendp_tree.keys.number import CalendarKey
 

@@ -29,15 +29,6 @@ def plot_cdf(release: TreeRelease, *, title: str | None = None) -> go.Figure:
 
     :param release: A release over a line, as of `Key.number`, or of groups with a number below them.
     :param title: By default "Share below each value".
-
-    >>> import opendp.prelude as dp
-    >>> import polars as pl
-    >>> from opendp_tree import Key, release_tree
-    >>> dp.enable_features("contrib")
-    >>> ages = pl.DataFrame({"age": [20, 30, 30, 45, 70] * 500})
-    >>> figure = plot_cdf(release_tree(ages, by=Key.number("age", low=0, high=100, bins=100), epsilon=1.0))
-    >>> [line.name for line in figure.data]
-    ['estimate', '95 % interval']
     """
     check_type(release, TreeRelease, name="release", hint="release_tree(..., by=Key.number(...))")
     interval = style.confidence_text(release.confidence)
@@ -72,14 +63,6 @@ def plot_bounds(report: BoundReport, *, title: str | None = None) -> go.Figure:
 
     :param report: The result of `bound_report`.
     :param title: By default "What a bound keeps".
-
-    >>> import opendp.prelude as dp
-    >>> import polars as pl
-    >>> from opendp_tree import bound_report
-    >>> dp.enable_features("contrib")
-    >>> figure = plot_bounds(bound_report(pl.DataFrame({"user": list(range(20_000)) * 2}), most=4))
-    >>> figure.layout.title.text, [line.name for line in figure.data]
-    ('What a bound keeps', ['estimate', '95 % interval', 'recommended'])
     """
     check_type(report, BoundReport, name="report", hint="opendp_tree.bound_report(...)")
     ends = [(100 * part).tolist() for part in (report.lower, report.shares, report.upper)]
@@ -114,20 +97,6 @@ def plot_series(series: Series, paths: Sequence[str] | None = None, *, title: st
     :param paths: Up to eight nodes, as the column `path` of its table has them; the root's is "". By default None: of
         the first level below the root those with the largest estimates.
     :param title: By default "Counts by period".
-
-    >>> import polars as pl
-    >>> import opendp.prelude as dp
-    >>> from tempfile import TemporaryDirectory
-    >>> from opendp_tree import Period, Series
-    >>> dp.enable_features("contrib")
-    >>> visits = pl.DataFrame({"week": ["W1", "W2"] * 650, "city": ["ghent"] * 800 + ["liege"] * 500})
-    >>> with TemporaryDirectory() as folder:
-    ...     series = Series.open(folder + "/visits.db", by="city", period=Period("week"), epsilon=1.0, delta=1e-6)
-    ...     for week in ("W1", "W2"):
-    ...         release = series.release(visits, week)
-    ...     figure = plot_series(series)
-    >>> [line.name for line in figure.data if line.mode == "lines+markers"]
-    ['ghent', 'liege']
     """
     check_type(series, Series, name="series", hint="Series.open('visits.db')")
     frame, periods = series.to_frame(), series.periods

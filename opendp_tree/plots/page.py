@@ -66,15 +66,6 @@ def write_html(figure: go.Figure | Sequence[go.Figure], path: str | os.PathLike[
 
     :param figure: Any Plotly figure, or several, which are drawn below each other and share one copy of Plotly's 5 MB.
     :param path: Where to write; an existing file is replaced.
-
-    >>> import tempfile
-    >>> import plotly.graph_objects as go
-    >>> from opendp_tree.plots import write_html
-    >>> figure = go.Figure(go.Bar(x=[1, 2], y=[3, 4]), {"title": {"text": "Two bars"}})
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     page = write_html([figure, figure], f"{folder}/bars.html").read_text(encoding="utf-8")
-    >>> "<title>Two bars</title>" in page, page.count("<h1>Two bars</h1>")
-    (True, 2)
     """
     go = style.graph_objects()
     figures: list[Any] = list(figure) if isinstance(figure, (list, tuple)) else [figure]

@@ -30,14 +30,6 @@ def plot_level(release: TreeRelease, level: int | str, *, top: int = 40, title: 
     :param level: Which level: its number, the root's is 0; or the name of its column, such as "country".
     :param top: How many bars at most. By default 40, which can be read on one screen.
     :param title: By default it names the level.
-
-    >>> from opendp_tree import Tree, TreeRelease, plot_level
-    >>> tree = Tree.from_paths([("north",), ("south",)])
-    >>> counts = np.array([60.0, 45.0, 15.0])
-    >>> release = TreeRelease(tree, counts, counts - 4, counts + 4, 0.95, None)
-    >>> bars = plot_level(release, 1).data[0]
-    >>> bars.x, bars.error_x.array
-    ((45.0, 15.0), (4.0, 4.0))
     """
     level, names = _level(release, level), release.tree.names
     check_integer(top, name="top", least=1)
@@ -74,15 +66,6 @@ def plot_means(
     :param value: Which value, by its column. By default the only one, or the first.
     :param top: How many nodes at most, those with the most rows. By default 40, which can be read on one screen.
     :param title: By default it names the value and the level.
-
-    >>> import opendp.prelude as dp
-    >>> import polars as pl
-    >>> from opendp_tree import Value, release_tree
-    >>> dp.enable_features("contrib")
-    >>> rows = pl.DataFrame({"city": ["ghent"] * 4000 + ["liege"] * 4000, "age": [30] * 4000 + [50] * 4000})
-    >>> release = release_tree(rows, by="city", epsilon=1.0, delta=1e-6, value=Value("age", bounds=(0, 100)))
-    >>> plot_means(release, "city").layout.title.text
-    'Private means of age by city'
     """
     level, places = _level(release, level), release.tree.names
     if not release.values:
@@ -121,15 +104,6 @@ def plot_quantiles(
     :param at: Shares from 0 to 1; by default the median.
     :param top: How many rows are drawn at most; 40, as many as fit on a screen.
     :param title: By default "Medians", or "Quantiles".
-
-    >>> import opendp.prelude as dp
-    >>> import polars as pl
-    >>> from opendp_tree import Key, release_tree
-    >>> dp.enable_features("contrib")
-    >>> ages = pl.DataFrame({"age": [20, 30, 30, 45, 70] * 500})
-    >>> release = release_tree(ages, by=Key.number("age", low=0, high=100, bins=100), epsilon=1.0)
-    >>> plot_quantiles(release, [0.25, 0.5]).layout.yaxis.ticktext
-    ('0.25', '0.5')
     """
     check_type(release, TreeRelease, name="release", hint="release_tree(..., by=Key.number(...))")
     check_integer(top, name="top", least=1)
