@@ -71,7 +71,7 @@ def plot_bounds(report: BoundReport, *, title: str | None = None) -> go.Figure:
     interval = style.confidence_text(report.confidence)
     traces = _share_line(report.bounds.tolist(), ends, interval, hover=hover, **look)
     if report.recommended is not None:
-        mark = {"color": style.QUIET, "dash": "dot", "width": 2}
+        mark = {"color": style.INK, "dash": "dot", "width": 2}
         traces.append(
             {"x": [report.recommended] * 2, "y": [0, 100], "name": "recommended", "mode": "lines", "line": mark}
         )

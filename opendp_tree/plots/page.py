@@ -28,15 +28,17 @@ style-src 'unsafe-inline'; img-src data: blob:">
 <title>{title}</title>
 <style>
 * {{ box-sizing: border-box; }}
-body {{ margin: 0; font: 14px/1.4 {font}; color: {ink}; background: white; overflow-wrap: anywhere; }}
+:root {{ color-scheme: light dark; }}
+body {{ margin: 0; font: 14px/1.4 {font}; overflow-wrap: anywhere; }}
 section {{ min-height: 100vh; min-height: 100dvh; display: flex; flex-direction: column; }}
 header {{ padding: 12px 20px 2px; }}
 h1 {{ margin: 0; font-size: 20px; font-weight: 600; line-height: 1.25; }}
-header p {{ margin: 2px 0 0; color: {quiet}; }}
-footer {{ order: 1; padding: 2px 20px 10px; font-size: 12.5px; color: {quiet}; }}
+header p {{ margin: 2px 0 0; opacity: 0.8; }}
+footer {{ order: 1; padding: 2px 20px 10px; font-size: 12.5px; opacity: 0.8; }}
 footer p {{ margin: 1px 0; }}
 main {{ flex: 1 1 auto; position: relative; }}
 main > div {{ position: absolute; inset: 0; }}
+:is(.infolayer, .xtick, .ytick) text {{ fill: currentColor !important; }}
 </style>
 </head>
 <body>
@@ -84,8 +86,7 @@ def write_html(figure: go.Figure | Sequence[go.Figure], path: str | os.PathLike[
         header = (f"<h1>{title}</h1>" if title else "") + (f"<p>{lead}</p>" if lead else "")
         height = _LEAST_HEIGHT if each.layout.height in (None, style.HEIGHT, style.TREE_HEIGHT) else each.layout.height
         sections.append(_SECTION.format(header=header, height=height, picture=picture, footer=footer))
-    look = {"font": style.FONT, "ink": style.INK, "quiet": style.QUIET}
-    page = _PAGE.format(title=titles[0], sections="\n".join(sections), **look)
+    page = _PAGE.format(title=titles[0], sections="\n".join(sections), font=style.FONT)
     with deferred_interrupts(), PendingFile(Path(path)) as file:
         file.commit(page.encode("utf-8"))
     return Path(path)

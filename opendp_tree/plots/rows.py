@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 _ENDS = ("estimate", "lower", "upper")
-BAR, OTHER = "#78a9d1", "#c3cad1"
+BAR, OTHER = "rgba(47, 127, 193, 0.5)", "rgba(128, 128, 128, 0.4)"
 
 
 def plot_level(release: TreeRelease, level: int | str, *, top: int = 40, title: str | None = None) -> go.Figure:
@@ -51,7 +51,7 @@ def plot_level(release: TreeRelease, level: int | str, *, top: int = 40, title: 
         usual=f"Private counts {_level_text(level, names)}",
         subtitle=f"{_top_words(int((~frame['other']).sum()), top)}. Bars: estimate. Lines: {interval}.",
         above=24,  # room for the axis, which is on top
-        axis={"zeroline": True, "zerolinecolor": "#7d8a96"},
+        axis={"zeroline": True, "zerolinecolor": style.EDGE},
         bargap=0.35,
     )
 
@@ -84,7 +84,7 @@ def plot_means(
     traces: list[dict[str, Any]] = [{**points, "marker": {"color": style.BLUE, "size": 9}}]
     if level and frame.height:
         ends = {"x": [frame[columns[0]][0]] * 2, "y": [-0.5, len(rows) - 0.5], "name": "mean of all", "mode": "lines"}
-        traces.append({**ends, "line": {"color": style.QUIET, "dash": "dot", "width": 2}})
+        traces.append({**ends, "line": {"color": style.INK, "dash": "dot", "width": 2}})
     return _figure(
         traces,
         release,
@@ -182,7 +182,7 @@ def _points(rows: list[Any], interval: str, *, more: list[list[str]], what: str 
         "error_x": {
             "array": [_length(row[1], row[3]) for row in rows],
             "arrayminus": [_length(row[2], row[1]) for row in rows],
-            **{"type": "data", "symmetric": False, "color": style.INK, "thickness": 1.5, "width": 4},
+            **{"type": "data", "symmetric": False, "color": style.INK, "thickness": 2, "width": 4},
         },
     }
 

@@ -17,10 +17,11 @@ from opendp_tree._types import Array
 from opendp_tree.budget import cost_words, counted_words
 from opendp_tree.releases.release import TreeRelease
 
-INK, QUIET, GRID, BLUE, MUTED = "#24313d", "#5b6875", "#e6eaee", "#1d5b8f", "#e3e6ea"
-BAND = "rgba(29, 91, 143, 0.18)"
+INK, BLUE, MUTED = "#6f7781", "#2f7fc1", "#e3e6ea"
+"""Pictures have no background of their own: these can be read on white and on black, whatever the notebook's theme."""
+BAND, GRID, EDGE = "rgba(47, 127, 193, 0.22)", "rgba(128, 128, 128, 0.25)", "rgba(128, 128, 128, 0.6)"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 'Noto Sans', sans-serif"
-LINES = (BLUE, "#d55e00", "#009e73", "#b0508f", "#c28a00", "#4aa3df", "#6b4c9a", "#5b6875")
+LINES = (BLUE, "#d55e00", "#009e73", "#b0508f", "#b58100", "#3d95cf", "#8f6cc2", INK)
 """Distinguishable for colour-blind readers; lines also differ by dash."""
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "solid", "dash", "dot")
 HEAD = 64
@@ -107,7 +108,7 @@ def figure(
     height: int = HEIGHT,
     **look: Any,
 ) -> Any:
-    """Traces on a quiet white sheet, with a title above and a footer."""
+    """Traces on a clear sheet, with a title above and a footer."""
     if not isinstance(title, (str, type(None))):
         raise TypeError(f"title ({type(title).__name__}) must be a text. Hint: leave it out for {usual!r}")
     wrapped = [textwrap.wrap(one_line(text), 110) for text in footer]
@@ -115,7 +116,7 @@ def figure(
     foot = {
         "name": FOOTER,
         "text": "<br>".join(SOFT_BREAK.join(map(as_text, lines)) for lines in wrapped),
-        **{"showarrow": False, "align": "left", "font": {**font, "size": 12, "color": QUIET}},
+        **{"showarrow": False, "align": "left", "font": {**font, "size": 12}},
         **{"xref": "paper", "x": 0, "xanchor": "left", "yref": "paper", "y": 0, "yanchor": "top", "yshift": -below},
     }
     sheet = {
@@ -123,13 +124,16 @@ def figure(
         "font": font,
         "title": {
             **{"text": as_text(title or usual), "x": 0, "xref": "paper", "xanchor": "left", "y": 1, "yanchor": "top"},
-            **{"pad": {"t": 18}, "font": {**font, "size": 19}},
-            "subtitle": {"text": as_text(subtitle), "font": {**font, "color": QUIET}},
+            **{"pad": {"t": 18}, "font": {**font, "size": 19, "weight": 600}},
+            "subtitle": {"text": as_text(subtitle), "font": font},
         },
         "annotations": [foot],
         "margin": {"l": 24, "r": 24, "t": HEAD + 4 + above, "b": below + foot_height(sum(map(len, wrapped)))},
-        **{"height": height, "paper_bgcolor": "white", "plot_bgcolor": "white"},
-        "hoverlabel": {"bgcolor": "white", "bordercolor": "#9aa7b3", "align": "left", "namelength": -1, "font": font},
+        **{"height": height, "paper_bgcolor": "rgba(0, 0, 0, 0)", "plot_bgcolor": "rgba(0, 0, 0, 0)"},
+        "hoverlabel": {
+            **{"bgcolor": "white", "bordercolor": "#9aa7b3", "align": "left", "namelength": -1},
+            "font": {**font, "color": "#24313d"},
+        },
     }
     return graph_objects().Figure(list(traces), {**sheet, **look})
 
@@ -148,8 +152,8 @@ def legend(y: float, yanchor: str = "top") -> dict[str, Any]:
 def axis(title: str, **more: Any) -> dict[str, Any]:
     """An axis with a light grid."""
     return {
-        "title": {"text": as_text(title), "standoff": 10, "font": {"size": 13, "color": QUIET}},
-        **{"gridcolor": GRID, "zeroline": False, "linecolor": "#b8c2cc", "ticks": "", "automargin": True},
+        "title": {"text": as_text(title), "standoff": 10, "font": {"size": 13}},
+        **{"gridcolor": GRID, "zeroline": False, "linecolor": EDGE, "ticks": "", "automargin": True},
         **{"tickangle": 0, "exponentformat": "SI", "separatethousands": True},
         **more,
     }

@@ -36,7 +36,7 @@ _LISTED = 12
 _SPACE = "\u2002"
 _COLOUR_BAR: dict[str, Any] = {
     **{"orientation": "h", "x": 0, "xanchor": "left", "y": 0, "yanchor": "top", "ypad": 8, "xpad": 24},
-    **{"lenmode": "pixels", "len": 340, "thickness": 12, "outlinewidth": 0, "ticklen": 4, "tickcolor": style.QUIET},
+    **{"lenmode": "pixels", "len": 340, "thickness": 12, "outlinewidth": 0, "ticklen": 4, "tickcolor": style.INK},
     **{"tickvals": [-3, -2, -1, 0], "ticktext": ["≤ 0.1 %", "1 %", "10 %", "≥ 100 %"]},
     "tickfont": {"size": 12, "color": style.INK},
 }
@@ -88,7 +88,7 @@ def plot_tree(
         "labels": [style.short_text(_label(nodes, box)) for box in boxes],
         "values": own_area,
         "branchvalues": "remainder",
-        "text": [_text(nodes, box, kind, box.size / (room * boxes[0].size or 1.0)) for box in boxes],
+        "text": [_text(nodes, box, kind, box.size / (room * boxes[0].size or 1.0), view) for box in boxes],
         "texttemplate": "%{text}",
         "hovertext": [_hover(nodes, box, interval, release) for box in boxes],
         "hoverinfo": "text",
@@ -285,9 +285,12 @@ def _label(nodes: Nodes, box: Box) -> str:
     return f"({box.rows.size:,} {'nodes' if box.alone else 'more'})"
 
 
-def _text(nodes: Nodes, box: Box, kind: str, rooms: float) -> str:
+def _text(nodes: Nodes, box: Box, kind: str, rooms: float, view: int) -> str:
     """What is written on a box that has room for this many labels: label and estimate, as far as they fit."""
-    label, figure = style.short_text(_label(nodes, box)), style.number(_estimate(nodes, box))
+    # A letter is about 7 pixels wide. A ring has its share of 270 pixels; boxes of a treemap are about square.
+    width = {"sunburst": 270 // (7 * view), "treemap": int(10 * max(rooms, 1) ** 0.5), "icicle": 28}[kind]
+    label = style.short_text(_label(nodes, box), min(max(width, 13 if kind == "sunburst" else 8), 28))
+    figure = style.number(_estimate(nodes, box))
     several = box.rows.size > 1
     lines = [label] if several and box.alone else [label, figure]
     if box.again:
@@ -298,7 +301,7 @@ def _text(nodes: Nodes, box: Box, kind: str, rooms: float) -> str:
         return "<br>".join(lines[:limit])
     if rooms > (2.6 if kind == "treemap" else 1.8):
         return "<br>".join(lines)
-    return label if kind == "treemap" or several else _SPACE.join(lines)
+    return _SPACE.join(lines) if kind == "icicle" else label
 
 
 def _largest(nodes: Nodes, box: Box, count: int, space: str) -> list[str]:
