@@ -328,9 +328,6 @@ class Key(KeyKind):
         :param stride: The bits that each level adds. By default 1; every level costs accuracy.
         :param options: As for every `Key`: labels of a `tree` are integers of `stride` bits, paths of `known` are
             (least integer of the prefix, bits). Without a tree, null is outside, as are other numbers.
-
-        >>> Key.bits("number", width=32, stride=8).depth
-        5
         """
         from opendp_tree.keys.addresses import bit_key
 

@@ -270,9 +270,6 @@ class TreeNoise(_Options):
         is estimated from the others. By default those that make the worst node's error least.
     :param nonnegative: Whether estimates are made non-negative. Not by default: it biases small counts upwards.
     :param integers: Whether estimates are made whole. Not by default: it adds error.
-
-    >>> TreeNoise("gaussian").name
-    'tree_gaussian'
     """
 
     noise: Noise = "laplace"
@@ -352,9 +349,6 @@ class PrunedDescent(_Options):
     :param noise: "laplace" (the default) or "gaussian", which is better in deep trees.
     :param weights: A share of the budget for each level, from the root's down, all positive; only their ratios matter.
         By default equal ones.
-
-    >>> PrunedDescent("gaussian").name
-    'pruned_gaussian'
     """
 
     noise: Noise = "laplace"
@@ -521,9 +515,6 @@ class PeopleLayers(_Finder):
     Other parameters: as for `TreeEstimator`.
 
     :param noise: "laplace", or "gaussian", for people at many nodes. By default None: the better one by prediction.
-
-    >>> PeopleLayers("gaussian").name
-    'people_gaussian'
     """
 
     noise: Noise | None = None

@@ -69,9 +69,6 @@ class OpenTree:
         :param names: The column names of the labels, from the coarsest level to the finest; or the number of levels,
             which are then called `label_1`, `label_2`, ...
         :param ordered: Whether pictures keep siblings in the order of their labels, as for months; else by size.
-
-        >>> OpenTree.columns(2).names
-        ('label_1', 'label_2')
         """
         if isinstance(names, (int, np.integer)):
             return cls("columns", check_integer(names, name="names", least=1) + 1, ordered=ordered)
@@ -100,9 +97,6 @@ class OpenTree:
             bits) or "ipv6" (128 bits) as a text, `10.0.0.0/8`.
         :param outside: Whether values that are not keys count at a leaf "(outside)" below the root. By default they
             are not counted.
-
-        >>> OpenTree.bits(128, stride=4).depth
-        33
         """
         width = check_integer(width, name="width", least=1)
         stride = check_integer(stride, name="stride", least=1)
