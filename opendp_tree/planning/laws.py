@@ -74,27 +74,31 @@ def level_maxima(tree: Tree, by_node: Floats) -> list[float]:
     return [float(by_node[nodes].max()) for nodes in tree.levels]
 
 
-def means_errors(depth: int, budget: Budget, values: Sequence[Value], tree: Tree | None) -> tuple[LevelError, ...]:
-    """Standard deviations of counts and sums by level."""
-    epsilon, d_in = budget.pure_epsilon, budget.d_in
+def means_errors(
+    levels: Sequence[int], budget: Budget, values: Sequence[Value], tree: Tree | None
+) -> tuple[LevelError, ...]:
+    """Standard deviations of counts and sums by shown level."""
+    epsilon, d_in, depth, parts = budget.pure_epsilon, budget.d_in, len(levels), value_shares(tuple(values))
+    whole = math.sqrt(sum(float(share) ** 2 for share in parts))
     if tree is None:  # each node is taken to have as many children as is typical, and cells to be leaves
-        sizes = [int(min(TYPICAL**level, 10**6)) for level in range(depth)]
+        sizes = [min(TYPICAL**level, 1e6) for level in range(depth)]
         shares = choose_shares(depth, epsilon, budget.delta, d_in)
-        predicted = predict_levels(sizes, shares, epsilon=epsilon, delta=budget.delta, d_in=d_in)
-        counts, sums = (each.tolist() for each in predicted)
+        counts, sums = predict_levels(sizes, shares, epsilon=epsilon, delta=budget.delta, d_in=d_in)
     else:
-        sizes = [nodes.size for nodes in tree.levels]
         weights = np.array(regular_level_weights(tree, noise="laplace"))
         pairs = np.sqrt(level_maxima(tree, level_variances(tree, weights, noise="laplace")))
-        counts = (2 * d_in * tree.depth / epsilon * pairs).tolist()
-        sums = [deviation / 2 for deviation in counts]
-    parts = value_shares(tuple(values))
-    whole = math.sqrt(sum(float(share) ** 2 for share in parts))
-    errors = [LevelError(level, counts[level] / whole, "count", size) for level, size in enumerate(sizes)]
+        counts, sums = 2 * d_in * depth / epsilon * pairs, d_in * depth / epsilon * pairs
+    errors = {"count": counts / whole}
     for value, share in zip(values, parts, strict=True):
-        width = (value.high - value.low) / float(share)
-        errors += [LevelError(i, sums[i] * width, f"sum of {value.column}", size) for i, size in enumerate(sizes)]
-    return tuple(errors)
+        # A sum is the middle of the bounds times the count, and the centred sum, whose noise is another.
+        middle, width = (value.low + value.high) / 2, (value.high - value.low) / float(share)
+        errors[f"sum of {value.column}"] = np.hypot(middle * errors["count"], width * sums)
+    nodes = [None if tree is None else tree.levels[level].size for level in levels]
+    return tuple(
+        LevelError(level, error, quantity, size)
+        for quantity, each in errors.items()
+        for level, error, size in zip(levels, each.tolist(), nodes, strict=True)
+    )
 
 
 def curve_rank_error(bins: int, budget: Budget, *, finding: float, people: int = PEOPLE) -> float:

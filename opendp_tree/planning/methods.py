@@ -592,10 +592,10 @@ class TreeMeans(_Finder):
         return "epsilon and delta must both be given where nodes must be found. Hint: delta=1e-6, or a public tree"
 
     def _predict(self, setting: Setting) -> dict[str, Any]:
-        depth, budget = len(self._shown(setting)), setting.budget
-        errors, shown_from = means_errors(depth, budget, setting.values, setting.tree), 0.0
+        levels, budget = self._shown(setting), setting.budget
+        errors, shown_from = means_errors(levels, budget, setting.values, setting.tree), 0.0
         if not setting.closed:
-            epsilon, delta = budget.exact
+            depth, (epsilon, delta) = len(levels), budget.exact
             finding = choose_shares(depth, budget.pure_epsilon, budget.delta, budget.d_in).finding
             shown_from = cell_shown_from(root_fringe(depth, Fraction(finding), epsilon, delta, budget.d_in))
         return {

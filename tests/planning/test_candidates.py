@@ -345,10 +345,21 @@ def test_predicted_sums_are_in_proportion_to_bounds_and_shares():
     def errors(value, quantity):
         return plan(OPEN, epsilon=1.0, delta=1e-6, value=value).levels().filter(quantity=quantity)["error"].to_numpy()
 
-    sums = errors(AMOUNT, "sum of amount")
-    assert errors(Value("amount", bounds=(0, 1000)), "sum of amount") == pytest.approx(2 * sums)
-    assert errors([AMOUNT, DELAY], "sum of amount") == pytest.approx(4 * sums)
-    assert errors([AMOUNT, DELAY], "sum of delay").size == 4
+    even = Value("amount", bounds=(-250, 250))  # the count adds nothing to the error of such a sum
+    sums, counts = errors(even, "sum of amount"), errors(even, "count")
+    assert errors(Value("amount", bounds=(-500, 500)), "sum of amount") == pytest.approx(2 * sums)
+    assert errors([even, DELAY], "sum of amount") == pytest.approx(4 * sums)
+    assert errors([even, DELAY], "sum of delay").size == 4
+    assert errors(AMOUNT, "sum of amount") == pytest.approx(np.hypot(sums, 250 * counts))
+
+
+def test_errors_of_values_have_the_levels_that_are_shown_and_sizes_only_where_these_are_known():
+    found = plan(OPEN, epsilon=1.0, delta=1e-6, value=AMOUNT, levels=[0, 2]).levels()
+    assert found.select("level", "quantity", "nodes").rows() == [
+        (level, quantity, None) for quantity in ("count", "sum of amount") for level in (0, 2)
+    ]
+    sizes = plan(PUBLIC, epsilon=1.0, value=AMOUNT).levels()["nodes"].to_list()
+    assert sizes == 2 * [1, 3, 9, 27]
 
 
 @pytest.mark.parametrize("values", [(AMOUNT,), (AMOUNT, DELAY)], ids=["one", "two"])
@@ -359,7 +370,8 @@ def test_deviations_of_sums_of_a_public_tree_are_those_that_are_measured(values)
     nobody = LeafValues(np.zeros(16, dtype=np.int64), tuple(np.zeros(16, dtype=np.int64) for _ in values))
     found = [made(nobody) for _ in range(runs)]
     drawn = {"count": np.array([each.estimates for each in found])}
-    drawn["sum of amount"] = np.array([each.values[0].sum - 250 * each.estimates for each in found])
+    for place, value in enumerate(values):
+        drawn[f"sum of {value.column}"] = np.array([each.values[place].sum for each in found])
     for quantity, numbers in drawn.items():
         predicted = frame.filter(quantity=quantity)["error"].to_numpy()
         for level, nodes in enumerate(tree.levels):
