@@ -29,7 +29,6 @@ from opendp_tree.budget import Budget, PrivacyStatement, amounts_of_loss, make_u
 from opendp_tree.mechanisms.find import (
     NAMED,
     PartitionParameters,
-    closed_parameters,
     even_parameters,
     make_fringe,
     variance,
@@ -42,6 +41,7 @@ from opendp_tree.mechanisms.layers import (
     NoisySums,
     ShownTree,
     choose_layers,
+    final_variances,
     two_passes,
     whole_tree,
 )
@@ -115,8 +115,8 @@ def make_tree_means(
         `max_divergence()`; an open tree needs one, unless all known nodes are closed.
     :param confidence: For a node that was fixed beforehand, the intervals of its count, sum and mean each hold with
         this probability.
-    :param shares: How epsilon is divided in an open tree: for finding cells, for pairs, for sums in the cells. By
-        default None: the shares of least predicted error.
+    :param shares: How epsilon is divided in an open tree: for cells and rests, for pairs, for sums in the cells. By
+        default None: the shares of least predicted error; a quarter, a half and a quarter if all nodes are closed.
 
     Other parameters: as for `make_tree_estimator`.
 
@@ -180,6 +180,10 @@ class MeansShares(NamedTuple):
     cells: float
 
 
+CLOSED_SHARES = MeansShares(0.25, 0.5, 0.25)
+"""Where nothing is found: for rests, pairs and centred sums. In trees of 2 to 9 levels, errors are nearly the least."""
+
+
 def _check_scales(scales: Iterable[Fraction | float]) -> None:
     # Slightly below the largest scale, since scales are rounded up later.
     if any(scale > LARGEST_SCALE * (1 - 2.0**-40) for scale in scales):
@@ -190,9 +194,18 @@ def _check_scales(scales: Iterable[Fraction | float]) -> None:
 
 
 def predict_levels(
-    sizes: Sequence[float], shares: MeansShares, *, epsilon: float | Fraction, delta: float | Fraction, d_in: int = 1
+    sizes: Sequence[float],
+    shares: MeansShares,
+    *,
+    epsilon: float | Fraction,
+    delta: float | Fraction,
+    d_in: int = 1,
+    whole: float = 1.0,
 ) -> tuple[Floats, Floats]:
-    """Standard deviations by level, from numbers of shown nodes: of counts, and of centred sums in widths of bounds."""
+    """Standard deviations by level, from numbers of shown nodes: of counts, and of centred sums in widths of bounds.
+
+    Counts from the pairs of several values are as exact as those of one with a share of `whole`.
+    """
     depth, each = len(sizes), float(epsilon / d_in)
     fringe = root_fringe(depth, Fraction(shares.finding), Fraction(epsilon), Fraction(delta), d_in)
     measured = max(depth - 1, 1) if depth <= NAMED else LADDER
@@ -203,7 +216,7 @@ def predict_levels(
         fan = sizes[level + 1] / sizes[level]
         # People in no cell add to a count; the centred sum of a node's rest is measured like a leaf's.
         below = fan * counts[level + 1] + (fringe.thresholds[-1] / 4) ** 2
-        counts[level] = 1 / (1 / below + 1 / pair)
+        counts[level] = 1 / (1 / below + whole**2 / pair)
         sums[level] = 1 / (1 / (fan * sums[level + 1] + cell) + 1 / pair)
     return np.sqrt(counts), np.sqrt(sums) / 2
 
@@ -512,16 +525,15 @@ class OpenMeans:
         if delta == 0 and not closed:
             raise ValueError("delta (0) must be above 0 where nodes are unknown. Hint: delta=1e-6, or a public tree")
         if shares is None:
-            divided = MeansShares(0.0, 0.5, 0.5) if closed else choose_shares(depth, epsilon, delta, d_in)
+            divided = CLOSED_SHARES if closed else choose_shares(depth, epsilon, delta, d_in)
         elif isinstance(shares, (tuple, list)) and len(shares) == 3:
             parts = [check_probability(share, name="shares") for share in shares]
             divided = MeansShares(*(float(part / sum(parts)) for part in parts))
         else:
             raise TypeError("shares must be three numbers: for finding cells, for pairs, for sums in the cells")
-        if closed:
-            parameters = closed_parameters(depth, epsilon, d_in=d_in)
-        else:
-            parameters = even_parameters(depth, epsilon, delta, finding=Fraction(divided.finding), d_in=d_in)
+        tested = 1 if closed else depth  # where nothing is found, every rest has the noise of a leaf's
+        parameters = even_parameters(tested, epsilon, delta, finding=Fraction(divided.finding), d_in=d_in)
+        parameters = replace(parameters, fringes=parameters.fringes * (depth // tested))
         part = Fraction(divided.cells) / (Fraction(divided.cells) + Fraction(divided.pairs))
         cells, pairs = (Fraction(round_down(parameters.alphas * each)) for each in (part, 1 - part))
         least = min(value_shares(values))
@@ -535,14 +547,34 @@ class OpenMeans:
         epsilon = found_epsilon(rows, finding=used, measuring=[self.cells + self.pairs])
         return round_up(epsilon), min(1.0, round_up(find_epsilon_delta(fringes, k=rows)[1]))
 
+    def _layers(self, shown: ShownTree, model: GapNoise) -> Layers:
+        weights = (_ROOT, *(None,) * max(shown.depth - 2, 0))
+        return choose_layers(shown, model.rest_variance(shown), self.pairs, self.pairs, weights=weights)
+
+    def predict(self, whole: float) -> tuple[Ints, Floats, Floats]:
+        """Of known nodes, if no others are found: levels, and the deviations that `predict_levels` has by level."""
+        found = Found.of(KnownPlaces.of(self.known, self.levels, self.known.tree.count([])), None)
+        shown, model = found.shown, GapNoise.of(self.parameters, found.tops, found.shown)
+        layers = self._layers(shown, model).layers
+
+        def deviations(rest: Floats, share: float) -> Floats:
+            pairs = []
+            for layer in layers:
+                scale, zeros = STEPS * layer.right_scale / share, np.zeros(layer.nodes.size + layer.rests.size)
+                pairs.append(NoisySums(layer.nodes, layer.rests, scale, scale, zeros, terms=2, unit=1 / STEPS))
+            _, precision, _, more = gather(shown, tuple(pairs))
+            return np.sqrt(final_variances(shown, 1 / (1 / rest + more), precision))
+
+        centred = deviations(np.full(shown.levels.size, 2 / float(self.cells) ** 2), 1.0)
+        return np.array(self.levels)[shown.levels], deviations(model.rest_variance(shown), whole), centred / 2
+
     def release(self, data: LeafValues, statement: PrivacyStatement) -> TreeRelease:
         """Known nodes, and nodes with a cell at or below them."""
         assert isinstance(data.counts, SparseCounts)
         found = Found.of(KnownPlaces.of(self.known, self.levels, data.counts), self.parameters)
         shown, miss = found.shown, 1 - self.confidence
         model = GapNoise.of(self.parameters, found.tops, shown)
-        weights = (_ROOT, *(None,) * max(shown.depth - 2, 0))
-        layers = choose_layers(shown, model.rest_variance(shown), self.pairs, self.pairs, weights=weights)
+        layers = self._layers(shown, model)
         scales = value_scales(layers, value_shares(self.values), self.cells)
         if scales_epsilon(scales) > self.pairs + self.cells:
             raise AssertionError("layers must not cost more than was set aside for them")

@@ -17,7 +17,7 @@ from opendp_tree.budget import Budget, level_scales
 from opendp_tree.mechanisms.curve import BRANCHING, MeasuredLine
 from opendp_tree.mechanisms.find import NAMED, PartitionParameters, mean, variance
 from opendp_tree.mechanisms.layers import LEAST_VARIANCE, RATIO, ladder_of
-from opendp_tree.mechanisms.means import TYPICAL, choose_shares, predict_levels
+from opendp_tree.mechanisms.means import TYPICAL, OpenMeans, choose_shares, predict_levels
 from opendp_tree.mechanisms.pruned_descent import Pruning
 from opendp_tree.mechanisms.tails import (
     WIDEST_SUM,
@@ -75,29 +75,33 @@ def level_maxima(tree: Tree, by_node: Floats) -> list[float]:
 
 
 def means_errors(
-    levels: Sequence[int], budget: Budget, values: Sequence[Value], tree: Tree | None
+    levels: Sequence[int], budget: Budget, values: Sequence[Value], source: Tree | OpenMeans | None
 ) -> tuple[LevelError, ...]:
-    """Standard deviations of counts and sums by shown level."""
+    """Standard deviations of counts and sums by shown level: of a public tree, of known nodes, or of typical ones."""
     epsilon, d_in, depth, parts = budget.pure_epsilon, budget.d_in, len(levels), value_shares(tuple(values))
-    whole = math.sqrt(sum(float(share) ** 2 for share in parts))
-    if tree is None:  # each node is taken to have as many children as is typical, and cells to be leaves
+    whole, nodes = math.sqrt(sum(float(share) ** 2 for share in parts)), np.zeros(depth, dtype=np.int64)
+    if isinstance(source, Tree):
+        weights = np.array(regular_level_weights(source, noise="laplace"))
+        pairs = np.sqrt(level_maxima(source, level_variances(source, weights, noise="laplace")))
+        counts, sums = 2 * d_in * depth / epsilon * pairs / whole, d_in * depth / epsilon * pairs
+        nodes = np.bincount(source.node_levels)
+    elif source is not None:
+        at, *deviations = source.predict(whole)
+        shown, firsts, nodes = np.unique(at, return_index=True, return_counts=True)
+        levels, (counts, sums) = shown.tolist(), (np.maximum.reduceat(each, firsts) for each in deviations)
+    else:  # each node is taken to have as many children as is typical, and cells to be leaves
         sizes = [min(TYPICAL**level, 1e6) for level in range(depth)]
         shares = choose_shares(depth, epsilon, budget.delta, d_in)
-        counts, sums = predict_levels(sizes, shares, epsilon=epsilon, delta=budget.delta, d_in=d_in)
-    else:
-        weights = np.array(regular_level_weights(tree, noise="laplace"))
-        pairs = np.sqrt(level_maxima(tree, level_variances(tree, weights, noise="laplace")))
-        counts, sums = 2 * d_in * depth / epsilon * pairs, d_in * depth / epsilon * pairs
-    errors = {"count": counts / whole}
+        counts, sums = predict_levels(sizes, shares, epsilon=epsilon, delta=budget.delta, d_in=d_in, whole=whole)
+    errors = {"count": counts}
     for value, share in zip(values, parts, strict=True):
         # A sum is the middle of the bounds times the count, and the centred sum, whose noise is another.
         middle, width = (value.low + value.high) / 2, (value.high - value.low) / float(share)
-        errors[f"sum of {value.column}"] = np.hypot(middle * errors["count"], width * sums)
-    nodes = [None if tree is None else tree.levels[level].size for level in levels]
+        errors[f"sum of {value.column}"] = np.hypot(middle * counts, width * sums)
     return tuple(
-        LevelError(level, error, quantity, size)
+        LevelError(level, error, quantity, size or None)
         for quantity, each in errors.items()
-        for level, error, size in zip(levels, each.tolist(), nodes, strict=True)
+        for level, error, size in zip(levels, each.tolist(), nodes.tolist(), strict=True)
     )
 
 

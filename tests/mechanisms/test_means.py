@@ -141,6 +141,20 @@ def test_shares_that_are_given_are_taken():
     assert told["cells_epsilon"] == pytest.approx(0.2, rel=0.05)
 
 
+@pytest.mark.parametrize(("shares", "taken"), [(None, (0.25, 0.5, 0.25)), ((0.6, 0.3, 0.1), (0.6, 0.3, 0.1))])
+@pytest.mark.parametrize("columns", [1, 2, 9])
+@pytest.mark.parametrize("d_in", [1, 3])
+def test_where_all_nodes_are_closed_rests_pairs_and_sums_share_epsilon(shares, taken, columns, d_in):
+    tree = OpenTree.columns(columns)
+    known = KnownNodes.of(tree, (), closed=[("a",) * level for level in range(columns + 1)])
+    space = leaf_values_domain(tree, AMOUNT), ROWS
+    means = make_tree_means(*space, epsilon=1.0, known=known, shares=shares, d_in=d_in)
+    assert 0.999 < means.map(d_in) <= 1.0
+    told = means(LeafValues(tree.count([]), (np.zeros(0, dtype=np.int64),))).statement.parameters
+    parts = 1 / told["scale"], told["pairs_epsilon"], told["cells_epsilon"]
+    assert np.multiply(parts, d_in) == pytest.approx(taken, rel=0.02)
+
+
 def test_measured_errors_are_near_the_predicted_ones():
     """200 leaves and 10 nodes, 20 runs: the mean square of a level is within a third of its expectation."""
     rng = np.random.default_rng(4)
