@@ -75,6 +75,8 @@ TYPICAL = 20.0
 """The assumed number of children of a shown node; shares chosen for it are nearly the best for 5 and for 100."""
 _MOST = 1e6
 _SHARES = tuple(part / 20 for part in range(3, 15))
+_CLOSED = 0.25, 0.5, 0.25
+"""Shares of rests, pairs and centred sums where nothing is found: nearly the best for 2 to 9 levels."""
 _ROOT = 0.45
 """The weight of the root's error against those of other levels."""
 _CELLS = 128
@@ -180,10 +182,6 @@ class MeansShares(NamedTuple):
     cells: float
 
 
-CLOSED_SHARES = MeansShares(0.25, 0.5, 0.25)
-"""Where nothing is found: for rests, pairs and centred sums. In trees of 2 to 9 levels, errors are nearly the least."""
-
-
 def _check_scales(scales: Iterable[Fraction | float]) -> None:
     # Slightly below the largest scale, since scales are rounded up later.
     if any(scale > LARGEST_SCALE * (1 - 2.0**-40) for scale in scales):
@@ -194,20 +192,11 @@ def _check_scales(scales: Iterable[Fraction | float]) -> None:
 
 
 def predict_levels(
-    sizes: Sequence[float],
-    shares: MeansShares,
-    *,
-    epsilon: float | Fraction,
-    delta: float | Fraction,
-    d_in: int = 1,
-    whole: float = 1.0,
+    sizes: Sequence[float], shares: MeansShares, budget: Budget, whole: float = 1.0
 ) -> tuple[Floats, Floats]:
-    """Standard deviations by level, from numbers of shown nodes: of counts, and of centred sums in widths of bounds.
-
-    Counts from the pairs of several values are as exact as those of one with a share of `whole`.
-    """
-    depth, each = len(sizes), float(epsilon / d_in)
-    fringe = root_fringe(depth, Fraction(shares.finding), Fraction(epsilon), Fraction(delta), d_in)
+    """Standard deviations by level, from numbers of shown nodes: of counts, and of centred sums in widths of bounds."""
+    depth, each = len(sizes), budget.pure_epsilon / budget.d_in
+    fringe = root_fringe(depth, shares.finding, budget)
     measured = max(depth - 1, 1) if depth <= NAMED else LADDER
     pair, cell = 4 / (shares.pairs * each / measured) ** 2, 2 / (shares.cells * each) ** 2
     counts, sums = np.zeros(depth), np.full(depth, cell)
@@ -216,20 +205,21 @@ def predict_levels(
         fan = sizes[level + 1] / sizes[level]
         # People in no cell add to a count; the centred sum of a node's rest is measured like a leaf's.
         below = fan * counts[level + 1] + (fringe.thresholds[-1] / 4) ** 2
-        counts[level] = 1 / (1 / below + whole**2 / pair)
+        counts[level] = 1 / (1 / below + whole**2 / pair)  # pairs of several values count like one of this share
         sums[level] = 1 / (1 / (fan * sums[level + 1] + cell) + 1 / pair)
     return np.sqrt(counts), np.sqrt(sums) / 2
 
 
 @lru_cache(maxsize=256)
-def root_fringe(depth: int, finding: Fraction, epsilon: Fraction, delta: Fraction, d_in: int) -> Fringe:
+def root_fringe(depth: int, finding: float, budget: Budget) -> Fringe:
     """The root's fringe; cached, since many shares of pairs and centred sums go with one share of finding."""
-    slope = epsilon / d_in * finding
+    (epsilon, delta), d_in = budget.exact, budget.d_in
+    slope = epsilon / d_in * Fraction(finding)
     return make_fringe(max(depth - 1, 1), slope, slope, epsilon / d_in, delta, d_in)
 
 
 @lru_cache(maxsize=256)
-def choose_shares(depth: int, epsilon: float | Fraction, delta: float | Fraction, d_in: int = 1) -> MeansShares:
+def choose_shares(depth: int, budget: Budget) -> MeansShares:
     """The shares of least predicted error of the smallest leaf that is found and of counts and means by level."""
     sizes = [min(TYPICAL**level, _MOST) for level in range(depth)]
     best, least = None, math.inf
@@ -238,8 +228,8 @@ def choose_shares(depth: int, epsilon: float | Fraction, delta: float | Fraction
         if shares.cells < _SHARES[0] - 1e-9:
             continue
         try:
-            counts, sums = predict_levels(sizes, shares, epsilon=epsilon, delta=delta, d_in=d_in)
-            threshold = root_fringe(depth, Fraction(finding), Fraction(epsilon), Fraction(delta), d_in).thresholds[-1]
+            counts, sums = predict_levels(sizes, shares, budget)
+            threshold = root_fringe(depth, finding, budget).thresholds[-1]
         except ValueError:
             continue
         # The error of a mean halfway from the middle to a bound, times the count: it depends on the count's error too.
@@ -249,7 +239,7 @@ def choose_shares(depth: int, epsilon: float | Fraction, delta: float | Fraction
             best, least = shares, merit
     if best is None:
         raise ValueError(
-            f"epsilon ({float(epsilon)}) and delta ({float(delta)}) must be larger for {depth} levels with sums"
+            f"epsilon ({budget.epsilon}) and delta ({budget.delta}) must be larger for {depth} levels with sums"
         )
     return best
 
@@ -525,7 +515,7 @@ class OpenMeans:
         if delta == 0 and not closed:
             raise ValueError("delta (0) must be above 0 where nodes are unknown. Hint: delta=1e-6, or a public tree")
         if shares is None:
-            divided = CLOSED_SHARES if closed else choose_shares(depth, epsilon, delta, d_in)
+            divided = MeansShares(*_CLOSED) if closed else choose_shares(depth, budget)
         elif isinstance(shares, (tuple, list)) and len(shares) == 3:
             parts = [check_probability(share, name="shares") for share in shares]
             divided = MeansShares(*(float(part / sum(parts)) for part in parts))
@@ -555,18 +545,15 @@ class OpenMeans:
         """Of known nodes, if no others are found: levels, and the deviations that `predict_levels` has by level."""
         found = Found.of(KnownPlaces.of(self.known, self.levels, self.known.tree.count([])), None)
         shown, model = found.shown, GapNoise.of(self.parameters, found.tops, found.shown)
-        layers = self._layers(shown, model).layers
-
-        def deviations(rest: Floats, share: float) -> Floats:
-            pairs = []
-            for layer in layers:
-                scale, zeros = STEPS * layer.right_scale / share, np.zeros(layer.nodes.size + layer.rests.size)
-                pairs.append(NoisySums(layer.nodes, layer.rests, scale, scale, zeros, terms=2, unit=1 / STEPS))
-            _, precision, _, more = gather(shown, tuple(pairs))
-            return np.sqrt(final_variances(shown, 1 / (1 / rest + more), precision))
-
-        centred = deviations(np.full(shown.levels.size, 2 / float(self.cells) ** 2), 1.0)
-        return np.array(self.levels)[shown.levels], deviations(model.rest_variance(shown), whole), centred / 2
+        pairs = []
+        for layer in self._layers(shown, model).layers:
+            zeros = np.zeros((2, layer.nodes.size + layer.rests.size), dtype=np.int64)
+            pairs.append(Pairs(layer.nodes, layer.rests, STEPS * layer.right_scale, *zeros).centred)
+        _, own, _, more = gather(shown, tuple(pairs))
+        precision, square = 1 / model.rest_variance(shown), whole**2  # counts are those of the pairs of all values
+        counts = final_variances(shown, 1 / (precision + square * more), square * own)
+        sums = final_variances(shown, 1 / (float(self.cells) ** 2 / 2 + more), own)
+        return np.array(self.levels)[shown.levels], np.sqrt(counts), np.sqrt(sums) / 2
 
     def release(self, data: LeafValues, statement: PrivacyStatement) -> TreeRelease:
         """Known nodes, and nodes with a cell at or below them."""

@@ -78,12 +78,13 @@ def means_errors(
     levels: Sequence[int], budget: Budget, values: Sequence[Value], source: Tree | OpenMeans | None
 ) -> tuple[LevelError, ...]:
     """Standard deviations of counts and sums by shown level: of a public tree, of known nodes, or of typical ones."""
-    epsilon, d_in, depth, parts = budget.pure_epsilon, budget.d_in, len(levels), value_shares(tuple(values))
+    depth, parts = len(levels), value_shares(tuple(values))
     whole, nodes = math.sqrt(sum(float(share) ** 2 for share in parts)), np.zeros(depth, dtype=np.int64)
     if isinstance(source, Tree):
         weights = np.array(regular_level_weights(source, noise="laplace"))
         pairs = np.sqrt(level_maxima(source, level_variances(source, weights, noise="laplace")))
-        counts, sums = 2 * d_in * depth / epsilon * pairs / whole, d_in * depth / epsilon * pairs
+        sums = budget.d_in * depth / budget.pure_epsilon * pairs
+        counts = 2 * sums / whole
         nodes = np.bincount(source.node_levels)
     elif source is not None:
         at, *deviations = source.predict(whole)
@@ -91,8 +92,7 @@ def means_errors(
         levels, (counts, sums) = shown.tolist(), (np.maximum.reduceat(each, firsts) for each in deviations)
     else:  # each node is taken to have as many children as is typical, and cells to be leaves
         sizes = [min(TYPICAL**level, 1e6) for level in range(depth)]
-        shares = choose_shares(depth, epsilon, budget.delta, d_in)
-        counts, sums = predict_levels(sizes, shares, epsilon=epsilon, delta=budget.delta, d_in=d_in, whole=whole)
+        counts, sums = predict_levels(sizes, choose_shares(depth, budget), budget, whole)
     errors = {"count": counts}
     for value, share in zip(values, parts, strict=True):
         # A sum is the middle of the bounds times the count, and the centred sum, whose noise is another.

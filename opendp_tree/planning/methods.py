@@ -605,8 +605,7 @@ class TreeMeans(_Finder):
             source = OpenMeans.of(known, levels, setting.values, amounts, None, 0.95)
             tests = None if setting.closed else self._tests(setting, source.parameters)
         elif not setting.closed:
-            finding = choose_shares(len(levels), budget.pure_epsilon, delta, budget.d_in).finding
-            tests = root_fringe(len(levels), Fraction(finding), *budget.exact, budget.d_in)
+            tests = root_fringe(len(levels), choose_shares(len(levels), budget).finding, budget)
         errors = means_errors(levels, budget, setting.values, source)
         return {
             "shown_from": cell_shown_from(tests) if tests is not None and tests.levels else 0.0,
