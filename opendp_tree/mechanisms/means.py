@@ -191,9 +191,7 @@ def _check_scales(scales: Iterable[Fraction | float]) -> None:
         )
 
 
-def predict_levels(
-    sizes: Sequence[float], shares: MeansShares, budget: Budget, whole: float = 1.0
-) -> tuple[Floats, Floats]:
+def predict_levels(sizes: Sequence[float], shares: MeansShares, budget: Budget, whole: float = 1.0) -> Floats:
     """Standard deviations by level, from numbers of shown nodes: of counts, and of centred sums in widths of bounds."""
     depth, each = len(sizes), budget.pure_epsilon / budget.d_in
     fringe = root_fringe(depth, shares.finding, budget)
@@ -207,7 +205,7 @@ def predict_levels(
         below = fan * counts[level + 1] + (fringe.thresholds[-1] / 4) ** 2
         counts[level] = 1 / (1 / below + whole**2 / pair)  # pairs of several values count like one of this share
         sums[level] = 1 / (1 / (fan * sums[level + 1] + cell) + 1 / pair)
-    return np.sqrt(counts), np.sqrt(sums) / 2
+    return np.stack((np.sqrt(counts), np.sqrt(sums) / 2))
 
 
 @lru_cache(maxsize=256)
@@ -222,7 +220,7 @@ def root_fringe(depth: int, finding: float, budget: Budget) -> Fringe:
 def choose_shares(depth: int, budget: Budget) -> MeansShares:
     """The shares of least predicted error of the smallest leaf that is found and of counts and means by level."""
     sizes = [min(TYPICAL**level, _MOST) for level in range(depth)]
-    best, least = None, math.inf
+    merits: dict[MeansShares, float] = {}
     for finding, pairs in product(_SHARES, repeat=2):
         shares = MeansShares(finding, pairs, 1 - finding - pairs)
         if shares.cells < _SHARES[0] - 1e-9:
@@ -234,14 +232,12 @@ def choose_shares(depth: int, budget: Budget) -> MeansShares:
             continue
         # The error of a mean halfway from the middle to a bound, times the count: it depends on the count's error too.
         means = np.hypot(sums, counts / 4)
-        merit = math.log(threshold) + math.log(means[-1]) + float((np.log(counts) + np.log(means)).mean())
-        if merit < least:
-            best, least = shares, merit
-    if best is None:
+        merits[shares] = math.log(threshold * means[-1]) + float((np.log(counts) + np.log(means)).mean())
+    if not merits:
         raise ValueError(
             f"epsilon ({budget.epsilon}) and delta ({budget.delta}) must be larger for {depth} levels with sums"
         )
-    return best
+    return min(merits, key=merits.__getitem__)
 
 
 class ValueScales(NamedTuple):
@@ -565,8 +561,7 @@ class OpenMeans:
         scales = value_scales(layers, value_shares(self.values), self.cells)
         if scales_epsilon(scales) > self.pairs + self.cells:
             raise AssertionError("layers must not cost more than was set aside for them")
-        everywhere = np.ones(shown.levels.size, dtype=np.bool_)
-        rows, *steps = (saturate.join(*found.people(everywhere, each)) for each in (data.people, *data.sums))
+        rows, *steps = (saturate.join(*found.people(shown.levels >= 0, each)) for each in (data.people, *data.sums))
         measured = [measure_value(shown, layers, *each, rows) for each in zip(scales, steps, strict=True)]
         pairs = counts_of_pairs(measured)
         estimates = np.maximum(estimate_nodes(shown, pairs, model), found.cells)

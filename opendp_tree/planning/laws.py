@@ -83,7 +83,7 @@ def means_errors(
     if isinstance(source, Tree):
         weights = np.array(regular_level_weights(source, noise="laplace"))
         pairs = np.sqrt(level_maxima(source, level_variances(source, weights, noise="laplace")))
-        sums = budget.d_in * depth / budget.pure_epsilon * pairs
+        sums = budget.noise_scale("laplace", depth) * pairs
         counts = 2 * sums / whole
         nodes = np.bincount(source.node_levels)
     elif source is not None:
@@ -107,8 +107,7 @@ def means_errors(
 
 def curve_rank_error(bins: int, budget: Budget, *, finding: float, people: int = PEOPLE) -> float:
     """The mean error of a quantile of a curve, in rows, if rows are spread evenly."""
-    scale = budget.d_in / budget.pure_epsilon
-    line = MeasuredLine.of(bins, scale, finding=finding, branching=BRANCHING, confidence=0.5)
+    line = MeasuredLine.of(bins, budget.noise_scale("laplace", 1), finding=finding, branching=BRANCHING, confidence=0.5)
     count = bins
     if line.fringe is not None:
         count = max(1, min(bins, round(people / (_CROWDS * line.fringe.thresholds[0]))))

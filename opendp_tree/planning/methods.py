@@ -155,8 +155,7 @@ class Setting:
 
     def by_level(self, levels: Iterable[int], errors: Iterable[float]) -> list[LevelError]:
         """Predicted errors of counts, with the sizes of levels where these are known."""
-        pairs = zip(levels, errors, strict=False)
-        tree = self.tree
+        pairs, tree = zip(levels, errors, strict=False), self.tree
         return [LevelError(i, each, nodes=None if tree is None else tree.levels[i].size) for i, each in pairs]
 
 
@@ -599,11 +598,11 @@ class TreeMeans(_Finder):
     def _predict(self, setting: Setting) -> dict[str, Any]:
         levels, budget, known = self._shown(setting), setting.budget, setting.known
         source: Tree | OpenMeans | None = setting.tree
-        delta, tests = 0.0 if setting.closed else budget.delta, None
+        tests: Fringe | None = None
         if known is not None:
-            amounts = Budget.declared(epsilon=budget.pure_epsilon, delta=delta, d_in=budget.d_in)
+            amounts = replace(budget, epsilon=budget.pure_epsilon)
             source = OpenMeans.of(known, levels, setting.values, amounts, None, 0.95)
-            tests = None if setting.closed else self._tests(setting, source.parameters)
+            tests = self._tests(setting, source.parameters)  # of no levels where all are closed
         elif not setting.closed:
             tests = root_fringe(len(levels), choose_shares(len(levels), budget).finding, budget)
         errors = means_errors(levels, budget, setting.values, source)
@@ -660,10 +659,6 @@ class Curve:
         finds = bins > _FEW_BINS if self.segments is None else self.segments
         return self.finding if finds else 0.0
 
-    def _scale(self, budget: Budget) -> float:
-        """The scale of a line's noise."""
-        return budget.d_in / budget.pure_epsilon
-
     def _refusal(self, setting: Setting) -> str | None:
         if setting.line is not None:
             if setting.budget.rho is None or self.public_groups is not None:
@@ -672,7 +667,7 @@ class Curve:
         if not setting.public:
             hint = "for curves by group, release_tree with by=Key.nested(Key.columns(...), Key.number(...))"
             return f"nodes of an open tree have no order. Hint: {hint}"
-        if not SCALES[0] <= self._scale(setting.budget) <= SCALES[1] / 2:
+        if not SCALES[0] <= setting.budget.noise_scale("laplace", 1) <= SCALES[1] / 2:
             return "the budget is beyond what noise can be drawn for"
         return None
 
@@ -681,7 +676,7 @@ class Curve:
             return self._grouped(*setting.line, setting, space)
         finding = self._share(bins_of(setting))
         make = space.bind(make_segment_curve, finding=finding) if finding else space.bind(make_bin_curve)
-        return setting.budget.fit(make, self._scale(setting.budget))
+        return setting.budget.fit(make, setting.budget.noise_scale("laplace", 1))
 
     def _grouped(self, levels: int, ranges: NumberRange, setting: Setting, space: Space) -> Priced:
         """Groups are counted by the best method with a share of epsilon; each has a curve with the rest."""
