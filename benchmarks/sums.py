@@ -16,6 +16,7 @@ import polars as pl
 
 from benchmarks.timing import print_table
 from opendp_tree import Value, release_tree
+from opendp_tree.budget import Budget
 from opendp_tree.data import example_flights
 from opendp_tree.mechanisms.means import choose_shares
 
@@ -87,7 +88,7 @@ def run() -> None:
     dp.enable_features("contrib")
     frame, generator = made_up(), np.random.default_rng(16)
     truth = truths(frame)
-    shares = choose_shares(len(LEVELS), EPSILON, DELTA)
+    shares = choose_shares(len(LEVELS), Budget.of(epsilon=EPSILON, delta=DELTA))
     print(f"{frame.height:,} rows, epsilon {EPSILON:g}, delta {DELTA:g}, {RUNS} runs, {OPENDP_RUNS} of OpenDP.")
     parts = f"{shares.pairs:.0%} measure pairs of three levels, {shares.cells:.0%} sums in the cells"
     print(f"Of epsilon {shares.finding:.0%} find, {parts}.\n")

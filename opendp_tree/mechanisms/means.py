@@ -29,7 +29,6 @@ from opendp_tree.budget import Budget, PrivacyStatement, amounts_of_loss, make_u
 from opendp_tree.mechanisms.find import (
     NAMED,
     PartitionParameters,
-    closed_parameters,
     even_parameters,
     make_fringe,
     variance,
@@ -42,6 +41,7 @@ from opendp_tree.mechanisms.layers import (
     NoisySums,
     ShownTree,
     choose_layers,
+    final_variances,
     two_passes,
     whole_tree,
 )
@@ -75,6 +75,8 @@ TYPICAL = 20.0
 """The assumed number of children of a shown node; shares chosen for it are nearly the best for 5 and for 100."""
 _MOST = 1e6
 _SHARES = tuple(part / 20 for part in range(3, 15))
+_CLOSED = 0.25, 0.5, 0.25
+"""Shares of rests, pairs and centred sums where nothing is found: nearly the best for 2 to 9 levels."""
 _ROOT = 0.45
 """The weight of the root's error against those of other levels."""
 _CELLS = 128
@@ -115,8 +117,8 @@ def make_tree_means(
         `max_divergence()`; an open tree needs one, unless all known nodes are closed.
     :param confidence: For a node that was fixed beforehand, the intervals of its count, sum and mean each hold with
         this probability.
-    :param shares: How epsilon is divided in an open tree: for finding cells, for pairs, for sums in the cells. By
-        default None: the shares of least predicted error.
+    :param shares: How epsilon is divided in an open tree: for cells and rests, for pairs, for sums in the cells. By
+        default None: the shares of least predicted error; a quarter, a half and a quarter if all nodes are closed.
 
     Other parameters: as for `make_tree_estimator`.
 
@@ -189,12 +191,10 @@ def _check_scales(scales: Iterable[Fraction | float]) -> None:
         )
 
 
-def predict_levels(
-    sizes: Sequence[float], shares: MeansShares, *, epsilon: float | Fraction, delta: float | Fraction, d_in: int = 1
-) -> tuple[Floats, Floats]:
+def predict_levels(sizes: Sequence[float], shares: MeansShares, budget: Budget, whole: float = 1.0) -> Floats:
     """Standard deviations by level, from numbers of shown nodes: of counts, and of centred sums in widths of bounds."""
-    depth, each = len(sizes), float(epsilon / d_in)
-    fringe = root_fringe(depth, Fraction(shares.finding), Fraction(epsilon), Fraction(delta), d_in)
+    depth, each = len(sizes), budget.pure_epsilon / budget.d_in
+    fringe = root_fringe(depth, shares.finding, budget)
     measured = max(depth - 1, 1) if depth <= NAMED else LADDER
     pair, cell = 4 / (shares.pairs * each / measured) ** 2, 2 / (shares.cells * each) ** 2
     counts, sums = np.zeros(depth), np.full(depth, cell)
@@ -203,42 +203,41 @@ def predict_levels(
         fan = sizes[level + 1] / sizes[level]
         # People in no cell add to a count; the centred sum of a node's rest is measured like a leaf's.
         below = fan * counts[level + 1] + (fringe.thresholds[-1] / 4) ** 2
-        counts[level] = 1 / (1 / below + 1 / pair)
+        counts[level] = 1 / (1 / below + whole**2 / pair)  # pairs of several values count like one of this share
         sums[level] = 1 / (1 / (fan * sums[level + 1] + cell) + 1 / pair)
-    return np.sqrt(counts), np.sqrt(sums) / 2
+    return np.stack((np.sqrt(counts), np.sqrt(sums) / 2))
 
 
 @lru_cache(maxsize=256)
-def root_fringe(depth: int, finding: Fraction, epsilon: Fraction, delta: Fraction, d_in: int) -> Fringe:
+def root_fringe(depth: int, finding: float, budget: Budget) -> Fringe:
     """The root's fringe; cached, since many shares of pairs and centred sums go with one share of finding."""
-    slope = epsilon / d_in * finding
+    (epsilon, delta), d_in = budget.exact, budget.d_in
+    slope = epsilon / d_in * Fraction(finding)
     return make_fringe(max(depth - 1, 1), slope, slope, epsilon / d_in, delta, d_in)
 
 
 @lru_cache(maxsize=256)
-def choose_shares(depth: int, epsilon: float | Fraction, delta: float | Fraction, d_in: int = 1) -> MeansShares:
+def choose_shares(depth: int, budget: Budget) -> MeansShares:
     """The shares of least predicted error of the smallest leaf that is found and of counts and means by level."""
     sizes = [min(TYPICAL**level, _MOST) for level in range(depth)]
-    best, least = None, math.inf
+    merits: dict[MeansShares, float] = {}
     for finding, pairs in product(_SHARES, repeat=2):
         shares = MeansShares(finding, pairs, 1 - finding - pairs)
         if shares.cells < _SHARES[0] - 1e-9:
             continue
         try:
-            counts, sums = predict_levels(sizes, shares, epsilon=epsilon, delta=delta, d_in=d_in)
-            threshold = root_fringe(depth, Fraction(finding), Fraction(epsilon), Fraction(delta), d_in).thresholds[-1]
+            counts, sums = predict_levels(sizes, shares, budget)
+            threshold = root_fringe(depth, finding, budget).thresholds[-1]
         except ValueError:
             continue
         # The error of a mean halfway from the middle to a bound, times the count: it depends on the count's error too.
         means = np.hypot(sums, counts / 4)
-        merit = math.log(threshold) + math.log(means[-1]) + float((np.log(counts) + np.log(means)).mean())
-        if merit < least:
-            best, least = shares, merit
-    if best is None:
+        merits[shares] = math.log(threshold * means[-1]) + float((np.log(counts) + np.log(means)).mean())
+    if not merits:
         raise ValueError(
-            f"epsilon ({float(epsilon)}) and delta ({float(delta)}) must be larger for {depth} levels with sums"
+            f"epsilon ({budget.epsilon}) and delta ({budget.delta}) must be larger for {depth} levels with sums"
         )
-    return best
+    return min(merits, key=merits.__getitem__)
 
 
 class ValueScales(NamedTuple):
@@ -512,16 +511,15 @@ class OpenMeans:
         if delta == 0 and not closed:
             raise ValueError("delta (0) must be above 0 where nodes are unknown. Hint: delta=1e-6, or a public tree")
         if shares is None:
-            divided = MeansShares(0.0, 0.5, 0.5) if closed else choose_shares(depth, epsilon, delta, d_in)
+            divided = MeansShares(*_CLOSED) if closed else choose_shares(depth, budget)
         elif isinstance(shares, (tuple, list)) and len(shares) == 3:
             parts = [check_probability(share, name="shares") for share in shares]
             divided = MeansShares(*(float(part / sum(parts)) for part in parts))
         else:
             raise TypeError("shares must be three numbers: for finding cells, for pairs, for sums in the cells")
-        if closed:
-            parameters = closed_parameters(depth, epsilon, d_in=d_in)
-        else:
-            parameters = even_parameters(depth, epsilon, delta, finding=Fraction(divided.finding), d_in=d_in)
+        tested = 1 if closed else depth  # where nothing is found, every rest has the noise of a leaf's
+        parameters = even_parameters(tested, epsilon, delta, finding=Fraction(divided.finding), d_in=d_in)
+        parameters = replace(parameters, fringes=parameters.fringes * (depth // tested))
         part = Fraction(divided.cells) / (Fraction(divided.cells) + Fraction(divided.pairs))
         cells, pairs = (Fraction(round_down(parameters.alphas * each)) for each in (part, 1 - part))
         least = min(value_shares(values))
@@ -535,19 +533,35 @@ class OpenMeans:
         epsilon = found_epsilon(rows, finding=used, measuring=[self.cells + self.pairs])
         return round_up(epsilon), min(1.0, round_up(find_epsilon_delta(fringes, k=rows)[1]))
 
+    def _layers(self, shown: ShownTree, model: GapNoise) -> Layers:
+        weights = (_ROOT, *(None,) * max(shown.depth - 2, 0))
+        return choose_layers(shown, model.rest_variance(shown), self.pairs, self.pairs, weights=weights)
+
+    def predict(self, whole: float) -> tuple[Ints, Floats, Floats]:
+        """Of known nodes, if no others are found: levels, and the deviations that `predict_levels` has by level."""
+        found = Found.of(KnownPlaces.of(self.known, self.levels, self.known.tree.count([])), None)
+        shown, model = found.shown, GapNoise.of(self.parameters, found.tops, found.shown)
+        pairs = []
+        for layer in self._layers(shown, model).layers:
+            zeros = np.zeros((2, layer.nodes.size + layer.rests.size), dtype=np.int64)
+            pairs.append(Pairs(layer.nodes, layer.rests, STEPS * layer.right_scale, *zeros).centred)
+        _, own, _, more = gather(shown, tuple(pairs))
+        precision, square = 1 / model.rest_variance(shown), whole**2  # counts are those of the pairs of all values
+        counts = final_variances(shown, 1 / (precision + square * more), square * own)
+        sums = final_variances(shown, 1 / (float(self.cells) ** 2 / 2 + more), own)
+        return np.array(self.levels)[shown.levels], np.sqrt(counts), np.sqrt(sums) / 2
+
     def release(self, data: LeafValues, statement: PrivacyStatement) -> TreeRelease:
         """Known nodes, and nodes with a cell at or below them."""
         assert isinstance(data.counts, SparseCounts)
         found = Found.of(KnownPlaces.of(self.known, self.levels, data.counts), self.parameters)
         shown, miss = found.shown, 1 - self.confidence
         model = GapNoise.of(self.parameters, found.tops, shown)
-        weights = (_ROOT, *(None,) * max(shown.depth - 2, 0))
-        layers = choose_layers(shown, model.rest_variance(shown), self.pairs, self.pairs, weights=weights)
+        layers = self._layers(shown, model)
         scales = value_scales(layers, value_shares(self.values), self.cells)
         if scales_epsilon(scales) > self.pairs + self.cells:
             raise AssertionError("layers must not cost more than was set aside for them")
-        everywhere = np.ones(shown.levels.size, dtype=np.bool_)
-        rows, *steps = (saturate.join(*found.people(everywhere, each)) for each in (data.people, *data.sums))
+        rows, *steps = (saturate.join(*found.people(shown.levels >= 0, each)) for each in (data.people, *data.sums))
         measured = [measure_value(shown, layers, *each, rows) for each in zip(scales, steps, strict=True)]
         pairs = counts_of_pairs(measured)
         estimates = np.maximum(estimate_nodes(shown, pairs, model), found.cells)

@@ -17,7 +17,7 @@ from opendp_tree.budget import Budget, level_scales
 from opendp_tree.mechanisms.curve import BRANCHING, MeasuredLine
 from opendp_tree.mechanisms.find import NAMED, PartitionParameters, mean, variance
 from opendp_tree.mechanisms.layers import LEAST_VARIANCE, RATIO, ladder_of
-from opendp_tree.mechanisms.means import TYPICAL, choose_shares, predict_levels
+from opendp_tree.mechanisms.means import TYPICAL, OpenMeans, choose_shares, predict_levels
 from opendp_tree.mechanisms.pruned_descent import Pruning
 from opendp_tree.mechanisms.tails import (
     WIDEST_SUM,
@@ -74,33 +74,40 @@ def level_maxima(tree: Tree, by_node: Floats) -> list[float]:
     return [float(by_node[nodes].max()) for nodes in tree.levels]
 
 
-def means_errors(depth: int, budget: Budget, values: Sequence[Value], tree: Tree | None) -> tuple[LevelError, ...]:
-    """Standard deviations of counts and sums by level."""
-    epsilon, d_in = budget.pure_epsilon, budget.d_in
-    if tree is None:  # each node is taken to have as many children as is typical, and cells to be leaves
-        sizes = [int(min(TYPICAL**level, 10**6)) for level in range(depth)]
-        shares = choose_shares(depth, epsilon, budget.delta, d_in)
-        predicted = predict_levels(sizes, shares, epsilon=epsilon, delta=budget.delta, d_in=d_in)
-        counts, sums = (each.tolist() for each in predicted)
-    else:
-        sizes = [nodes.size for nodes in tree.levels]
-        weights = np.array(regular_level_weights(tree, noise="laplace"))
-        pairs = np.sqrt(level_maxima(tree, level_variances(tree, weights, noise="laplace")))
-        counts = (2 * d_in * tree.depth / epsilon * pairs).tolist()
-        sums = [deviation / 2 for deviation in counts]
-    parts = value_shares(tuple(values))
-    whole = math.sqrt(sum(float(share) ** 2 for share in parts))
-    errors = [LevelError(level, counts[level] / whole, "count", size) for level, size in enumerate(sizes)]
+def means_errors(
+    levels: Sequence[int], budget: Budget, values: Sequence[Value], source: Tree | OpenMeans | None
+) -> tuple[LevelError, ...]:
+    """Standard deviations of counts and sums by shown level: of a public tree, of known nodes, or of typical ones."""
+    depth, parts = len(levels), value_shares(tuple(values))
+    whole, nodes = math.sqrt(sum(float(share) ** 2 for share in parts)), np.zeros(depth, dtype=np.int64)
+    if isinstance(source, Tree):
+        weights = np.array(regular_level_weights(source, noise="laplace"))
+        pairs = np.sqrt(level_maxima(source, level_variances(source, weights, noise="laplace")))
+        sums = budget.noise_scale("laplace", depth) * pairs
+        counts = 2 * sums / whole
+        nodes = np.bincount(source.node_levels)
+    elif source is not None:
+        at, *deviations = source.predict(whole)
+        shown, firsts, nodes = np.unique(at, return_index=True, return_counts=True)
+        levels, (counts, sums) = shown.tolist(), (np.maximum.reduceat(each, firsts) for each in deviations)
+    else:  # each node is taken to have as many children as is typical, and cells to be leaves
+        sizes = [min(TYPICAL**level, 1e6) for level in range(depth)]
+        counts, sums = predict_levels(sizes, choose_shares(depth, budget), budget, whole)
+    errors = {"count": counts}
     for value, share in zip(values, parts, strict=True):
-        width = (value.high - value.low) / float(share)
-        errors += [LevelError(i, sums[i] * width, f"sum of {value.column}", size) for i, size in enumerate(sizes)]
-    return tuple(errors)
+        # A sum is the middle of the bounds times the count, and the centred sum, whose noise is another.
+        middle, width = (value.low + value.high) / 2, (value.high - value.low) / float(share)
+        errors[f"sum of {value.column}"] = np.hypot(middle * counts, width * sums)
+    return tuple(
+        LevelError(level, error, quantity, size or None)
+        for quantity, each in errors.items()
+        for level, error, size in zip(levels, each.tolist(), nodes.tolist(), strict=True)
+    )
 
 
 def curve_rank_error(bins: int, budget: Budget, *, finding: float, people: int = PEOPLE) -> float:
     """The mean error of a quantile of a curve, in rows, if rows are spread evenly."""
-    scale = budget.d_in / budget.pure_epsilon
-    line = MeasuredLine.of(bins, scale, finding=finding, branching=BRANCHING, confidence=0.5)
+    line = MeasuredLine.of(bins, budget.noise_scale("laplace", 1), finding=finding, branching=BRANCHING, confidence=0.5)
     count = bins
     if line.fringe is not None:
         count = max(1, min(bins, round(people / (_CROWDS * line.fringe.thresholds[0]))))

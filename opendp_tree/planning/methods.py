@@ -31,9 +31,9 @@ from opendp_tree.budget import Budget, Priced, amounts_of_loss, level_scales
 from opendp_tree.keys.key import Key
 from opendp_tree.mechanisms.consistent import polished
 from opendp_tree.mechanisms.curve import SCALES, make_bin_curve, make_segment_curve
-from opendp_tree.mechanisms.find import NAMED, choose_parameters, closed_parameters, variance
+from opendp_tree.mechanisms.find import NAMED, PartitionParameters, choose_parameters, closed_parameters, variance
 from opendp_tree.mechanisms.grouped_curves import make_grouped_curves
-from opendp_tree.mechanisms.means import choose_shares, make_tree_means, root_fringe
+from opendp_tree.mechanisms.means import OpenMeans, choose_shares, make_tree_means, root_fringe
 from opendp_tree.mechanisms.people import PeopleDesign, choose_design, make_people_estimator
 from opendp_tree.mechanisms.pruned_descent import Pruning, make_pruned_descent
 from opendp_tree.mechanisms.tree_estimator import check_levels, make_tree_estimator, public_rmses
@@ -57,6 +57,7 @@ from opendp_tree.planning.laws import (
 from opendp_tree.releases.release import TreeRelease
 from opendp_tree.rows.unit import Unit, Value
 from opendp_tree.theorems.interval import round_down
+from opendp_tree.theorems.partition import Fringe
 from opendp_tree.trees.domains import leaf_domain, tree_of_leaves
 from opendp_tree.trees.level_weights import ROOT_EVEN, balanced_level_weights, level_variances
 from opendp_tree.trees.nodes import KnownNodes
@@ -154,8 +155,7 @@ class Setting:
 
     def by_level(self, levels: Iterable[int], errors: Iterable[float]) -> list[LevelError]:
         """Predicted errors of counts, with the sizes of levels where these are known."""
-        pairs = zip(levels, errors, strict=False)
-        tree = self.tree
+        pairs, tree = zip(levels, errors, strict=False), self.tree
         return [LevelError(i, each, nodes=None if tree is None else tree.levels[i].size) for i, each in pairs]
 
 
@@ -410,6 +410,12 @@ class _Finder(_Options):
             return tuple(range(setting.depth))
         return tuple(sorted({0, *levels}))
 
+    def _tests(self, setting: Setting, parameters: PartitionParameters) -> Fringe:
+        """The tests below the highest open node; what is below others has fewer levels, and lower thresholds."""
+        levels, known = self._shown(setting), setting.known
+        highest = 0 if known is None else sum(level <= known.highest_open for level in levels) - 1
+        return parameters.fringes[max(min(highest, len(levels) - 2), 0)]
+
     def _made(self, make: Callable[..., Measurement], setting: Setting, space: Space, **options: Any) -> Priced:
         budget, levels = setting.budget, self._shown(setting)
         amounts = {"epsilon": budget.pure_epsilon, "delta": 0.0 if setting.closed else budget.delta}
@@ -482,9 +488,7 @@ class TreeEstimator(_Finder):
             }
         depth, measuring = len(levels), None if self.measuring is None else float(self.measuring)
         chosen = choose_parameters(depth, *budget.exact, d_in=budget.d_in, measuring=measuring)
-        # Below the highest open node; what is below others has fewer levels, and lower thresholds.
-        highest = 0 if known is None else sum(level <= known.highest_open for level in levels) - 1
-        tests = chosen.fringes[max(min(highest, depth - 2), 0)]
+        tests = self._tests(setting, chosen)
         left, threshold = float(chosen.alphas + chosen.betas) / 2, tests.thresholds[-1]
         return {
             "reason": "finding nodes with their counts has one price, however many there are; the rest measures totals",
@@ -584,7 +588,7 @@ class TreeMeans(_Finder):
     levels: Sequence[int] | None = None
 
     name = "tree_means"
-    needs = "nothing but the depth and a delta; or public nodes, and then no delta"
+    needs = "nothing but the depth and a delta; or public nodes, or known names that are all closed, and then no delta"
 
     def _refusal(self, setting: Setting) -> str | None:
         if setting.closed or (setting.budget.delta > 0 and setting.budget.rho is None):
@@ -592,14 +596,18 @@ class TreeMeans(_Finder):
         return "epsilon and delta must both be given where nodes must be found. Hint: delta=1e-6, or a public tree"
 
     def _predict(self, setting: Setting) -> dict[str, Any]:
-        depth, budget = len(self._shown(setting)), setting.budget
-        errors, shown_from = means_errors(depth, budget, setting.values, setting.tree), 0.0
-        if not setting.closed:
-            epsilon, delta = budget.exact
-            finding = choose_shares(depth, budget.pure_epsilon, budget.delta, budget.d_in).finding
-            shown_from = cell_shown_from(root_fringe(depth, Fraction(finding), epsilon, delta, budget.d_in))
+        levels, budget, known = self._shown(setting), setting.budget, setting.known
+        source: Tree | OpenMeans | None = setting.tree
+        tests: Fringe | None = None
+        if known is not None:
+            amounts = replace(budget, epsilon=budget.pure_epsilon)
+            source = OpenMeans.of(known, levels, setting.values, amounts, None, 0.95)
+            tests = self._tests(setting, source.parameters)  # of no levels where all are closed
+        elif not setting.closed:
+            tests = root_fringe(len(levels), choose_shares(len(levels), budget).finding, budget)
+        errors = means_errors(levels, budget, setting.values, source)
         return {
-            "shown_from": shown_from,
+            "shown_from": cell_shown_from(tests) if tests is not None and tests.levels else 0.0,
             "reason": "pairs of sums give counts and sums at the price of one, and gaps give the counts of cells",
             "error": max(each.error for each in errors if each.quantity == "count"),
             "guarantee": "pure epsilon" if setting.closed else "epsilon and delta",
@@ -651,10 +659,6 @@ class Curve:
         finds = bins > _FEW_BINS if self.segments is None else self.segments
         return self.finding if finds else 0.0
 
-    def _scale(self, budget: Budget) -> float:
-        """The scale of a line's noise."""
-        return budget.d_in / budget.pure_epsilon
-
     def _refusal(self, setting: Setting) -> str | None:
         if setting.line is not None:
             if setting.budget.rho is None or self.public_groups is not None:
@@ -663,7 +667,7 @@ class Curve:
         if not setting.public:
             hint = "for curves by group, release_tree with by=Key.nested(Key.columns(...), Key.number(...))"
             return f"nodes of an open tree have no order. Hint: {hint}"
-        if not SCALES[0] <= self._scale(setting.budget) <= SCALES[1] / 2:
+        if not SCALES[0] <= setting.budget.noise_scale("laplace", 1) <= SCALES[1] / 2:
             return "the budget is beyond what noise can be drawn for"
         return None
 
@@ -672,7 +676,7 @@ class Curve:
             return self._grouped(*setting.line, setting, space)
         finding = self._share(bins_of(setting))
         make = space.bind(make_segment_curve, finding=finding) if finding else space.bind(make_bin_curve)
-        return setting.budget.fit(make, self._scale(setting.budget))
+        return setting.budget.fit(make, setting.budget.noise_scale("laplace", 1))
 
     def _grouped(self, levels: int, ranges: NumberRange, setting: Setting, space: Space) -> Priced:
         """Groups are counted by the best method with a share of epsilon; each has a curve with the rest."""
@@ -766,7 +770,8 @@ def choose_method(method: Method, setting: Setting) -> Mechanism:
     """The method that a release uses; an error says why there is none."""
     if setting.values:
         levels = None if setting.public else getattr(method, "levels", None)
-        if method not in (Auto(levels=levels), TreeNoise() if setting.public else TreeEstimator(levels=levels)):
+        other = TreeNoise() if setting.public else TreeEstimator(levels=levels)
+        if method not in (Auto(levels=levels), TreeMeans(levels), other):
             raise InfeasibleError(
                 f"method ({method.name}) must be left out where there is a value; only levels of an open tree may be "
                 "given. Hint: method='auto'"

@@ -341,7 +341,8 @@ def plan(
     :param aim: How mechanisms are ranked: by "error" (the default) or "keys", the weight from which they show a node.
     :param unit: As for `release_tree`; errors are then the noise of the worst level, of what is counted.
     :param value: As for `release_tree`. The error is the standard deviation of a count at the worst level; `levels()`
-        has that of sums, too. Where nodes must be found, each is taken to have 20 children.
+        has that of sums, too. It is that of known nodes, if no others are found; without known names, each node that
+        must be found is taken to have 20 children.
 
     >>> plan(4, epsilon=1.0, delta=1e-6, nodes="open", unit=Unit("user", count="people", nodes=(6, 12, 20))).best.name
     'people_gaussian'
@@ -360,8 +361,6 @@ def plan(
 def plan_for(setting: Setting, method: Method) -> Plan:
     """The plan of a release: all methods, its default first, or the one method that was asked for."""
     known, values, unit = setting.known, setting.values, setting.unit
-    if known is not None and values:
-        raise ValueError("known names must be left out where there is a value. Hint: a public tree")
     if setting.public and setting.tree is None and values:
         raise ValueError("tree_or_depth must be a Tree where nodes are public and there is a value. Hint: Tree(...)")
     auto = method if isinstance(method, Auto) else Auto()

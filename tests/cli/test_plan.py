@@ -71,6 +71,18 @@ def test_a_plan_tells_the_error_of_the_release_with_the_same_options(capsys, wor
     assert (told["best"], told["candidates"][0]["error"]) == (best.name, best.error)
 
 
+@pytest.mark.parametrize("closed", [(), ("--closed", "all")], ids=["open", "closed"])
+def test_known_names_are_planned_with_a_value(tmp_path, capsys, closed):
+    source = write_rows(tmp_path)
+    told = planned(
+        capsys, "--by", "region,city", *BUDGET, "--known", source, *closed, *["--value", "v", "--bounds", "0", "5"]
+    )
+    paths = [("north", "aä"), ("north", "b"), ("south", "c")]
+    key = Key.columns("region", "city", known=paths, closed=bool(closed))
+    best = plan(key, epsilon=1.0, delta=1e-6, value=Value("v", bounds=(0, 5))).best
+    assert (told["best"], told["candidates"][0]["error"]) == ("tree_means", best.error)
+
+
 def test_one_method_is_planned_for_alone(capsys):
     told = planned(capsys, "--by", "a,b,c", *BUDGET, "--method", "pruned_laplace")
     expected = plan(OPEN, epsilon=1.0, delta=1e-6).candidate("pruned_laplace").error

@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 from opendp_tree import Key, OpenTree, Tree, Value, frame_domain, noise, release_tree
+from opendp_tree.budget import Budget
 from opendp_tree.mechanisms import LeafValues, leaf_values_domain, make_leaf_values, make_tree_means, then_tree_means
 from opendp_tree.mechanisms.find import even_parameters
 from opendp_tree.mechanisms.layers import ShownTree, cut_by_level, make_layers
@@ -79,7 +80,7 @@ def test_delta_is_that_of_cells_at_the_distance():
     made = open_means()
     leaves = LeafValues(OPEN.count([("be", "ghent")] * 100), (np.array([50 * STEPS]),))
     statement = made(leaves).statement
-    finding = Fraction(choose_shares(3, 1.0, 1e-6).finding)
+    finding = Fraction(choose_shares(3, Budget.of(epsilon=1.0, delta=1e-6)).finding)
     fringe = even_parameters(3, Fraction(1), Fraction(1e-6), finding=finding).fringes[0]
     assert (float(fringe.test_scale), fringe.thresholds[-1]) == tuple(
         statement.parameters[name] for name in ("scale", "threshold")
@@ -141,6 +142,20 @@ def test_shares_that_are_given_are_taken():
     assert told["cells_epsilon"] == pytest.approx(0.2, rel=0.05)
 
 
+@pytest.mark.parametrize(("shares", "taken"), [(None, (0.25, 0.5, 0.25)), ((0.6, 0.3, 0.1), (0.6, 0.3, 0.1))])
+@pytest.mark.parametrize("columns", [1, 2, 9])
+@pytest.mark.parametrize("d_in", [1, 3])
+def test_where_all_nodes_are_closed_rests_pairs_and_sums_share_epsilon(shares, taken, columns, d_in):
+    tree = OpenTree.columns(columns)
+    known = KnownNodes.of(tree, (), closed=[("a",) * level for level in range(columns + 1)])
+    space = leaf_values_domain(tree, AMOUNT), ROWS
+    means = make_tree_means(*space, epsilon=1.0, known=known, shares=shares, d_in=d_in)
+    assert 0.999 < means.map(d_in) <= 1.0
+    told = means(LeafValues(tree.count([]), (np.zeros(0, dtype=np.int64),))).statement.parameters
+    parts = 1 / told["scale"], told["pairs_epsilon"], told["cells_epsilon"]
+    assert np.multiply(parts, d_in) == pytest.approx(taken, rel=0.02)
+
+
 def test_measured_errors_are_near_the_predicted_ones():
     """200 leaves and 10 nodes, 20 runs: the mean square of a level is within a third of its expectation."""
     rng = np.random.default_rng(4)
@@ -160,8 +175,8 @@ def test_measured_errors_are_near_the_predicted_ones():
     for _ in range(20):
         shown = means(leaves).to_frame(other=False).filter(pl.col("level") == 2).join(truth, on=["a", "b"])
         off.append((shown["sum"] - shown["estimate"] - shown["true"]).to_numpy())
-    chosen = choose_shares(3, 1.0, 1e-6)
-    predicted = predict_levels((1, 10, 200), chosen, epsilon=1.0, delta=1e-6)[1][2] * 2
+    budget = Budget.of(epsilon=1.0, delta=1e-6)
+    predicted = predict_levels((1, 10, 200), choose_shares(3, budget), budget)[1][2] * 2
     assert np.sqrt(np.mean(np.concatenate(off) ** 2)) == pytest.approx(predicted, rel=0.25)
 
 

@@ -3,7 +3,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from opendp_tree import Key, OpenTree, Tree, Unit, Value, leaf_domain, plan
+from opendp_tree import OpenTree, Tree, Unit, Value, leaf_domain, plan
 from opendp_tree.planning import smallest_epsilon
 from opendp_tree.planning.methods import MECHANISMS
 
@@ -74,7 +74,6 @@ def test_the_lower_bound_is_below_every_candidate():
         ({"tree_or_depth": PUBLIC, "d_in": 10**9}, "d_in"),
         ({"tree_or_depth": 10**12, "nodes": "open"}, "tree_or_depth"),
         ({"tree_or_depth": 3, "nodes": "public", "value": AMOUNT}, "tree_or_depth must be a Tree"),
-        ({"tree_or_depth": Key.columns("a", known=[("b",)]), "value": AMOUNT}, "known names must be left out"),
     ],
 )
 def test_bad_arguments_are_refused_by_name(arguments, named):
