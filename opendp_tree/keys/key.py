@@ -140,12 +140,7 @@ class KeyKind(ABC):
         return [owner.expression(column, schema[column]).alias(name) for column, owner, name in owned]
 
     def open_tree(self) -> OpenTree:
-        """The hierarchy of all keys of this kind, whatever nodes are known.
-
-        >>> from opendp_tree import Key
-        >>> Key.bits("number", width=32, stride=8).open_tree().depth
-        5
-        """
+        """The hierarchy of all keys of this kind, whatever nodes are known."""
         return OpenTree.columns(self.names, ordered=self.is_ordered)
 
     @property
@@ -297,9 +292,6 @@ class Key(KeyKind):
         :param separator: The text between labels. By default "/".
         :param depth: The number of levels, the root's among them: what is below belongs to the last. By default 4.
         :param options: As for every `Key`.
-
-        >>> Key.path("file").names
-        ('file_1', 'file_2', 'file_3')
         """
         from opendp_tree.keys.paths import PathKey
 

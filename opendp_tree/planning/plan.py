@@ -102,14 +102,6 @@ class Candidate:
 
         :param unit: What the budget protects, in words, for the statement. By default None: not stated.
         :param counted: What the figures are counts of, in words. By default None: not stated.
-
-        >>> import opendp.prelude as dp
-        >>> from opendp_tree import leaf_domain
-        >>> dp.enable_features("contrib")
-        >>> tree = OpenTree.columns(3)
-        >>> counts = plan(tree, epsilon=1.0, delta=1e-6, alpha=0.1).best.make(leaf_domain(tree))
-        >>> counts.map(1) <= (1.0, 1e-6)
-        True
         """
         if self.method is None or self.setting is None:
             raise InfeasibleError(f"{self.name} is not possible here: {self.reason}")
@@ -222,11 +214,7 @@ class Plan:
         return f"The default of a release comes first; the others are ranked by {by}. Error: {self.measure}.{elsewhere}"
 
     def to_frame(self) -> pl.DataFrame:
-        """One row per candidate: its error, what it guarantees and needs, and why it is possible or not.
-
-        >>> plan(6, epsilon=1.0, delta=1e-6, alpha=0.1, nodes="open").to_frame()["mechanism"].to_list()[0]
-        'tree_estimator'
-        """
+        """One row per candidate: its error, what it guarantees and needs, and why it is possible or not."""
         columns = ["mechanism", "feasible", "error", "is_bound", "shown_from", "guarantee", "needs", "reason", "method"]
         rows = []
         for each in self.candidates:

@@ -33,11 +33,6 @@ def plot_plan(plan: Plan, *, title: str | None = None) -> go.Figure:
 
     :param plan: The plan.
     :param title: By default it says that no data was touched.
-
-    >>> from opendp_tree import plan, plot_plan
-    >>> figure = plot_plan(plan(6, epsilon=1.0, delta=1e-6, nodes="open"))
-    >>> [line.name for line in figure.data]
-    ['tree_estimator (best)', 'pruned_gaussian', 'pruned_laplace']
     """
     check_type(plan, Plan, name="plan", hint="opendp_tree.plan(...)")
     best, curves = plan.best, plan.curves()
