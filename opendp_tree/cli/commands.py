@@ -47,8 +47,10 @@ def run_plan(options: argparse.Namespace) -> Exit:
     with _arguments(options):
         ranking = question.plan(frame, account.budget)
     if options.json:
-        rows = ranking.to_frame().with_columns(cs.float().replace(math.inf, None)).to_dicts()  # JSON has no infinity
-        record = {"depth": question.key.hierarchy.depth, "best": ranking.best.name, "candidates": rows}
+        frames = {"candidates": ranking.to_frame(), "levels": ranking.levels()}
+        record: dict[str, Any] = {"depth": question.key.hierarchy.depth, "best": ranking.best.name}
+        for name, each in frames.items():
+            record[name] = each.with_columns(cs.float().replace(math.inf, None)).to_dicts()  # JSON has no infinity
         print(json.dumps(record, indent=1))
     else:
         print(ranking)

@@ -35,6 +35,7 @@ from opendp_tree.planning.methods import (
     make_counts,
     make_planned,
     method_text,
+    read_method,
     refusal,
 )
 from opendp_tree.rows.unit import Unit, Value, read_values
@@ -186,9 +187,10 @@ class Plan:
         return error_lower_bound(tree, **amounts, alpha=self.alpha, d_in=budget.d_in)
 
     def __repr__(self) -> str:
-        """The question, a table of all candidates, and how they are ranked."""
-        shown = table(["mechanism", "error", "shows from", ""], [_row(each) for each in self.candidates])
-        return f"{self._question()}\n\n{shown}\n\n{self._ranking()}"
+        """The question, a table of all candidates, errors of the best one by level, and how candidates are ranked."""
+        tables = [table(["mechanism", "error", "shows from", ""], [_row(each) for each in self.candidates])]
+        tables += [table(heads, rows) for heads, rows in self._by_level()]
+        return "\n\n".join([self._question(), *tables, self._ranking()])
 
     def _repr_html_(self) -> str:
         rows: list[list[Cell]] = []
@@ -197,7 +199,16 @@ class Plan:
             # Bars end at 20 times the best error, so that the differences below stay visible.
             rows.append([name, error, Bar(min(each.error, 20 * self.best.error) if each.feasible else None), *rest])
         heads, strong = ["mechanism", "error", "", "shows from", ""], 0 if self.best.feasible else None
-        return html_table(heads, rows, title=self._question(), below=[self._ranking()], strong=strong)
+        first = html_table(heads, rows, title=self._question(), below=[self._ranking()], strong=strong)
+        return f"<div>{first}{''.join(html_table(*each) for each in self._by_level())}</div>"
+
+    def _by_level(self) -> list[tuple[list[str], list[list[str]]]]:
+        """The head and the rows of a table of the best candidate's errors by level, if it predicts them for a few."""
+        errors = self.best.by_level
+        said = {(each.level, each.quantity): f"{each.error:.3g}" for each in errors}
+        levels, quantities = (sorted(set(each)) for each in zip(*said, strict=True)) if said else ([], [])
+        rows = [[str(level), *(said[level, each] for each in quantities)] for level in levels]
+        return [(["level", *(f"error of a {each}" for each in quantities)], rows)] if 0 < len(rows) <= 12 else []
 
     def _question(self) -> str:
         budget, unit = self.budget, self.setting.unit
@@ -228,10 +239,6 @@ class Plan:
 
         `quantity` is "count" or "sum of amount". `nodes` is how many nodes the level has, if that is known. Mechanisms
         whose error by level depends on the data have no rows.
-
-        >>> frame = plan(Tree.balanced(branching=10, depth=3), epsilon=1.0).levels()
-        >>> frame.filter(mechanism="tree_estimator")["error"].round(1).to_list()
-        [8.5, 2.7, 2.7]
         """
         rows = [
             (each.name, each.method and method_text(each.method), error.level, error.quantity, error.error, error.nodes)
@@ -261,20 +268,15 @@ class Plan:
         )
 
     def describe(self) -> str:
-        """The plan in words."""
-        best, lines = self.best, [self._question(), self._ranking()]
+        """The plan as it is printed, and its conclusion in words."""
+        best, what, does = self.best, "The error", "be"
         if not best.feasible:
-            lines.append("Nothing is possible:")
-        else:
-            what = "No node's alpha-RMSE" if self.worst_case else "The error"
-            shown = f"; a node of {_shown_from(best)} is shown with probability 95 %" if best.shown_from > 0 else ""
-            does = "exceed" if self.worst_case else "be"
-            lines.append(f"Best: {best.name}. {what} is predicted to {does} {best.error:.3g}{shown}.")
-            if self.lower_bound > 0:
-                lines.append(f"No mechanism can have an error below {self.lower_bound:.3g}.")
-        for name, error, _, reason in map(_row, self.candidates):
-            lines.append(f"- {name}: {reason}." if error == "-" else f"- {name}: {error}; {reason}.")
-        return "\n".join(lines)
+            return f"{self}\nNothing is possible."
+        if self.worst_case:
+            what, does = "No node's alpha-RMSE", "exceed"
+        shown = f"; a node of {_shown_from(best)} is shown with probability 95 %" if best.shown_from > 0 else ""
+        below = f" No mechanism can have an error below {self.lower_bound:.3g}." if self.lower_bound > 0 else ""
+        return f"{self}\nBest: {best.name}. {what} is predicted to {does} {best.error:.3g}{shown}.{below}"
 
 
 def _shown_from(candidate: Candidate) -> str:
@@ -311,6 +313,7 @@ def plan(
     nodes: str | None = None,
     levels: Iterable[int] | None = None,
     aim: Literal["error", "keys"] = "error",
+    method: Method | str = "auto",
     unit: Unit | None = None,
     value: Value | Sequence[Value] | None = None,
 ) -> Plan:
@@ -327,6 +330,7 @@ def plan(
     :param levels: The levels of interest, 0 for the root's. By default all. `tree_estimator` shows only these, and the
         others cost nothing; other mechanisms release all levels, and are compared by the errors of these.
     :param aim: How mechanisms are ranked: by "error" (the default) or "keys", the weight from which they show a node.
+    :param method: As for `release_tree`. Any but "auto" is planned alone, with its options.
     :param unit: As for `release_tree`; errors are then the noise of the worst level, of what is counted.
     :param value: As for `release_tree`. The error is the standard deviation of a count at the worst level; `levels()`
         has that of sums, too. It is that of known nodes, if no others are found; without known names, each node that
@@ -334,16 +338,15 @@ def plan(
 
     >>> plan(4, epsilon=1.0, delta=1e-6, nodes="open", unit=Unit("user", count="people", nodes=(6, 12, 20))).best.name
     'people_gaussian'
-    >>> best = plan(12, epsilon=1.0, delta=1e-6, alpha=0.1, nodes="open").best
-    >>> best.name, round(best.error)
-    ('tree_estimator', 21)
     """
     person, values = Unit.of(unit), read_values(value)
     weighed = person if person is not None and person.weighs and not values else None
     kept = person.most_rows if person is not None and weighed is None else 1  # rows of one person that count
     budget = Budget.of(epsilon=epsilon, delta=delta, rho=rho, d_in=check_integer(d_in, name="d_in", least=1) * kept)
     options = {"nodes": nodes, "alpha": alpha, "levels": levels, "unit": weighed, "values": values}
-    return plan_for(Setting.of(tree_or_depth, budget, **options), Auto(aim=aim))  # type: ignore[arg-type]
+    asked = read_method(method)
+    asked = replace(asked, aim=aim) if asked == Auto() else asked
+    return plan_for(Setting.of(tree_or_depth, budget, **options), asked)  # type: ignore[arg-type]
 
 
 def plan_for(setting: Setting, method: Method) -> Plan:
@@ -399,10 +402,6 @@ def smallest_epsilon(
     Other parameters: as for `plan`.
 
     :param error: The largest acceptable worst alpha-RMSE.
-
-    >>> enough = smallest_epsilon(4, error=10.0, alpha=0.1, nodes="public")
-    >>> round(enough.budget.epsilon, 3), enough.best.name
-    (0.426, 'tree_estimator')
     """
     limit = float(check_positive(error, name="error"))
     setting = Setting.of(tree_or_depth, Budget(1.0), nodes=nodes, alpha=alpha, levels=levels)

@@ -3,14 +3,35 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from opendp_tree import OpenTree, Tree, Unit, Value, leaf_domain, plan
-from opendp_tree.planning import smallest_epsilon
-from opendp_tree.planning.methods import MECHANISMS
+from opendp_tree import OpenTree, Tree, TreeEstimator, Unit, Value, leaf_domain, plan
+from opendp_tree.planning import Plan, smallest_epsilon
+from opendp_tree.planning.methods import MECHANISMS, InfeasibleError
 
 NAMES = {method.name for method in MECHANISMS}
 PUBLIC = Tree.balanced(branching=3, depth=4)
 OPEN = OpenTree.columns(3)
 AMOUNT = Value("amount", bounds=(0, 1))
+
+
+@pytest.mark.parametrize("measuring", [0.2, 0.5])
+def test_a_method_is_planned_alone_with_its_options(measuring):
+    asked = TreeEstimator(measuring=measuring)
+    found = plan(OPEN, epsilon=1.0, delta=1e-6, method=asked)
+    usual = plan(OPEN, epsilon=1.0, delta=1e-6).best
+    assert [each.method for each in found.candidates] == [asked]
+    assert found.best.shown_from < usual.shown_from
+    statement = found.best.make(leaf_domain(OPEN))(OPEN.count([])).statement
+    assert statement.parameters["threshold"] == found.best.parameters["threshold"]
+    with pytest.raises(InfeasibleError, match="requires public nodes"):
+        plan(OPEN, epsilon=1.0, delta=1e-6, method="tree_laplace")
+
+
+@pytest.mark.parametrize("shown", [repr, Plan._repr_html_, Plan.describe])
+def test_a_plan_shows_the_errors_of_the_best_mechanism_by_level(shown):
+    found = plan(PUBLIC, epsilon=1.0, value=AMOUNT)
+    assert all(f"{error:.3g}" in shown(found) for error in found.levels()["error"])
+    assert "error of a sum of amount" in shown(found)
+    assert "error of a count" not in shown(plan(OPEN, epsilon=1.0, delta=1e-6))
 
 
 def test_nothing_possible_is_a_result():
@@ -92,7 +113,7 @@ def test_a_plan_prints_as_a_table_that_says_what_ranks_it():
     for each in found.candidates:
         assert each.name in shown
         assert each.reason in shown
-    rows = page.findall("./table/tbody/tr")
+    rows = page.findall("./div[1]/table/tbody/tr")
     assert [row.find("td").text for row in rows] == [each.name for each in found.candidates]
     assert [row.get("class") for row in rows] == ["opendp-tree-strong", *[None] * (len(rows) - 1)]
     assert shown.splitlines()[-1].startswith(
