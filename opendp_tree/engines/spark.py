@@ -14,8 +14,7 @@ import polars as pl
 import polars.selectors as cs
 
 from opendp_tree.engines.sql import LONGEST_TEXT
-from opendp_tree.keys.key import Key, KeyKind
-from opendp_tree.keys.kind import key_names
+from opendp_tree.keys.key import Key, KeyKind, key_names
 from opendp_tree.rows.domains import PEOPLE, UNIT, Table, guarded
 
 _TEXTS = ("string", "char", "varchar")

@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 
 import polars as pl
 
-from opendp_tree.keys.key import Key, KeyKind
-from opendp_tree.keys.kind import key_names
+from opendp_tree.keys.key import Key, KeyKind, key_names
 from opendp_tree.rows.domains import PEOPLE, UNIT, Table
 
 LONGEST_TEXT = 2**16

@@ -12,8 +12,7 @@ import numpy as np
 import polars as pl
 
 from opendp_tree._types import Bools, Ints, Words
-from opendp_tree.keys.key import Key, Options
-from opendp_tree.keys.kind import KEY, Labels, Level, brief
+from opendp_tree.keys.key import KEY, Key, Labels, Level, Options, brief
 from opendp_tree.trees.bits import BitKeys, fitting, prefix_texts, words_of
 from opendp_tree.trees.nodes import check_path
 from opendp_tree.trees.open_tree import OpenTree

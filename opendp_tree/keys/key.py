@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import reprlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict
 
 import numpy as np
 import polars as pl
 
-from opendp_tree._arguments import check_choice, check_column, check_type
+from opendp_tree._arguments import check_choice, check_column, check_type, shortened
 from opendp_tree._types import Bools, Ints, Words
-from opendp_tree.keys.kind import Labels, Level, Lookup, brief, find_leaf, key_names, with_outside
+from opendp_tree.keys.lookup import Lookup, find_leaf, with_outside
 from opendp_tree.trees.labels import LABEL_KINDS, OUTSIDE, check_names
 from opendp_tree.trees.number_range import NumberRange
 from opendp_tree.trees.open_tree import OpenTree
@@ -23,10 +24,50 @@ if TYPE_CHECKING:
 
 __all__ = ["Key"]
 
+KEY = "key"
 _CASTS = {
     ("text", "integer"): "labels 1, not '1'; or cast the column to text",
     ("integer", "text"): "labels '1', not 1; or cast the column to integers",
 }
+
+
+def key_names(key: KeyKind) -> list[str]:
+    """What the columns of a key are called once rows are grouped."""
+    return [f"{KEY}_{index}" for index in range(len(key.columns_used))]
+
+
+def brief(value: object) -> str:
+    """A value in few letters."""
+    return shortened(value) if isinstance(value, int) else reprlib.repr(value)
+
+
+@dataclass(frozen=True)
+class Level:
+    """A level of a key below the root."""
+
+    name: str
+    kind: str = "text"
+    """What its labels are, unless they are a column's values."""
+    column: str | None = None
+    """The column whose values are the labels as they are."""
+    accepts: Callable[[Any], bool] | None = None
+    """Whether rows can have a label of this kind; None for all labels."""
+
+
+@dataclass(frozen=True)
+class Labels:
+    """One column of labels per level; a key ends after `lengths` of them, and null before that is a label."""
+
+    columns: tuple[pl.Series, ...]
+    lengths: Ints
+
+    def with_null(self) -> Bools:
+        """Which keys have null among their labels."""
+        with_null = np.zeros(self.lengths.size, dtype=np.bool_)
+        for level, column in enumerate(self.columns):
+            if column.null_count():
+                with_null |= column.is_null().to_numpy() & (self.lengths > level)
+        return with_null
 
 
 class Options(TypedDict, total=False):

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from opendp_tree.keys.key import KeyKind
-from opendp_tree.keys.kind import brief, is_label
+from opendp_tree.keys.key import KeyKind, brief
+from opendp_tree.keys.lookup import is_label
 from opendp_tree.trees.labels import OUTSIDE
 from opendp_tree.trees.nodes import KnownNodes, joined_paths, level_of
 from opendp_tree.trees.open_tree import OpenTree

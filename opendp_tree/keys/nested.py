@@ -8,8 +8,7 @@ from itertools import chain
 import numpy as np
 import polars as pl
 
-from opendp_tree.keys.key import Key, KeyKind, Options
-from opendp_tree.keys.kind import KEY, Labels, Level, key_names
+from opendp_tree.keys.key import KEY, Key, KeyKind, Labels, Level, Options, key_names
 from opendp_tree.trees.number_range import NumberRange
 
 

@@ -13,8 +13,8 @@ import polars as pl
 
 from opendp_tree._arguments import check_choice
 from opendp_tree._types import Floats, Ints
-from opendp_tree.keys.key import Key
-from opendp_tree.keys.kind import KEY, Labels, Level, Lookup
+from opendp_tree.keys.key import KEY, Key, Labels, Level
+from opendp_tree.keys.lookup import Lookup
 from opendp_tree.trees.number_range import NumberRange
 from opendp_tree.trees.tree import Tree
 

@@ -11,8 +11,7 @@ import polars as pl
 from opendp_tree._arguments import is_text
 from opendp_tree._types import Ints
 from opendp_tree.keys.addresses import IPV4
-from opendp_tree.keys.key import Key
-from opendp_tree.keys.kind import KEY, Labels, Level
+from opendp_tree.keys.key import KEY, Key, Labels, Level
 from opendp_tree.trees.labels import split_paths
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.tree import Path

@@ -14,9 +14,8 @@ from opendp_tree.mechanisms.truncated_laplace import (
     then_truncated_laplace_profile,
     truncated_laplace_radius,
 )
+from opendp_tree.rows.counting import LeafValues, leaf_values_domain
 from opendp_tree.rows.leaf_counts import (
-    LeafValues,
-    leaf_values_domain,
     make_leaf_values,
     make_people_records,
     then_leaf_values,

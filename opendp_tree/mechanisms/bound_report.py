@@ -18,8 +18,9 @@ from opendp_tree._opendp import make_measurement, measure_name, to_then
 from opendp_tree._types import Bools, Floats, Ints
 from opendp_tree.budget import PrivacyStatement
 from opendp_tree.releases.bound_report import BoundReport
+from opendp_tree.rows.counting import read_unit
 from opendp_tree.rows.domains import column_kinds
-from opendp_tree.rows.leaf_counts import make_rows_per_unit, read_unit
+from opendp_tree.rows.leaf_counts import make_rows_per_unit
 from opendp_tree.theorems.interval import round_up
 from opendp_tree.theorems.noise import laplace_epsilon
 from opendp_tree.theorems.tails import bin_ends

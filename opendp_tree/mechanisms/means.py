@@ -60,7 +60,7 @@ from opendp_tree.mechanisms.tree_estimator import (
 from opendp_tree.noise import LARGEST_SCALE
 from opendp_tree.releases.release import TreeRelease
 from opendp_tree.releases.values import NodeValues
-from opendp_tree.rows.leaf_counts import LeafValues, read_space
+from opendp_tree.rows.counting import LeafValues, read_space
 from opendp_tree.rows.unit import Value, value_shares
 from opendp_tree.theorems.interval import between, bisect, round_down, round_up
 from opendp_tree.theorems.partition import Fringe, find_epsilon_delta

@@ -13,8 +13,7 @@ from opendp.mod import Domain, ExtrinsicDomain, LazyFrameDomain
 
 from opendp_tree._interrupts import stop_if_interrupted
 from opendp_tree._opendp import empty_lazyframe, extrinsic_domain
-from opendp_tree.keys.key import Key
-from opendp_tree.keys.kind import key_names
+from opendp_tree.keys.key import Key, key_names
 
 Result = TypeVar("Result")
 UNIT, LEAF, PEOPLE = "unit", "leaf", "people"

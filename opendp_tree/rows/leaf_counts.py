@@ -1,48 +1,28 @@
-"""Transformations of rows: to leaf counts, counts and sums by leaf, records of people, or rows per person."""
+"""Constructors of transformations of rows: to leaf counts, counts and sums, records of people, and rows per person."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import polars as pl
 from opendp.domains import atom_domain, vector_domain
-from opendp.metrics import (
-    change_one_distance,
-    hamming_distance,
-    insert_delete_distance,
-    l1_distance,
-    symmetric_distance,
-)
-from opendp.mod import (
-    AtomDomain,
-    ChangeOneIdDistance,
-    Domain,
-    ExtrinsicDomain,
-    FrameDistance,
-    Metric,
-    Transformation,
-    VectorDomain,
-    assert_features,
-)
+from opendp.metrics import l1_distance
+from opendp.mod import AtomDomain, Domain, FrameDistance, Metric, Transformation, VectorDomain, assert_features
 
 from opendp_tree._arguments import check_integer
-from opendp_tree._opendp import extrinsic_domain, make_transformation, to_then, total_bound
+from opendp_tree._opendp import make_transformation, to_then
 from opendp_tree._types import Ints
 from opendp_tree.keys.key import Key
-from opendp_tree.rows.counting import RowCounter
-from opendp_tree.rows.domains import PEOPLE, UNIT, Table, check_rows_are_here, column_kinds, guarded
-from opendp_tree.rows.people import people_domain
-from opendp_tree.rows.unit import LARGEST_BOUND, Unit, Value, identifier_of, read_values
+from opendp_tree.rows.counting import RowCounter, are_changed, make_counting, read_unit
+from opendp_tree.rows.domains import PEOPLE, UNIT, Table, column_kinds, guarded
+from opendp_tree.rows.unit import LARGEST_BOUND, Unit, Value, read_values
 from opendp_tree.theorems.noise import leaf_counts_l1
-from opendp_tree.theorems.sums import STEPS, people_apart
 from opendp_tree.theorems.tails import bin_ends
 from opendp_tree.trees.domains import leaf_domain
-from opendp_tree.trees.labels import check_figure_names
 from opendp_tree.trees.nodes import SparseCounts
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.tree import Label, Tree
@@ -50,85 +30,6 @@ from opendp_tree.trees.tree import Label, Tree
 _DTYPES: dict[str, Any] = {"String": pl.String, "bool": pl.Boolean, "i32": pl.Int64, "i64": pl.Int64}
 _DTYPES |= dict.fromkeys(("u32", "u64", "usize"), pl.UInt64)
 """The data types of OpenDP's types of records."""
-TOO_MANY_ROWS = 2**42
-"""The sums of so many rows, of up to 2**20 steps each, could exceed 64 bits."""
-
-
-@dataclass(frozen=True)
-class LeafValues:
-    """Counts and sums of rows by leaf.
-
-    :param counts: The leaf counts: an array in the order of a public tree's leaves, or the sparse counts of an open
-        tree.
-    :param sums: For each value the sums of its steps, 0 to 2**20 per row, in the order of the counts.
-    """
-
-    counts: Ints | SparseCounts
-    sums: tuple[Ints, ...]
-
-    @property
-    def people(self) -> Ints:
-        """The counts as an array."""
-        return self.counts.occupied.counts if isinstance(self.counts, SparseCounts) else self.counts
-
-
-@dataclass(frozen=True)
-class LeafValueSpace:
-    """Describes a domain of `LeafValues`."""
-
-    tree: Tree | OpenTree
-    values: tuple[Value, ...]
-
-    def holds(self, value: object) -> bool:
-        """Whether a value is a member, by its form and by its size: sums of members never wrap."""
-        if type(value) is not LeafValues or len(value.sums) != len(self.values):
-            return False
-        counts, rows = value.counts, value.people
-        if isinstance(self.tree, OpenTree):
-            fits = type(counts) is SparseCounts and counts.tree == self.tree
-        else:
-            fits = type(counts) is np.ndarray and counts.shape == (self.tree.leaf_count,)
-        for array in (rows, *value.sums):
-            fits = fits and type(array) is np.ndarray and array.dtype == np.int64 and array.shape == rows.shape
-        # Floats add whole numbers exactly below 2**53, and larger sums stay above the limit.
-        if not fits or not ((rows >= 0) & (rows < TOO_MANY_ROWS)).all() or rows.sum(dtype=np.float64) >= TOO_MANY_ROWS:
-            return False
-        return all(bool(((steps >= 0) & (steps <= STEPS * rows)).all()) for steps in value.sums)
-
-    def read(self, value: object) -> LeafValues:
-        """A value, once it is sure to be a member."""
-        if not self.holds(value):
-            raise TypeError("the data must be LeafValues of input_domain. Hint: make_leaf_values")
-        assert isinstance(value, LeafValues)
-        return value
-
-
-def leaf_values_domain(tree: Tree | OpenTree, values: Value | Sequence[Value]) -> Domain:
-    """The domain of counts and sums by leaf, of fewer than 2**42 rows; `make_leaf_values` makes its members.
-
-    Counts are not negative, and a leaf's sums are from 0 to 2**20 times its rows. Distances between members are in
-    rows: at a `symmetric_distance` of d, the two come from frames that differ in d rows, added or removed.
-
-    :param tree: The public tree, or the open one.
-    :param values: What is summed, as for `make_leaf_values`.
-
-    >>> tree = Tree.from_paths([("be",), ("lu",)])
-    >>> domain = leaf_values_domain(tree, Value("amount", bounds=(0, 500)))
-    >>> domain.member(LeafValues(np.array([2, 1]), (np.array([2**20, 0]),)))
-    True
-    """
-    described = LeafValueSpace(tree, read_values(values))
-    check_figure_names([each.column for each in described.values], tree.names)
-    identifier = f"LeafValues({leaf_domain(tree)}, {described.values})"
-    return extrinsic_domain(identifier, described.holds, described)
-
-
-def read_space(input_domain: Domain) -> LeafValueSpace:
-    """The description of a domain of `LeafValues`."""
-    described = input_domain.descriptor if isinstance(input_domain, ExtrinsicDomain) else None
-    if not isinstance(described, LeafValueSpace):
-        raise ValueError(f"input_domain ({input_domain}) must hold leaf values. Hint: leaf_values_domain(tree, values)")
-    return described
 
 
 def make_leaf_counts(
@@ -187,7 +88,7 @@ def make_leaf_counts(
         return make_counting(input_domain, input_metric, by=by, unit=unit, memory=memory)
     if unit is not None:
         raise ValueError("unit must not be given for a vector of records, which does not tell people apart")
-    count, changed = _vector_counter(input_domain, by), _are_changed(input_metric)  # type: ignore[arg-type]
+    count, changed = _vector_counter(input_domain, by), are_changed(input_metric)  # type: ignore[arg-type]
     if changed is None:
         raise ValueError(
             f"input_metric ({input_metric}) must be symmetric_distance, insert_delete_distance, "
@@ -300,107 +201,9 @@ def histogram(counter: RowCounter, data: Any, ends: Ints) -> Ints:
     return np.bincount(bins, minlength=ends.size).astype(np.int64)
 
 
-class Counting(NamedTuple):
-    """The parts of a transformation of frames."""
-
-    output_domain: Domain
-    output_metric: Metric
-    count: Callable[[Any], Any]
-    stability_map: Callable[[Any], int]
-
-
-def make_counting(input_domain: Domain, input_metric: Metric, **options: Any) -> Transformation:
-    """Leaf counts of frames; leaf values where there are `values`; records of people where `records` is true."""
-    return make_transformation(input_domain, input_metric, *read_counting(input_domain, input_metric, **options))
-
-
-def read_counting(
-    input_domain: Domain,
-    input_metric: Metric,
-    *,
-    by: Key | str | Sequence[str],
-    unit: Unit | None = None,
-    memory: int | str | None = None,
-    records: bool = False,
-    values: tuple[Value, ...] = (),
-) -> Counting:
-    """The parts of `make_counting`, of checked arguments."""
-    key, kinds, person = Key.of(by), column_kinds(input_domain), Unit.of(unit)
-    if values and person is not None and (person.rows is None or not person.weighs):
-        hint = f"Hint: Unit({person.column!r}, rows=5)"
-        raise ValueError(f"unit must be a bound on rows alone where there is a value. {hint}")
-    if values and isinstance(input_domain, ExtrinsicDomain):
-        check_rows_are_here("value", input_domain.descriptor)
-    key.check_kinds(kinds)
-    for value in values:
-        value.check_kinds(kinds)
-    changed, counter = _check_unit(input_metric, kinds, person), RowCounter.of(key, kinds, person, memory, values)
-    if records and person is None:
-        raise ValueError("unit must tell people apart. Hint: Unit('user', count='shares')")
-    if records:
-        distance = partial(people_apart, changed=changed)
-    else:
-        distance = partial(leaf_counts_l1, per_unit=1 if person is None else person.most_rows, changed=changed)
-
-    def stability_map(d_in: Any) -> int:
-        bound = total_bound(d_in) if isinstance(input_metric, FrameDistance) else d_in
-        if bound is None:
-            raise ValueError("d_in must bound the whole frame. Hint: a Bound without `by`; truncate_per_group(k)")
-        return distance(check_integer(bound, name="d_in", least=0))
-
-    tree = key.hierarchy
-    if records:
-        return Counting(people_domain(tree), symmetric_distance(), counter.people, stability_map)
-    if values:
-        domain = leaf_values_domain(tree, values)
-        return Counting(
-            domain, symmetric_distance(), lambda data: LeafValues(*counter.values(data, values)), stability_map
-        )
-    return Counting(leaf_domain(tree), l1_distance(T="i64"), counter.count, stability_map)
-
-
 def _l1_map(changed: bool) -> Callable[[Any], int]:
     """The map of counts to which each row, or each person, adds 1."""
     return lambda d_in: leaf_counts_l1(check_integer(d_in, name="d_in", least=0), changed=changed)
-
-
-def _are_changed(metric: Metric) -> bool | None:
-    """Whether a metric counts rows that are changed, not added or removed; None if it does not count rows."""
-    if metric in (symmetric_distance(), insert_delete_distance()):
-        return False
-    return True if metric in (change_one_distance(), hamming_distance()) else None
-
-
-def read_unit(metric: Metric, kinds: dict[str, str]) -> tuple[str | None, bool]:
-    """The column that tells people apart, or None; and whether people or rows are changed, not added or removed."""
-    name, inner = identifier_of(metric), metric.inner_metric if isinstance(metric, FrameDistance) else metric
-    if name is None:
-        changed = _are_changed(inner)
-        if changed is None:
-            raise ValueError(
-                f"input_metric ({metric}) must be symmetric_distance, insert_delete_distance, change_one_distance, "
-                "hamming_distance, symmetric_id_distance, change_one_id_distance, or frame_distance of one of them"
-            )
-        return None, changed
-    if name not in kinds:
-        raise ValueError(f"unit: there is no column {name!r}. Hint: the column that tells people apart")
-    if kinds[name].startswith(("Object", "Unknown")):
-        raise ValueError(f"unit: the identifier {name!r} must be of a type whose values can be compared. Hint: text")
-    return name, isinstance(inner, ChangeOneIdDistance)
-
-
-def _check_unit(metric: Metric, kinds: dict[str, str], unit: Unit | None) -> bool:
-    """Checks that unit and metric tell people apart by one column; whether people or rows are changed."""
-    name, changed = read_unit(metric, kinds)
-    if name is None and unit is not None:
-        raise ValueError("unit needs an input_metric with an identifier. Hint: symmetric_id_distance('user')")
-    if name is not None and unit is None:
-        reason = f"because {name!r} identifies people. Hint: unit=Unit({name!r}, rows=5)"
-        raise ValueError(f"unit must say how much of one person is counted, {reason}")
-    if unit is not None and unit.column != name:
-        hint = f"Hint: unit=Unit({name!r}, ...)"
-        raise ValueError(f"unit ({unit.column!r}) must be {name!r}, which tells people apart. {hint}")
-    return changed
 
 
 def _vector_counter(input_domain: VectorDomain, by: Tree | OpenTree) -> Callable[[Any], Ints | SparseCounts]:

@@ -16,8 +16,8 @@ from opendp_tree._arguments import check_choice, check_integer
 from opendp_tree._interrupts import stop_if_interrupted
 from opendp_tree._opendp import empty_lazyframe, inferred_domain, lazy_query, make_transformation
 from opendp_tree.noise import uniform_words
+from opendp_tree.rows.counting import Counting, make_counting, read_counting
 from opendp_tree.rows.domains import FrameColumns, check_rows_are_here, narrowed, read_again_like
-from opendp_tree.rows.leaf_counts import Counting, make_counting, read_counting
 from opendp_tree.rows.row_wise import check_steps, plan_steps
 
 STEPS = ("filter", "select", "truncate_num_groups", "truncate_per_group", "with_columns")

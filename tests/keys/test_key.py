@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from opendp_tree import Key, OpenTree, Tree, frame_domain, make_leaf_counts, release_tree
-from opendp_tree.keys.kind import Lookup
+from opendp_tree.keys.lookup import Lookup
 
 dp.enable_features("contrib")
 

@@ -28,7 +28,7 @@ from opendp_tree.planning import Curve, PeopleLayers
 from opendp_tree.planning.laws import curve_rank_error
 from opendp_tree.planning.methods import MECHANISMS, PEOPLE_METHODS, Setting, Space, make_planned
 from opendp_tree.planning.plan import predict
-from opendp_tree.rows.leaf_counts import LeafValues
+from opendp_tree.rows.counting import LeafValues
 from opendp_tree.theorems.sums import STEPS
 from tests.thoroughness import slow
 

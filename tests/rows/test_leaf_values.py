@@ -13,7 +13,7 @@ import pytest
 from opendp_tree import Key, OpenTree, Tree, Unit, Value, frame_domain, make_leaf_counts
 from opendp_tree.mechanisms import LeafValues, leaf_values_domain, make_leaf_values
 from opendp_tree.rows import counting, people
-from opendp_tree.rows.leaf_counts import read_space
+from opendp_tree.rows.counting import read_space
 from opendp_tree.theorems.sums import STEPS
 from tests.frame_truth import steps_of
 

@@ -1,37 +1,20 @@
-"""Parts that all kinds of keys share: levels, labels, and the lookup of labels in a public tree."""
+"""The leaves of a public tree that labels lead to."""
 
 from __future__ import annotations
 
-import reprlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import polars as pl
 
-from opendp_tree._arguments import is_text, shortened
-from opendp_tree._types import Bools, Ints
+from opendp_tree._arguments import is_text
+from opendp_tree._types import Ints
 from opendp_tree.trees.labels import LABEL_KINDS, OUTSIDE, tagged_label
-from opendp_tree.trees.nodes import SparseCounts
-from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.tree import Path, Tree, renamed
 
-if TYPE_CHECKING:
-    from opendp_tree.keys.key import KeyKind
-
-KEY = "key"
 _DTYPES: dict[str, Any] = {"text": pl.String, "integer": pl.Int64, "truth": pl.Boolean, "date": pl.Date}
-
-
-def key_names(key: KeyKind) -> list[str]:
-    """What the columns of a key are called once rows are grouped."""
-    return [f"{KEY}_{index}" for index in range(len(key.columns_used))]
-
-
-def brief(value: object) -> str:
-    """A value in few letters."""
-    return shortened(value) if isinstance(value, int) else reprlib.repr(value)
 
 
 def is_label(label: Any, kind: str) -> bool:
@@ -40,43 +23,6 @@ def is_label(label: Any, kind: str) -> bool:
     if of_type is None or kind not in ("any", of_type):
         return False
     return is_text(label) if of_type == "text" else of_type != "integer" or -(2**127) <= label < 2**127
-
-
-@dataclass(frozen=True)
-class Level:
-    """A level of a key below the root."""
-
-    name: str
-    kind: str = "text"
-    """What its labels are, unless they are a column's values."""
-    column: str | None = None
-    """The column whose values are the labels as they are."""
-    accepts: Callable[[Any], bool] | None = None
-    """Whether rows can have a label of this kind; None for all labels."""
-
-
-@dataclass(frozen=True)
-class Labels:
-    """One column of labels per level; a key ends after `lengths` of them, and null before that is a label."""
-
-    columns: tuple[pl.Series, ...]
-    lengths: Ints
-
-    def with_null(self) -> Bools:
-        """Which keys have null among their labels."""
-        with_null = np.zeros(self.lengths.size, dtype=np.bool_)
-        for level, column in enumerate(self.columns):
-            if column.null_count():
-                with_null |= column.is_null().to_numpy() & (self.lengths > level)
-        return with_null
-
-    def sparse(self, tree: OpenTree, people: Ints, valid: Bools) -> SparseCounts:
-        """The counts of the keys that are valid, for `people` each."""
-        # Null stands for the end of a key or for a label, never for both below one node.
-        if valid.all():
-            return SparseCounts.of_labels(tree, self.columns, self.lengths, people)
-        columns = [column.filter(valid) for column in self.columns]
-        return SparseCounts.of_labels(tree, columns, self.lengths[valid], people[valid])
 
 
 @dataclass(frozen=True)
