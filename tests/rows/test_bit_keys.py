@@ -1,11 +1,8 @@
 import numpy as np
-import opendp.prelude as dp
 import polars as pl
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from opendp_tree import Key, OpenTree, frame_domain, make_leaf_counts, read_source
+from opendp_tree import Key, OpenTree
 from opendp_tree.rows.counting import RowCounter
 from opendp_tree.rows.domains import kinds_of
 
@@ -38,25 +35,6 @@ def test_a_plan_that_draws_is_counted_from_one_reading(repeats):
     counts = count_keys(plan, Key.bits("k", width=12))
     assert counts.occupied.counts.sum() == keys.size
     assert (counts.occupied.counts == repeats).all()
-
-
-@pytest.mark.parametrize("descending", [False, True])
-@pytest.mark.parametrize("repeats", [1, 5])
-def test_keys_that_are_wrongly_flagged_as_sorted_count_as_they_are(descending, repeats, tmp_path):
-    """Flags of frames, and of Parquet files, whose writers do not check them: one row out of order counts as one."""
-    ordered = np.repeat(np.random.default_rng(2).integers(0, 2**40, 5000), repeats)
-    ordered = np.sort(ordered)[:: -1 if descending else 1]
-    key = Key.bits("k", width=40, stride=8)
-    path = tmp_path / "keys.parquet"
-    for place in (None, 0, 1250, 2500, 4999):
-        keys = ordered if place is None else np.insert(ordered, place, 0 if place > 3000 else 2**40 - 1)
-        sorting = [pq.SortingColumn(0, descending=descending)]
-        pq.write_table(pa.table({"k": keys}), path, row_group_size=1000, sorting_columns=sorting)
-        flagged = pl.DataFrame({"k": keys}).with_columns(pl.col("k").set_sorted(descending=descending))
-        make = make_leaf_counts(frame_domain(flagged), dp.symmetric_distance(), by=key)
-        expected = parts_of(key.open_tree().count(keys))
-        for frame in (flagged, flagged.lazy(), pl.read_parquet(path), pl.scan_parquet(path), read_source(path)):
-            assert parts_of(make(frame)) == expected
 
 
 @pytest.mark.parametrize("dtype", [pl.Int128, pl.UInt128, pl.Int64])
