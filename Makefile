@@ -7,7 +7,7 @@ SITE := $(VENV)/site
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
 SEED ?= 1
 
-.PHONY: help test docs fuzz faults test-slow test-browser test-engines test-newest lint demo bench bench-full peers bench-peers dist clean
+.PHONY: help test docs pages fuzz faults test-slow test-browser test-engines test-newest lint demo bench bench-full peers bench-peers dist clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -51,6 +51,9 @@ $(SITE): $(READY)
 
 docs: $(SITE) ## Build the site, strictly: broken links and undocumented names fail; build/docs/index.html
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet -b html docs build/docs
+
+pages: $(READY) ## Write the pages of docs anew that are made from the package: messages, examples, tables of theorems
+	for page in mistakes example_page theorem_tables proof_map readme_table; do $(BIN)/python -m docs.$$page; done
 
 lint: $(READY) ## Check style and types
 	$(BIN)/ruff check .

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.repo.example_page import EXAMPLES, HEAD, PAGE, masked, run, section
+from docs.example_page import EXAMPLES, HEAD, PAGE, masked, run, section
 
 SHORT = [each for each in EXAMPLES if each.name != "demo.py"]
 LINES = {"first_hour": 200}

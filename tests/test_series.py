@@ -702,11 +702,10 @@ def tampered(path, sql, *values):
 
 
 DAMAGED = ["", "{}", "[" * 9999, b"\xff"]
+SETTINGS = ["null", "[]", "5", '{"a": 1}', '{"period": 5}', '{"period": {"column": "week"}}']
 
 
-@pytest.mark.parametrize(
-    "text", [*DAMAGED, "null", "[]", "5", '{"a": 1}', '{"period": 5}', '{"period": {"column": 1}}']
-)
+@pytest.mark.parametrize("text", DAMAGED + SETTINGS)
 def test_damaged_settings_are_one_error(tmp_path, text):
     opened(tmp_path).release(visits(), "W1")
     tampered(tmp_path / "series.db", "UPDATE series SET settings = ?", text)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.repo import proof_map, readme_table, theorem_tables
+from docs import proof_map, readme_table, theorem_tables
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -30,18 +30,18 @@ def test_every_claim_opens_with_its_card(page):
 
 
 def test_every_theorem_function_is_on_its_proof_page_and_no_other():
-    """The tables are those of `python -m tests.repo.theorem_tables`."""
+    """The tables are those of `python -m docs.theorem_tables`."""
     for page, table in theorem_tables.pages().items():
         assert page.read_text().endswith("\n\n" + table), page.name
 
 
 def test_the_map_of_proofs_is_that_of_the_constructors():
-    """Made by `python -m tests.repo.proof_map`."""
+    """Made by `python -m docs.proof_map`."""
     assert proof_map.PAGE.read_text() == proof_map.text()
 
 
 def test_the_readme_has_the_benchmarks_table():
-    """Made by `python -m tests.repo.readme_table`."""
+    """Made by `python -m docs.readme_table`."""
     assert readme_table.README.read_text() == readme_table.text()
 
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.repo import mistakes
+from docs import mistakes
 
 
 @pytest.fixture(scope="module")
@@ -13,7 +13,7 @@ def page():
 
 
 def test_the_page_has_the_current_messages(page):
-    assert page == mistakes.PAGE.read_text(), "python -m tests.repo.mistakes"
+    assert page == mistakes.PAGE.read_text(), "python -m docs.mistakes"
 
 
 def test_there_are_ten_and_every_message_says_what_to_do(page):

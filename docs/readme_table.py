@@ -1,10 +1,10 @@
-"""The README's table against alternatives, from the benchmark's page: `python -m tests.repo.readme_table` writes it."""
+"""The README's table against alternatives, from the benchmark's page: `python -m docs.readme_table` writes it."""
 
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 README, PEERS = ROOT / "README.md", ROOT / "docs" / "benchmarks" / "peers.md"
-BEGIN, END = "<!-- peers: python -m tests.repo.readme_table -->\n", "<!-- end of peers -->\n"
+BEGIN, END = "<!-- peers: python -m docs.readme_table -->\n", "<!-- end of peers -->\n"
 COLUMNS = ("system", "releases", "seconds", "RMSE state / county / city", "adds up")
 
 

@@ -1,14 +1,14 @@
-"""Which theorem backs which constructor: `python -m tests.repo.proof_map` writes the table on docs/researchers.md."""
+"""Which theorem backs which constructor: `python -m docs.proof_map` writes the table on docs/researchers.md."""
 
 import re
 from pathlib import Path
 
 import opendp_tree as ot
-from tests.repo.theorem_tables import pages
+from docs.theorem_tables import pages
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "researchers.md"
-BEGIN, END = "<!-- proof map: python -m tests.repo.proof_map -->\n\n", "\n<!-- end of proof map -->"
+BEGIN, END = "<!-- proof map: python -m docs.proof_map -->\n\n", "\n<!-- end of proof map -->"
 HEAD = "| proof | constructors | theorem functions |\n|---|---|---|\n"
 
 

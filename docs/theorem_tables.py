@@ -1,13 +1,13 @@
 """Which function is which statement: the table at the end of each proof page, made from the theorems themselves.
 
-`python -m tests.repo.theorem_tables` writes the tables anew.
+`python -m docs.theorem_tables` writes the tables anew.
 """
 
 import ast
 import re
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 HEADING = "## The theorem functions\n"
 PROOF = re.compile(r"Proof: (docs/proofs/\w+\.md)")
 NO_PAGE = ("__init__", "interval")
