@@ -129,7 +129,7 @@ def pruned(setting: Setting, law: str) -> tuple[float, Measured]:
     scale = scales(setting)[law]
     pruning = Pruning.of(noise=law, scales=[scale] * setting.depth, threshold=None, delta=setting.delta, d_in=1)
     threshold = pruning.thresholds[0]
-    predicted = worst_pruned_rmse(noise=law, scales=pruning.scales, thresholds=pruning.thresholds, alpha=setting.alpha)
+    predicted = worst_pruned_rmse(pruning, setting.alpha)
     chains = battery(setting.depth + 1, alpha=setting.alpha, open=True, threshold=threshold, spread=scale)
     descent = make_pruned_descent(leaf_domain(chains.tree), METRIC, scale, threshold=threshold, noise=law)
     return predicted, measured_error(descent, chains, alpha=setting.alpha)

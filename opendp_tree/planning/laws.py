@@ -138,32 +138,34 @@ def known_errors(known: KnownNodes, parameters: PartitionParameters, levels: Seq
     return [LevelError(level, math.sqrt(each), nodes=numbers[level]) for level, each in by_level if numbers[level]]
 
 
-def pruned_rmse(
-    weights: Any, *, noise: str, scales: Sequence[float], thresholds: Sequence[int], alpha: float
-) -> Floats:
-    """The alpha-RMSE, at each whole weight, of the deepest node of a chain all of whose nodes weigh that."""
+def pruned_rmse(levels: Pruning, weights: Any, alpha: float) -> Floats:
+    """The alpha-RMSE, at each whole weight, of the worst node of a chain all of whose nodes weigh that."""
     at: Floats = np.asarray(weights, dtype=np.float64)
-    above, needed = chain_chance(at, noise, scales[:-1], thresholds[:-1]), thresholds[-1] - at
-    missed = (1 - above * shown_chance(needed, noise, scales[-1])) * ((1 - alpha) * at) ** 2
-    square = missed + above * _excess_if_shown(needed, alpha * at, noise, scales[-1])
-    root: Floats = np.sqrt(square.clip(0, None))
+    depth, square = len(levels.scales), np.zeros_like(at)
+    # Where all levels are equal, the deepest node has the largest error.
+    for end in [depth] if len(set(levels.scales)) == 1 else range(1, depth + 1):
+        scale, needed = levels.scales[end - 1], levels.thresholds[end - 1] - at
+        above = chain_chance(levels, at, end - 1)
+        missed = (1 - above * shown_chance(needed, levels.noise, scale)) * ((1 - alpha) * at) ** 2
+        square = np.maximum(square, missed + above * _excess_if_shown(needed, alpha * at, levels.noise, scale))
+    root: Floats = np.sqrt(square)
     return root
 
 
-def chain_chance(at: Floats, noise: str, scales: Sequence[float], thresholds: Sequence[int]) -> Floats:
-    """The probability that all nodes of a chain are shown, if all have these weights."""
+def chain_chance(levels: Pruning, at: Floats, end: int | None = None) -> Floats:
+    """The probability that all nodes of a chain are shown, or the first of them, if all have these weights."""
     chance = np.ones_like(at)
-    for (scale, threshold), times in Counter(zip(scales, thresholds, strict=True)).items():
-        chance *= shown_chance(threshold - at, noise, scale) ** times
+    for (scale, threshold), times in Counter(zip(levels.scales[:end], levels.thresholds[:end], strict=True)).items():
+        chance *= shown_chance(threshold - at, levels.noise, scale) ** times
     return chance
 
 
-def worst_pruned_rmse(*, noise: str, scales: Sequence[float], thresholds: Sequence[int], alpha: float) -> float:
-    """The largest `pruned_rmse` of any weight: the descent's alpha-mRMSE on trees of this depth."""
-    low, high = 1.0, max(thresholds) + (12 + math.log(len(scales))) * max(scales)
+def worst_pruned_rmse(levels: Pruning, alpha: float) -> float:
+    """The largest `pruned_rmse` of any weight: the descent's alpha-mRMSE."""
+    low, high = 1.0, max(levels.thresholds) + (12 + math.log(len(levels.scales))) * max(levels.scales)
     while True:  # a coarse grid over all weights, then finer ones around the best
         weights: Floats = np.unique(np.rint(np.linspace(low, high, 200, dtype=np.float64)))
-        errors = pruned_rmse(weights, noise=noise, scales=scales, thresholds=thresholds, alpha=alpha)
+        errors = pruned_rmse(levels, weights, alpha)
         best = int(np.argmax(errors))
         if weights.size < 200:
             return float(errors[best])
@@ -194,17 +196,9 @@ def _excess_if_shown(needed: Floats, slack: Floats, noise: str, scale: float) ->
     return found
 
 
-def pruned_chains(levels: Pruning) -> list[dict[str, Any]]:
-    """The chains to the nodes with the largest errors: the deepest if all levels are equal, otherwise any."""
-    ends = [len(levels.scales)] if len(set(levels.scales)) == 1 else range(1, len(levels.scales) + 1)
-    parts = [{"scales": levels.scales[:end], "thresholds": levels.thresholds[:end]} for end in ends]
-    return [{"noise": levels.noise, **part} for part in parts]
-
-
 def pruned_shown_from(levels: Pruning) -> float:
     """The least whole weight that is shown, if its ancestors weigh no more."""
-    chain = levels.noise, levels.scales, levels.thresholds
-    return shown_from(lambda weight: float(chain_chance(np.array(float(weight)), *chain)))
+    return shown_from(lambda weight: float(chain_chance(levels, np.array(float(weight)))))
 
 
 def choose_pruning(
@@ -219,8 +213,7 @@ def choose_pruning(
         scales = level_scales(noise, scale, weights)
         if max(scales) <= LARGEST_SCALE:
             levels = Pruning.of(noise=noise, scales=scales, threshold=None, delta=delta, d_in=budget.d_in)
-            error = max(worst_pruned_rmse(**chain, alpha=alpha) for chain in pruned_chains(levels))
-            tried.append((error, scale, levels))
+            tried.append((worst_pruned_rmse(levels, alpha), scale, levels))
     return min(tried, key=lambda each: each[0], default=None)
 
 
@@ -267,8 +260,10 @@ def _geometric(scale: float, radius: int | None) -> Floats:
     return weights
 
 
-def cell_shown_from(fringe: Fringe) -> float:
-    """The same for a leaf."""
+def cell_shown_from(fringe: Fringe | None) -> float:
+    """The least weight of a leaf that is shown with this probability; 0 where nothing needs to be found."""
+    if fringe is None or not fringe.levels:
+        return 0.0
     rough, step = coarse(fringe)
     return float(round(step * shown_from(lambda people: one_test(rough, people).shown)))
 

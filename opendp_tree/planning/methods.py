@@ -12,7 +12,6 @@ from fractions import Fraction
 from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
-import numpy as np
 from opendp.metrics import l1_distance
 from opendp.mod import Domain, Measurement, Metric
 
@@ -39,21 +38,7 @@ from opendp_tree.mechanisms.pruned_descent import Pruning, make_pruned_descent
 from opendp_tree.mechanisms.tree_estimator import check_levels, make_tree_estimator, public_rmses
 from opendp_tree.mechanisms.tree_noise import LAWS, make_tree_gaussian, make_tree_laplace
 from opendp_tree.noise import LARGEST_SCALE
-from opendp_tree.planning.laws import (
-    LevelError,
-    cell_shown_from,
-    choose_pruning,
-    curve_rank_error,
-    deviation_curve,
-    estimator_curve,
-    estimator_error,
-    known_errors,
-    level_maxima,
-    means_errors,
-    pruned_chains,
-    pruned_rmse,
-    pruned_shown_from,
-)
+from opendp_tree.planning import laws
 from opendp_tree.releases.release import TreeRelease
 from opendp_tree.rows.unit import Unit, Value
 from opendp_tree.theorems.interval import round_down
@@ -153,10 +138,10 @@ class Setting:
         """Whether a level below the root is left out."""
         return self.levels is not None and not set(range(1, self.depth)) <= set(self.levels)
 
-    def by_level(self, levels: Iterable[int], errors: Iterable[float]) -> list[LevelError]:
+    def by_level(self, levels: Iterable[int], errors: Iterable[float]) -> list[laws.LevelError]:
         """Predicted errors of counts, with the sizes of levels where these are known."""
-        pairs, tree = zip(levels, errors, strict=False), self.tree
-        return [LevelError(i, each, nodes=None if tree is None else tree.levels[i].size) for i, each in pairs]
+        sizes = None if self.tree is None else [nodes.size for nodes in self.tree.levels]
+        return [laws.LevelError(i, each, nodes=sizes and sizes[i]) for i, each in zip(levels, errors, strict=False)]
 
 
 class Space(NamedTuple):
@@ -310,7 +295,7 @@ class TreeNoise(_Options):
         if setting.tree is None:  # before least squares, which lowers them
             first, variances = 0, [variance(each) for each in level_scales(self.noise, scale, weights)]
         else:  # the root is left out: it is the sum of what is below it
-            ratios = level_maxima(setting.tree, level_variances(setting.tree, weights, noise=self.noise))
+            ratios = laws.level_maxima(setting.tree, level_variances(setting.tree, weights, noise=self.noise))
             first, variances = min(1, setting.depth - 1), [variance(scale) * ratio for ratio in ratios]
         deviations = [math.sqrt(each) for each in variances]
         error = max(deviations[level] for level in setting.levels or range(first, setting.depth))
@@ -323,7 +308,7 @@ class TreeNoise(_Options):
                 "scale": scale,
                 "weights": "equal" if len(set(weights)) == 1 else ", ".join(f"{each:.3g}" for each in weights),
             },
-            "curve": partial(deviation_curve, error, setting.alpha),
+            "curve": partial(laws.deviation_curve, error, setting.alpha),
             "by_level": setting.by_level(range(setting.depth), deviations),
         }
 
@@ -371,22 +356,25 @@ class PrunedDescent(_Options):
         return "it cannot leave out levels. Hint: levels=None" if setting.leaves_out else None
 
     def _pruning(self, setting: Setting) -> tuple[float, float, Pruning] | None:
-        return choose_pruning(self.noise, _normal_weights(self.weights, setting.depth), setting.budget, setting.alpha)
+        weights = _normal_weights(self.weights, setting.depth)
+        return laws.choose_pruning(self.noise, weights, setting.budget, setting.alpha)
 
     def _predict(self, setting: Setting) -> dict[str, Any]:
         best = self._pruning(setting)
         assert best is not None
         error, scale, levels = best
-        chains = pruned_chains(levels)
-        threshold_delta = float(levels.promised)
         return {
             "reason": "large nodes are found from the root down; nodes below the threshold are estimated as 0",
             "error": error,
             "bound": setting.levels is not None,
             "guarantee": "epsilon and delta" if self.noise == "laplace" else "zCDP and delta",
-            "parameters": {"scale": scale, "threshold": max(levels.thresholds), "threshold_delta": threshold_delta},
-            "shown_from": pruned_shown_from(levels),
-            "curve": lambda at: np.max([pruned_rmse(at, **chain, alpha=setting.alpha) for chain in chains], axis=0),
+            "parameters": {
+                "scale": scale,
+                "threshold": max(levels.thresholds),
+                "threshold_delta": float(levels.promised),
+            },
+            "shown_from": laws.pruned_shown_from(levels),
+            "curve": lambda at: laws.pruned_rmse(levels, at, setting.alpha),
         }
 
     def _build(self, setting: Setting, space: Space) -> Priced:
@@ -456,12 +444,12 @@ class TreeEstimator(_Finder):
             return f"finding nodes costs (epsilon, delta), which OpenDP cannot convert into rho. Hint: {hint}"
         return None
 
-    def _closed_errors(self, setting: Setting) -> list[LevelError]:
+    def _closed_errors(self, setting: Setting) -> list[laws.LevelError]:
         """About the deviation of the worst node of each shown level, where all nodes are known."""
         levels, budget, tree = self._shown(setting), setting.budget, setting.tree
         if setting.known is not None:
             parameters = closed_parameters(len(levels), Fraction(budget.pure_epsilon), d_in=budget.d_in)
-            return known_errors(setting.known, parameters, levels)
+            return laws.known_errors(setting.known, parameters, levels)
         if tree is not None:
             errors = public_rmses(tree, levels, budget.pure_epsilon, budget.d_in, self.weights)
             return setting.by_level(errors.keys(), errors.values())
@@ -483,7 +471,7 @@ class TreeEstimator(_Finder):
                 "bound": setting.tree is None,
                 "guarantee": "pure epsilon",
                 "parameters": {"levels": shown},
-                "curve": partial(deviation_curve, error, setting.alpha),
+                "curve": partial(laws.deviation_curve, error, setting.alpha),
                 "by_level": errors,
             }
         depth, measuring = len(levels), None if self.measuring is None else float(self.measuring)
@@ -492,7 +480,7 @@ class TreeEstimator(_Finder):
         left, threshold = float(chosen.alphas + chosen.betas) / 2, tests.thresholds[-1]
         return {
             "reason": "finding nodes with their counts has one price, however many there are; the rest measures totals",
-            "error": estimator_error(tests, left, setting.alpha),
+            "error": laws.estimator_error(tests, left, setting.alpha),
             "guarantee": "epsilon and delta",
             "parameters": {
                 "measuring": round(left * budget.d_in / budget.pure_epsilon, 3),
@@ -503,9 +491,9 @@ class TreeEstimator(_Finder):
                 "margin": tests.margins[-1],
                 "levels": shown,
             },
-            "shown_from": cell_shown_from(tests),
-            "curve": partial(estimator_curve, tests, left, setting.alpha),
-            "by_level": [] if known is None else known_errors(known, chosen, levels),
+            "shown_from": laws.cell_shown_from(tests),
+            "curve": partial(laws.estimator_curve, tests, left, setting.alpha),
+            "by_level": [] if known is None else laws.known_errors(known, chosen, levels),
         }
 
     def _build(self, setting: Setting, space: Space) -> Priced:
@@ -567,8 +555,8 @@ class PeopleLayers(_Finder):
                 "noise_deviations": ", ".join(f"{each:.4g}" for each in deviations),
                 "threshold": design.threshold or "none",
             },
-            "shown_from": cell_shown_from(tests) if tests is not None and tests.levels else 0.0,
-            "curve": partial(deviation_curve, max(deviations), setting.alpha),
+            "shown_from": laws.cell_shown_from(tests),
+            "curve": partial(laws.deviation_curve, max(deviations), setting.alpha),
             "by_level": setting.by_level(self._shown(setting), deviations),
         }
 
@@ -605,9 +593,9 @@ class TreeMeans(_Finder):
             tests = self._tests(setting, source.parameters)  # of no levels where all are closed
         elif not setting.closed:
             tests = root_fringe(len(levels), choose_shares(len(levels), budget).finding, budget)
-        errors = means_errors(levels, budget, setting.values, source)
+        errors = laws.means_errors(levels, budget, setting.values, source)
         return {
-            "shown_from": cell_shown_from(tests) if tests is not None and tests.levels else 0.0,
+            "shown_from": laws.cell_shown_from(tests),
             "reason": "pairs of sums give counts and sums at the price of one, and gaps give the counts of cells",
             "error": max(each.error for each in errors if each.quantity == "count"),
             "guarantee": "pure epsilon" if setting.closed else "epsilon and delta",
@@ -696,7 +684,7 @@ class Curve:
         bins = bins_of(setting)
         finding = self._share(bins)
         where = "segments where people are" if finding else "a tree over all bins"
-        error = curve_rank_error(bins, setting.budget, finding=finding)
+        error = laws.curve_rank_error(bins, setting.budget, finding=finding)
         return {"reason": f"{where}, all quantiles with intervals", "error": error, "guarantee": "pure epsilon"}
 
 

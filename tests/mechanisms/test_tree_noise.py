@@ -13,6 +13,7 @@ from scipy import stats
 import opendp_tree as ot
 from opendp_tree import Tree, leaf_domain, make_tree_gaussian, make_tree_laplace, noise
 from opendp_tree.mechanisms import tree_noise
+from opendp_tree.mechanisms.pruned_descent import Pruning
 from opendp_tree.mechanisms.tails import (
     WIDEST_SUM,
     gaussian_above,
@@ -28,6 +29,10 @@ L1 = dp.l1_distance(T="i64")
 TREE = Tree.from_paths([("a", "x"), ("a", "y"), ("b",), ("c", "z")])
 COUNTS = np.array([50, 0, 7, 300])
 MAKERS = [make_tree_laplace, make_tree_gaussian]
+
+
+def pruning(noise, scales, thresholds):
+    return Pruning(noise, tuple(scales), tuple(thresholds), Fraction(0))
 
 
 def vector(size):
@@ -241,25 +246,25 @@ def test_errors_are_sums_over_the_laws(law, scale, alpha):
         hidden = max(weight - alpha * weight, 0) ** 2
         above = chance ** (levels - 1)
         exact = above * (chances * error).sum() + (1 - above) * hidden
-        found = pruned_rmse([weight], noise=law, scales=[scale] * levels, thresholds=[threshold] * levels, alpha=alpha)
+        found = pruned_rmse(pruning(law, [scale] * levels, [threshold] * levels), [weight], alpha)
         assert found[0] == pytest.approx(exact**0.5, rel=1e-6, abs=1e-5)
         assert shown_chance(np.array([threshold - weight]), law, scale)[0] == pytest.approx(chance, rel=1e-9)
 
 
 def test_levels_may_differ():
     """A level that shows everything changes nothing; one that shows nothing leaves the weight."""
-    one = pruned_rmse([20, 40], noise="laplace", scales=[3.0], thresholds=[30], alpha=0.1)
-    free = pruned_rmse([20, 40], noise="laplace", scales=[1.0, 3.0], thresholds=[-500, 30], alpha=0.1)
+    one = pruned_rmse(pruning("laplace", [3.0], [30]), [20, 40], 0.1)
+    free = pruned_rmse(pruning("laplace", [1.0, 3.0], [-500, 30]), [20, 40], 0.1)
     np.testing.assert_allclose(one, free)
-    shut = pruned_rmse([20, 40], noise="laplace", scales=[1.0, 3.0], thresholds=[500, 30], alpha=0.1)
+    shut = pruned_rmse(pruning("laplace", [1.0, 3.0], [500, 30]), [20, 40], 0.1)
     np.testing.assert_allclose(shut, [18, 36])
 
 
 @pytest.mark.parametrize("law", DRAWS)
 @pytest.mark.parametrize("scale", [0.5, 6.0, 300.0, 1e5])
 def test_the_worst_weight_is_found(law, scale):
-    parameters = {"noise": law, "scales": [scale] * 9, "thresholds": [int(14 * scale) + 2] * 9, "alpha": 0.1}
+    levels = pruning(law, [scale] * 9, [int(14 * scale) + 2] * 9)
     weights = np.unique(np.rint(np.linspace(1, 40 * scale + 10, 20_000)))
-    worst = worst_pruned_rmse(**parameters)
-    assert worst >= pruned_rmse(weights, **parameters).max() * (1 - 1e-9)
-    assert worst <= pruned_rmse(weights, **parameters).max() * (1 + 1e-3)
+    worst = worst_pruned_rmse(levels, 0.1)
+    assert worst >= pruned_rmse(levels, weights, 0.1).max() * (1 - 1e-9)
+    assert worst <= pruned_rmse(levels, weights, 0.1).max() * (1 + 1e-3)
