@@ -264,21 +264,16 @@ def scales_epsilon(scales: Sequence[ValueScales]) -> Fraction:
     return sums_epsilon(1, pairs=[Fraction(pair) for each in scales for pair in each.pairs], centred=centred)
 
 
-@dataclass(frozen=True)
-class Pairs:
-    """The noisy P (`high`) and Q (`low`) of one layer and one value, in steps: of nodes, then of rests."""
+class Pairs(NamedTuple):
+    """The noisy P (`high`) and Q (`low`) of one layer and one value, in steps."""
 
-    nodes: Ints
-    rests: Ints
-    scale: float
-    high: Ints
-    low: Ints
+    high: NoisySums
+    low: NoisySums
 
     @property
     def centred(self) -> NoisySums:
         """The centred sums, in half ranges: a row adds from -1 to 1."""
-        sums = (self.high - self.low) / STEPS
-        return NoisySums(self.nodes, self.rests, self.scale, self.scale, sums, terms=2, unit=1 / STEPS)
+        return replace(self.high, sums=(self.high.sums - self.low.sums) / STEPS, terms=2, unit=1 / STEPS)
 
 
 @dataclass(frozen=True)
@@ -298,7 +293,7 @@ def measure_value(shown: ShownTree, layers: Layers, scales: ValueScales, steps: 
     for layer, scale in zip(layers.layers, scales.pairs, strict=True):
         exact = np.concatenate((sums[:, layer.nodes], rest[:, layer.rests]), axis=1)
         noisy = saturate.add(exact, noise.laplace(scale, exact.size).reshape(exact.shape))
-        pairs.append(Pairs(layer.nodes, layer.rests, scale, *noisy))
+        pairs.append(Pairs(*(NoisySums(layer.nodes, layer.rests, scale, scale, part) for part in noisy)))
     if scales.centred is None:
         return MeasuredValue(tuple(pairs), rows[:0], None)
     high, low = _left_over(sums, np.ones(rows.size, dtype=np.bool_), shown.parents)
@@ -318,12 +313,14 @@ def counts_of_pairs(values: Sequence[MeasuredValue]) -> tuple[NoisySums, ...]:
     """Counts from the pairs of all values, layer by layer, weighted by the inverse squares of their scales."""
     layers = []
     for parts in zip(*(each.pairs for each in values), strict=True):
-        weights = np.array([1 / part.scale**2 for part in parts])
+        scales = np.array([high.right_scale for high, _ in parts])
+        weights = 1 / scales**2
         weights /= weights.sum()
-        counts = weights @ np.array([part.high.astype(np.float64) + part.low for part in parts]) / STEPS
+        counts = weights @ np.array([high.sums.astype(np.float64) + low.sums for high, low in parts]) / STEPS
         # All noise is treated as if it were as wide as the widest weighted one, which has the smallest scale.
-        least, unit = min(part.scale for part in parts), float(weights.max()) / STEPS
-        layers.append(NoisySums(parts[0].nodes, parts[0].rests, least, least, counts, terms=2 * len(parts), unit=unit))
+        noise_of_all: dict[str, Any] = {"terms": 2 * len(parts), "unit": float(weights.max()) / STEPS}
+        least, first = float(scales.min()), parts[0].high
+        layers.append(NoisySums(first.nodes, first.rests, least, least, counts, **noise_of_all))
     return tuple(layers)
 
 
@@ -351,10 +348,8 @@ class Union:
     @classmethod
     def of(cls, shown: ShownTree, pairs: tuple[Pairs, ...]) -> Union:
         """The narrowest of each node, judged by sets and scales."""
-        highs = tuple(NoisySums(part.nodes, part.rests, part.scale, part.scale, part.high) for part in pairs)
-        lows = tuple(replace(noisy, sums=part.low) for noisy, part in zip(highs, pairs, strict=True))
-        high, low = narrowest(shown, highs)[0], narrowest(shown, lows)[0]
-        scale = np.array([part.scale for part in pairs])[high.layer]
+        high, low = (narrowest(shown, parts)[0] for parts in zip(*pairs, strict=True))
+        scale = np.array([part.high.right_scale for part in pairs])[high.layer]
         return cls(high.layer >= 0, high.value, low.value, high.sets, scale)
 
 
@@ -543,8 +538,8 @@ class OpenMeans:
         shown, model = found.shown, GapNoise.of(self.parameters, found.tops, found.shown)
         pairs = []
         for layer in self._layers(shown, model).layers:
-            zeros = np.zeros((2, layer.nodes.size + layer.rests.size), dtype=np.int64)
-            pairs.append(Pairs(layer.nodes, layer.rests, STEPS * layer.right_scale, *zeros).centred)
+            scale, zeros = STEPS * layer.right_scale, np.zeros(layer.nodes.size + layer.rests.size)
+            pairs.append(NoisySums(layer.nodes, layer.rests, scale, scale, zeros, terms=2, unit=1 / STEPS))
         _, own, _, more = gather(shown, tuple(pairs))
         precision, square = 1 / model.rest_variance(shown), whole**2  # counts are those of the pairs of all values
         counts = final_variances(shown, 1 / (precision + square * more), square * own)
@@ -628,9 +623,9 @@ class PublicMeans:
         bounds = Bounds(np.maximum(noisy - reach, 0.0), np.maximum(noisy + reach, 0.0)).around(estimates)
         values = []
         for value, each in zip(self.values, measured, strict=True):
-            high = np.concatenate([part.high for part in each.pairs], dtype=np.float64)
-            low = np.concatenate([part.low for part in each.pairs], dtype=np.float64)
-            scale = np.array([part.scale for part in each.pairs])[shown.levels]
+            sides = ([part.sums for part in parts] for parts in zip(*each.pairs, strict=True))
+            high, low = (np.concatenate(side, dtype=np.float64) for side in sides)
+            scale = np.array([high.right_scale for high, _ in each.pairs])[shown.levels]
             ends = pair_bounds(value, Union(shown.known, high, low, np.ones_like(rows), scale), miss)
             figures = node_figures(value, estimates, estimate_centred(shown, each), ends)
             values.append(NodeValues(value.column, value.low, value.high, *map(order.by_node, figures)))

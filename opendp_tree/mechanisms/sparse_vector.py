@@ -143,37 +143,36 @@ class Queries:
         has_paths = isinstance(self.tree, OpenTree) or (self.tree is not None and self.tree.labels is not None)
         batch = isinstance(query, (list, np.ndarray) if has_paths else (list, tuple, np.ndarray))
         if not isinstance(query, np.ndarray):
-            queries = tuple(query) if batch else (query,)
-            for each in queries:
-                self._check(each)
-            return queries, batch
+            return tuple(map(self._checked, tuple(query) if batch else (query,))), batch
         ids = np.array(query)
         if ids.ndim != 1 or ids.dtype.kind not in "iu":
             raise TypeError("an array of queries must be one-dimensional and hold node ids")
         for extreme in (ids.min(initial=0), ids.max(initial=0)):
-            self._check(extreme)
+            self._checked(extreme)
         return ids, batch
 
-    def _check(self, query: Any) -> None:
-        kind = type(query).__name__
+    def _checked(self, query: Any) -> Any:
+        """A transformation, a node id, or a path of an open tree."""
+        kind, tree = type(query).__name__, self.tree
         if isinstance(query, Transformation):
             self._check_transformation(query)
-            return
-        if self.tree is None:
+            return query
+        if tree is None:
             raise TypeError(
                 f"a query ({kind}) must be a Transformation: a query by node needs a tree. "
                 "Hint: use leaf_domain(tree), or pass tree="
             )
-        if isinstance(self.tree, OpenTree):
-            check_path(self.tree, query)
+        if isinstance(tree, OpenTree):
+            query = check_path(tree, query)
         elif isinstance(query, tuple):
-            self.tree.node(query)
+            query = tree.node(query)
         elif isinstance(query, bool) or not isinstance(query, (int, np.integer)):
             raise TypeError(f"a query ({kind}) must be a Transformation, a node id, or a list of these")
-        elif not 0 <= query < self.tree.node_count:
-            raise ValueError(f"query ({query}) must be a node id from 0 to {self.tree.node_count - 1}")
+        elif not 0 <= query < tree.node_count:
+            raise ValueError(f"query ({query}) must be a node id from 0 to {tree.node_count - 1}")
         if self.d_in > self.sensitivity:
             raise ValueError(f"a node moves by up to {self.d_in} at d_in, more than sensitivity ({self.sensitivity})")
+        return query
 
     def _check_transformation(self, query: Transformation) -> None:
         if self.monotonic:
@@ -201,10 +200,8 @@ class Queries:
         def value(query: Any) -> int:
             if isinstance(query, Transformation):
                 exact = int(query(copied))
-            elif isinstance(tree, OpenTree):
-                exact = counts.people_at(check_path(tree, query))
             else:
-                exact = int(counts[tree.node(query) if isinstance(query, tuple) else query])  # type: ignore[union-attr]
+                exact = counts.people_at(query) if isinstance(tree, OpenTree) else int(counts[query])
             return max(-saturate.LIMIT, min(saturate.LIMIT, exact))
 
         def evaluate(queries: tuple[Any, ...] | Array) -> Ints:

@@ -140,8 +140,8 @@ class Setting:
 
     def by_level(self, levels: Iterable[int], errors: Iterable[float]) -> list[laws.LevelError]:
         """Predicted errors of counts, with the sizes of levels where these are known."""
-        sizes = None if self.tree is None else [nodes.size for nodes in self.tree.levels]
-        return [laws.LevelError(i, each, nodes=sizes and sizes[i]) for i, each in zip(levels, errors, strict=False)]
+        pairs, tree = zip(levels, errors, strict=False), self.tree
+        return [laws.LevelError(i, each, nodes=None if tree is None else tree.levels[i].size) for i, each in pairs]
 
 
 class Space(NamedTuple):
