@@ -2,8 +2,14 @@
 
 from opendp_tree.mechanisms.bound_report import make_bound_report, then_bound_report
 from opendp_tree.mechanisms.consistent import make_consistent, then_consistent
-from opendp_tree.mechanisms.curve import make_bin_curve, make_segment_curve, then_bin_curve, then_segment_curve
-from opendp_tree.mechanisms.grouped_curves import make_grouped_curves, then_grouped_curves
+from opendp_tree.mechanisms.curve import (
+    make_bin_curve,
+    make_grouped_curves,
+    make_segment_curve,
+    then_bin_curve,
+    then_grouped_curves,
+    then_segment_curve,
+)
 from opendp_tree.mechanisms.means import make_tree_means, then_tree_means
 from opendp_tree.mechanisms.people import make_people_estimator, then_people_estimator
 from opendp_tree.mechanisms.pruned_descent import make_pruned_descent, then_pruned_descent

@@ -26,13 +26,7 @@ from opendp_tree._arguments import check_probability, is_zero, read_distance
 from opendp_tree._opendp import make_measurement, measure_name, to_then
 from opendp_tree._types import Bools, Floats, Ints
 from opendp_tree.budget import Budget, PrivacyStatement, amounts_of_loss, make_unfunded, with_promised_delta
-from opendp_tree.mechanisms.find import (
-    NAMED,
-    PartitionParameters,
-    even_parameters,
-    make_fringe,
-    variance,
-)
+from opendp_tree.mechanisms.find import NAMED, PartitionParameters, even_parameters, make_fringe, variance
 from opendp_tree.mechanisms.layers import (
     LADDER,
     LEAST_SHARE,
@@ -68,8 +62,6 @@ from opendp_tree.theorems.sums import STEPS, found_epsilon, sums_epsilon
 from opendp_tree.trees.level_weights import regular_level_weights
 from opendp_tree.trees.nodes import KnownNodes, SparseCounts
 from opendp_tree.trees.tree import Tree
-
-__all__ = ["make_tree_means", "then_tree_means"]
 
 TYPICAL = 20.0
 """The assumed number of children of a shown node; shares chosen for it are nearly the best for 5 and for 100."""

@@ -74,8 +74,6 @@ from opendp_tree.trees.nodes import KnownNodes
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.tree import Tree
 
-__all__ = ["make_people_estimator", "then_people_estimator"]
-
 UNITS = 2**20
 """Units per 1: a person with a thousand leaves loses less than a thousandth to rounding."""
 MEASURING = (0.3, 0.4, 0.5, 0.6, 0.7)

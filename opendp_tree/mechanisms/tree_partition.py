@@ -25,8 +25,6 @@ from opendp_tree.trees.domains import leaf_reader
 from opendp_tree.trees.nodes import ShownCells
 from opendp_tree.trees.tree import Tree
 
-__all__ = ["make_tree_partition", "then_tree_partition"]
-
 _NO_NOISE = Fraction(1, 2**20)
 """Replaces a scale of 0: noise is 0 except with probability e**-(2**20), and the map is infinite."""
 

@@ -29,9 +29,8 @@ from opendp_tree._opendp import make_function, measure_name
 from opendp_tree.budget import Budget, Priced, amounts_of_loss, level_scales
 from opendp_tree.keys.key import Key
 from opendp_tree.mechanisms.consistent import polished
-from opendp_tree.mechanisms.curve import SCALES, make_bin_curve, make_segment_curve
+from opendp_tree.mechanisms.curve import SCALES, make_bin_curve, make_grouped_curves, make_segment_curve
 from opendp_tree.mechanisms.find import NAMED, PartitionParameters, choose_parameters, closed_parameters, variance
-from opendp_tree.mechanisms.grouped_curves import make_grouped_curves
 from opendp_tree.mechanisms.means import OpenMeans, choose_shares, make_tree_means, root_fringe
 from opendp_tree.mechanisms.people import PeopleDesign, choose_design, make_people_estimator
 from opendp_tree.mechanisms.pruned_descent import Pruning, make_pruned_descent
@@ -49,8 +48,6 @@ from opendp_tree.trees.nodes import KnownNodes
 from opendp_tree.trees.number_range import NumberRange
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.tree import Tree
-
-__all__ = ["Auto", "Curve", "PeopleLayers", "PrunedDescent", "TreeEstimator", "TreeNoise"]
 
 Aim: TypeAlias = Literal["error", "keys"]
 Noise: TypeAlias = Literal["laplace", "gaussian"]

@@ -43,8 +43,6 @@ from opendp_tree.theorems.interval import bisect
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.tree import Tree
 
-__all__ = ["Candidate", "Plan", "make_tree_counts", "plan", "smallest_epsilon"]
-
 _DIGITS = 1e-3  # the relative precision of an epsilon
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from opendp_tree import Key, OpenTree, Tree, leaf_domain, plan, release_tree
 from opendp_tree._opendp import make_measurement
-from opendp_tree.mechanisms.grouped_curves import (
+from opendp_tree.mechanisms.curve import (
     count_groups,
     leaf_groups,
     make_grouped_curves,

@@ -208,8 +208,8 @@ def test_without_noise_pairs_tell_counts_and_sums(monkeypatch):
     values = [measured(scales) for scales in value_scales(LAYERS, SHARES, Fraction(1, 3))]
     for counts, part in zip(counts_of_pairs(values), values[0].pairs, strict=True):
         assert counts.sums[: counts.nodes.size] == pytest.approx(COUNTS[counts.nodes])
-        assert part.high[: part.nodes.size].tolist() == STEP_SUMS[part.nodes].tolist()
-        assert (part.high + part.low).sum() == STEPS * COUNTS[0]  # the sets of a layer are all rows
+        assert part.high.sums[: counts.nodes.size].tolist() == STEP_SUMS[counts.nodes].tolist()
+        assert (part.high.sums + part.low.sums).sum() == STEPS * COUNTS[0]  # the sets of a layer are all rows
     assert SHOWN.totals(values[0].centred.astype(float)).tolist() == (2 * STEP_SUMS - STEPS * COUNTS).tolist()
 
 
@@ -229,8 +229,8 @@ def test_noise_has_the_scale_that_is_paid_for_and_another_would_be_noticed():
     scale = 1.7
     layers = make_layers(SHOWN, MARKED, CUTS[:1], np.array([1.0]), Fraction(1, 2), Fraction(1, 2))
     drawn = [measured(ValueScales((scale,), scale), layers=layers) for _ in range(2000)]
-    high = np.array([each.pairs[0].high[0] - STEP_SUMS[0] for each in drawn])
-    low = np.array([each.pairs[0].low[0] - (STEPS * COUNTS[0] - STEP_SUMS[0]) for each in drawn])
+    high = np.array([each.pairs[0].high.sums[0] - STEP_SUMS[0] for each in drawn])
+    low = np.array([each.pairs[0].low.sums[0] - (STEPS * COUNTS[0] - STEP_SUMS[0]) for each in drawn])
     leaf = np.array([each.centred[3] - (2 * STEP_SUMS[3] - STEPS * COUNTS[3]) for each in drawn])
     assert not np.array_equal(high, low)
     support = np.arange(-80, 81)
@@ -242,8 +242,9 @@ def test_noise_has_the_scale_that_is_paid_for_and_another_would_be_noticed():
 def test_sums_near_the_end_of_int64_do_not_wrap():
     rows = np.array([2**42 - 1, 2**41, 2**41 - 1, 2**40, 2**40, 2**41 - 1])
     for part in measured(ONE_VALUE, rows * STEPS, rows).pairs:
-        assert (np.abs(part.high[: part.nodes.size] - rows[part.nodes] * STEPS) < 2**40).all()
-        assert (np.abs(part.low) < 2**40).all()
+        nodes = part.high.nodes
+        assert (np.abs(part.high.sums[: nodes.size] - rows[nodes] * STEPS) < 2**40).all()
+        assert (np.abs(part.low.sums) < 2**40).all()
 
 
 def under(node):
@@ -261,10 +262,10 @@ def test_two_passes_are_the_least_squares_of_all_that_was_measured():
     value = measured(ONE_VALUE, np.random.default_rng(8).integers(0, STEPS, 6) * 5)
     design, told, weight = [], [], []
     for part in value.pairs:
-        numbers = (part.high - part.low) / STEPS
-        sets = [*map(under, part.nodes), *np.eye(6)[part.rests]]
+        numbers = (part.high.sums - part.low.sums) / STEPS
+        sets = [*map(under, part.high.nodes), *np.eye(6)[part.high.rests]]
         design, told = [*design, *sets], [*told, *numbers]
-        weight += [STEPS / (2 * part.scale)] * numbers.size
+        weight += [STEPS / (2 * part.high.right_scale)] * numbers.size
     design, told = [*design, *np.eye(6)], [*told, *value.centred / STEPS]
     weights = np.array(weight + [STEPS / (np.sqrt(2) * value.scale)] * 6)
     rests = np.linalg.lstsq(np.array(design) * weights[:, None], np.array(told) * weights, rcond=None)[0]

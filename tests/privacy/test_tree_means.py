@@ -61,7 +61,7 @@ def released(shown, rows):
     marked, cuts = cut_by_level(shown, [0, 1])
     layers = make_layers(shown, marked, cuts, np.ones(len(cuts)), Fraction(1), Fraction(1))
     measured = measure_value(shown, layers, *value_scales(layers, [Fraction(1)], Fraction(1)), *node_sums(rows))
-    return [np.concatenate((part.high, part.low)) for part in measured.pairs], measured.centred
+    return [np.concatenate((part.high.sums, part.low.sums)) for part in measured.pairs], measured.centred
 
 
 def moved(one, other):
