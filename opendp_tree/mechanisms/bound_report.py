@@ -58,12 +58,10 @@ def make_bound_report(
     >>> import polars as pl
     >>> from opendp_tree import frame_domain
     >>> dp.enable_features("contrib")
-    >>> visits = pl.DataFrame({"user": [*range(40_000), *range(5_000), *range(5_000)]})
+    >>> visits = pl.DataFrame({"user": [1, 1, 2]})
     >>> report = (frame_domain(visits), dp.symmetric_id_distance("user")) >> then_bound_report(20.0, most=5)
     >>> report.map(1)
     0.05
-    >>> report(visits)
-    BoundReport(most=5, recommended=3, useful=True)
     """
     assert_features("contrib")
     if not _LEAST_SCALE <= check_positive(scale, name="scale") <= noise.LARGEST_SCALE:

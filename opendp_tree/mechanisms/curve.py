@@ -116,9 +116,6 @@ def make_bin_curve(
     >>> curve = (leaf_domain(Tree.balanced(branching=16, depth=3)), dp.l1_distance(T="i64")) >> then_bin_curve(1.0)
     >>> curve.map(1), curve.map(2)
     (1.0, 2.0)
-    >>> release = curve(np.repeat([0, 90], 128))
-    >>> abs(release.between(128, 192)["estimate"][0] - 5760) < 200
-    True
     """
     return _make(input_domain, input_metric, tree, scale, finding=0, branching=branching, confidence=confidence)
 

@@ -159,11 +159,6 @@ def prefix_counts(release: TreeRelease, last: npt.ArrayLike) -> RangeCounts:
 
     :param release: As for `range_counts`.
     :param last: How many leaves each prefix has: a number or an array.
-
-    >>> from opendp_tree import Tree, make_consistent
-    >>> release = make_consistent(Tree.balanced(branching=2, depth=2), variances=[1.0, 1.0])([9, 6, 3])
-    >>> prefix_counts(release, [0, 1, 2]).estimates.tolist()
-    [0.0, 6.0, 9.0]
     """
     return range_counts(release, np.zeros_like(np.asarray(last)), last)
 

@@ -117,10 +117,7 @@ def make_tree_laplace(
     >>> counts = (leaf_domain(tree), dp.l1_distance(T="i64")) >> then_tree_laplace(3.0, nonnegative=True)
     >>> counts.map(1)
     1.0
-    >>> release = counts(tree.count(["ghent"] * 700 + ["lu"] * 100))
-    >>> [bool(abs(a - b) < 100) for a, b in zip(release.estimates, [800, 700, 700, 0, 100])]
-    [True, True, True, True, True]
-    >>> release.statement.loss
+    >>> counts(tree.count(["ghent"] * 700 + ["lu"] * 100)).statement.loss
     {'epsilon': 1.0}
     """
     return _make("laplace", input_domain, input_metric, scale, tree, weights, confidence, nonnegative, integers)
@@ -156,9 +153,6 @@ def make_tree_gaussian(
     0.25
     >>> dp.c.make_fix_delta(dp.c.make_zCDP_to_approxDP(counts), delta=1e-6).map(1)
     (3.542291300477016, 1e-06)
-    >>> release = counts(np.full(tree.leaf_count, 100))
-    >>> bool(abs(release.estimates[0] - 12800) < 50)
-    True
     """
     return _make("gaussian", input_domain, input_metric, scale, tree, weights, confidence, nonnegative, integers)
 

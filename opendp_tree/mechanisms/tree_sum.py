@@ -47,9 +47,6 @@ def make_tree_sum(
     >>> counts = (leaf_domain(tree), dp.l1_distance(T="i64")) >> then_tree_sum()
     >>> counts(tree.count([3, 3, 5])), counts.map(1)
     (array([3, 2, 1, 2, 0, 1, 0]), 3)
-    >>> vectors = (leaf_domain(tree), dp.l1_distance(T="i64")) >> then_tree_sum(carrier="vector")
-    >>> (vectors >> dp.m.then_laplace(scale=3.0)).map(1)
-    1.0
     """
     space, tree = CountSpace.of_leaves(input_domain, input_metric, tree)
     if carrier is None:

@@ -84,11 +84,8 @@ def make_ladder_estimator(
     >>> estimator = (leaf_domain(tree), dp.l1_distance(T="i64")) >> then_ladder_estimator(ladder=ladder)
     >>> estimator.map(1)
     (1.0, 1.6106090981102968e-07)
-    >>> release = estimator(tree.count([3] * 3300 + [5] * 100))
-    >>> release.estimates
+    >>> estimator(tree.count([3] * 3300 + [5] * 100)).estimates
     array([3400., 3400., 2500., 3400., 2500., 2500., 2500.])
-    >>> release.lower
-    array([1725., 1725.,    0., 1725.,    0.,    0.,    0.])
     """
     tree, node_counts = people_reader(input_domain, input_metric, tree)
     ladder = _check_ladder(ladder)
@@ -153,7 +150,6 @@ def make_multiplicative_estimator(
     :param mass_bound: A public number that the root's count is known not to exceed; if it does, accuracy is lost and
         privacy is not. Without one, the root's count is released first, for half of the budget.
 
-    >>> import numpy as np
     >>> import opendp.prelude as dp
     >>> from opendp_tree import Tree, leaf_domain
     >>> dp.enable_features("contrib")
@@ -163,10 +159,6 @@ def make_multiplicative_estimator(
     ... )
     >>> estimator.map(1)
     (1.0, 1e-06)
-    >>> counts = np.array([3_000_000, 0, 40, 0])
-    >>> release, truth = estimator(counts), tree.sum(counts)
-    >>> bool((release.lower <= truth).all()), bool((truth <= release.upper).all())
-    (True, True)
     """
     tree, node_counts = people_reader(input_domain, input_metric, tree)
     granted = 1.0 if is_zero(epsilon) else epsilon

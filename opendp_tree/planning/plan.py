@@ -449,14 +449,12 @@ def make_tree_counts(
     :param tree: The tree, where the domain does not carry it: for vectors. By default the domain's.
 
     >>> import opendp.prelude as dp
-    >>> from opendp_tree import Tree, TreeNoise, leaf_domain
+    >>> from opendp_tree import Tree, leaf_domain
     >>> dp.enable_features("contrib")
     >>> tree = Tree.from_paths([("be", "ghent"), ("be", "liege"), ("lu",)])
     >>> counts = (leaf_domain(tree), dp.l1_distance(T="i64")) >> then_tree_counts(epsilon=1.0)
     >>> 1 - 1e-9 < counts.map(1) <= 1.0
     True
-    >>> counts(tree.count(["ghent"] * 700 + ["lu"] * 100)).statement.mechanism
-    'tree_estimator'
     """
     assert_features("contrib")
     budget = Budget.of(epsilon=epsilon, delta=delta, rho=rho, d_in=d_in)
