@@ -99,9 +99,6 @@ class Tree:
         """A tree from each node's parent. Ten million nodes take a few seconds; the shape does not matter.
 
         :param parents: For each node its parent's id; -1 for the root. A node's id is its position here.
-
-        >>> Tree.from_parents([-1, 0, 0, 1, 1])
-        Tree(nodes=5, leaves=3, depth=3)
         """
         return cls(parents, None)  # type: ignore[arg-type]
 
@@ -114,9 +111,6 @@ class Tree:
         :param paths: One sequence of labels for each leaf, from below the root down. Leaves keep this order.
         :param names: The column name of each level below the root. By default `label_1`, `label_2`, ...
         :param ordered: Whether pictures keep siblings in this order, as for months. By default the largest come first.
-
-        >>> Tree.from_paths([("a", "x"), ("a", "y"), ("b",)]).paths()
-        [('a', 'x'), ('a', 'y'), ('b',)]
         """
         parents, labels = read_paths(paths)
         return cls(np.array(parents, dtype=np.int64), tuple(labels), names, ordered=ordered)
@@ -127,13 +121,9 @@ class Tree:
 
         :param branching: How many children every inner node has.
         :param depth: The number of levels with the root's, at least 1.
-
-        >>> Tree.balanced(branching=2, depth=3)
-        Tree(nodes=7, leaves=4, depth=3)
         """
-        branching, depth = (
-            check_integer(value, name=name, least=1) for name, value in (("branching", branching), ("depth", depth))
-        )
+        branching = check_integer(branching, name="branching", least=1)
+        depth = check_integer(depth, name="depth", least=1)
         nodes = depth if branching == 1 else sum(branching**level for level in range(min(depth, 30)))
         if nodes > MOST_NODES:
             raise ValueError(
@@ -265,10 +255,8 @@ class Tree:
                 raise ValueError(f"keys must be one-dimensional, found {keys.ndim} dimensions")
             if keys.dtype.kind not in ("iuO" if self.labels is None else "iuOUbM"):
                 raise TypeError(f"keys ({keys.dtype}) must be node ids{'' if self.labels is None else ' or labels'}")
-        if isinstance(keys, np.ndarray) and keys.dtype.kind in "iu":
-            ids = saturate.clamp(keys)
-        else:
-            ids = np.fromiter(map(self._leaf_id, keys.tolist() if isinstance(keys, np.ndarray) else keys), np.int64)
+            keys = saturate.clamp(keys) if keys.dtype.kind in "iu" else keys.tolist()
+        ids = keys if isinstance(keys, np.ndarray) else np.fromiter(map(self._leaf_id, keys), np.int64)
         return np.bincount(ids[(ids >= 0) & (ids < self.node_count)], minlength=self.node_count)[self.leaves]
 
     def _leaf_id(self, key: Any) -> int:
@@ -362,12 +350,11 @@ class Tree:
             node, before, indent = stack.pop()
             name = str(node) if self.labels is None else "(root)" if node == self.root else str(self.labels[node])
             lines.append(before + name + ("" if values is None else f"  {values[node]}"))
-            room = max_nodes - len(lines) + 1
-            children = order[starts[node] : min(starts[node + 1], starts[node] + room)].tolist()
-            ends_here = starts[node + 1] - starts[node] <= room
-            for place, child in reversed(list(enumerate(children))):
-                last = ends_here and place == len(children) - 1
-                stack.append((child, indent + ("└── " if last else "├── "), indent + ("    " if last else "│   ")))
+            children = order[starts[node] : starts[node + 1]]
+            last = children[-1] if children.size else -1
+            for child in children[max_nodes - len(lines) :: -1].tolist():  # others have no room
+                lead, below = ("└── ", "    ") if child == last else ("├── ", "│   ")
+                stack.append((child, indent + lead, indent + below))
         hidden = self.node_count - len(lines)
         return "\n".join(lines + ([f"… {hidden} more nodes"] if hidden else []))
 
@@ -418,27 +405,18 @@ def _frozen(array: Ints) -> Ints:
 def _check_parents(parents: Sequence[int] | npt.NDArray[np.integer[Any]]) -> Ints:
     """A private copy of `parents`, which must have one root and valid ids; `_doubling` finds cycles."""
     given = np.asarray(parents)
-    if given.size == 0:
-        raise ValueError("parents must hold at least one node")
-    if given.ndim != 1:
-        raise ValueError(f"parents must be one-dimensional, found {given.ndim} dimensions")
+    if given.ndim != 1 or not 0 < given.size <= 2**31:
+        raise ValueError(f"parents (of shape {given.shape}) must be one-dimensional, with 1 to 2**31 nodes")
     if given.dtype.kind not in "iu":
         raise TypeError(f"parents must be integers, found {given.dtype}")
-    if given.size > 2**31:
-        raise ValueError(f"parents holds {given.size} nodes; at most 2**31 fit")
     wrong = np.flatnonzero((given < -1) | (given >= given.size))
     if wrong.size:
         node = int(wrong[0])
         raise ValueError(f"parents[{node}] ({given[node]}) must be -1 or a node id from 0 to {given.size - 1}")
-    array = given.astype(np.int64)
-    roots = np.flatnonzero(array == -1)
-    if roots.size == 0:
-        raise ValueError("parents has no root. Hint: the root's parent is -1")
-    if roots.size > 1:
-        raise ValueError(
-            f"parents has {roots.size} roots, the first two at {roots[0]} and {roots[1]}; there must be one"
-        )
-    return array
+    roots = np.flatnonzero(given == -1)
+    if roots.size != 1:
+        raise ValueError(f"parents must have one root, found {roots.size}. Hint: the root's parent is -1")
+    return given.astype(np.int64)
 
 
 def node_levels(parents: Ints) -> Ints:

@@ -162,7 +162,7 @@ def wrong(parts, path, value):
         (wrong(PUBLIC, ["tree", "parents"], [-1, 0, 1, "1"]), '"parents" must hold integers'),
         (wrong(PUBLIC, ["tree", "parents"], [-1, 0, 1, 10**30]), '"parents" holds numbers that are too large'),
         (wrong(PUBLIC, ["tree", "parents"], [-1, 2, 1, 1]), "cycle"),
-        (wrong(PUBLIC, ["tree", "parents"], []), "at least one node"),
+        (wrong(PUBLIC, ["tree", "parents"], []), "with 1 to 2"),
         (wrong(PUBLIC, ["tree", "labels"], [None, "a", "x"]), '"labels" must have one entry for each node'),
         (wrong(PUBLIC, ["tree", "labels"], [None, "a", "x", "x"]), '"labels" of the children of a node must be'),
         (wrong(PUBLIC, ["tree", "labels"], ["r", "a", "x", "y"]), "null for the root"),
