@@ -7,8 +7,10 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import polars as pl
 
 from opendp_tree._arguments import check_type
+from opendp_tree._show import one_line
 from opendp_tree.plots import style
 from opendp_tree.releases.bound_report import BoundReport
 from opendp_tree.releases.release import TreeRelease
@@ -17,9 +19,10 @@ from opendp_tree.series import Series
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
-    import polars as pl
 
-_POINTS = 1000
+_POINTS, _FEW = 1000, 50
+"""How many points of a line are drawn at most, and how few of them are marked."""
+_MOST = len(style.LINES)
 _SHARES = {"range": [0, 102], "ticksuffix": " %"}
 _LOOK: dict[str, Any] = {"below": 105, **style.legend(-0.135)}
 
@@ -36,21 +39,16 @@ def plot_cdf(release: TreeRelease, *, title: str | None = None) -> go.Figure:
     frame = release.cdf()
     parts = [frame] if not groups else frame.partition_by(groups, maintain_order=True) if frame.height else []
     traces: list[Any] = []
-    for index, part in enumerate(parts[: len(style.LINES)]):
+    for index, part in enumerate(parts[:_MOST]):
         thin = part[np.unique(np.linspace(0, max(part.height - 1, 0), _POINTS).astype(np.int64))]
         name = " / ".join(str(label) for label in thin.select(groups).row(0)) if groups else "estimate"
-        ends = [(100 * thin[end]).to_list() for end in ("lower", "estimate", "upper")]
-        look = {"name": style.as_text(name), "mode": "lines", "line": style.stroke(index, width=3)}
-        hover = "<b>below %{x}</b><br>%{y:.3~g} %<br>"
-        values = thin["value"].to_list()
-        line, band = _share_line(values, ends, interval, hover=hover, extra="%{fullData.name}", **look)
-        traces += [line] if groups else [line, band]
-    more = f" The first {len(style.LINES)} of {len(parts):,} groups." if len(parts) > len(style.LINES) else ""
+        traces += _line(thin, "value", index=index, name=name, interval=interval, hover="below %{x}")
+    more = f" The first {_MOST} of {len(parts):,} groups." if len(parts) > _MOST else ""
     return style.figure(
         traces,
         title=title,
         usual="Share below each value",
-        subtitle=("Lines: estimate." if groups else f"Line: estimate. Band: {interval} of each value.") + more,
+        subtitle=f"{'Lines' if groups else 'Line'}: estimate. Band: {interval} of each value.{more}",
         footer=style.release_footer(release),
         xaxis=style.axis("value"),
         yaxis=style.axis("share below", **_SHARES),
@@ -65,16 +63,11 @@ def plot_bounds(report: BoundReport, *, title: str | None = None) -> go.Figure:
     :param title: By default "What a bound keeps".
     """
     check_type(report, BoundReport, name="report", hint="opendp_tree.bound_report(...)")
-    ends = [(100 * part).tolist() for part in (report.lower, report.shares, report.upper)]
-    hover = "<b>at most %{x:,} rows</b><br>keeps %{y:.3~g} %<br>"
-    look: dict[str, Any] = {"name": "estimate", "mode": "lines+markers", "line": style.stroke(0, width=3)}
-    interval = style.confidence_text(report.confidence)
-    traces = _share_line(report.bounds.tolist(), ends, interval, hover=hover, **look)
+    interval, frame = style.confidence_text(report.confidence), report.to_frame().rename({"share": "estimate"})
+    traces = _line(frame, "bound", name="estimate", interval=interval, hover="at most %{x:,} rows")
     if report.recommended is not None:
-        mark = {"color": style.INK, "dash": "dot", "width": 2}
-        traces.append(
-            {"x": [report.recommended] * 2, "y": [0, 100], "name": "recommended", "mode": "lines", "line": mark}
-        )
+        mark = {"mode": "lines", "line": {"color": style.INK, "dash": "dot", "width": 2}}
+        traces.append({"x": [report.recommended] * 2, "y": [0, 100], "name": "recommended", **mark})
     sentence, *rest = report.describe().splitlines()[1:]
     return style.figure(
         traces,
@@ -99,57 +92,53 @@ def plot_series(series: Series, paths: Sequence[str] | None = None, *, title: st
     :param title: By default "Counts by period".
     """
     check_type(series, Series, name="series", hint="Series.open('visits.db')")
-    frame, periods = series.to_frame(), series.periods
+    frame, periods = series.to_frame(), pl.DataFrame({"period": series.periods})
     if paths is None:
         first = frame.filter(frame["level"] == (1 if (frame["level"] == 1).any() else 0)).select("path", "estimate")
         sums = first.group_by("path").sum().sort("estimate", "path", descending=[True, False])
-        paths = sums["path"].head(len(style.LINES)).to_list()
+        paths = sums["path"].head(_MOST).to_list()
     known = set(frame["path"])
     for path in paths:
         if path not in known:
             raise ValueError(f"paths: no period shows {path!r}. Hint: series.to_frame()['path'].unique()")
-    if not 1 <= len(paths) <= len(style.LINES):
-        raise ValueError(f"paths ({len(paths)}) must be 1 to {len(style.LINES)}. Hint: several pictures")
-    interval = style.confidence_text(series[periods[-1]].confidence)
+    if not 1 <= len(paths) <= _MOST:
+        raise ValueError(f"paths ({len(paths)}) must be 1 to {_MOST}. Hint: several pictures")
+    interval = style.confidence_text(series[series.periods[-1]].confidence)
+    traces: list[Any] = []
+    for index, path in enumerate(paths):
+        rows = periods.join(frame.filter(frame["path"] == path), on="period", how="left", maintain_order="left")
+        look: dict[str, Any] = {"index": index, "interval": interval, "hover": "%{x}", "is_share": False}
+        traces += _line(rows, "period", name=one_line(path or ROOT, 40), **look)
     return style.figure(
-        [trace for index, path in enumerate(paths) for trace in _path_lines(frame, periods, path, index, interval)],
+        traces,
         title=title,
         usual="Counts by period",
         subtitle=f"Lines: estimates. Bands: {interval} of each period separately.",
         footer=series.describe().splitlines()[1:],
-        xaxis=style.axis("period", type="category", categoryorder="array", categoryarray=periods),
+        xaxis=style.axis("period", type="category", categoryorder="array", categoryarray=series.periods),
         yaxis=style.axis("count", rangemode="tozero"),
         **_LOOK,
     )
 
 
-def _path_lines(frame: pl.DataFrame, periods: list[str], path: str, index: int, interval: str) -> list[Any]:
-    """A line with gaps where a period does not show the node, and a band for each run of periods without a gap."""
-    name = style.short_text(path or ROOT, 40)
-    group: dict[str, Any] = {"legendgroup": str(index)}
-    rows = {row["period"]: row for row in frame.filter(frame["path"] == path).iter_rows(named=True)}
-    ends = [[rows[each][end] if each in rows else None for each in periods] for end in ("lower", "estimate", "upper")]
-    low, middle, high = ends
-    hover = f"<b>%{{x}}</b><br>%{{y:,.1f}}<br>{interval} %{{customdata[0]:,.1f}} to %{{customdata[1]:,.1f}}"
-    line = {"x": periods, "y": middle, "customdata": list(zip(low, high, strict=True)), "name": name, **group}
-    line |= {"mode": "lines+markers", "line": style.stroke(index, width=2.5)}
-    line |= {"hovertemplate": f"{hover}<extra>{name}</extra>"}
-    group |= {"fillcolor": style.LINES[index], "opacity": 0.18, "showlegend": False}
-    runs = groupby(zip(periods, low, high, strict=True), key=lambda point: point[1] is not None)
-    return [line, *(_band(*map(list, zip(*run, strict=True)), **group) for is_shown, run in runs if is_shown)]
-
-
-def _share_line(
-    x: list[Any], ends: list[list[float]], interval: str, *, hover: str, extra: str = "", **look: Any
+def _line(
+    rows: pl.DataFrame, x: str, *, name: str, interval: str, hover: str, index: int = 0, is_share: bool = True
 ) -> list[dict[str, Any]]:
-    """Estimates as a line, and the band of their intervals, all in per cent."""
-    low, middle, high = ends
-    also = f"{interval} %{{customdata[0]:.3~g}} % to %{{customdata[1]:.3~g}} %<extra>{extra}</extra>"
-    line = {"x": x, "y": middle, "customdata": list(zip(low, high, strict=True)), "hovertemplate": hover + also, **look}
-    return [line, _band(x, low, high, name=interval, fillcolor=style.BAND)]
-
-
-def _band(x: list[Any], low: list[float], high: list[float], **more: Any) -> dict[str, Any]:
-    """The area between two lines."""
-    shape = {"x": [*x, *x[::-1]], "y": [*high, *low[::-1]], "fill": "toself", "line": {"width": 0}}
-    return {**shape, "mode": "lines", "hoverinfo": "skip", **more}
+    """Estimates as a line with gaps where there are none, and a band for each run of intervals without a gap."""
+    places, ends = rows[x].to_list(), rows.select("lower", "estimate", "upper")
+    low, middle, high = (ends * 100 if is_share else ends).get_columns()
+    figure = "%{{{}:.3~g}} %" if is_share else "%{{{}:,.1f}}"
+    estimate, lower, upper = map(figure.format, ("y", "customdata[0]", "customdata[1]"))
+    name = style.as_text(name)
+    group = {"legendgroup": str(index)}
+    line: dict[str, Any] = {"x": places, "y": middle.to_list(), "name": name, **group}
+    line |= {"mode": "lines+markers" if rows.height < _FEW else "lines", "line": style.stroke(index, width=2.5)}
+    line |= {"hovertemplate": f"<b>{hover}</b><br>{estimate}<br>{interval} {lower} to {upper}<extra>{name}</extra>"}
+    look: dict[str, Any] = {"fill": "toself", "fillcolor": style.LINES[index], "opacity": 0.2, "line": {"width": 0}}
+    look |= {"mode": "lines", "showlegend": False, "hoverinfo": "skip"}
+    bands = []
+    for is_shown, run in groupby(zip(places, low, high, strict=True), key=lambda point: point[1] is not None):
+        if is_shown:
+            at, lows, highs = map(list, zip(*run, strict=True))
+            bands.append({"x": [*at, *at[::-1]], "y": [*highs, *lows[::-1]], **look, **group})
+    return [line | {"customdata": list(zip(low, high, strict=True))}, *bands]

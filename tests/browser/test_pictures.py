@@ -44,7 +44,7 @@ HOVERS = {
     **dict.fromkeys(HIERARCHIES, r"estimate [\d,]+95 % interval [\d,]+ to [\d,]+ \(±[\d.]+ %\)"),
     **dict.fromkeys(("level", "level of a few"), r"region \d.*estimate [\d,]+95 % interval [\d,]+ to [\d,]+"),
     **dict.fromkeys(("plan", "plan for open nodes"), r"\wweight [\d,.]+error (at most )?[\d.]+"),
-    "bounds": r"at most 1 rowskeeps 70 %95 % interval 60 % to 80 %",
+    "bounds": r"at most 1 rows70 %95 % interval 60 % to 80 %",
 }
 TEXTS = """() => [...document.querySelectorAll("h1, header p, footer p, #picture text")].map(node => {
     const box = node.getBoundingClientRect();

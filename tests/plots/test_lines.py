@@ -41,9 +41,10 @@ def test_the_line_is_the_estimate_and_the_band_its_intervals(line):
 
 def test_groups_are_lines_of_their_own_and_their_labels_are_text(groups):
     figure = plot_cdf(groups)
-    assert len(figure.data) == 8
+    lines, bands = figure.data[::2], figure.data[1::2]
+    assert len(lines) == len(bands) == 8
     assert "The first 8 of 10 groups" in figure.layout.title.subtitle.text
-    assert not any("<script>" in trace.name for trace in figure.data)
+    assert not any("<script>" in trace.name for trace in lines)
 
 
 def test_dots_are_estimates_and_bars_their_intervals(line, groups):
@@ -92,7 +93,7 @@ def test_bounds_the_line_is_the_estimate_and_the_band_its_intervals():
 
 def test_a_useless_report_is_drawn_without_a_recommendation_and_says_why():
     figure = plot_bounds(replace(REPORT, rows=1.0))
-    assert [trace.name for trace in figure.data] == ["estimate", "95 % interval"]
+    assert [trace.name for trace in figure.data] == ["estimate", None]
     assert figure.layout.title.subtitle.text.startswith("Not useful")
 
 
