@@ -17,8 +17,8 @@ from opendp_tree.trees.tree import Tree
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-_ENDS = ("estimate", "lower", "upper")
 BAR, OTHER = "rgba(47, 127, 193, 0.5)", "rgba(128, 128, 128, 0.4)"
+_DOTS = {"mode": "markers", "marker": {"color": style.BLUE, "size": 9}}
 
 
 def plot_level(release: TreeRelease, level: int | str, *, top: int = 40, title: str | None = None) -> go.Figure:
@@ -35,21 +35,17 @@ def plot_level(release: TreeRelease, level: int | str, *, top: int = 40, title: 
     check_integer(top, name="top", least=1)
     frame = style.drawn_frame(release).filter(pl.col("shown") & (pl.col("level") == level))
     largest = frame["estimate"].arg_sort(descending=True).head(top)
-    rows = frame[largest.sort() if release.tree.ordered else largest].select("path", *_ENDS, "other").rows()
-    interval = style.confidence_text(release.confidence)
+    rows = frame[largest.sort() if release.tree.ordered else largest]
+    colours = [OTHER if other else BAR for other in rows["other"]]
     counted = style.counted_lines(None if release.statement is None else release.statement.counted)
-    bars = {
-        **{"type": "bar", "orientation": "h"},
-        **_points(rows, interval, more=[counted] * len(rows)),
-        "marker": {"color": [OTHER if row[-1] else BAR for row in rows], "line": {"width": 0}},
-    }
     return _figure(
-        [bars],
         release,
-        [row[0] or "All" for row in rows],
+        rows.select("path", "estimate", "lower", "upper").rows(),
+        {"type": "bar", "orientation": "h", "marker": {"color": colours, "line": {"width": 0}}},
+        more=[counted] * rows.height,
         title=title,
         usual=f"Private counts {_level_text(level, names)}",
-        subtitle=f"{_top_words(int((~frame['other']).sum()), top)}. Bars: estimate. Lines: {interval}.",
+        subtitle=f"{_top_words(int((~frame['other']).sum()), top)}. Bars: estimate.",
         above=24,  # room for the axis, which is on top
         axis={"zeroline": True, "zerolinecolor": style.EDGE},
         bargap=0.35,
@@ -77,28 +73,28 @@ def plot_means(
     columns = [f"{name}_{end}" if len(names) > 1 else end for end in ("mean", "mean_lower", "mean_upper")]
     frame = release.to_frame(other=False)
     here = frame.filter(pl.col("shown") & (pl.col("level") == level)).sort("estimate", descending=True)
-    rows = here.head(top).sort(columns[0], descending=True).select("path", *columns, "estimate").rows()
-    interval = style.confidence_text(release.confidence)
-    more = [[f"of about {style.number(row[-1])} rows"] for row in rows]
-    points = {**_points(rows, interval, what="mean", more=more), "mode": "markers", "name": "mean"}
-    traces: list[dict[str, Any]] = [{**points, "marker": {"color": style.BLUE, "size": 9}}]
+    rows = here.head(top).sort(columns[0], descending=True)
+    traces = []
     if level and frame.height:
-        ends = {"x": [frame[columns[0]][0]] * 2, "y": [-0.5, len(rows) - 0.5], "name": "mean of all", "mode": "lines"}
-        traces.append({**ends, "line": {"color": style.INK, "dash": "dot", "width": 2}})
+        ends = {"x": [frame[columns[0]][0]] * 2, "y": [-0.5, rows.height - 0.5], "name": "mean of all"}
+        traces.append({**ends, "mode": "lines", "line": {"color": style.INK, "dash": "dot", "width": 2}})
     return _figure(
-        traces,
         release,
-        [row[0] or "All" for row in rows],
+        rows.select("path", *columns).rows(),
+        _DOTS,
+        traces,
+        what="mean",
+        more=[[f"of about {style.number(count)} rows"] for count in rows["estimate"]],
         title=title,
         usual=f"Private means of {chosen.name} {_level_text(level, places)}",
-        subtitle=f"{_top_words(here.height, top)}. Points: means of {chosen.words()}. Lines: {interval}.",
+        subtitle=f"{_top_words(here.height, top)}. Points: means of {chosen.words()}.",
     )
 
 
 def plot_quantiles(
     release: TreeRelease, at: Sequence[float] = (0.5,), *, top: int = 40, title: str | None = None
 ) -> go.Figure:
-    """Quantiles as dots on the bars of their intervals, those of a group together.
+    """Quantiles as points with their intervals, those of a group together.
 
     :param release: A release over a line, as of `Key.number`, or of groups with a number below them.
     :param at: Shares from 0 to 1; by default the median.
@@ -109,87 +105,64 @@ def plot_quantiles(
     check_integer(top, name="top", least=1)
     groups = release.tree.names if release.curves is not None else ()
     quantiles = release.quantiles(at)
-    frame, interval = quantiles.head(top), style.confidence_text(release.confidence)
-    several = frame.height > 0 and frame["quantile"].n_unique() > 1
-    rows = frame.rows(named=True)
-    names = []
-    for row in rows:
-        parts = [BETWEEN.join(str(row[name]) for name in groups)] if groups else []
-        names.append(", ".join([*parts, *([f"{row['quantile']:g}"] if several or not groups else [])]))
-    bars: dict[str, Any] = {
-        "x": [end for row in rows for end in (row["lower"], row["upper"], None)],
-        "y": [end for index in range(len(rows)) for end in (index, index, None)],
-        **{"mode": "lines", "name": interval, "line": {"color": style.BAND, "width": 12}, "hoverinfo": "skip"},
-    }
-    dots: dict[str, Any] = {
-        "x": [row["estimate"] for row in rows],
-        "y": list(range(len(rows))),
-        "hovertext": [
-            f"<b>{style.wrap(name)}</b><br>{row['estimate']}<br>{interval} {row['lower']} to {row['upper']}"
-            for name, row in zip(names, rows, strict=True)
-        ],
-        **{"mode": "markers", "name": "estimate", "hoverinfo": "text", "marker": {"color": style.BLUE, "size": 9}},
-    }
-    usual = "Medians" if not several and frame.height and frame["quantile"][0] == 0.5 else "Quantiles"
+    every = quantiles.rows(named=True)
+    asked, rows = {row["quantile"] for row in every}, []
+    for row in every[:top]:
+        parts = [BETWEEN.join(str(row[group]) for group in groups)] if groups else []
+        parts += [f"{row['quantile']:g}"] if len(asked) > 1 or not groups else []
+        rows.append((", ".join(parts), *(row[end] for end in ("estimate", "lower", "upper"))))
+    usual = "Medians" if asked == {0.5} else "Quantiles"
     shown = f"The first {top:,} of {quantiles.height:,} rows. " if quantiles.height > top else ""
     return _figure(
-        [bars, dots],
         release,
-        names,
+        rows,
+        _DOTS,
         title=title,
         usual=usual + (f" by {', '.join(groups)}" if groups else ""),
-        subtitle=f"{shown}Dots: estimate. Bars: {interval} of each.",
+        subtitle=f"{shown}Points: estimate.",
         axis={"linecolor": style.INK},
     )
 
 
 def _figure(
-    traces: list[dict[str, Any]],
     release: TreeRelease,
-    names: Sequence[str],
+    rows: Sequence[tuple[Any, ...]],
+    marks: dict[str, Any],
+    traces: Sequence[dict[str, Any]] = (),
     *,
+    what: str = "estimate",
+    more: Sequence[list[str]] = (),
     axis: dict[str, Any] | None = None,
+    subtitle: str,
     **look: Any,
 ) -> go.Figure:
-    """A sheet that has the height of its rows, named at the left, with the axis on top."""
-    rows: dict[str, Any] = {"autorange": "reversed", "showgrid": False, "fixedrange": True, "ticklabelstandoff": 6}
-    rows |= {"tickvals": list(range(len(names))), "ticktext": [style.short_text(name, 30) for name in names]}
+    """A sheet that has the height of its rows, each a name, a figure and the ends of its interval."""
+    interval, places, hovers = style.confidence_text(release.confidence), list(range(len(rows))), []
+    for (name, *figures), extra in zip(rows, more or [[]] * len(rows), strict=True):
+        middle, low, high = map(_figure_text, figures)
+        ends = [f"{interval} {low} to {high}"] if None not in figures else []
+        hovers.append("<br>".join([f"<b>{style.wrap(name or 'All')}</b>", f"{what} {middle}", *ends, *extra]))
+    drawn = {"x": [row[1] for row in rows], "y": places, "hovertext": hovers, "hoverinfo": "text", **marks}
+    lines: dict[str, Any] = {"x": [end for row in rows for end in (*row[2:], None)], "y": np.repeat(places, 3)}
+    lines |= {"mode": "lines+markers", "line": {"color": style.INK, "width": 2}, "hoverinfo": "skip"}
+    lines["marker"] = {"symbol": "line-ns-open", "size": 9, "line": {"width": 2}}
+    texts = [style.short_text(row[0] or "All", 30) for row in rows]
+    labels = {"tickvals": places, "ticktext": texts, "ticklabelstandoff": 6, "range": [len(rows) - 0.5, -0.5]}
     return style.figure(
-        traces,
+        [drawn, lines, *traces],
+        subtitle=f"{subtitle} Lines: {interval}.",
         footer=style.release_footer(release),
         below=16,
-        height=max(360, 190 + 22 * len(names)),
+        height=max(360, 190 + 22 * len(rows)),
         xaxis=style.axis("", side="top", nticks=5, **axis or {}),
-        yaxis=style.axis("", **rows),
+        yaxis=style.axis("", showgrid=False, fixedrange=True, **labels),
         showlegend=False,
         **look,
     )
 
 
-def _points(rows: list[Any], interval: str, *, more: list[list[str]], what: str = "estimate") -> dict[str, Any]:
-    """Figures with their intervals as lines, from rows of path, figure, lower and upper end."""
-    hovers = []
-    for (path, figure, lower, upper, *_), lines in zip(rows, more, strict=True):
-        first = [f"<b>{style.wrap(path or 'All')}</b>", f"{what} {style.number(figure)}"]
-        if lower is not None and upper is not None:
-            first.append(f"{interval} {style.number(lower)} to {style.number(upper)}")
-        hovers.append("<br>".join([*first, *lines]))
-    return {
-        "x": [row[1] for row in rows],
-        "y": list(range(len(rows))),
-        "hovertext": hovers,
-        "hoverinfo": "text",
-        "error_x": {
-            "array": [_length(row[1], row[3]) for row in rows],
-            "arrayminus": [_length(row[2], row[1]) for row in rows],
-            **{"type": "data", "symmetric": False, "color": style.INK, "thickness": 2, "width": 4},
-        },
-    }
-
-
-def _length(low: float | None, high: float | None) -> float | None:
-    """The length of an interval's arm; none where it has no end."""
-    return None if low is None or high is None or not np.isfinite(high - low) else max(high - low, 0.0)
+def _figure_text(figure: Any) -> str:
+    return style.number(figure) if isinstance(figure, (int, float)) else str(figure)
 
 
 def _top_words(count: int, top: int) -> str:

@@ -48,14 +48,14 @@ def test_groups_are_lines_of_their_own_and_their_labels_are_text(groups):
 
 
 def test_dots_are_estimates_and_bars_their_intervals(line, groups):
-    bars, dots = plot_quantiles(line, [0.25, 0.5]).data
+    dots, bars = plot_quantiles(line, [0.25, 0.5]).data
     frame = line.quantiles([0.25, 0.5])
     assert list(dots.x) == frame["estimate"].to_list()
     assert list(bars.x)[:2] == [frame["lower"][0], frame["upper"][0]]
     figure = plot_quantiles(groups)
     assert figure.layout.title.text == "Medians by name"
-    assert len(figure.data[1].x) == 10
-    assert "<script>" not in "".join(figure.layout.yaxis.ticktext) + "".join(figure.data[1].hovertext)
+    assert len(figure.data[0].x) == 10
+    assert "<script>" not in "".join(figure.layout.yaxis.ticktext) + "".join(figure.data[0].hovertext)
     assert plot_quantiles(groups, [0.1, 0.9], top=3).layout.title.subtitle.text.startswith("The first 3 of 20 rows")
 
 
@@ -65,13 +65,13 @@ def test_dates_are_drawn_as_dates():
         days, by=Key.number("day", low=date(2024, 1, 1), high=date(2024, 2, 1), bins=31), epsilon=1.0
     )
     assert isinstance(plot_cdf(release).data[0].x[0], date)
-    assert isinstance(plot_quantiles(release).data[1].x[0], date)
+    assert isinstance(plot_quantiles(release).data[0].x[0], date)
 
 
 def test_nothing_shown_is_an_empty_picture():
     nobody = release_tree(AGES.clear(), by=Key.nested(Key.columns("name"), NUMBER), epsilon=1.0, delta=1e-6)
     assert len(plot_cdf(nobody).data) == 0
-    assert len(plot_quantiles(nobody).data[1].x) == 0
+    assert len(plot_quantiles(nobody).data[0].x) == 0
 
 
 def test_the_footer_says_what_it_cost_and_titles_are_text(line):

@@ -18,10 +18,10 @@ from tests.releases.test_values import release as with_values
 
 
 def test_bars_are_the_level_from_large_to_small_with_intervals():
-    bars = plot_level(small(), 1).data[0]
+    bars, lines = plot_level(small(), 1).data
     assert bars.x == (60, 45, -5)
-    assert bars.error_x.array == (6, None, 6)
-    assert bars.error_x.arrayminus == (6, None, 6)
+    assert lines.x == (54, 66, None, None, None, None, -11, 1, None)
+    assert list(lines.y) == [0, 0, 0, 1, 1, 1, 2, 2, 2]
     assert bars.marker.color == (BAR, OTHER, BAR)
     assert bars.hovertext[0] == "<b>north</b><br>estimate 60<br>95 % interval 54 to 66"
     assert "hidden" not in plot_level(small(), 1).layout.yaxis.ticktext
@@ -42,7 +42,7 @@ def test_intervals_without_ends_have_no_line():
     tree = Tree.from_paths([("a",)])
     ends = np.array([1.0, np.inf])
     figure = plot_level(TreeRelease(tree, np.array([1.0, 1.0]), -ends, ends, 0.9, None), 1)
-    assert figure.data[0].error_x.array == (None,)
+    assert '"x":[null,null,null]' in figure.to_json()
 
 
 def test_labels_are_short_text():
@@ -86,14 +86,14 @@ def test_ranges_and_months_are_bars_in_their_order():
 
 
 def test_points_are_means_with_their_intervals_the_highest_first():
-    points, line = plot_means(with_values("amount"), 1).data
+    points, intervals, line = plot_means(with_values("amount"), 1).data
     assert list(points.x) == [3.0, 3.0]
-    assert list(points.error_x.array) == list(points.error_x.arrayminus) == [1.0, 1.0]
+    assert list(intervals.x) == [2.0, 4.0, None] * 2
     assert list(line.x) == [3.0, 3.0]
     assert "amount clipped to [0, 5]" in plot_means(with_values("amount"), 1).layout.title.subtitle.text
     made = with_values("amount", "delay")
     assert plot_means(made, "country", value="delay").layout.title.text == "Private means of delay by country"
-    assert len(plot_means(made, 0).data) == 1  # the root has no line for the mean of all
+    assert len(plot_means(made, 0).data) == 2  # the root has no line for the mean of all
 
 
 @pytest.mark.parametrize(
