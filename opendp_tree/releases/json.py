@@ -27,7 +27,7 @@ from opendp_tree.trees.least_squares import SegmentTree
 from opendp_tree.trees.nodes import ShownNodes
 from opendp_tree.trees.number_range import NumberRange
 from opendp_tree.trees.open_tree import OpenTree
-from opendp_tree.trees.tree import Label, Tree, node_levels
+from opendp_tree.trees.tree import Tree, node_levels
 
 if TYPE_CHECKING:
     from opendp_tree.releases.release import TreeRelease
@@ -42,7 +42,8 @@ _LISTS: dict[Any, str] = {
     _OBJECTS: "objects",
 }
 _WORDS: dict[Any, str] = {dict: "an object", list: "a list", str: "a text", int: "an integer", float: "a number"}
-_WORDS |= {bool: "true or false", _NULL: "null", **dict.fromkeys(_LISTS, "a list")}
+_WORDS |= {bool: "true or false", _NULL: "null", **dict.fromkeys(_LISTS, "a list"), Fraction: '{"number": "1/3"}'}
+_WORDS |= {date: '{"date": "2026-01-31"}', datetime: '{"datetime": "2026-01-31T12:00:00"}'}
 
 Fields = dict[str, Any]
 """The fields of an object with their types: lists of numbers are read as arrays."""
@@ -60,6 +61,7 @@ _VALUES: Fields = {"name": str, "low": int | float, "high": int | float, **dict.
 _EDGES = {"number": "f8", "date": "M8[D]", "datetime": "M8[us]"}
 _LABELS: dict[str, Any] = {"text": pl.String, "boolean": pl.Boolean, "date": pl.Date, "time": pl.Time}
 _LABELS |= {f"{sign}int{8 << n}".lower(): getattr(pl, f"{sign}Int{8 << n}") for sign in ("", "U") for n in range(5)}
+_TREE_LABEL = (str, int, bool, _NULL, date, datetime)
 _LEAST_SCALE, _LARGEST_SCALE = 2.0**-40, 2.0**80
 """All mechanisms' scales are within these limits, whose squares are exact floats."""
 
@@ -94,11 +96,10 @@ def part(parts: Mapping[str, Any], name: str, kind: Any, *, size: int | None = N
     """A field of an object, which must be there and of this type; lists of numbers are read as arrays."""
     require(name in parts, f'text must have the field "{name}"')
     kinds, value = get_args(kind) if isinstance(kind, UnionType) else (kind,), parts[name]
-    for each in kinds:
-        if type(value) is list and get_origin(each) is list:
+    for each in kinds if type(value) is list else ():
+        if get_origin(each) is list:
             return _read_list(value, name, each, size)
-    require(type(value) in kinds, f'"{name}" must be {" or ".join(_WORDS[each] for each in kinds)}')
-    return read_number(value, name) if float in kinds and type(value) is int else value
+    return _read_scalar(value, name, kinds)
 
 
 def _read_list(values: list[Any], name: str, kind: Any, size: int | None) -> Any:
@@ -131,6 +132,42 @@ def _plain(value: Any) -> Any:
         return value.tolist() if is_exact else [_plain(each) for each in value]  # type: ignore[union-attr]
     plain = value.item() if isinstance(value, np.generic) else value
     return str(plain) if isinstance(plain, float) and not math.isfinite(plain) else plain
+
+
+def _write_scalar(value: Any) -> Any:
+    """A label, an end of ranges or a field of a statement: what JSON does not have is an object."""
+    plain = value.item() if isinstance(value, np.generic) else value
+    if type(plain) in (date, datetime):
+        return {type(plain).__name__: plain.isoformat()}
+    if type(plain) in (Fraction, Decimal):
+        return {"number": str(Fraction(plain))}
+    if type(plain) is float and not math.isfinite(plain):
+        return {"number": str(plain)}
+    if type(plain) in (str, int, bool, float, _NULL):
+        return plain
+    raise TypeError(f"labels of type {type(value).__name__} cannot be written. Hint: texts, integers, dates")
+
+
+def _read_scalar(written: Any, name: str, kinds: tuple[Any, ...]) -> Any:
+    """What `_write_scalar` wrote, if it is of one of these types."""
+    value, message = written, f'"{name}" must be {" or ".join(_WORDS[each] for each in kinds)}'
+    if isinstance(written, dict) and dict not in kinds:
+        try:
+            ((kind, text),) = written.items()
+            value = {"date": date.fromisoformat, "datetime": datetime.fromisoformat, "number": _read_exact}[kind](text)
+        except (KeyError, TypeError, ValueError):
+            raise ValueError(message) from None
+    require(type(value) in kinds, message)
+    return read_number(value, name) if float in kinds and type(value) is int else value
+
+
+def _read_exact(text: str) -> float | Fraction:
+    """A number that JSON cannot write."""
+    if text in ("inf", "-inf", "nan"):
+        return float(text)
+    if not re.fullmatch(r"-?[0-9]{1,400}(/[1-9][0-9]{0,400})?", text, re.ASCII):
+        raise ValueError
+    return Fraction(text)
 
 
 def read_number(value: Any, name: str) -> int | float:
@@ -183,34 +220,20 @@ def write_statement(statement: PrivacyStatement) -> dict[str, Any]:
     """A privacy statement as JSON values."""
     fields = statement.to_dict()
     inner = ("loss", "parameters")
-    return fields | {name: {key: _write_value(each) for key, each in fields[name].items()} for name in inner}
-
-
-def _write_value(value: Any) -> Any:
-    """A number, a text or null; infinities and NaN are objects, so that they differ from texts."""
-    written = _plain(value)
-    return {"number": written} if isinstance(value, float) and isinstance(written, str) else written
+    return fields | {name: {key: _write_scalar(each) for key, each in fields[name].items()} for name in inner}
 
 
 def read_statement(described: Mapping[str, Any]) -> PrivacyStatement:
     """The privacy statement that `write_statement` wrote."""
     # Earlier versions of the package did not write what is counted.
     fields = read_fields({"counted": None, **described}, _STATEMENT)
-    for name in ("loss", "parameters"):
-        fields[name] = {key: _read_value(value, name) for key, value in fields[name].items()}
-    is_loss = all(type(value) in (int, float) and value >= 0 for value in fields["loss"].values())
+    for name, kinds in (("loss", (int, float)), ("parameters", (int, float, str, _NULL))):
+        fields[name] = {key: _read_scalar(value, name, kinds) for key, value in fields[name].items()}
     is_unicode = is_text(json.dumps(described, ensure_ascii=False))
     require(is_unicode, '"statement" must hold texts that can be written as UTF-8')
-    require(is_loss, '"loss" must hold non-negative numbers')
+    require(all(value >= 0 for value in fields["loss"].values()), '"loss" must hold non-negative numbers')
     require(fields["d_in"] >= 0, '"d_in" must not be negative')
     return PrivacyStatement(**fields)
-
-
-def _read_value(value: Any, name: str) -> Any:
-    if isinstance(value, dict):
-        return read_number(value.get("number"), name)
-    require(type(value) in (int, float, str, _NULL), f'"{name}" must hold numbers, texts and nulls')
-    return read_number(value, name) if type(value) is int else value
 
 
 def _write_nodes(nodes: ShownNodes) -> dict[str, Any]:
@@ -304,8 +327,7 @@ def write_tree(tree: Tree | OpenTree) -> dict[str, Any]:
         return _write(tree, *_OPEN)
     ranges = None
     if tree.ranges is not None:
-        bounds = {name: getattr(tree.ranges, name) for name in ("low", "high", "bins")}
-        ranges = {name: each if type(each) is float else _write_scalar(each) for name, each in bounds.items()}
+        ranges = {name: _write_scalar(getattr(tree.ranges, name)) for name in ("low", "high", "bins")}
     labels = None if tree.labels is None else [_write_scalar(label) for label in tree.labels]
     return {"kind": "public", **_write(tree, "names", "ordered", "parents"), "ranges": ranges, "labels": labels}
 
@@ -327,7 +349,7 @@ def read_tree(described: Mapping[str, Any]) -> Tree | OpenTree:
     parents, plain = fields["parents"], Tree.from_parents(fields["parents"])
     if fields["labels"] is None:
         return plain
-    labels = tuple(_read_label(label) for label in fields["labels"])
+    labels = tuple(_read_scalar(label, "labels", _TREE_LABEL) for label in fields["labels"])
     is_full = len(labels) == plain.node_count and labels[plain.root] is None
     require(is_full, '"labels" must have one entry for each node, and null for the root')
     distinct = {(parent, tagged_label(label)) for parent, label in zip(parents.tolist(), labels, strict=True)}
@@ -339,7 +361,7 @@ def read_tree(described: Mapping[str, Any]) -> Tree | OpenTree:
 
 def _read_ranges(described: Mapping[str, Any], tree: Tree) -> Tree:
     """The tree with its ranges, which must be the ranges of this tree."""
-    low, high = (_read_bound(part(described, name, int | float | dict)) for name in ("low", "high"))
+    low, high = (part(described, name, int | float | Fraction | date | datetime) for name in ("low", "high"))
     try:
         ranges = NumberRange(low, high, part(described, "bins", int))
     except TypeError as error:
@@ -351,40 +373,6 @@ def _read_ranges(described: Mapping[str, Any], tree: Tree) -> Tree:
             if ranges.tree(branching=max(branching, 2), outside=bool(outside)) == tree:
                 return Tree(tree.parents, tree.labels, tree.names, ranges=ranges)
     raise ValueError('"ranges" must be the ranges of the tree')
-
-
-def _write_scalar(value: Any) -> Any:
-    """A label, or an end of ranges: dates, times and exact fractions are objects."""
-    if type(value) in (date, datetime):
-        return {type(value).__name__: value.isoformat()}
-    if type(value) in (Fraction, Decimal):
-        return {"number": str(Fraction(value))}
-    if type(value) in (str, int, bool, _NULL):
-        return value
-    raise TypeError(f"labels of type {type(value).__name__} cannot be written. Hint: texts, integers, dates")
-
-
-def _read_label(written: Any) -> Label:
-    if type(written) in (str, int, bool, _NULL):
-        return written  # type: ignore[no-any-return]
-    try:
-        ((kind, text),) = written.items()
-        return {"date": date, "datetime": datetime}[kind].fromisoformat(text)
-    except (AttributeError, KeyError, TypeError, ValueError):
-        allowed = 'texts, integers, true, false, null, {"date": …} or {"datetime": …}'
-        raise ValueError(f'"labels" must be {allowed}') from None
-
-
-def _read_bound(written: Any) -> Any:
-    """An end of ranges."""
-    if not isinstance(written, dict):
-        return written
-    if "number" not in written:
-        return _read_label(written)
-    text = written["number"]
-    is_fraction = isinstance(text, str) and re.fullmatch(r"-?[0-9]{1,400}(/[1-9][0-9]{0,400})?", text, re.ASCII)
-    require(is_fraction, '"ranges": {"number": …} must be a fraction')
-    return Fraction(text)
 
 
 def _write_curves(curve: MeasuredCurve | None, curves: Mapping[int, MeasuredCurve] | None) -> dict[str, Any] | None:
