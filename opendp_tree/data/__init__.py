@@ -18,12 +18,6 @@ def example_flights() -> pl.LazyFrame:
 
     Columns: `month`, `day` and `hour` of the planned departure, `origin`, `carrier`, `dest`, and `tailnum`, the
     aircraft, null where it is not known. Source and licence (CC0) are beside the file.
-
-    >>> flights = example_flights()
-    >>> flights.collect_schema().names()
-    ['month', 'day', 'hour', 'origin', 'carrier', 'dest', 'tailnum']
-    >>> flights.select("origin").unique().sort("origin").collect()["origin"].to_list()
-    ['EWR', 'JFK', 'LGA']
     """
     from opendp_tree.rows.sources import scan_file
 

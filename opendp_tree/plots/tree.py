@@ -55,14 +55,6 @@ def plot_tree(
     :param kind: "icicle", "treemap" or "sunburst". An icicle by default: it has the most room for labels.
     :param max_nodes: The largest number of nodes in the figure. By default 1500: more make browsers slow.
     :param title: By default it names the columns that the counts are by.
-
-    >>> from opendp_tree import Tree, TreeRelease, plot_tree
-    >>> tree = Tree.from_paths([("north", "a"), ("north", "b"), ("south", "c")])
-    >>> counts = np.array([60.0, 45.0, 30.0, 15.0, 14.0, 14.0])
-    >>> release = TreeRelease(tree, counts, counts - 4, counts + 4, 0.95, None)
-    >>> figure = plot_tree(release, kind="treemap")
-    >>> figure.data[0].labels
-    ('All', 'north', 'south', 'a', 'b', 'c')
     """
     check_type(release, TreeRelease, name="release", hint="the result of release_tree(...)")
     check_choice(kind, name="kind", choices=("icicle", "treemap", "sunburst"))

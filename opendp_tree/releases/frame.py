@@ -131,11 +131,11 @@ def node_columns(nodes: ShownNodes) -> list[pl.Series]:
     if isinstance(tree, Tree) and tree.labels is None:
         ids = pl.Series("node", tree.level_order.nodes)
         return [ids, ids.cast(pl.String).scatter(0, "").alias("path")]
-    path = _joined(nodes.parents, nodes.labels, BETWEEN, "path")
+    path = _joined(nodes, BETWEEN, "path")
     if nodes.outside >= 0:
         path = path.scatter(nodes.outside, OUTSIDE)
     if isinstance(tree, OpenTree) and tree.separator:
-        return [_joined(nodes.parents, nodes.labels, tree.separator, "prefix"), path]
+        return [_joined(nodes, tree.separator, "prefix"), path]
     return [*_label_columns(nodes.levels, nodes.parents, nodes.labels, tree.names), path]
 
 
@@ -178,15 +178,10 @@ def _label_columns(levels: Ints, parents: Ints, labels: Sequence[pl.Series], nam
     return columns
 
 
-def _joined(parents: Ints, labels: Sequence[pl.Series], separator: str, name: str) -> pl.Series:
+def _joined(nodes: ShownNodes, separator: str, name: str) -> pl.Series:
     """The labels from below the root down to each row in one text, which is empty for the root."""
-    above = pl.Series([""] * min(parents.size, 1), dtype=pl.String)
-    parts, first, start = [above], 0, 1
-    for level, own in enumerate(labels, start=1):
-        text = label_texts(own).fill_null(_NULL)
-        if level > 1:
-            before = above.gather(parents[start : start + own.len()] - first)
-            text = pl.select(pl.concat_str(before, pl.lit(separator), text)).to_series()
-        parts.append(text)
-        above, first, start = text, start, start + own.len()
-    return pl.concat(parts).alias(name)
+    texts = [label_texts(own).fill_null(_NULL) for own in nodes.labels]
+    texts[1:] = [separator + text for text in texts[1:]]
+    parts = _label_columns(nodes.levels, nodes.parents, texts, [str(level) for level in range(len(texts))])
+    root = pl.repeat("", nodes.size, eager=True)
+    return pl.select(pl.concat_str(root, *parts, ignore_nulls=True).alias(name)).to_series()

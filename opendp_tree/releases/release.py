@@ -83,10 +83,8 @@ class TreeRelease:
     def __post_init__(self) -> None:
         if not isinstance(self.tree, (Tree, OpenTree)):
             raise TypeError(f"tree ({type(self.tree).__name__}) must be a Tree or an OpenTree")
-        if not isinstance(self.nodes, (ShownNodes, type(None))):
-            raise TypeError(f"nodes ({type(self.nodes).__name__}) must be ShownNodes or None")
-        if isinstance(self.tree, OpenTree) != (self.nodes is not None):
-            raise ValueError("nodes must be given for an open tree, and for no other tree")
+        if not isinstance(self.nodes, ShownNodes if isinstance(self.tree, OpenTree) else type(None)):
+            raise TypeError(f"nodes ({type(self.nodes).__name__}) must be ShownNodes for an open tree, else None")
         if not (isinstance(self.values, tuple) and all(isinstance(value, NodeValues) for value in self.values)):
             given = type(self.values).__name__
             raise TypeError(f"values ({given}) must be a tuple of NodeValues. Hint: leave them out")
@@ -132,12 +130,6 @@ class TreeRelease:
             own estimate, with the difference; True by default. It may be negative.
         :param spreadsheet_safe: Whether to put an apostrophe before texts and column names that a spreadsheet would run
             as a formula. Use it for CSV files that people open; False by default: labels stay as they are.
-
-        >>> tree = Tree.from_paths([("be", "ghent"), ("be", "liege"), ("lu",)], names=["country", "city"])
-        >>> noisy = np.array([100.0, 90.0, 70.0, 0.0, 0.0])
-        >>> release = TreeRelease(tree, noisy, noisy - 9, noisy + 9, 0.9, None, shown=noisy > 0)
-        >>> release.to_frame().filter("shown").select("path", "city", "estimate").rows()[2:]
-        [('(other)', None, 10.0), ('be / ghent', 'ghent', 70.0), ('be / (other)', '(other)', 20.0)]
         """
         frame = release_frame(self, other=other)
         return safe(frame) if spreadsheet_safe else frame
@@ -209,13 +201,6 @@ class TreeRelease:
 
         :param path: The file. Its ending is the format: `.parquet`, `.csv` and `.ndjson` have the rows of `to_frame`,
             `.xlsx` (Excel, needs XlsxWriter) also a sheet with the privacy statement; `.json` is the text of `to_json`.
-
-        >>> import tempfile
-        >>> release = TreeRelease(Tree.from_paths([("be",)]), *np.ones((3, 2)), confidence=0.9, statement=None)
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     release.write(f"{folder}/counts.csv")
-        ...     pl.read_csv(f"{folder}/counts.csv").height
-        2
         """
         form = format_of(path)
         if form is None:
@@ -238,23 +223,9 @@ class TreeRelease:
         """Read a release that `to_json` wrote, with the same numbers and labels. Raises ValueError for any other text.
 
         :param text: The JSON text.
-
-        >>> release = TreeRelease(Tree.from_paths([("be",)]), *np.ones((3, 2)), confidence=0.9, statement=None)
-        >>> TreeRelease.from_json(release.to_json()).tree == release.tree
-        True
         """
         return cls(**read_release(text))
 
     def describe(self) -> str:
-        """The release in words: what is counted, who is protected, the cost, the accuracy and what is not shown.
-
-        >>> statement = PrivacyStatement("tree_laplace", "max_divergence()", 1, {"epsilon": 1.0}, {})
-        >>> release = TreeRelease(Tree.from_paths([("be",)]), *np.ones((3, 2)), confidence=0.9, statement=statement)
-        >>> print(release.describe())
-        Counts of all 2 nodes of a public tree of depth 2 (label_1).
-        Privacy: epsilon 1 (max divergence) for adding or removing one row.
-        Accuracy: each node's interval contains its true count with probability at least 0.9.
-        Half of the intervals lie within 0 of their estimates, and all within 0.
-        Mechanism: tree_laplace (Laplace noise on every node and least squares).
-        """
+        """The release in words: what is counted, who is protected, the cost, the accuracy and what is not shown."""
         return "\n".join(line for part in release_words(self) for line in part)
