@@ -135,7 +135,7 @@ def _line(
     line |= {"mode": "lines+markers" if rows.height < _FEW else "lines", "line": style.stroke(index, width=2.5)}
     line |= {"hovertemplate": f"<b>{hover}</b><br>{estimate}<br>{interval} {lower} to {upper}<extra>{name}</extra>"}
     look: dict[str, Any] = {"fill": "toself", "fillcolor": style.LINES[index], "opacity": 0.2, "line": {"width": 0}}
-    look |= {"mode": "lines", "showlegend": False, "hoverinfo": "skip"}
+    look |= {"mode": "lines", "name": interval, "showlegend": index == 0, "hoverinfo": "skip"}
     bands = []
     for is_shown, run in groupby(zip(places, low, high, strict=True), key=lambda point: point[1] is not None):
         if is_shown:

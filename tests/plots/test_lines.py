@@ -93,7 +93,7 @@ def test_bounds_the_line_is_the_estimate_and_the_band_its_intervals():
 
 def test_a_useless_report_is_drawn_without_a_recommendation_and_says_why():
     figure = plot_bounds(replace(REPORT, rows=1.0))
-    assert [trace.name for trace in figure.data] == ["estimate", None]
+    assert [trace.name for trace in figure.data] == ["estimate", "95 % interval"]
     assert figure.layout.title.subtitle.text.startswith("Not useful")
 
 
