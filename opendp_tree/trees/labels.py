@@ -74,19 +74,17 @@ def read_paths(paths: Iterable[Sequence[Label]]) -> tuple[list[int], list[Label]
     """Each node's parent and label, the root first; leaves are in the order of their paths."""
     parents: list[int] = [-1]
     labels: list[Label] = [None]
-    nodes: dict[tuple[int, Hashable], int] = {}
+    nodes: dict[tuple[int, type, Hashable], int] = {}
     leaves: set[int] = set()
-    inner: set[int] = set()
     for path in paths:
-        if isinstance(path, str) or not isinstance(path, Sequence):
+        if not isinstance(path, tuple | list) and (isinstance(path, str) or not isinstance(path, Sequence)):
             raise TypeError(f"paths must hold tuples of labels, found {path!r}. Hint: wrap a single label: (label,)")
         node = 0
         for item in path:
             label = item.item() if isinstance(item, np.generic) else item
-            if not isinstance(label, (str, int, date, type(None))):
+            if not (label is None or isinstance(label, str | int | date)):
                 raise TypeError(f"paths: label {label!r} must be a str, int, bool, date or None")
-            inner.add(node)
-            parent, node = node, nodes.setdefault((node, tagged_label(label)), len(parents))
+            parent, node = node, nodes.setdefault((node, type(label), label), len(parents))
             if node == len(parents):
                 parents.append(parent)
                 labels.append(label)
@@ -95,8 +93,8 @@ def read_paths(paths: Iterable[Sequence[Label]]) -> tuple[list[int], list[Label]
         leaves.add(node)
     if not leaves:
         raise ValueError("paths must hold at least one path")
-    if leaves & inner:
-        node = min(leaves & inner)
+    if inner_leaves := leaves.intersection(parents):
+        node = min(inner_leaves)
         names: list[Label] = []
         while node:
             names.append(labels[node])
