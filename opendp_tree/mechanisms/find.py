@@ -188,7 +188,7 @@ def make_fringe(
         margin = _least_margin(slope, leaf + 1, levels, float(epsilon))
         thresholds, margins = tuple(radius + 1 for radius in radii), tuple(radius - leaf + margin for radius in radii)
         free = Fringe(thresholds, radii, margins, scale, _FREE, None)
-        if Fraction(removal_delta(free, k=people).hi) <= delta:
+        if removal_delta(free, k=people).hi <= delta:  # as a fraction, a tiny one would have billions of digits
             break
         leaf, inner = leaf + 1, inner + 1
     exact = Fraction(addition_epsilon(free).hi) - 1 / _FREE  # of all levels but the top one

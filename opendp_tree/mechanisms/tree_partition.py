@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -136,7 +137,8 @@ def _chosen_fringe(count: int, scale: Fraction, delta: Fraction) -> Fringe:
     """A silent fringe for an epsilon of at most 1/scale and a delta; without noise if the scale is 0."""
     if scale == 0:
         return Fringe((2,) * count, (1,) * count, (0,) * count, _NO_NOISE, _NO_NOISE, None)
-    return replace(make_fringe(count, 1 / scale, 1 / scale, 1 / scale, delta, 1), rest_scales=None)
+    epsilon = min(1 / scale, Fraction(sys.float_info.max))
+    return replace(make_fringe(count, epsilon, epsilon, epsilon, delta, 1), rest_scales=None)
 
 
 def _drawable(value: float, name: str) -> Fraction:

@@ -6,6 +6,7 @@ do is an error of OpenDP's; what it should be able to do follows from the measur
 """
 
 import functools
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -43,10 +44,6 @@ PROMISED = {"epsilon": 1.0, "delta": 1e-7}
 STEP = ot.paper.Round(mass=2900, eta=0.05, alpha=0.25, threshold=2000, epsilon=0.5, delta=1e-7)
 
 
-def estimator():
-    return ot.make_multiplicative_estimator(*LEAVES, **BUDGET, mass_bound=10**8)
-
-
 def above_threshold():
     summed = ot.make_tree_sum(*LEAVES, output_metric=dp.linf_distance(T="i64"))
     return summed >> ot.mechanisms.then_above_threshold(4.0, threshold=20)
@@ -71,34 +68,38 @@ def grouped_curves(**budget):
 
 KINDS = ot.Key.columns("kind", tree=ot.Tree.from_paths([("a",), ("b",)]))
 MEASUREMENTS = {
-    "make_tree_laplace": lambda: ot.make_tree_laplace(*LEAVES, 4.0),
-    "make_tree_gaussian": lambda: ot.make_tree_gaussian(*LEAVES, 4.0),
-    "make_pruned_descent": lambda: ot.mechanisms.make_pruned_descent(*KEYS, 4.0, delta=1e-7),
-    'make_pruned_descent, noise="gaussian"': lambda: ot.mechanisms.make_pruned_descent(
-        *KEYS, 4.0, delta=1e-7, noise="gaussian"
+    "make_tree_laplace": partial(ot.make_tree_laplace, *LEAVES, scale=4.0),
+    "make_tree_gaussian": partial(ot.make_tree_gaussian, *LEAVES, scale=4.0),
+    "make_pruned_descent": partial(ot.mechanisms.make_pruned_descent, *KEYS, scale=4.0, delta=1e-7),
+    'make_pruned_descent, noise="gaussian"': partial(
+        ot.mechanisms.make_pruned_descent, *KEYS, scale=4.0, delta=1e-7, noise="gaussian"
     ),
-    "make_tree_partition": lambda: make_tree_partition(*KEYS, 4.0, delta=1e-7),
-    "make_tree_estimator": lambda: make_tree_estimator(*KEYS, **PROMISED),
-    "make_tree_estimator, delta=0": lambda: make_tree_estimator(*LEAVES, epsilon=1.0, delta=0.0),
-    "make_tree_counts": lambda: ot.planning.make_tree_counts(*KEYS, **PROMISED),
-    "make_sparse_vector": lambda: ot.make_sparse_vector(*LEAVES, 4.0, threshold=20),
-    "make_sparse_vector, gaps, open tree": lambda: ot.make_sparse_vector(*KEYS, 4.0, threshold=20, gaps=True),
+    "make_tree_partition": partial(make_tree_partition, *KEYS, scale=4.0, delta=1e-7),
+    "make_tree_estimator": partial(make_tree_estimator, *KEYS, **PROMISED),
+    "make_tree_estimator, delta=0": partial(make_tree_estimator, *LEAVES, epsilon=1.0, delta=0.0),
+    "make_tree_counts": partial(ot.planning.make_tree_counts, *KEYS, **PROMISED),
+    "make_sparse_vector": partial(ot.make_sparse_vector, *LEAVES, scale=4.0, threshold=20),
+    "make_sparse_vector, gaps, open tree": partial(ot.make_sparse_vector, *KEYS, scale=4.0, threshold=20, gaps=True),
     "make_above_threshold": above_threshold,
-    "make_truncated_laplace": lambda: ot.make_truncated_laplace(*LEAVES, 4.0, delta=1e-7),
-    "make_truncated_laplace_profile": lambda: ot.mechanisms.make_truncated_laplace_profile(*LEAVES, 4.0, radius=40),
-    "make_tree_classifier": lambda: ot.paper.make_tree_classifier(*LEAVES, **BUDGET, threshold=10**5, mass=2 * 10**5),
-    "make_ladder_estimator": lambda: ot.paper.make_ladder_estimator(*LEAVES, ladder=ot.paper.Ladder(2900, (STEP,))),
-    "make_multiplicative_estimator": estimator,
-    "make_clipped_estimator": lambda: ot.paper.make_clipped_estimator(*LEAVES, 4.0, estimator=estimator(), delta=1e-7),
-    "make_segment_curve": lambda: ot.mechanisms.make_segment_curve(*LEAVES, 4.0),
-    "make_bin_curve": lambda: ot.mechanisms.make_bin_curve(*LEAVES, 4.0),
+    "make_truncated_laplace": partial(ot.make_truncated_laplace, *LEAVES, scale=4.0, delta=1e-7),
+    "make_truncated_laplace_profile": partial(
+        ot.mechanisms.make_truncated_laplace_profile, *LEAVES, scale=4.0, radius=40
+    ),
+    "make_tree_classifier": partial(ot.paper.make_tree_classifier, *LEAVES, **BUDGET, threshold=10**5, mass=2 * 10**5),
+    "make_ladder_estimator": partial(ot.paper.make_ladder_estimator, *LEAVES, ladder=ot.paper.Ladder(2900, (STEP,))),
+    "make_multiplicative_estimator": partial(ot.make_multiplicative_estimator, *LEAVES, **BUDGET, mass_bound=10**8),
+    "make_clipped_estimator": lambda: ot.paper.make_clipped_estimator(
+        *LEAVES, 4.0, estimator=MEASUREMENTS["make_multiplicative_estimator"](), delta=1e-7
+    ),
+    "make_segment_curve": partial(ot.mechanisms.make_segment_curve, *LEAVES, scale=4.0),
+    "make_bin_curve": partial(ot.mechanisms.make_bin_curve, *LEAVES, scale=4.0),
     "make_grouped_curves": lambda: grouped_curves(**PROMISED),
     "make_tree_means": lambda: means("kind", **PROMISED),
     "make_tree_means, public tree": lambda: means(KINDS, epsilon=1.0),
     "make_people_estimator": lambda: people("kind", **PROMISED),
     "make_people_estimator, public tree": lambda: people(KINDS, epsilon=1.0),
     "make_people_estimator, public tree, zCDP": lambda: people(KINDS, rho=0.1),
-    "make_bound_report": lambda: ot.mechanisms.make_bound_report(*PEOPLE, 20.0, most=5),
+    "make_bound_report": partial(ot.mechanisms.make_bound_report, *PEOPLE, scale=20.0, most=5),
 }
 
 

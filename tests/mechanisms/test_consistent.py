@@ -162,27 +162,6 @@ def test_chains_keep_their_map_and_all_carriers_work():
         assert release.to_frame().height == TREE.node_count
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        (
-            {"variances": [1.0, 1.0]},
-            ValueError,
-            r"variances \(of shape \(2,\)\) must hold one number for each of the 3",
-        ),
-        ({"variances": [np.inf] * 3}, ValueError, "variances must be finite for at least one node"),
-        ({"noise": "cauchy"}, ValueError, r"noise \('cauchy'\) must be one of 'gaussian', 'laplace', 'normal'"),
-        ({"confidence": 1.0}, ValueError, r"confidence \(1.0\) must be above 0 and below 1"),
-        ({"nonnegative": 1}, TypeError, r"nonnegative \(1\) must be True or False"),
-        ({"integers": None}, TypeError, r"integers \(None\) must be True or False"),
-        ({"tree": "no tree"}, TypeError, r"tree \(str\) must be a Tree"),
-    ],
-)
-def test_wrong_arguments_are_named(options, error, message):
-    with pytest.raises(error, match=message):
-        make_consistent(**{"tree": TREE, "variances": [1.0, 1.0, 1.0], **options})
-
-
 @pytest.mark.parametrize("data", [[1, 2, 3], [1.0] * (TREE.node_count + 1), ["a"] * TREE.node_count])
 def test_wrong_measurements_are_refused(data):
     with pytest.raises((OpenDPException, TypeError, ValueError), match=r"the noisy counts must be"):

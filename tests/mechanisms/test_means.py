@@ -91,48 +91,11 @@ def test_delta_is_that_of_cells_at_the_distance():
         assert exact.lo <= Fraction(lost) <= Fraction(exact.hi) * (1 + Fraction(1, 2**50))
 
 
-def test_the_statement_is_what_the_map_says():
-    leaves = LeafValues(np.array([5, 6, 7]), (np.array([1, 2, 3]) * STEPS,))
-    made = public_means(d_in=2)
-    statement = made(leaves).statement
-    assert statement.loss == {"epsilon": made.map(2)}
-    assert (statement.mechanism, statement.d_in) == ("tree_means", 2)
-
-
-@pytest.mark.parametrize(
-    ("make", "options", "message"),
-    [
-        (open_means, {"delta": 0.0}, "delta .* must be above 0 where nodes are unknown"),
-        (public_means, {"delta": 1e-6}, "delta must be 0 for a public tree"),
-        (public_means, {"shares": (0.4, 0.3, 0.3)}, "shares, levels and known must be left out"),
-        (public_means, {"levels": [0, 1]}, "shares, levels and known must be left out"),
-        (open_means, {"shares": (0.4, 0.3, 0)}, "shares"),
-        (open_means, {"levels": [7]}, "levels"),
-        (open_means, {"epsilon": -1.0}, "epsilon"),
-        (open_means, {"epsilon": 1e-4}, "epsilon must be larger"),
-        (open_means, {"confidence": 1.0}, "confidence"),
-        (open_means, {"d_in": 0}, "d_in"),
-    ],
-)
-def test_nonsense_is_refused_before_a_row_is_read(make, options, message):
-    with pytest.raises(ValueError, match=message):
-        make(**options)
-
-
 def test_scales_that_rounding_may_carry_beyond_the_largest_are_refused():
     _check_scales([1.0, LARGEST_SCALE * (1 - 2.0**-39)])
     for scale in (LARGEST_SCALE, LARGEST_SCALE * (1 - 2.0**-45), Fraction(LARGEST_SCALE) * (1 - Fraction(1, 2**50))):
         with pytest.raises(ValueError, match="noise of such a scale cannot be drawn"):
             _check_scales([1.0, scale])
-
-
-def test_other_spaces_are_refused():
-    with pytest.raises(ValueError, match="must be symmetric_distance"):
-        make_tree_means(leaf_values_domain(OPEN, AMOUNT), dp.l1_distance(T="i64"), epsilon=1.0, delta=1e-6)
-    with pytest.raises(ValueError, match="must hold leaf values"):
-        make_tree_means(dp.atom_domain(T=float), ROWS, epsilon=1.0)
-    with pytest.raises(TypeError, match="three numbers"):
-        open_means(shares=0.5)
 
 
 def test_shares_that_are_given_are_taken():
@@ -493,14 +456,6 @@ def test_deep_trees_have_means_too():
     assert root["mean_lower"] <= frame["x"].mean() <= root["mean_upper"]
     assert root["sum_lower"] <= frame["x"].sum() <= root["sum_upper"]
     assert ((shown["mean"] >= 0) & (shown["mean"] <= 100)).all()
-
-
-def test_nobody_at_all_still_has_a_release():
-    frame = FRAME.clear()
-    open_release = release_tree(frame, by=BY, epsilon=1.0, delta=1e-6, value=VALUE)
-    assert open_release.to_frame().height <= 1
-    public = release_tree(frame, by=Key.columns(*BY, tree=tree_of(FRAME)), epsilon=1.0, value=VALUE)
-    assert public.to_frame()["mean"].is_between(-30, 180).all()
 
 
 def test_leaves_of_several_levels_of_a_public_tree_are_counted():

@@ -1,6 +1,7 @@
 """Each measurement goes through every combinator of OpenDP that can take its measure: docs/reference.md."""
 
 import inspect
+from functools import partial
 from importlib import import_module
 from itertools import product
 from pkgutil import walk_packages
@@ -10,13 +11,10 @@ import pytest
 from opendp.mod import OpenDPException
 
 import opendp_tree as ot
-from opendp_tree.mechanisms.tree_estimator import make_tree_estimator
-from opendp_tree.mechanisms.tree_partition import make_tree_partition
 from tests.mechanisms import combinators
-from tests.mechanisms.combinators import COMBINATORS, MEASUREMENTS, SIZED, TAKES, takes, use, works
+from tests.mechanisms.combinators import COMBINATORS, MEASUREMENTS, takes, use, works
 
 TREE = ot.Tree.balanced(branching=2, depth=3)
-LEAVES = ot.leaf_domain(TREE), dp.l1_distance(T="i64")
 
 pytestmark = pytest.mark.filterwarnings("ignore:rho should be less")
 
@@ -62,56 +60,13 @@ def test_every_constructor_asks_for_contrib(name):
         EXPORTED[name](**required)
 
 
-def test_frames_of_opendps_own_cannot_be_amplified_either():
-    frame = dp.lazyframe_domain([dp.series_domain("user", dp.atom_domain(T="i64"))])
-    counted = dp.m.make_private_lazyframe(
-        dp.with_margin(frame, dp.polars.Margin(by=[], max_length=400)),
-        dp.symmetric_distance(),
-        dp.max_divergence(),
-        combinators.FRAME.lazy().select("user").select(dp.len(signed=True)),
-        global_scale=4.0,
-    )
-    for combinator in SIZED:
-        with pytest.raises((OpenDPException, dp.UnknownTypeException, AttributeError, TypeError)):
-            COMBINATORS[combinator](counted)
-
-
-def test_what_opendp_takes_does_not_depend_on_whose_measurement_it_is():
-    """The dashes of the table are OpenDP's own: its noise of the same measures is refused by the same combinators."""
-    space = combinators.RECORDS[0], combinators.RECORDS[1]
-    counts = space >> dp.t.then_count_by_categories([1, 3, 4], null_category=False, TOA="i64")
-    laplace, gaussian = counts >> dp.m.then_laplace(4.0), None
-    for combinator, run in COMBINATORS.items():
-        if "pure" in TAKES[combinator]:
-            run(laplace)
-    squares = dp.t.make_count_by_categories(*space, [1, 3], False, MO="L2Distance<f64>", TOA="i64")
-    gaussian = squares >> dp.m.then_gaussian(4.0)
-    for combinator, run in COMBINATORS.items():
-        if "zCDP" in TAKES[combinator]:
-            run(gaussian)
-        else:
-            with pytest.raises((OpenDPException, dp.UnknownTypeException, TypeError)):
-                run(gaussian)
-
-
 ON_VECTORS = {
-    "tree_sum": lambda space: ot.make_tree_sum(*space, tree=TREE),
-    "tree_laplace": lambda space: ot.make_tree_laplace(*space, 4.0, tree=TREE),
-    "tree_gaussian": lambda space: ot.make_tree_gaussian(*space, 4.0, tree=TREE),
-    "pruned_descent": lambda space: ot.mechanisms.make_pruned_descent(*space, 4.0, delta=1e-7, tree=TREE),
-    "tree_partition": lambda space: make_tree_partition(*space, 4.0, delta=1e-7, tree=TREE),
-    "tree_estimator": lambda space: make_tree_estimator(*space, epsilon=1.0, delta=1e-7, tree=TREE),
-    "tree_counts": lambda space: ot.planning.make_tree_counts(*space, epsilon=1.0, delta=1e-7, tree=TREE),
-    "sparse_vector": lambda space: ot.make_sparse_vector(*space, 4.0, threshold=20, tree=TREE),
-    "tree_classifier": lambda space: ot.paper.make_tree_classifier(
-        *space, **combinators.BUDGET, threshold=10**5, mass=2 * 10**5, tree=TREE
-    ),
-    "ladder_estimator": lambda space: ot.paper.make_ladder_estimator(
-        *space, ladder=ot.paper.Ladder(2900, (combinators.STEP,)), tree=TREE
-    ),
-    "multiplicative_estimator": lambda space: ot.make_multiplicative_estimator(
-        *space, **combinators.BUDGET, mass_bound=10**8, tree=TREE
-    ),
+    "make_tree_sum": lambda space: ot.make_tree_sum(*space, tree=TREE),
+    **{
+        name: partial(lambda made, space: made.func(*space, **made.keywords, tree=TREE), made)
+        for name, made in MEASUREMENTS.items()
+        if isinstance(made, partial) and "tree" in inspect.signature(made.func).parameters and "curve" not in name
+    },
 }
 
 
@@ -123,16 +78,8 @@ def test_counts_by_categories_lead_into_every_part_whatever_their_length(name):
         counts = records >> dp.t.then_count_by_categories(categories, null_category=True)
         part = ON_VECTORS[name]((counts.output_domain, counts.output_metric))
         chain = counts >> part
-        exact = ON_VECTORS[name](LEAVES)
+        exact = ON_VECTORS[name](combinators.LEAVES)
         assert chain.map(1) == exact.map(1)
         use(chain(["a"] * 9 + ["f", "x"]))
     for length in (0, 1, 4, 9):
         use(part([5] * length))
-
-
-@pytest.mark.parametrize("name", ON_VECTORS)
-@pytest.mark.parametrize("metric", [dp.l2_distance(T="f64"), dp.linf_distance(T="i64"), dp.l1_distance(T="f32")])
-def test_other_metrics_are_refused(name, metric):
-    """Their maps are those of another distance."""
-    with pytest.raises(ValueError, match=r"input_metric \(.*\) must be l1_distance"):
-        ON_VECTORS[name]((LEAVES[0], metric))

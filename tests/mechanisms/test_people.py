@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 from scipy.stats import binom, poisson
 
-from opendp_tree import Key, OpenTree, Tree, TreeRelease, Unit, frame_domain, leaf_domain, noise
-from opendp_tree.mechanisms import make_people_estimator, make_people_records, people_domain
+from opendp_tree import Key, OpenTree, Tree, TreeRelease, Unit, frame_domain, noise
+from opendp_tree.mechanisms import make_people_estimator, make_people_records
 from opendp_tree.mechanisms.people import least_shares, most_shares
 from opendp_tree.rows import people
 from opendp_tree.theorems.tails import laplace_multiplier
@@ -277,41 +277,6 @@ def test_levels_that_are_not_shown_cost_nothing_and_have_no_row():
     assert not again.adds_up
     assert again.estimates.tolist() == release.estimates.tolist()
     assert "do not add up" in again.describe()
-
-
-@pytest.mark.parametrize("name", OPTIONS)
-def test_nobody_at_all_is_no_error(name):
-    for kind in ("open", "public"):
-        release = measurement(name, kind)[0](records(TREES[kind])(FRAME.clear()))
-        assert np.isfinite(release.estimates).all()
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"count": "visits"}, ValueError, r"count \('visits'\) must be one of"),
-        ({"rows": None}, ValueError, r"unit: rows must be given for count='rows'. Hint"),
-        ({"count": "people"}, ValueError, "unit: rows must not be given for count='people'. Hint"),
-        ({"rho": 1.0}, ValueError, "exactly one of epsilon and rho"),
-        ({"epsilon": None, "rho": 1.0}, ValueError, "epsilon and delta must be given where nodes must be found"),
-        ({"delta": 0.0}, ValueError, "epsilon and delta must be given where nodes must be found"),
-        ({"epsilon": -1.0}, ValueError, "epsilon"),
-        ({"epsilon": None, "rho": 0.0}, ValueError, "rho"),
-        ({"noise": "normal"}, ValueError, r"noise \('normal'\) must be one of"),
-        ({"measuring": 1.0}, ValueError, r"measuring \(1.0\) must be above 0 and below 1"),
-        ({"levels": "2"}, TypeError, r"levels \('2'\) must be a sequence of levels"),
-        ({"levels": [9]}, ValueError, r"levels \(\[9\]\) must be some of 0 to 2"),
-        ({"d_in": 0}, ValueError, "d_in"),
-        ({"confidence": 1.0}, ValueError, "confidence"),
-        ({"domain": leaf_domain(PUBLIC)}, ValueError, r"input_domain .* must be people_domain"),
-        ({"metric": dp.change_one_distance()}, ValueError, r"input_metric .* must be symmetric_distance, of people"),
-        ({"domain": people_domain(PUBLIC), "levels": [2]}, ValueError, "known and levels must be left out"),
-    ],
-)
-def test_wrong_arguments_are_named(options, error, message):
-    space = options.pop("domain", people_domain(OPEN)), options.pop("metric", dp.symmetric_distance())
-    with pytest.raises(error, match=message):
-        make_people_estimator(*space, **{"rows": 3, "epsilon": 1.0, "delta": 1e-6, **options})
 
 
 def test_other_data_is_refused():

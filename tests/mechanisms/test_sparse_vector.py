@@ -15,7 +15,6 @@ from opendp_tree import Tree, leaf_domain, make_sparse_vector, make_tree_sum
 from opendp_tree.mechanisms import make_above_threshold
 from opendp_tree.mechanisms.sparse_vector import BELOW, Calibration, SparseVector
 from opendp_tree.saturate import LIMIT
-from opendp_tree.trees import node_domain
 from tests.goodness_of_fit import FALSE_ALARM
 from tests.privacy.sparse_vector_law import Gap, Mechanism, law, probability
 from tests.thoroughness import slow
@@ -203,29 +202,6 @@ def _rational(value):
     return Fraction(value).limit_denominator(10**6)
 
 
-@pytest.mark.parametrize(
-    ("space", "options", "message"),
-    [
-        (LEAVES, {"monotonic": "no"}, r"monotonic \('no'\) must be True or False"),
-        (LEAVES, {"threshold": 5.0}, r"threshold \(5.0\) must be an integer"),
-        (LEAVES, {"scale": -1.0}, r"scale \(-1.0\) must be finite and non-negative"),
-        (LEAVES, {"query_scale": math.nan}, r"query_scale \(nan\) must be finite and non-negative"),
-        (LEAVES, {"cutoff": 0}, r"cutoff \(0\) must be an integer from 1"),
-        (LEAVES, {"sensitivity": 0}, r"sensitivity \(0\) must be an integer from 1"),
-        (LEAVES, {"d_in": 0}, r"d_in \(0\) must be an integer from 1"),
-        (LEAVES, {"threshold_noise": "never"}, r"threshold_noise \('never'\) must be one of 'once', 'refreshed'"),
-        (LEAVES, {"after_cutoff": "stop"}, r"after_cutoff \('stop'\) must be one of 'below', 'refuse'"),
-        (LEAVES, {"monotonic": True, "d_in": 2}, "monotonic must be False unless"),
-        (ROWS, {"monotonic": True}, "monotonic must be False unless"),
-        (LEAVES, {"tree": Tree.balanced(branching=4, depth=2)}, r"tree \(.*\) must be the tree of input_domain"),
-        (ROWS, {"tree": TREE}, r"input_metric \(.*\) must be l1_distance where a tree is given"),
-    ],
-)
-def test_wrong_arguments_are_named(space, options, message):
-    with pytest.raises((TypeError, ValueError), match=message):
-        make_sparse_vector(*space, **{"scale": 1.0, "threshold": 5, **options})
-
-
 @pytest.mark.parametrize("refreshed", [False, *slow([True])])
 def test_gaps_follow_the_exact_law(refreshed):
     """Chi-square of the first query's gap against the enumerated law; a false alarm in 1e9 runs, and with power."""
@@ -348,20 +324,3 @@ def test_maps_follow_the_metric():
     floats = make_above_threshold(VECTOR, dp.linf_distance(T="f64"), 4.0, **options)
     assert floats.map(0.5) == 0.375
     assert make_above_threshold(VECTOR, LINF, 0.0, threshold=5).map(1) == math.inf
-
-
-def test_arrays_stay_arrays():
-    tree = Tree.balanced(branching=2, depth=2)
-    above = make_above_threshold(node_domain(tree), LINF, 1.0, threshold=500)
-    answers = above(np.array([0, 1000, 0]))
-    assert answers.dtype == np.bool_
-    assert answers.tolist() == [False, True, False]
-
-
-def test_wrong_spaces_are_named():
-    with pytest.raises(ValueError, match=r"input_metric \(.*\) must be linf_distance"):
-        make_above_threshold(VECTOR, dp.l1_distance(T="i64"), 1.0, threshold=5)
-    with pytest.raises(ValueError, match=r"input_domain \(.*\) must hold vectors. Hint: vector_domain"):
-        make_above_threshold(dp.atom_domain(T="i64"), LINF, 1.0, threshold=5)
-    with pytest.raises(OpenDPException, match=r"d_in \(-1\) must be finite and non-negative"):
-        make_above_threshold(VECTOR, LINF, 1.0, threshold=5).map(-1)

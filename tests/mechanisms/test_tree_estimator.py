@@ -141,15 +141,6 @@ def test_weights_make_a_level_more_exact():
     assert state_error(weights=[1.0, 4.0, 1.0]) < state_error(weights=[1.0, 1.0, 4.0])
 
 
-def test_nobody_gives_a_release_of_the_root():
-    found = estimator(COLUMNS)(COLUMNS.count([]))
-    assert found.levels.tolist() == [0]
-    deep = estimator(OpenTree.bits(40))(OpenTree.bits(40).count(np.zeros(0, dtype=np.uint64)))
-    assert deep.levels.tolist() == [0]
-    nobody = estimator(PUBLIC)(np.zeros(PUBLIC.leaf_count, dtype=np.int64))
-    assert np.isfinite(nobody.estimates).all()
-
-
 @pytest.mark.parametrize("epsilon", [1e-6, 0.01, 700.0, 1e5])
 @pytest.mark.parametrize("tree", [COLUMNS, OpenTree.bits(64), PUBLIC])
 def test_any_budget_runs(tree, epsilon):
@@ -162,36 +153,6 @@ def test_any_budget_runs(tree, epsilon):
     found = estimator(tree, epsilon=epsilon)(counts)
     assert np.isfinite(found.estimates).all()
     assert (found.lower <= found.upper).all()
-
-
-def test_statement_tells_what_was_spent_and_survives_json():
-    release = estimator(COLUMNS, d_in=2)
-    found = release(COLUMNS.count([("a", "b", "c")] * 500))
-    assert (found.statement.d_in, tuple(found.statement.loss.values())) == (2, release.map(2))
-    assert TreeRelease.from_json(found.to_json()).statement == found.statement
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"epsilon": -1.0}, "epsilon"),
-        ({"delta": 0.0}, "delta"),
-        ({"measuring": 1.0}, "measuring"),
-        ({"confidence": 1.0}, "confidence"),
-        ({"weights": [1.0, 1.0]}, "one for each level above the deepest"),
-        ({"weights": [1.0, 0.0, 1.0]}, "weights"),
-        ({"levels": [4]}, "levels"),
-        ({"levels": []}, "levels"),
-        ({"levels": [3], "weights": [1.0, 1.0]}, "weights"),
-        ({"d_in": 0}, "d_in"),
-        ({"known": KnownNodes.of(OpenTree.columns(2), [])}, "known"),
-        ({"tree": OpenTree.bits(32), "weights": [1.0] * 32}, "more than 9 levels"),
-        ({"tree": PUBLIC, "known": KnownNodes.of(COLUMNS, [])}, "known"),
-    ],
-)
-def test_wrong_arguments_are_named_before_any_data(options, words):
-    with pytest.raises(ValueError, match=words):
-        estimator(**{"tree": COLUMNS, **options})
 
 
 @pytest.mark.parametrize(("tree", "levels"), [(COLUMNS, [1, 3]), (OpenTree.bits(32), [8, 16, 32]), (PUBLIC, [2, 4])])

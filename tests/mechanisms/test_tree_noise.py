@@ -132,39 +132,6 @@ def test_variances_are_those_of_the_noise():
     assert laplace_variance(5e-324) == 0.0
 
 
-@pytest.mark.parametrize("make", MAKERS)
-def test_no_scale_no_promise_and_extremes(make):
-    silent = make(leaf_domain(TREE), L1, 0.0)
-    assert (silent.map(0), silent.map(1)) == (0.0, math.inf)
-    exact = silent(COUNTS)
-    assert exact.estimates.tolist() == TREE.sum(COUNTS).tolist()
-    for scale in (5e-324, 1e-300, 1e300, 1.7e308):
-        assert make(leaf_domain(TREE), L1, scale, weights=[1, 1e-5, 1e5]).map(1) >= 0
-        assert make(leaf_domain(TREE), L1, scale, weights=[0, 1, 1]).map(1) >= 0
-    assert make(leaf_domain(TREE), L1, 1e-300)(COUNTS).estimates.tolist() == TREE.sum(COUNTS).tolist()
-    one = make(leaf_domain(Tree.from_parents([-1])), L1, 2.0)
-    assert one(np.array([5])).estimates.size == 1
-
-
-@pytest.mark.parametrize("make", MAKERS)
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"scale": -1.0}, ValueError, r"scale \(-1.0\) must be finite and non-negative"),
-        ({"weights": [1, 1]}, ValueError, "weights must hold one number for each of the 3 levels"),
-        ({"weights": [1, -1, 1]}, ValueError, r"weights\[1\] \(-1\) must be finite and non-negative"),
-        ({"weights": [0, 0, 0]}, ValueError, "weights must not all be 0"),
-        ({"weights": [1, 1, 0]}, ValueError, r"variances leave node \d undetermined"),
-        ({"confidence": 0.0}, ValueError, r"confidence \(0.0\) must be above 0 and below 1"),
-        ({"nonnegative": "yes"}, TypeError, r"nonnegative \('yes'\) must be True or False"),
-        ({"tree": Tree.from_parents([-1])}, ValueError, r"tree \(.*\) must be the tree of input_domain"),
-    ],
-)
-def test_wrong_arguments_are_named(make, options, error, message):
-    with pytest.raises(error, match=message):
-        make(leaf_domain(TREE), L1, **{"scale": 1.0, **options})
-
-
 @pytest.mark.parametrize("confidence", [0.5, 0.95, 1 - 1e-9])
 @pytest.mark.parametrize("scale", [0.3, 1.0, 7.5, 1e6])
 def test_one_laplace_noise_stays_within_its_bound_and_one_less_would_not_do(scale, confidence):

@@ -14,16 +14,12 @@ from opendp_tree import OpenTree, Tree, leaf_domain
 from opendp_tree.mechanisms.tree_partition import _chosen_fringe, make_tree_partition, then_tree_partition
 from opendp_tree.theorems.interval import round_up
 from opendp_tree.theorems.partition import Fringe, find_epsilon_delta
-from opendp_tree.trees import node_domain
-from tests.trees.test_tree import parents
 
 L1 = dp.l1_distance(T="i64")
 TREE = Tree.balanced(branching=2, depth=4)
 NUMBERS = {"threshold": 17, "radius": 16, "margin": 4}
 ARGUMENTS = {"scale": 1.0, "token_scale": 1.1, **NUMBERS}
 PURE = {**ARGUMENTS, "threshold": 8, "radius": None, "margin": 3}
-CHOSEN = {**dict.fromkeys(("token_scale", *NUMBERS)), "delta": 1e-6}
-BITS = leaf_domain(OpenTree.bits(3))
 
 
 def test_the_map_is_the_theorem_rounded_up():
@@ -99,29 +95,6 @@ def test_numbers_by_level_reach_their_levels():
     assert levels(np.array([50, 50, 0, 0, 70, 0, 0, 0])).nodes.tolist() == [1, 2]
 
 
-@given(parents(), st.data())
-def test_cells_are_distinct_nodes_and_gaps_reach_the_threshold(up, data):
-    tree = Tree.from_parents(up)
-    counts = data.draw(st.lists(st.integers(-3, 40), min_size=tree.leaf_count, max_size=tree.leaf_count))
-    for numbers in ({"threshold": 9, "radius": 8, "margin": 3}, {"threshold": 5, "radius": None, "margin": 3}):
-        found = make_tree_partition(leaf_domain(tree), L1, 2.0, token_scale=2.0, **numbers)(np.array(counts))
-        assert (np.diff(found.nodes) > 0).all()
-        assert found.gaps.dtype == np.int64
-        assert (found.gaps >= numbers["threshold"]).all()
-        if numbers["radius"] is not None:
-            left = np.array(counts).clip(0)
-            for cell in sorted(found.nodes.tolist(), key=lambda node: -tree.node_levels[node]):
-                inside = [cell in set(_upward(up, leaf)) for leaf in tree.leaves.tolist()]
-                assert left[inside].sum() >= 1
-                left[inside] = 0
-
-
-def _upward(up, node):
-    while node >= 0:
-        yield node
-        node = up[node]
-
-
 def test_all_carriers_of_leaf_counts():
     counts = [0, 900, 0, 0, 500, 2, 0, 0]
     vector = dp.vector_domain(dp.atom_domain(T="i64"), size=8)
@@ -141,20 +114,6 @@ def test_all_carriers_of_leaf_counts():
     assert frame["gap"][0] > 400 > frame["gap"][1]
 
 
-def test_nobody_and_everybody():
-    cells = make_tree_partition(leaf_domain(TREE), L1, **ARGUMENTS)
-    assert cells(np.zeros(8, dtype=np.int64)).nodes.size == 0
-    assert cells(np.full(8, 2**62)).nodes.tolist() == list(range(7, 15))
-    assert cells(np.full(8, -5)).nodes.size == 0
-    one = Tree.from_parents([-1])
-    assert make_tree_partition(leaf_domain(one), L1, **ARGUMENTS)(np.array([900])).nodes.tolist() == [0]
-    pure = make_tree_partition(leaf_domain(TREE), L1, **{**PURE, "scale": 0.1, "token_scale": 0.1})
-    assert pure(np.full(8, 2**62)).nodes.tolist() == list(range(7, 15))
-    empty = OpenTree.columns(2)
-    frame = make_tree_partition(leaf_domain(empty), L1, **ARGUMENTS)(empty.count([]))
-    assert frame.shape == (0, 4)
-
-
 @pytest.mark.parametrize("scale", [0.0, 0.5, 1.0, 2.0**50])
 @pytest.mark.parametrize("radius", [100, None])
 def test_no_count_makes_it_raise(scale, radius):
@@ -162,43 +121,6 @@ def test_no_count_makes_it_raise(scale, radius):
     cells = make_tree_partition(leaf_domain(TREE), L1, scale, token_scale=scale, threshold=110, radius=radius, margin=5)
     for count in [*range(0, 130, 7), 10**6]:
         cells(np.full(8, count))
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"domain": node_domain(TREE)}, ValueError, r"input_domain \(.*\) must be leaf_domain"),
-        ({"metric": dp.l2_distance(T="f64")}, ValueError, r"input_metric \(.*\) must be l1_distance"),
-        ({"domain": BITS, "threshold": 16}, ValueError, r"radius \(16\) must be .* below the threshold"),
-        ({"domain": BITS, "radius": None}, ValueError, r"radius \(None\) must be an integer"),
-        ({"margin": 17}, ValueError, r"margin \(17\) must be at least 0 and below the threshold \(17\)"),
-        ({"margin": -1}, ValueError, r"margin \(-1\) must be an integer from 0"),
-        ({"margin": [1, 2]}, ValueError, r"margin has 2 entries, and must have 4: one for each tested level"),
-        ({"margin": [4, 3, 4, 4]}, ValueError, "must not fall towards the root"),
-        ({"threshold": [17, 18, 17, 17]}, ValueError, "must not fall towards the root"),
-        ({"radius": 0}, ValueError, r"radius \(0\) must be an integer from 1"),
-        ({"levels": [0, 4]}, ValueError, r"levels \(\[0, 4\]\) must be some of 0 to 3"),
-        ({"levels": []}, ValueError, "levels .* must be some of 0 to 3"),
-        ({"scale": -1.0}, ValueError, r"scale \(-1.0\) must be finite and non-negative"),
-        ({"token_scale": 2.0**51}, ValueError, r"token_scale \(.*\) must be at most 2\*\*50"),
-        ({"domain": BITS, "tree": TREE}, ValueError, r"tree \(.*\) must be the tree of input_domain"),
-        ({"domain": dp.vector_domain(dp.atom_domain(T="i64"), 8)}, ValueError, "tree must be given"),
-        ({"threshold": 17.0}, TypeError, r"threshold \(17.0\) must be an integer, or a sequence"),
-        ({"threshold": [17.0] * 4}, TypeError, r"threshold \(17.0\) must be an integer"),
-        ({"levels": "01"}, TypeError, r"levels \('01'\) must be a sequence"),
-        ({"radius": True}, TypeError, r"radius \(True\) must be an integer"),
-        ({"token_scale": "1"}, TypeError, r"token_scale \('1'\) must be a number"),
-        ({**CHOSEN, "scale": 2.0**60}, ValueError, "too small"),
-        ({**CHOSEN, "delta": 0.0}, ValueError, r"delta \(0.0\) must be"),
-        ({**CHOSEN, "delta": 1.0}, ValueError, r"delta \(1.0\) must be"),
-        ({**CHOSEN, "margin": 3}, ValueError, "delta must be given alone"),
-        ({"token_scale": None}, ValueError, "token_scale, threshold and margin must be given"),
-    ],
-)
-def test_wrong_arguments_are_named(options, error, message):
-    space = options.pop("domain", leaf_domain(TREE)), options.pop("metric", L1)
-    with pytest.raises(error, match=message):
-        make_tree_partition(*space, **{**ARGUMENTS, **options})
 
 
 def test_data_of_another_tree_is_an_error():

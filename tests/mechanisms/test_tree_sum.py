@@ -77,40 +77,6 @@ def test_sums_saturate_and_keep_their_stability():
     assert sum(abs(a - b) for a, b in zip(*near, strict=True)) <= counts.map(1)
 
 
-def test_agrees_with_opendps_tree_on_balanced_trees():
-    for branching, depth in [(2, 3), (3, 3), (10, 2)]:
-        tree = Tree.balanced(branching=branching, depth=depth)
-        counts = np.arange(tree.leaf_count, dtype=np.int64)
-        theirs = dp.t.make_b_ary_tree(vector(tree.leaf_count), L1, tree.leaf_count, branching)
-        ours = make_tree_sum(leaf_domain(tree), L1)
-        assert ours(counts).tolist() == theirs(counts)
-        for d_in in (0, 1, 7):
-            assert ours.map(d_in) == theirs.map(d_in)
-
-
-@pytest.mark.parametrize(
-    ("domain", "metric", "options", "message"),
-    [
-        (vector(4), L1, {}, "tree must be given, because input_domain does not carry one. Hint"),
-        (vector(3), L1, {"tree": TREE}, r"input_domain \(.*\) must be leaf_domain\(tree\) or .*size=4"),
-        (dp.vector_domain(dp.atom_domain(T="f64"), 4), L1, {"tree": TREE}, r"input_domain \(.*\) must hold integers"),
-        (dp.atom_domain(T="i64"), L1, {"tree": Tree.from_parents([-1])}, r"input_domain \(.*\) must be leaf_domain"),
-        (node_domain(TREE), L1, {}, r"input_domain \(.*\) must be leaf_domain"),
-        (node_domain(Tree.from_parents([-1])), L1, {}, r"input_domain \(.*\) must be leaf_domain"),
-        (leaf_domain(TREE), L1, {"tree": Tree.balanced(branching=4, depth=2)}, r"tree \(.*\) must be the tree of"),
-        (leaf_domain(TREE), dp.l2_distance(T="f64"), {}, r"input_metric \(.*\) must be l1_distance"),
-        (leaf_domain(TREE), dp.l1_distance(T="f32"), {}, r"input_metric \(.*\) must be l1_distance, of an integer"),
-        (leaf_domain(TREE), dp.symmetric_distance(), {}, r"input_metric \(.*\) must be l1_distance"),
-        (leaf_domain(TREE), L1, {"output_metric": dp.l2_distance(T="f32")}, r"output_metric \(.*\) must be"),
-        (leaf_domain(TREE), L1, {"output_metric": dp.symmetric_distance()}, r"output_metric \(.*\) must be"),
-        (leaf_domain(TREE), L1, {"carrier": "list"}, r"carrier \('list'\) must be one of 'vector', 'array'"),
-    ],
-)
-def test_wrong_arguments_are_named(domain, metric, options, message):
-    with pytest.raises(ValueError, match=message):
-        make_tree_sum(domain, metric, **options)
-
-
 def test_data_of_the_wrong_length_or_type_is_an_error():
     vectors, arrays = make_tree_sum(vector(4), L1, TREE), make_tree_sum(leaf_domain(TREE), L1)
     for data in ([1, 2, 3], [1, 2, 3, 4, 5]):

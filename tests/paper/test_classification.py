@@ -399,26 +399,6 @@ def test_deep_chains_and_large_trees_are_quick():
     assert classes.transitions.tolist() == [int(wide.leaves[77])]
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"threshold": 0}, ValueError, r"threshold \(0\) must be positive"),
-        ({"threshold": 2.0**63, "mass": 2.0**63}, ValueError, r"threshold \(.*\) must be at most 2\*\*62 - 1"),
-        ({"mass": -1}, ValueError, r"mass \(-1\) must be finite and non-negative"),
-        ({"alpha": 0.0}, ValueError, r"alpha \(0.0\) must be above 0 and below 1"),
-        ({"epsilon": -1.0}, ValueError, r"epsilon \(-1.0\) must be positive"),
-        ({"epsilon": 1e-15}, ValueError, r"epsilon \(1e-15\) must be larger: .* exceed a scale of 2\*\*50"),
-        ({"delta": 0.0}, ValueError, r"delta \(0.0\) must be above 0 and below 1"),
-        ({"eta": 1.5}, ValueError, r"eta \(1.5\) must be above 0 and below 1"),
-        ({"roots": [1, 3]}, ValueError, "none may be below another"),
-        ({"tree": Tree.balanced(branching=4, depth=2)}, ValueError, r"tree \(.*\) must be the tree of input_domain"),
-    ],
-)
-def test_wrong_arguments_are_named(options, error, message):
-    with pytest.raises(error, match=message):
-        make_tree_classifier(*LEAVES, **{**USUAL, **options})
-
-
 def test_leaf_counts_below_zero_are_taken_as_zero():
     """A node that is found above weighs no less than the threshold minus the noise's reach, whatever the leaves."""
     tree = Tree.balanced(branching=2, depth=3)

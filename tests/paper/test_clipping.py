@@ -106,32 +106,6 @@ def test_the_bound_on_the_mean_square_holds_for_the_worst_estimator():
     assert (errors**2).mean(axis=0).max() <= bound**2 + (2 * radius) ** 2 * math.sqrt(math.log(1e9) / 800)
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"scale": -1.0}, ValueError, r"scale \(-1.0\) must be finite and non-negative"),
-        ({"radius": -1}, ValueError, r"radius \(-1\) must be an integer from 0"),
-        ({"radius": None}, ValueError, "exactly one of radius and delta must be given"),
-        ({"delta": 0.1}, ValueError, "exactly one of radius and delta must be given"),
-        ({"radius": None, "delta": 1.0}, ValueError, r"delta \(1.0\) must be above 0 and below 1"),
-        ({"estimator": "mean"}, TypeError, r"estimator \(str\) must be a Measurement"),
-        (
-            {"estimator": make_measurement(LEAVES[0], dp.l1_distance(T="f64"), PAIR, len, lambda _: (1.0, 0.0))},
-            ValueError,
-            "estimator must start from the same input_domain and input_metric",
-        ),
-        (
-            {"estimator": make_measurement(*LEAVES, dp.max_divergence(), len, lambda _: 1.0)},
-            ValueError,
-            r"estimator's output measure \(.*\) must be approximate",
-        ),
-    ],
-)
-def test_wrong_arguments_are_named(options, error, message):
-    with pytest.raises(error, match=message):
-        make_clipped_estimator(*LEAVES, **{"scale": 1.0, "estimator": releasing(TRUTH), "radius": 5, **options})
-
-
 def test_estimators_must_release_one_number_for_each_node():
     for wrong in (TRUTH[:3], "text", TRUTH.astype(str), None):
         clipped = make_clipped_estimator(*LEAVES, 1.0, estimator=releasing(wrong), radius=5)

@@ -104,20 +104,3 @@ def test_ladders_that_leave_a_gap_warn():
     loud = Round(mass=2900, eta=0.05, alpha=0.01, threshold=2000, epsilon=0.5, delta=1e-7)
     with pytest.warns(AccuracyWarning, match=r"round 1 of 1: accuracy is not guaranteed \(privacy is\)"):
         make_ladder_estimator(*LEAVES, ladder=Ladder(2900, (loud,)))
-
-
-@pytest.mark.parametrize(
-    ("ladder", "error", "message"),
-    [
-        ("high", TypeError, r"ladder \(str\) must be a Ladder"),
-        (Ladder(-1, ()), ValueError, r"base \(-1\) must be finite and non-negative"),
-        (Ladder(1, (Round(1, 0.1, 0.1, 0, 1, 0.1),)), ValueError, r"threshold \(0\) must be positive"),
-        (Ladder(1, (Round(1, 0.1, 0.1, 1, 0, 0.1),)), ValueError, r"epsilon \(0\) must be positive"),
-        (Ladder(1, (Round(1, 0.1, 0.1, 1, 1, "x"),)), TypeError, r"delta \('x'\) must be a number"),
-        (Ladder(1, (Round(1, 2, 0.1, 1, 1, 0.1),)), ValueError, r"eta \(2\) must be above 0 and below 1"),
-        (Ladder(1, (Round(1, 0.1, Fraction(3, 2), 1, 1, 0.1),)), ValueError, r"alpha \(1.5\) must be above 0"),
-    ],
-)
-def test_wrong_ladders_are_named(ladder, error, message):
-    with pytest.raises(error, match=message):
-        make_ladder_estimator(*LEAVES, ladder=ladder)

@@ -175,12 +175,13 @@ def test_paths_and_prefixes_of_other_rows():
     ]
 
 
-def test_released_frames_carry_no_other_labels_in_their_memory():
+@pytest.mark.parametrize("dtype", [pl.String, pl.Categorical])
+def test_released_frames_carry_no_other_labels_in_their_memory(dtype):
     """Neither the release nor its frame, with text columns and paths, holds a label of a node that is not shown."""
     tree = OpenTree.columns(["one", "two"])
     rows = [("a public label, long enough", f"a private label, number {i}") for i in range(50)]
     rows += [(f"a private region, number {i}", "x") for i in range(50)] + [("a public label, long enough", "town")] * 9
-    counts = tree.count(pl.DataFrame(rows, schema=["one", "two"], orient="row"))
+    counts = tree.count(pl.DataFrame(rows, schema=["one", "two"], orient="row").cast(dtype))
     place = int(np.flatnonzero(counts.occupied.counts == 9)[0])
     nodes = ShownCells.of(counts, np.array([place]), np.array([2])).nodes
     values = np.array([109.0, 59.0, 9.0])

@@ -135,26 +135,6 @@ def test_descriptions_of_what_is_not_known():
     assert "Not shown: 5 nodes, estimated as 0, that hold at most " in nobody.describe()
 
 
-@each
-def test_releases_come_back_from_json_as_they_were(make):
-    release = make()
-    again = TreeRelease.from_json(release.to_json())
-    assert again.tree == release.tree
-    assert again.tree.names == release.tree.names
-    assert again.statement == release.statement
-    assert (again.confidence, again.hidden) == (release.confidence, release.hidden)
-    for name in ("estimates", "lower", "upper", "cells", "shown", "levels", "parents"):
-        ours, theirs = getattr(release, name), getattr(again, name)
-        assert (ours is None) == (theirs is None)
-        if ours is not None:
-            assert ours.dtype == theirs.dtype
-            assert ours.tolist() == theirs.tolist()
-    assert again.to_frame().equals(release.to_frame())
-    assert again.to_frame().schema == release.to_frame().schema
-    assert again.describe() == release.describe()
-    assert again.to_json() == release.to_json()
-
-
 def test_ranges_of_a_release_from_json_join_the_nodes():
     release = RELEASES["laplace"]()
     joined = range_counts(TreeRelease.from_json(release.to_json()), 0, 2)

@@ -79,14 +79,6 @@ def test_every_label_of_every_type_can_be_written_in_every_format(dtype, form, c
         assert [int(text) for text in texts[:4]] == frame["label"].to_list()[:4]
 
 
-def test_times_that_polars_can_show_are_written_as_polars_does():
-    frame = extremes(pl.Datetime("us", "Europe/Brussels"))[2:]
-    for form, write in (("csv", pl.DataFrame.write_csv), ("ndjson", pl.DataFrame.write_ndjson)):
-        buffer = io.BytesIO()
-        write(frame, buffer)
-        assert frame_bytes(frame, file_format=form) == buffer.getvalue()
-
-
 @pytest.mark.parametrize("dtype", [*INTEGERS, *TIMES, pl.String, pl.Boolean, pl.Float64], ids=str)
 def test_every_label_of_every_type_goes_to_arrow_and_pandas_and_comes_back(dtype):
     plain = isinstance(dtype, pl.DataType) or dtype in (*INTEGERS, pl.Date)
@@ -98,12 +90,6 @@ def test_every_label_of_every_type_goes_to_arrow_and_pandas_and_comes_back(dtype
             assert label.to_list() == [None if value is None else str(value) for value in frame["label"].to_list()]
         else:
             assert label.cast(dtype).equals(frame["label"])
-
-
-def test_estimates_are_not_copied_on_their_way_to_arrow():
-    frame = pl.DataFrame({"estimate": [float(number) for number in range(9999)]})
-    buffer = arrow_table(frame)["estimate"].chunk(0).buffers()[1]
-    assert buffer.address == frame["estimate"]._get_buffer_info()[0]
 
 
 @pytest.mark.parametrize(

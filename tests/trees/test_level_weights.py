@@ -50,13 +50,6 @@ def test_no_random_weights_are_much_better(name, aim):
     assert min(error(tree, weights, "gaussian", aim) for weights in near) > 0.97 * reached
 
 
-def test_a_binary_tree_gains():
-    tree = TREES["binary"]
-    assert error(tree, choose_level_weights(tree), "gaussian", "worst") < 0.8 * error(
-        tree, np.ones(8), "gaussian", "worst"
-    )
-
-
 @pytest.mark.parametrize(("make", "noise"), [(make_tree_laplace, "laplace"), (make_tree_gaussian, "gaussian")])
 def test_releases_take_them_at_the_price_of_equal_weights(make, noise):
     tree = TREES["three levels"]

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opendp_tree import OpenTree, Tree
+from opendp_tree import OpenTree
 from opendp_tree.releases.frame import cell_frame
 from opendp_tree.saturate import LIMIT
-from opendp_tree.trees.nodes import ShownCells, ShownNodes, SparseCounts, check_path, meets_between, nested_parents
+from opendp_tree.trees.nodes import ShownCells, SparseCounts, check_path, meets_between, nested_parents
 from opendp_tree.trees.tree import subtree_ranges
 from tests.shapes import SHAPES
 
@@ -249,57 +249,12 @@ def test_prefixes_of_bits_are_the_least_keys_they_begin():
     assert cells.order.tolist() == [3, 1, 2, 0]
 
 
-def test_wide_prefixes():
-    for width in (65, 100, 128):
-        key = (1 << (width - 1)) | 5
-        cells = cells_of(OpenTree.bits(width), [key], [(0, 1), (0, width)])
-        assert cell_frame(cells).rows() == [(1, 1 << (width - 1), 1), (width, key, width)]
-        assert cell_frame(cells).schema["prefix"] == pl.UInt128
-
-
 def test_labels_and_paths():
     tree = OpenTree.columns(2)
     cells = cells_of(tree, [("a", "x"), ("a", "y"), ("b", "x")], [(1, 2), (0, 1), (2, 0)])
     assert cell_frame(cells).rows() == [(0, None, None), (1, "a", None), (2, "a", "y")]
     cells = cells_of(OpenTree.paths("/", depth=3), ["a/x", "a/y"], [(1, 2), (0, 1)])
     assert cell_frame(cells).rows() == [(1, "a"), (2, "a/y")]
-
-
-def test_shown_nodes_are_all_ancestors_of_cells():
-    tree = OpenTree.bits(3)
-    cells = cells_of(tree, [0b000, 0b001, 0b111], [(0, 3), (1, 3), (1, 1), (2, 2)])
-    nodes = cells.nodes
-    prefixes = nodes.words.to_the_right(3)[1].tolist()
-    bits = tree.bits_at(nodes.levels).tolist()
-    assert nodes.parents.tolist() == [-1, 0, 0, 1, 2, 3, 3]
-    assert list(zip(nodes.levels.tolist(), prefixes, bits, cells.firsts.tolist(), strict=True)) == [
-        (0, 0b000, 0, 0),
-        (1, 0b000, 1, 0),
-        (1, 0b100, 1, 3),
-        (2, 0b000, 2, 1),
-        (2, 0b110, 2, 3),
-        (3, 0b000, 3, 1),
-        (3, 0b001, 3, 2),
-    ]
-    assert cells.order.tolist() == [2, 0, 1, 3]
-    assert np.flatnonzero(cells.is_cell).tolist() == [1, 4, 5, 6]
-    assert cells.cells().tolist() == [1, 5, 6, 4]
-
-
-@pytest.mark.parametrize("tree", [OpenTree.columns(2), OpenTree.bits(8), OpenTree.paths("/", depth=3)])
-def test_no_cells(tree):
-    empty = np.zeros(0, dtype=np.int64)
-    cells = ShownCells.of(tree.count([]), empty, empty)
-    assert cell_frame(cells).height == 0
-    assert cells.nodes.size == cells.firsts.size == 0
-
-
-def test_nodes_have_their_own_labels_only():
-    tree = OpenTree.columns(2)
-    nodes = cells_of(tree, [("a", "x"), ("a", "y"), ("b", "x"), ("c", "z")], [(0, 2), (1, 2), (2, 1)]).nodes
-    assert [labels.to_list() for labels in nodes.labels] == [["a", "b"], ["x", "y"]]
-    assert nodes.parents.tolist() == [-1, 0, 0, 1, 1]
-    assert nodes.size == 5
 
 
 def test_what_is_released_does_not_depend_on_other_labels():
@@ -309,20 +264,6 @@ def test_what_is_released_does_not_depend_on_other_labels():
     beside = cell_frame(cells_of(tree, [(1,)] * 5 + [("x",)], [(0, 1)]))
     assert alone.equals(beside)
     assert alone.schema == beside.schema
-
-
-def test_released_labels_carry_no_other_labels_in_their_memory():
-    tree = OpenTree.columns(1)
-    private = pl.DataFrame(
-        {"name": ["a heavy label that is shown"] * 5 + [f"a private label, number {i}" for i in range(50)]}
-    )
-    for frame in (private, private.cast(pl.Categorical)):
-        found = cell_frame(cells_of(tree, frame, [(0, 1)]))["label_1"]
-        assert found.dtype == pl.String
-        memory = b"".join(
-            bytes(part) for part in found.to_arrow(compat_level=pl.CompatLevel.newest()).buffers() if part
-        )
-        assert b"private" not in memory
 
 
 def test_one_record_does_not_decide_how_a_label_is_shown():
@@ -345,11 +286,6 @@ def test_parents_follow_from_levels_and_first_places(tree):
         order = np.lexsort((first, tree.node_levels))
         found = nested_parents(tree.node_levels[order], first[order])
         assert np.where(found < 0, -1, order[found]).tolist() == tree.parents[order].tolist()
-
-
-def test_public_labels_come_level_by_level():
-    tree = Tree.from_paths([("a", 1), ("b", 2), ("a", 3)])
-    assert [labels.to_list() for labels in ShownNodes.of_tree(tree).labels] == [["a", "b"], [1, 3, 2]]
 
 
 @given(st.lists(st.integers(0, 63), min_size=1, max_size=12), st.data())

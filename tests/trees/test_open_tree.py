@@ -1,25 +1,8 @@
-from decimal import Decimal
-
 import numpy as np
 import polars as pl
 import pytest
 
 from opendp_tree import OpenTree
-
-
-@pytest.mark.parametrize("odd", [None, 1, "ab", b"ab", [1], {}, ([],), Decimal("sNaN"), (float("nan"),), object()])
-@pytest.mark.parametrize("tree", [OpenTree.columns(2), OpenTree.bits(8), OpenTree.paths("/", depth=3)])
-def test_odd_keys_raise_nothing(tree, odd):
-    counts = tree.count([odd, odd])
-    assert counts.occupied.counts.sum() in (0, 2)
-
-
-def test_how_nodes_are_shown_is_no_part_of_a_tree():
-    assert OpenTree.columns(["a", "b"]) == OpenTree.columns(2)
-    assert hash(OpenTree.columns(["a", "b"])) == hash(OpenTree.columns(2))
-    assert OpenTree.columns(["a", "b"]).names == ("a", "b")
-    assert OpenTree.bits(32, shown_as="ipv4") == OpenTree.bits(32)
-    assert OpenTree.bits(32).names == OpenTree.paths("/", depth=3).names == ()
 
 
 @pytest.mark.parametrize(

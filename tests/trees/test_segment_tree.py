@@ -106,13 +106,6 @@ def test_the_reach_is_exceeded_with_no_more_than_its_chance(weights, chance):
     assert exact_tail(weights, HALF, max(1, int(reach / 4))) > Fraction(chance)  # a quarter would not do
 
 
-def test_reach_grows_with_variance_and_step():
-    variances = np.linspace(0.0, 40.0, 60)
-    found = tail_reach(variances, largest_step=1.0, chance=0.05)
-    assert (np.diff(found) > 0).all()
-    assert (tail_reach(variances, largest_step=2.0, chance=0.05) > found).all()
-
-
 def test_rising_numbers_are_the_nearest():
     """By the formula of smallest means of largest sets, on random numbers and on those that need no change."""
     rng = np.random.default_rng(3)

@@ -122,23 +122,6 @@ def test_path_names_a_wrong_node(bad):
         Tree.balanced(branching=2, depth=2).path(bad)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("shape", ["balanced", "chain", "random"])
-def test_ten_million_nodes(shape):
-    nodes = 10**7
-    rng = np.random.default_rng(0)
-    ids = np.arange(nodes)
-    up = {"balanced": (ids - 1) // 2, "chain": ids - 1, "random": (rng.random(nodes) * ids).astype(np.int64)}[shape]
-    up[0] = -1
-    tree = Tree.from_parents(up)
-    counts = rng.integers(0, 100, tree.leaf_count)
-    sums = tree.sum(counts)
-    assert sums[0] == counts.sum()
-    inner = np.bincount(up[1:], minlength=nodes) > 0
-    below = np.bincount(up[1:], weights=sums[1:], minlength=nodes)
-    assert (sums[inner] == below[inner]).all()
-
-
 def test_names_are_for_show():
     paths = [("a", "x"), ("b",)]
     tree = Tree.from_paths(paths, names=["region", "city"])
