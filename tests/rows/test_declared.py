@@ -145,9 +145,5 @@ def test_wrong_schemas_are_named(schema):
 
 def test_schemas_take_types_of_python_and_of_polars():
     assert read_declared(None) == {}
-    assert read_declared({"a": str, "b": int, "c": date, "d": pl.Int8}) == {
-        "a": pl.String,
-        "b": pl.Int64,
-        "c": pl.Date,
-        "d": pl.Int8,
-    }
+    expected = {"a": pl.String, "b": pl.Int64, "c": pl.Date, "d": pl.Int8}
+    assert read_declared({"a": str, "b": int, "c": date, "d": pl.Int8}) == expected

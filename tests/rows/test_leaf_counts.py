@@ -138,18 +138,27 @@ def test_nested_keys_count_as_a_plain_group_by_and_lose_nothing(key, rows):
     assert counts.occupied.counts.sum() == frame.height
 
 
-@given(st.data())
-def test_columns_count_as_a_plain_group_by(data):
-    kinds = data.draw(st.lists(st.sampled_from(sorted(COLUMNS)), min_size=1, max_size=3))
-    rows = data.draw(columns(st.tuples(*(COLUMNS[kind][1] | st.none() for kind in kinds)).map(list)))
-    rows = [row or [None] * len(kinds) for row in rows]
-    frame = pl.DataFrame(
-        {f"c{place}": [row[place] for row in rows] for place in range(len(kinds))},
-        schema={f"c{place}": COLUMNS[kind][0] for place, kind in enumerate(kinds)},
-    )
+@st.composite
+def frames(draw):
+    """One to three columns of every type that a key may have, with nulls; rows that occur often, and none."""
+    kinds = draw(st.lists(st.sampled_from(sorted(COLUMNS)), min_size=1, max_size=3))
+    rows = draw(columns(st.tuples(*(COLUMNS[kind][1] | st.none() for kind in kinds))))
+    rows = [row or (None,) * len(kinds) for row in rows]
+    schema = {f"c{place}": COLUMNS[kind][0] for place, kind in enumerate(kinds)}
+    return pl.DataFrame({name: [row[place] for row in rows] for place, name in enumerate(schema)}, schema=schema)
+
+
+@given(frames())
+def test_columns_count_as_a_plain_group_by(frame):
     check_open(frame, frame.columns)
     counts = make_leaf_counts(frame_domain(frame), ROWS, by=frame.columns)(frame)
     assert counts.occupied.counts.sum() == frame.height
+
+
+def antichain(paths):
+    """Paths of which none leads through another, and none is that of the leaf for all others."""
+    paths = [path for path in dict.fromkeys(paths) if path[0] != "(other)"]
+    return [path for path in paths if not any(path[: len(up)] == up != path for up in paths)]
 
 
 @pytest.mark.parametrize("kind", slow(SINGLE, unless=lambda kind: "bits" not in kind or "128" in kind))
@@ -178,8 +187,7 @@ def test_public_trees_count_the_leaf_that_a_key_leads_to_or_through(kind):
         frame = pl.DataFrame({"k": column}, schema={"k": dtype})
         seen = sorted(open_counts(frame, key) or {(None,): 1}, key=repr)
         cut = [path[: data.draw(st.integers(1, len(path)))] for path in data.draw(st.lists(st.sampled_from(seen)))]
-        cut = [path for path in dict.fromkeys(cut) if not any(path[: len(up)] == up != path for up in cut)]
-        cut = [path for path in cut if path != ("(other)",)]
+        cut = antichain(cut)
         tree = Tree.from_paths([*cut, ("(other)",)])
         for drop in (False, True):
             # A tree whose only labels are of another type than the column's is refused.
@@ -195,32 +203,15 @@ def test_public_trees_count_the_leaf_that_a_key_leads_to_or_through(kind):
     check()
 
 
-@given(st.data())
-def test_public_trees_of_columns(data):
-    kinds = data.draw(st.lists(st.sampled_from(sorted(COLUMNS)), min_size=1, max_size=3))
-    rows = data.draw(st.lists(st.tuples(*(COLUMNS[kind][1] | st.none() for kind in kinds)), max_size=12))
-    schema = {f"c{place}": COLUMNS[kind][0] for place, kind in enumerate(kinds)}
-    frame = pl.DataFrame({name: [row[place] for row in rows] for place, name in enumerate(schema)}, schema=schema)
-    cut = [row[: data.draw(st.integers(1, len(row)))] for row in rows[::2]]
-    cut = [path for path in dict.fromkeys(cut) if not any(path[: len(up)] == up != path for up in cut)]
-    tree = Tree.from_paths([*(path for path in cut if path[0] != "(other)"), ("(other)",)])
+@given(frames(), st.data())
+def test_public_trees_of_columns(frame, data):
+    cut = antichain(row[: data.draw(st.integers(1, len(row)))] for row in frame.rows()[::2])
+    tree = Tree.from_paths([*cut, ("(other)",)])
     for domain, given_data in both(frame):
         count = make_leaf_counts(domain, ROWS, by=Key.columns(*frame.columns, tree=tree, outside=("(other)",)))
         assert count(given_data).tolist() == public_counts(frame, frame.columns, tree, outside=("(other)",))
         assert count(given_data).sum() == frame.height
         assert count.output_domain == leaf_domain(tree)
-
-
-def test_labels_of_another_type_are_no_labels():
-    """1, True and "1" are three labels."""
-    tree = Tree.from_paths([(1,), (True,), ("1",), (None,)])
-    for values, expected in (
-        ([1, None, 2], [1, 0, 0, 1, 1]),
-        ([True, False], [0, 1, 0, 0, 1]),
-        (["1", "x"], [0, 0, 1, 0, 1]),
-    ):
-        frame = pl.DataFrame({"k": values})
-        assert make_leaf_counts(frame_domain(frame), ROWS, by=Key.columns("k", tree=tree))(frame).tolist() == expected
 
 
 def test_times_are_read_by_the_clock_of_their_zone():
@@ -346,6 +337,12 @@ def test_opendps_own_truncation_is_respected():
             ValueError,
             "unit: there is no column 'who'",
         ),
+        (
+            {"domain": frame_domain({"city": pl.String, "u": pl.Object}), "unit": Unit("u", rows=1)}
+            | {"metric": dp.symmetric_id_distance("u")},
+            ValueError,
+            "identifier",
+        ),
         ({"metric": dp.l1_distance(T="i64"), "domain": FRAMES}, ValueError, r"input_metric \(.*\) must be symmetric"),
         (
             {"domain": leaf_domain(TREE)},
@@ -374,37 +371,21 @@ def test_data_that_does_not_fit_the_schema_is_an_error_that_names_no_value():
             make_leaf_counts(FRAMES, ROWS, by="city")(data)
 
 
-def test_polars_does_not_get_to_quote_values(tmp_path):
-    path = tmp_path / "frame.csv"
-    path.write_text("city\n1\n2\nsecret\n")
-    scan = pl.scan_csv(path, schema={"city": pl.Int64})
-    with pytest.raises(OpenDPException, match="reading the frame failed; the details are withheld") as found:
-        make_leaf_counts(frame_domain({"city": pl.Int64}), ROWS, by="city")(scan)
-    assert "secret" not in str(found.value)
-    assert "secret" not in repr(found.value.raw_traceback)
+def fails(series):
+    raise KeyError(f"secret {series.to_list()}")
 
 
-def test_errors_of_python_functions_in_a_plan_are_withheld():
+def test_errors_of_polars_and_of_python_functions_in_a_plan_are_withheld(tmp_path):
     """They may quote values, and so may their type."""
-
-    def fails(series):
-        raise KeyError(f"secret {series.to_list()}")
-
-    frame = pl.LazyFrame({"k": ["a"]}).with_columns(pl.col("k").map_batches(fails, return_dtype=pl.String))
-    counts = make_leaf_counts(frame_domain(frame), ROWS, by="k")
-    with pytest.raises(Exception, match="withheld") as caught:
-        counts(frame)
-    assert "secret" not in str(caught.value)
-    assert "KeyError" not in str(caught.value)
-
-
-def test_what_cannot_be_counted_is_refused_at_construction():
-    tree = Tree.from_paths([(0, 0)])
-    frame = pl.DataFrame({"k": [1], "u": [1]}, schema={"k": pl.Int64, "u": pl.Object})
-    with pytest.raises(ValueError, match="stride"):
-        make_leaf_counts(frame_domain(frame), ROWS, by=Key.bits("k", width=128, stride=64, tree=tree))
-    with pytest.raises(ValueError, match="identifier"):
-        make_leaf_counts(frame_domain(frame), dp.symmetric_id_distance("u"), by="k", unit=Unit("u", rows=1))
+    (tmp_path / "frame.csv").write_text("city\n1\n2\nsecret\n")
+    scan = pl.scan_csv(tmp_path / "frame.csv", schema={"city": pl.Int64})
+    plan = pl.LazyFrame({"city": ["a"]}).with_columns(pl.col("city").map_batches(fails, return_dtype=pl.String))
+    for frame in (scan, plan):
+        with pytest.raises(OpenDPException, match="reading the frame failed; the details are withheld") as caught:
+            make_leaf_counts(frame_domain(frame), ROWS, by="city")(frame)
+        for words in (str(caught.value), repr(caught.value.raw_traceback)):
+            assert "secret" not in words
+            assert "KeyError" not in words
 
 
 def test_what_polars_says_is_withheld_and_what_stops_a_program_is_not():

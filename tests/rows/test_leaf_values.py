@@ -22,6 +22,15 @@ AMOUNT = Value("amount", bounds=(0, 500))
 FRAME = pl.DataFrame({"user": [1, 1, 2], "city": ["a", "a", "b"], "amount": [1.0, 2.0, 3.0]})
 
 
+PEOPLE = dp.symmetric_id_distance("user")
+
+
+def made_for(frame, *, by="city", rows=None, values=AMOUNT):
+    """Leaf values of rows or, with a bound on the rows of each, of people."""
+    unit, metric = (None, dp.symmetric_distance()) if rows is None else (Unit("user", rows=rows), PEOPLE)
+    return make_leaf_values(frame_domain(frame), metric, values=values, by=by, unit=unit)
+
+
 @pytest.mark.parametrize("metric", [dp.symmetric_distance, dp.insert_delete_distance, dp.change_one_distance])
 def test_the_map_is_that_of_leaf_counts_in_rows(metric):
     space = frame_domain(FRAME), metric()
@@ -31,11 +40,15 @@ def test_the_map_is_that_of_leaf_counts_in_rows(metric):
 
 
 def test_the_map_of_people_counts_the_rows_of_each():
-    space = frame_domain(FRAME), dp.symmetric_id_distance("user")
-    made = make_leaf_values(*space, values=AMOUNT, by="city", unit=Unit("user", rows=7))
-    assert [made.map(k) for k in range(3)] == [0, 7, 14]
+    assert [made_for(FRAME, rows=7).map(k) for k in range(3)] == [0, 7, 14]
     with pytest.raises(ValueError, match="bound on rows alone"):
-        make_leaf_values(*space, values=AMOUNT, by="city", unit=Unit("user", leaves=2))
+        make_leaf_values(frame_domain(FRAME), PEOPLE, values=AMOUNT, by="city", unit=Unit("user", leaves=2))
+
+
+def refused(domain, value):
+    assert not domain.member(value)
+    with pytest.raises(TypeError, match="must be LeafValues"):
+        read_space(domain).read(value)
 
 
 def test_a_member_has_the_tree_and_as_many_sums_as_values():
@@ -52,11 +65,11 @@ def test_a_member_has_the_tree_and_as_many_sums_as_values():
         three,
     ]
     for value in wrong:
-        assert not domain.member(value)
-        with pytest.raises(TypeError, match="must be LeafValues"):
-            read_space(domain).read(value)
+        refused(domain, value)
     sparse = OpenTree.columns(2).count([("a", "b")])
-    assert not leaf_values_domain(OpenTree.columns(3), AMOUNT).member(LeafValues(sparse, (np.ones(1, dtype=np.int64),)))
+    refused(leaf_values_domain(OpenTree.columns(3), AMOUNT), LeafValues(sparse, (np.ones(1, dtype=np.int64),)))
+    rows = np.array([2**41, 2**41 - 1, 0])  # as many as the map covers
+    assert domain.member(LeafValues(rows, (rows * 2**20,)))
 
 
 @pytest.mark.parametrize(
@@ -73,19 +86,10 @@ def test_a_member_has_the_tree_and_as_many_sums_as_values():
     ],
 )
 def test_what_the_map_does_not_cover_is_no_member(rows, steps):
-    domain = leaf_values_domain(TREE, AMOUNT)
-    value = LeafValues(np.array(rows), (np.array(steps),))
-    assert not domain.member(value)
-    with pytest.raises(TypeError, match="must be LeafValues"):
-        read_space(domain).read(value)
+    refused(leaf_values_domain(TREE, AMOUNT), LeafValues(np.array(rows), (np.array(steps),)))
     counts = OpenTree.columns(2).count([("a", "b"), ("a", "c"), ("d", "e")])
     sparse = replace(counts, occupied=replace(counts.occupied, counts=np.array(rows)))
-    assert not leaf_values_domain(counts.tree, AMOUNT).member(LeafValues(sparse, value.sums))
-
-
-def test_the_most_that_the_map_covers_is_a_member():
-    rows = np.array([2**41, 2**41 - 1, 0])
-    assert leaf_values_domain(TREE, AMOUNT).member(LeafValues(rows, (rows * 2**20,)))
+    refused(leaf_values_domain(counts.tree, AMOUNT), LeafValues(sparse, (np.array(steps),)))
 
 
 def test_domains_of_other_bounds_or_trees_are_others():
@@ -151,7 +155,7 @@ def test_counts_and_sums_are_those_of_one_row_at_a_time(values, public):
     paths = sorted(counts)
     tree = Tree.from_paths(paths, names=["country", "city"]) if public else None
     key = Key.columns("country", "city", tree=tree, outside=None if tree is None else "drop")
-    made = make_leaf_values(frame_domain(frame), dp.symmetric_distance(), values=values, by=key)
+    made = made_for(frame, values=values, by=key)
     for data in (frame, frame.lazy(), frame.sample(fraction=1.0, shuffle=True, seed=2)):
         found = made(data)
         assert found.people.tolist() == [counts[path] for path in paths]
@@ -164,17 +168,11 @@ def test_counts_and_sums_are_those_of_one_row_at_a_time(values, public):
 
 def test_at_most_so_many_rows_of_each_person_are_kept_and_no_less():
     frame = frame_of()
-    made = make_leaf_values(
-        frame_domain(frame), dp.symmetric_id_distance("user"), values=AMOUNT, by="city", unit=Unit("user", rows=3)
-    )
     valid = frame.filter(pl.col("amount").is_not_null() & pl.col("amount").is_not_nan())
     per_user = valid.group_by("user").len()["len"].to_numpy()
-    assert made(frame).people.sum() == np.minimum(per_user, 3).sum()
-    everything = make_leaf_values(
-        frame_domain(frame), dp.symmetric_id_distance("user"), values=AMOUNT, by="city", unit=Unit("user", rows=SIZE)
-    )
-    plain = make_leaf_values(frame_domain(frame), dp.symmetric_distance(), values=AMOUNT, by="city")
-    assert everything(frame).sums[0].tolist() == plain(frame).sums[0].tolist()
+    assert made_for(frame, rows=3)(frame).people.sum() == np.minimum(per_user, 3).sum()
+    everything, plain = made_for(frame, rows=SIZE)(frame), made_for(frame)(frame)
+    assert everything.sums[0].tolist() == plain.sums[0].tolist()
 
 
 def test_what_is_kept_of_others_does_not_depend_on_a_new_person(monkeypatch):
@@ -183,14 +181,9 @@ def test_what_is_kept_of_others_does_not_depend_on_a_new_person(monkeypatch):
     newcomer = frame_of(30).with_columns(user=pl.lit(99, dtype=pl.Int64))
     words = RNG.integers(0, 2**63, 400).astype(np.uint64)
     monkeypatch.setattr(people, "uniform_words", lambda size: words[:size])
+    key = Key.columns("city", tree=Tree.from_paths([("x",), ("y",), ("z",)]))
     for rows in (1, 2, 5):
-        made = make_leaf_values(
-            frame_domain(frame),
-            dp.symmetric_id_distance("user"),
-            values=AMOUNT,
-            by=Key.columns("city", tree=Tree.from_paths([("x",), ("y",), ("z",)])),
-            unit=Unit("user", rows=rows),
-        )
+        made = made_for(frame, by=key, rows=rows)
         before, after = made(frame), made(pl.concat([frame, newcomer]))
         assert np.abs(after.people - before.people).sum() == rows
         moved = np.abs(after.sums[0] - before.sums[0]).sum()
@@ -200,14 +193,8 @@ def test_what_is_kept_of_others_does_not_depend_on_a_new_person(monkeypatch):
 
 def test_rows_without_a_leaf_take_nobodys_place():
     frame = pl.DataFrame({"user": [0] * 9, "city": ["x"] + ["nowhere"] * 8, "amount": [1.0] * 9})
-    made = make_leaf_values(
-        frame_domain(frame),
-        dp.symmetric_id_distance("user"),
-        values=AMOUNT,
-        by=Key.columns("city", tree=Tree.from_paths([("x",), ("y",)]), outside="drop"),
-        unit=Unit("user", rows=1),
-    )
-    assert made(frame).people.tolist() == [1, 0]
+    key = Key.columns("city", tree=Tree.from_paths([("x",), ("y",)]), outside="drop")
+    assert made_for(frame, by=key, rows=1)(frame).people.tolist() == [1, 0]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -223,9 +210,9 @@ def test_counts_and_sums_have_the_same_leaves_whatever_the_sums_are(seed):
         },
         schema={"user": pl.Int64, "address": pl.String, "port": pl.Int64, "amount": pl.Float64},
     )
-    for unit, metric in ((None, dp.symmetric_distance()), (Unit("user", rows=9), dp.symmetric_id_distance("user"))):
+    for rows in (None, 9):
         for key in (Key.ip("address"), Key.bits("port", width=4, stride=2)):
-            made = make_leaf_values(frame_domain(frame), metric, values=AMOUNT, by=key, unit=unit)
+            made = made_for(frame, by=key, rows=rows)
             found = made(frame)
             assert made.output_domain.member(found)
             assert found.people.sum() == size
@@ -234,8 +221,8 @@ def test_counts_and_sums_have_the_same_leaves_whatever_the_sums_are(seed):
 
 def test_no_rows_at_all_are_counted_as_none():
     frame = frame_of().clear()
-    for unit, metric in ((None, dp.symmetric_distance()), (Unit("user", rows=2), dp.symmetric_id_distance("user"))):
-        found = make_leaf_values(frame_domain(frame), metric, values=AMOUNT, by=["country", "city"], unit=unit)(frame)
+    for rows in (None, 2):
+        found = made_for(frame, by=["country", "city"], rows=rows)(frame)
         assert found.people.size == found.sums[0].size == 0
 
 

@@ -11,9 +11,8 @@ from opendp_tree import Key, Unit, read_source
 from opendp_tree.rows import counting, people
 from opendp_tree.rows.counting import FrameRows
 from opendp_tree.rows.domains import narrowed
-from tests.frame_truth import as_paths
 from tests.fuzz.frames import coupled
-from tests.rows.test_row_counts import KEYS, ROWS, counter, frame_of
+from tests.rows.test_row_counts import KEYS, ROWS, by_leaf, counter, frame_of
 from tests.thoroughness import examples
 
 EDGES = {
@@ -29,11 +28,6 @@ EDGES = {
     pl.Datetime("us", "Europe/Brussels"): [datetime(2024, 3, 31, 1, 30), datetime(1970, 1, 1)],
     pl.Duration("ms"): [timedelta(0), timedelta(days=-3)],
 }
-
-
-def counted(key, unit, rows, memory):
-    found = counter(key, unit, memory).count(frame_of(rows))
-    return found.tolist() if isinstance(found, np.ndarray) else as_paths(found)
 
 
 def one_part(data, unit, part, number):
@@ -83,7 +77,8 @@ def test_the_number_of_parts_changes_nothing(name, rows, most, seed):
     """With draws that belong to a person and a leaf, counts are the same whatever the memory is."""
     for unit in (Unit("user", rows=most), Unit("user", leaves=most, rows_per_leaf=2)):
         with coupled(seed):
-            whole, some, many = (counted(KEYS[name], unit, rows, memory) for memory in (2**40, 3000, 700))
+            found = [counter(KEYS[name], unit, memory).count(frame_of(rows)) for memory in (2**40, 3000, 700)]
+        whole, some, many = map(by_leaf, found)
         assert whole == some == many
 
 

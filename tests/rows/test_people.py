@@ -14,8 +14,9 @@ from opendp_tree import Key, OpenTree, Tree, Unit, frame_domain, release_tree
 from opendp_tree.rows import counting, people
 from opendp_tree.rows.leaf_counts import make_people_records, then_people_records
 from opendp_tree.rows.people import PeoplePart, people_domain
+from tests.frame_truth import as_paths
 from tests.goodness_of_fit import FALSE_ALARM
-from tests.rows.test_row_counts import KEYS, ROWS, SCHEMA, counter, frame_of
+from tests.rows.test_row_counts import KEYS, ROWS, SCHEMA, by_leaf, counter, frame_of
 from tests.thoroughness import examples
 
 SHARES = Unit("user", count="shares")
@@ -28,8 +29,6 @@ def labels_of(records):
         return list(range(records.tree.leaf_count))
     size = records.sparse.occupied.counts.size
     counts = records.sparse.recounted(np.arange(1, size + 1))
-    from tests.frame_truth import as_paths
-
     found = {number - 1: path for path, number in as_paths(counts).items()}
     return [found[place] for place in range(size)]
 
@@ -46,24 +45,11 @@ def as_people(records):
     return Counter(found)
 
 
-def people_of(records):
-    return sum(part.starts.size for part in records.each())
-
-
 def one_by_one(key, rows):
     """Each person's leaf counts, by counting the rows of one after the other as if there were nobody else."""
-    from tests.frame_truth import as_paths
-
-    found = []
-    for user in {row[0] for row in rows} - {None}:
-        counts = counter(key).count(frame_of([row for row in rows if row[0] == user]))
-        if isinstance(counts, np.ndarray):
-            own = [(leaf, int(count)) for leaf, count in enumerate(counts) if count]
-        else:
-            own = list(as_paths(counts).items())
-        if own:
-            found.append(frozenset(own))
-    return Counter(found)
+    people = {row[0] for row in rows} - {None}
+    found = [by_leaf(counter(key).count(frame_of([row for row in rows if row[0] == user]))) for user in people]
+    return Counter(frozenset(own.items()) for own in found if own)
 
 
 @pytest.mark.parametrize("name", KEYS)
@@ -246,7 +232,8 @@ def test_mutant_rows_of_nobody_as_people_of_their_own_are_rejected(monkeypatch):
     more = [*rows, *[(None, "x", 0)] * 5]
 
     def moved(records):
-        return abs(people_of(records(frame_of(more))) - people_of(records(frame_of(rows))))
+        found = [sum(part.starts.size for part in records(frame_of(each)).each()) for each in (rows, more)]
+        return abs(found[1] - found[0])
 
     records = make_people_records(frame_domain(SCHEMA), PEOPLE, by="a", unit=SHARES)
     assert moved(records) <= records.map(1)

@@ -62,55 +62,48 @@ def test_names_that_polars_takes_for_patterns_are_refused(name):
     assert Value("^a", bounds=(0, 1)).column == "^a"
 
 
-def test_a_name_alone_says_what_to_write():
+def test_a_unit_is_one_already_or_none():
+    """What a name alone lacks is said where releases and leaf counts are refused."""
     assert Unit.of(None) is None
     assert Unit.of(Unit("user", rows=5)) == Unit("user", rows=5)
-    with pytest.raises(ValueError, match=r"must say how much of one person .*Hint: Unit\('user', rows=5\), or"):
-        Unit.of("user")
-    with pytest.raises(TypeError, match=r"unit \(int\) must be a Unit"):
-        Unit.of(5)
 
 
-def test_metrics_of_people_have_an_identifier():
-    assert identifier_of(dp.symmetric_distance()) is None
-    assert identifier_of(dp.frame_distance(dp.symmetric_distance())) is None
-    assert identifier_of(dp.symmetric_id_distance("user")) == "user"
-    assert identifier_of(dp.frame_distance(dp.symmetric_id_distance("user"))) == "user"
-    assert identifier_of(dp.change_one_id_distance("user")) == "user"
+def test_metrics_of_people_have_an_identifier_by_which_the_unit_is_called():
+    rows, people = dp.symmetric_distance(), dp.symmetric_id_distance("user")
+    assert identifier_of(rows) is identifier_of(dp.frame_distance(rows)) is None
+    for metric in (people, dp.frame_distance(people), dp.change_one_id_distance("user")):
+        assert identifier_of(metric) == "user"
     with pytest.raises(ValueError, match="must be a column"):
         identifier_of(dp.symmetric_id_distance(pl.col("user") + 1))
-
-
-def test_words_say_who_and_how_much():
     assert unit_words(None) == unit_words(None, rows=1) == "one row"
     assert unit_words("user") == unit_words("user", rows=3) == "one value of 'user'"
     assert unit_words("user", people=None) == "values of 'user'"
-    people = dp.symmetric_id_distance("user")
-    assert protected_unit(dp.symmetric_distance(), 2) == "2 rows"
-    assert protected_unit(people, 2) == "2 values of 'user'"
-    bounds = [dp.polars.Bound(per_group=1)]
-    assert protected_unit(dp.frame_distance(people), bounds) == "one value of 'user'"
+    assert (protected_unit(rows, 2), protected_unit(people, 2)) == ("2 rows", "2 values of 'user'")
+    assert protected_unit(dp.frame_distance(people), [dp.polars.Bound(per_group=1)]) == "one value of 'user'"
 
 
-def test_words_say_what_is_kept_of_each():
-    assert Unit("user", rows=1).counted() == "rows after keeping at most 1 of each user, and none without a user"
-    assert "1 in each of at most 1 leaf of each user" in Unit("user", leaves=1).counted()
-    assert "3 in each of at most 2 leaves and 5 in all" in Unit("user", rows=5, leaves=2, rows_per_leaf=3).counted()
-    assert "of each 'a\\nb'" in Unit("a\nb", rows=1).counted()
-
-
-def test_words_say_what_people_weigh():
-    by_level = Unit("user", rows=[200, 50])
-    assert by_level.counted(weighed=True) == (
-        "rows, those of each user limited to a weight of 200, 50 in all (by level), and none without a user"
-    )
-    people = Unit("user", count="people", nodes=(6, 12))
-    assert people.counted(weighed=True) == (
-        "people (each user once per node, limited to a weight of 6, 12 by level below the root), "
-        "and none without a user"
-    )
-    assert "of 6 per level)" in Unit("user", count="people", nodes=6).counted(weighed=True)
-    assert "rows of the query" in people.counted(weighed=True, of="rows of the query")
+@pytest.mark.parametrize(
+    ("unit", "words"),
+    [
+        (Unit("user", rows=1), "rows after keeping at most 1 of each user, and none without a user"),
+        (Unit("user", leaves=1), "1 in each of at most 1 leaf of each user"),
+        (Unit("user", rows=5, leaves=2, rows_per_leaf=3), "3 in each of at most 2 leaves and 5 in all"),
+        (Unit("a\nb", rows=1), "of each 'a\\nb'"),
+        (
+            Unit("user", rows=[200, 50]),
+            "rows, those of each user limited to a weight of 200, 50 in all (by level)",
+        ),
+        (Unit("user", count="people", nodes=6), "people (each user once per node, limited to a weight of 6 per level)"),
+        (
+            Unit("user", count="people", nodes=(6, 12)),
+            "to a weight of 6, 12 by level below the root), and none",
+        ),
+    ],
+)
+def test_words_say_what_is_kept_of_each_or_what_people_weigh(unit, words):
+    weighed = unit.count == "people" or isinstance(unit.rows, tuple)
+    assert words in unit.counted(weighed=weighed)
+    assert "rows of the query" in unit.counted(weighed=weighed, of="rows of the query")
 
 
 def test_bounds_are_by_level_from_the_root_down():
@@ -119,12 +112,16 @@ def test_bounds_are_by_level_from_the_root_down():
     assert Unit("user", count="people", nodes=(5, 2)).bounds(3) == (1, 5, 2)
     assert Unit("user", count="people", nodes=5).bounds(1) == (1,)
     assert Unit("user", count="shares").bounds(2) == (1, 1)
-    with pytest.raises(ValueError, match=r"rows \(\(9, 5\)\) must be one number, or 3: one per shown level from"):
-        Unit("user", rows=(9, 5)).bounds(3)
-    with pytest.raises(ValueError, match=r"rows \(None\) must be one number"):
-        Unit("user", leaves=3).bounds(3)
-    with pytest.raises(ValueError, match=r"nodes \(\(9, 5, 3\)\) must be one number, or 2: one per shown level below"):
-        Unit("user", count="people", nodes=(9, 5, 3)).bounds(3)
+    for unit, words in (
+        (Unit("user", rows=(9, 5)), r"rows \(\(9, 5\)\) must be one number, or 3: one per shown level from"),
+        (Unit("user", leaves=3), r"rows \(None\) must be one number"),
+        (
+            Unit("user", count="people", nodes=(9, 5, 3)),
+            r"nodes .* must be one number, or 2: one per shown level",
+        ),
+    ):
+        with pytest.raises(ValueError, match=words):
+            unit.bounds(3)
 
 
 @pytest.mark.parametrize("unit", [Unit("user", count="shares"), Unit("user", rows=(5, 3))])
@@ -152,17 +149,20 @@ def test_bounds_are_two_numbers(bounds):
         Value("amount", bounds=bounds)
 
 
-def test_other_nonsense_is_refused_in_the_callers_words():
-    with pytest.raises(TypeError, match="column's name"):
-        Value(3, bounds=(0, 1))
-    with pytest.raises(ValueError, match="weight"):
-        Value("amount", bounds=(0, 1), weight=0)
-    with pytest.raises(TypeError, match=r"value \(str\) must be a Value"):
-        read_values("amount")
-    with pytest.raises(ValueError, match="none twice"):
-        read_values([AMOUNT, AMOUNT])
-    with pytest.raises(ValueError, match="at least one column"):
-        read_values([])
+@pytest.mark.parametrize(
+    ("make", "error", "words"),
+    [
+        (lambda: Value(3, bounds=(0, 1)), TypeError, "column's name"),
+        (lambda: Value("amount", bounds=(0, 1), weight=0), ValueError, "weight"),
+        (lambda: read_values("amount"), TypeError, r"value \(str\) must be a Value"),
+        (lambda: read_values([AMOUNT, AMOUNT]), ValueError, "none twice"),
+        (lambda: read_values([]), ValueError, "at least one column"),
+        (lambda: value_shares((AMOUNT, Value("b", bounds=(0, 1), weight=1e-4))), ValueError, "a thousandth"),
+    ],
+)
+def test_other_nonsense_is_refused_in_the_callers_words(make, error, words):
+    with pytest.raises(error, match=words):
+        make()
 
 
 def test_shares_are_in_proportion_and_never_more_than_all():
@@ -172,23 +172,15 @@ def test_shares_are_in_proportion_and_never_more_than_all():
         assert sum(shares) <= 1
         for share, weight in zip(shares, weights, strict=True):
             assert abs(share - Fraction(weight) / sum(map(Fraction, weights))) < Fraction(1, 2**20)
-    with pytest.raises(ValueError, match="a thousandth"):
-        value_shares((AMOUNT, Value("b", bounds=(0, 1), weight=1e-4)))
 
 
-def test_words_say_which_rows_are_counted():
-    kept = Unit("user", rows=5).counted()
-    assert values_counted(kept, [AMOUNT]) == (
-        "rows with a number in amount after keeping at most 5 of each user, and none without a user"
-    )
-    assert values_counted("rows of the query", [AMOUNT]) == "rows of the query with a number in amount"
-
-
-def test_a_column_must_be_there_and_hold_numbers():
+def test_values_are_of_columns_of_numbers_and_say_which_rows_are_counted():
     for kind in ("integer", "float", "decimal"):
         AMOUNT.check_kinds({"amount": kind})
-    with pytest.raises(ValueError, match="must be a column"):
-        AMOUNT.check_kinds({"other": "integer"})
-    for kind in ("text", "date", "truth"):
-        with pytest.raises(ValueError, match="must hold numbers"):
-            AMOUNT.check_kinds({"amount": kind})
+    kinds = [({"amount": kind}, "must hold numbers") for kind in ("text", "date", "truth")]
+    for wrong, words in (({"other": "integer"}, "must be a column"), *kinds):
+        with pytest.raises(ValueError, match=words):
+            AMOUNT.check_kinds(wrong)
+    counted = values_counted(Unit("user", rows=5).counted(), [AMOUNT])
+    assert counted == "rows with a number in amount after keeping at most 5 of each user, and none without a user"
+    assert values_counted("rows of the query", [AMOUNT]) == "rows of the query with a number in amount"
