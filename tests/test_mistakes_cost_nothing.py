@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 
 from opendp_tree import Auto, Key, Ledger, Tree, Unit, Value, bound_report, frame_context, release_tree, release_trees
+from opendp_tree.ledger import LedgerError
 
 dp.enable_features("contrib")
 ROWS = pl.DataFrame({"user": [*range(500)] * 2, "city": ["a", "b"] * 500, "age": [20, 40] * 500, "cost": [1.5] * 1000})
@@ -19,6 +20,7 @@ def touched(batch):
 
 UNREAD = ROWS.lazy().map_batches(touched, schema=ROWS.schema)
 PERSON = Unit("user", rows=2)
+CITIES = Tree.from_paths([("a",), ("b",)])
 
 
 @pytest.fixture
@@ -26,8 +28,14 @@ def ledger(tmp_path):
     return Ledger.open(tmp_path / "ledger", total={"epsilon": 5, "delta": "1e-5"})
 
 
+def for_unit(ledger, unit):
+    """Another ledger beside one."""
+    return Ledger.open(ledger.path.with_name(unit), total={"epsilon": 5, "delta": "1e-5"}, unit=unit)
+
+
 def tree(data=UNREAD, **given):
-    return lambda ledger: release_tree(data, **{"by": "city", "epsilon": 1.0, "delta": 1e-6, **given}, ledger=ledger)
+    plain = {"by": "city", "epsilon": 1.0, "delta": 1e-6}
+    return lambda ledger: release_tree(data, **{**plain, "ledger": ledger, **given})
 
 
 def trees(**given):
@@ -36,7 +44,16 @@ def trees(**given):
 
 
 def report(data=UNREAD, **given):
-    return lambda ledger: bound_report(data, **{"most": 5, **given}, ledger=ledger)
+    """By a ledger of its own, which is for people."""
+
+    def ask(ledger):
+        people = for_unit(ledger, "one value of 'user'")
+        try:
+            bound_report(data, **{"most": 5, "ledger": people, **given})
+        finally:
+            assert people.entries() == []
+
+    return ask
 
 
 def query(ask, **given):
@@ -82,10 +99,25 @@ LIBRARY = {
     "no hierarchies": trees(by={}),
     "no names of hierarchies": trees(by=["city"]),
     "one wrong hierarchy": trees(by={"a": "city", "b": "town"}),
-    "a report without its column": report(unit="nobody"),
+    "more delta than the ledger has": tree(delta=1e-4),
+    "more epsilon than the ledger has": tree(epsilon=6.0),
+    "rho and the ledger of epsilon": tree(epsilon=None, rho=0.1, by=Key.columns("city", tree=CITIES), delta=0.0),
+    "people and the ledger of rows": lambda ledger: tree(unit=PERSON)(for_unit(ledger, "one row")),
+    "the ledger that is not there": tree(ledger="none"),
+    "no ledger at all": tree(ledger=3),
+    "a report without its column": report(unit="nobody", ledger=None),
+    "a report of a unit that is no name": report(unit=3),
     "a report of one row": report(most=1),
+    "a report of no rows": report(most=0),
     "a report of pandas objects": report(pd.DataFrame({"user": [object(), 3]})),
     "a report of a number": report(3),
+    "a report of rows without types": report([1, 2]),
+    "a report for nothing": report(epsilon=0),
+    "a report for a huge budget": report(epsilon=1e4),
+    "a report of confidence 2": report(confidence=2),
+    "a report beyond the ledger": report(epsilon=6.0),
+    "a report of others than the ledger's": report(unit="city"),
+    "a report and no ledger": report(ledger=3),
     "a query of no column": query(lambda asked: asked.tree_counts(by="town").release()),
     "a query of people where rows are protected": query(
         lambda asked: asked.tree_counts(by="city", unit=PERSON).release()
@@ -100,6 +132,7 @@ def test_a_mistake_in_python_is_told_unread_and_unpaid(ledger, mistake):
     with pytest.raises((TypeError, ValueError, dp.OpenDPException)) as told:
         LIBRARY[mistake](ledger)
     assert "withheld" not in str(told.value)  # which would be said of an error of a row
+    assert isinstance(told.value, LedgerError) or "the ledger" not in mistake
     assert ledger.path.read_bytes() == before
 
 

@@ -21,7 +21,7 @@ from opendp_tree import (
     plan,
     release_tree,
 )
-from opendp_tree.ledger import BudgetError, LedgerError
+from opendp_tree.ledger import BudgetError
 from opendp_tree.planning import make_tree_counts
 from opendp_tree.prepare import Question
 from opendp_tree.rows.domains import frame_domain
@@ -194,29 +194,6 @@ def test_a_ledger_refuses_unread_what_is_too_much_and_stores_what_it_counts(tmp_
     with pytest.raises(BudgetError, match="Hint: the ledger is spent"):
         release_tree(UNREAD, **ask, ledger=ledger)
     assert ledger.entries() == entries
-
-
-def test_what_a_ledger_is_not_for_is_refused_unread_and_costs_nothing(tmp_path):
-    ledger = Ledger.open(tmp_path / "ledger", total={"epsilon": 1, "delta": "1e-6"}, unit="one row")
-    ask = {"by": "country", "epsilon": 0.5, "delta": 1e-6, "ledger": ledger}
-    for more, kind, words in (
-        ({"unit": Unit("user", rows=1)}, LedgerError, r"is for unit 'one row', not \"one value of 'user'\". Hint"),
-        (
-            {"epsilon": None, "delta": 0.0, "rho": 0.1},
-            LedgerError,
-            "counts epsilon and delta, not rho and delta. Hint: ask for epsilon",
-        ),
-        ({"epsilon": None, "rho": 0.1}, LedgerError, "counts epsilon and delta, not rho and delta. Hint"),
-        ({"delta": 1e-5}, BudgetError, "Hint: ask for at most epsilon 1, delta 0.000001"),
-        ({"by": "planet"}, ValueError, "planet"),
-        ({"delta": 0.0}, ValueError, "delta"),
-        ({"ledger": tmp_path / "none"}, LedgerError, "no ledger at"),
-        ({"ledger": 3}, TypeError, "ledger .* must be a Ledger. Hint"),
-        ({"epsilon": "1"}, TypeError, "epsilon"),
-    ):
-        with pytest.raises(kind, match=words):
-            release_tree(UNREAD, **{**ask, **more})
-    assert ledger.entries() == []
 
 
 def test_a_release_that_fails_or_is_interrupted_costs_nothing(tmp_path):

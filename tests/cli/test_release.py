@@ -410,23 +410,6 @@ def test_a_log_sees_the_summary_if_asked(tmp_path, capsys):
     assert json.loads(line)["exit_code"] == 3
 
 
-def test_two_processes_cannot_both_have_the_last_of_a_budget(tmp_path):
-    source, book = write_rows(tmp_path), tmp_path / "ledger"
-    words = ["release", source, "--by", "region", *BUDGET, "--ledger", book]
-    words += ["--total-epsilon", "1", "--total-delta", "1e-6"]
-    running = [
-        subprocess.Popen(command(*words, "-o", tmp_path / f"out{number}.csv"), stderr=subprocess.PIPE, env=ENVIRONMENT)
-        for number in range(2)
-    ]
-    codes = []
-    for process in running:
-        assert b"Traceback" not in process.communicate(timeout=120)[1]
-        codes.append(process.returncode)
-    assert sorted(codes) == [0, 3]
-    assert len(list(tmp_path.glob("out*.csv"))) == 1
-    assert Ledger.open(book).left() == {"epsilon": 0, "delta": 0}
-
-
 LEDGER = ["--total-epsilon", "1", "--total-delta", "1e-6"]
 
 
