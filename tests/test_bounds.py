@@ -20,8 +20,8 @@ from tests.shapes import SHAPES, caterpillar, random_tree
 from tests.thoroughness import examples, slow
 
 EPSILONS = [1e-6, 0.01, 0.3, 1.0, 3.0, 10.0, 40.0]
-DEPTHS = [1, 2, 3, 5, 9, 33, 200, 10_000]
 ALPHAS = [0.0, 0.1, 0.5, 0.999]
+PAIR = Tree.balanced(branching=2, depth=2)
 
 
 def laplace_rmse(epsilon):
@@ -129,19 +129,25 @@ def test_the_search_comes_near_the_best_number_of_steps(depth, epsilon, delta, b
             assert there <= found * 1.02
 
 
-def test_laws():
-    grid = [error_lower_bound(depth, epsilon=1.0) for depth in DEPTHS]
-    assert grid == sorted(grid)
-    for budget in ("epsilon", "rho"):
-        falling = [error_lower_bound(20, **{budget: value}) for value in (1e-12, 1e-6, 0.01, 1.0, 30.0)]
-        assert falling == sorted(falling, reverse=True)
-    by_delta = [error_lower_bound(20, epsilon=1.0, delta=delta) for delta in (0.0, 1e-12, 1e-6, 1e-2, 0.9)]
-    assert by_delta == sorted(by_delta, reverse=True)
-    by_alpha = [error_lower_bound(20, epsilon=1.0, alpha=alpha) for alpha in (0.0, 0.1, 0.9, 1 - 2**-53)]
-    assert by_alpha == sorted(by_alpha, reverse=True)
-    by_children = [error_lower_bound(20, epsilon=1.0, branching=k) for k in (1, 2, 4, 12, 1000)]
-    assert by_children == sorted(by_children)
-    assert by_children[0] == error_lower_bound(1, epsilon=1.0)
+@pytest.mark.parametrize(
+    ("name", "values", "falls"),
+    [
+        ("tree", [1, 2, 3, 5, 9, 33, 200, 10_000], False),
+        ("branching", [1, 2, 4, 12, 1000], False),
+        ("epsilon", [1e-12, 1e-6, 0.01, 1.0, 30.0], True),
+        ("rho", [1e-12, 1e-6, 0.01, 1.0, 30.0], True),
+        ("delta", [0.0, 1e-12, 1e-6, 1e-2, 0.9], True),
+        ("alpha", [0.0, 0.1, 0.9, 1 - 2**-53], True),
+    ],
+)
+def test_bounds_rise_and_fall_with_each_argument(name, values, falls):
+    others = {"tree": 20} if name == "rho" else {"tree": 20, "epsilon": 1.0}
+    found = [error_lower_bound(**{**others, name: value}) for value in values]
+    assert found == sorted(found, reverse=falls)
+
+
+def test_bounds_are_in_proportion_to_the_people_and_need_branching():
+    assert error_lower_bound(20, epsilon=1.0, branching=1) == error_lower_bound(1, epsilon=1.0)
     assert error_lower_bound(20, epsilon=1.0, d_in=5) == pytest.approx(5 * error_lower_bound(20, epsilon=1.0))
     assert packing_bound(20, epsilon=1.0, alpha=0.1, eta=0.1, d_in=5) == pytest.approx(
         5 * packing_bound(20, epsilon=1.0, alpha=0.1, eta=0.1)
@@ -178,6 +184,8 @@ def test_extremes_are_numbers():
                 assert packing_bound(depth, alpha=0.5, eta=0.25, **{name: value}) >= 0
     assert error_lower_bound(5, epsilon=1e-300, delta=5e-324) > 1e9
     assert error_lower_bound(5, epsilon=5000.0, delta=1e-6) == 0
+    assert unbiased_error_lower_bound(PAIR, epsilon=1e300) == unbiased_error_lower_bound(PAIR, rho=1e300) == 0
+    assert unbiased_error_lower_bound(PAIR, epsilon=1e-50) > unbiased_error_lower_bound(PAIR, epsilon=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -195,6 +203,11 @@ def test_extremes_are_numbers():
         (lambda: error_lower_bound("5", epsilon=1.0), TypeError, r"tree \(str\) must be a Tree or a depth"),
         (lambda: packing_bound(5, epsilon=1.0, alpha=0.1, eta=0.5), ValueError, r"eta \(0.5\) must be below 1/2"),
         (lambda: packing_bound(5, epsilon=1.0, alpha=0.0, eta=0.1), ValueError, r"alpha \(0.0\) must be above 0"),
+        (lambda: unbiased_error_lower_bound(5, rho=1.0), TypeError, r"tree \(int\) must be a Tree"),
+        (lambda: unbiased_error_lower_bound(PAIR), ValueError, "either epsilon or rho must be given"),
+        (lambda: unbiased_error_lower_bound(PAIR, epsilon=1.0, rho=1.0), ValueError, "either epsilon or rho must be"),
+        (lambda: unbiased_error_lower_bound(PAIR, rho=-1.0), ValueError, r"rho \(-1.0\) must be"),
+        (lambda: unbiased_error_lower_bound(PAIR, rho=1.0, d_in=0), ValueError, "d_in"),
     ],
 )
 def test_bad_input_is_named(call, error, message):
@@ -230,16 +243,3 @@ def test_the_unbiased_bound_of_a_complete_tree_is_its_own(branching, depth):
 def test_the_unbiased_bound_of_any_tree_is_at_most_what_is_certified(name):
     upper = factorization_bound(SHAPES[name]).upper * unbiased_rmse(Fraction(1), rho=Fraction(1, 2))
     assert unbiased_error_lower_bound(SHAPES[name], rho=0.5) <= upper * (1 + 1e-12)
-
-
-def test_unbiased_bounds_name_bad_input():
-    tree = Tree.balanced(branching=2, depth=2)
-    with pytest.raises(TypeError, match=r"tree \(int\) must be a Tree"):
-        unbiased_error_lower_bound(5, rho=1.0)
-    for wrong in ({}, {"epsilon": 1.0, "rho": 1.0}):
-        with pytest.raises(ValueError, match="either epsilon or rho must be given"):
-            unbiased_error_lower_bound(tree, **wrong)
-    with pytest.raises(ValueError, match=r"rho \(-1.0\) must be"):
-        unbiased_error_lower_bound(tree, rho=-1.0)
-    with pytest.raises(ValueError, match="d_in"):
-        unbiased_error_lower_bound(tree, rho=1.0, d_in=0)

@@ -7,7 +7,6 @@ from fractions import Fraction
 import numpy as np
 import opendp.prelude as dp
 import pytest
-from scipy import stats
 
 from opendp_tree import Tree, leaf_domain, make_multiplicative_estimator
 from opendp_tree.paper import make_tree_classifier
@@ -23,7 +22,6 @@ from opendp_tree.theorems.paper import (
     classifier,
     estimation_threshold,
     geometric_ladder,
-    ladder_normaliser,
     ladder_ratio,
     ladder_slack,
     least_radius,
@@ -52,15 +50,6 @@ def test_the_printed_series_spends_many_times_its_budget_and_ours_does_not():
         epsilon, delta = reduction_loss([classifier(step, depth=9) for step in ours.rounds])
         assert epsilon <= 1
         assert delta.hi <= Fraction(1e-6)
-
-
-@pytest.mark.parametrize("alpha", [Fraction(1, 10), HALF, Fraction(9, 10)])
-def test_no_constant_would_save_the_printed_series(alpha):
-    """Its terms grow; ours sum to the constant that is claimed for them."""
-    ratio = ladder_ratio(alpha)
-    terms = [i * ratio ** (i - 1) for i in range(1, 50)]
-    assert terms == sorted(terms)
-    assert sum(i * ratio ** (1 - i) for i in range(1, 400)) < ladder_normaliser(alpha)
 
 
 # 2. The cutoff. The exact test with the real-valued cutoff is in tests/privacy/test_classification.py.
@@ -229,53 +218,6 @@ def test_an_empty_tree_has_an_estimate():
 def test_the_slack_of_the_ladder_is_small_enough():
     """Where erratum 8 cannot bite."""
     assert all(ladder_slack(Fraction(percent, 100)) < Fraction(1, 11) for percent in range(1, 100))
-
-
-# 14. The median.
-
-
-def test_a_median_errs_only_if_half_of_its_copies_do():
-    """Printed: if fewer than half do. Eleven copies, of which up to five err as far as they like."""
-    for wrong in range(12):
-        far = np.sort(np.array([0.0] * (11 - wrong) + [100.0] * wrong))
-        assert (np.median(far) > 1) == (wrong / 11 >= 1 / 2)
-
-
-# 15. Thresholds.
-
-
-def test_a_node_is_a_difference_of_two_rows_of_the_lower_triangle():
-    counts = np.array([3, 1, 4, 1, 5])
-    ones = np.ones((5, 5), dtype=np.int64)
-    lower, upper = np.tril(ones) @ counts, np.triu(ones) @ counts
-    for a in range(1, 5):
-        for b in range(a, 5):
-            assert lower[b] - lower[a - 1] == counts[a : b + 1].sum()
-            assert upper[b] - upper[a - 1] == -counts[a - 1 : b].sum()
-
-
-# 16. Smoothed relative errors. That the lemma holds for counts: tests/theorems/test_error_measures.py.
-
-
-def test_the_smoothed_error_is_proved_for_no_negative_count():
-    """The last steps of the printed proof, for an estimate that is right: the bound is below the error's own."""
-    for truth, holds in ((10, True), (0, True), (-10, False)):
-        alpha, errors = 0.5, np.array([0.0])
-        over = np.maximum(np.abs(errors) - alpha * truth, 0)
-        before = math.sqrt(np.mean(2 * over**2 + 2 * (alpha * truth) ** 2))
-        after = math.sqrt(2 * np.mean(over**2)) + math.sqrt(2) * alpha * truth
-        assert (before <= after + 1e-12) is holds
-
-
-# 17. The median once more.
-
-
-def test_above_one_half_the_median_errs_more_often_than_one_copy():
-    for eta in (0.6, 0.75, 0.9):
-        copies = math.ceil(math.log(4 / 0.25) / (2 * (0.5 - eta) ** 2)) | 1
-        fails = stats.binom.sf(copies // 2, copies, eta)
-        assert fails > eta > math.exp(-2 * copies * (0.5 - eta) ** 2)
-    assert stats.binom.sf(100, 201, 0.4) <= math.exp(-2 * 201 * 0.1**2)
 
 
 # Not an error: integer noise.

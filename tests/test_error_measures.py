@@ -73,6 +73,7 @@ def test_integers_are_compared_exactly():
 def test_extreme_sizes_neither_overflow_nor_vanish():
     for size in (1e-200, 1e200, 2.0**999):
         assert rmse_alpha([size, -size], 0) == size
+    assert mrmse_alpha(np.array([1.5], dtype=np.float32), 1.0, alpha=np.float32(0.25)) == 0.25
     assert smoothed_relative_error([1e300], 0, smoothing=1e-300) == math.inf
     assert rmse_alpha([1e300], 1e300, alpha=1e300) == 0
 

@@ -5,6 +5,15 @@ import pytest
 from opendp_tree._files import PendingFile
 
 
+def failing(error):
+    """A system call that fails."""
+
+    def fail(*_):
+        raise error
+
+    return fail
+
+
 def test_a_file_replaces_its_target_only_when_complete(tmp_path):
     target = tmp_path / "out"
     target.write_text("old")
@@ -20,13 +29,9 @@ def test_a_file_replaces_its_target_only_when_complete(tmp_path):
 def test_a_failed_commit_leaves_the_target_and_nothing_beside_it(tmp_path, monkeypatch):
     target = tmp_path / "out"
     target.write_text("old")
-
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
     for step in ("write", "fsync", "replace"):
         with monkeypatch.context() as patch, PendingFile(target) as pending:
-            patch.setattr(os, step, full)
+            patch.setattr(os, step, failing(OSError(28, "No space left on device")))
             with pytest.raises(OSError, match="No space"):
                 pending.commit(b"new")
         assert os.listdir(tmp_path) == ["out"]
@@ -75,11 +80,7 @@ def test_a_group_that_cannot_be_given_gets_no_rights(tmp_path, monkeypatch):
     target = tmp_path / "out"
     target.touch()
     target.chmod(0o660)
-
-    def refuse(*_):
-        raise PermissionError
-
-    monkeypatch.setattr(os, "fchown", refuse)
+    monkeypatch.setattr(os, "fchown", failing(PermissionError()))
     with PendingFile(target) as pending:
         pending.commit(b"new")
     assert target.stat().st_mode & 0o777 == 0o600
