@@ -1,10 +1,8 @@
 """Releases with known names: by every kind of key, in every call."""
 
-import json
 from dataclasses import replace
 from datetime import date
 
-import numpy as np
 import opendp.prelude as dp
 import polars as pl
 import pytest
@@ -14,7 +12,6 @@ from opendp_tree import (
     Tree,
     TreeRelease,
     Unit,
-    Value,
     frame_context,
     plan,
     release_tree,
@@ -138,11 +135,6 @@ def test_known_names_with_people(unit):
         assert lower <= TRUTH[path] <= upper
 
 
-def test_known_names_with_values():
-    release = release_tree(VISITS, by=KEY, value=Value("user", bounds=(0, 1300)), **BUDGET)
-    assert set(KEY.known.paths) <= by_path(release).keys()
-
-
 def test_known_names_in_several_hierarchies_and_both_contexts():
     releases = release_trees(VISITS, by={"known": KEY, "open": ["country"]}, **{**BUDGET, "epsilon": 2.0})
     check(releases["known"])
@@ -179,10 +171,3 @@ def test_a_plan_knows_the_names_of_a_key():
     assert shut.best.error < known.best.error
     public = Key.columns("country", "city", tree=Tree.from_paths([("nl", "delft")]))
     assert plan(public, epsilon=1.0) == plan(public.tree, epsilon=1.0)
-
-
-def test_estimates_add_up_where_names_are_known():
-    release = release_tree(VISITS, by=KEY, **BUDGET)
-    rows = release.to_frame()
-    assert np.isclose(rows.filter(level=1)["estimate"].sum(), release.estimates[0])
-    assert json.loads(release.to_json())["statement"]["parameters"]["known"] == 4

@@ -253,17 +253,6 @@ def test_weighed_people_below_groups_and_ranges_are_counted_and_kept_ones_have_m
     assert kept.quantiles([0.5])["estimate"].to_list() == pytest.approx([10.5], abs=1)
 
 
-def test_which_releases_weigh_people():
-    rows, kept = Unit("user", rows=5), Unit("user", leaves=2)
-    assert Question.of("city", unit=rows).weighs
-    assert Question.of("city", unit=rows, method="people_gaussian").weighs
-    for options in ({"unit": rows, "method": "tree_laplace"}, {"unit": kept}, {}, {"unit": rows, "value": AMOUNT}):
-        assert not Question.of("city", **options).weighs
-    for unit in (None, kept):
-        with pytest.raises(ValueError, match=r"method \(people_laplace\) requires a unit with a bound per person"):
-            Question.of("city", unit=unit, method="people_laplace")
-
-
 def test_a_number_has_a_curve_or_the_counts_of_its_ranges():
     frame = pl.DataFrame({"age": np.random.default_rng(0).uniform(0, 100, 2000)})
     ask = {"by": Key.number("age", low=0, high=100, bins=64), "epsilon": 1.0}

@@ -9,7 +9,7 @@ import pytest
 import opendp_tree
 from opendp_tree import Ledger
 from opendp_tree.cli import main
-from tests.cli.helpers import BUDGET, ENVIRONMENT, ROOT, ROWS, spawn, write_rows
+from tests.cli.helpers import BUDGET, ENVIRONMENT, ROWS, spawn, write_rows
 
 
 def test_the_command_has_a_version_and_help():
@@ -18,10 +18,6 @@ def test_the_command_has_a_version_and_help():
     done = spawn("release", "--help")
     assert done.returncode == 0
     assert "--ledger" in done.stdout
-
-
-def test_installing_the_package_brings_the_command():
-    assert '\n[project.scripts]\nopendp-tree = "opendp_tree.cli:main"\n' in (ROOT / "pyproject.toml").read_text()
 
 
 def test_errors_are_one_line_on_standard_error():

@@ -73,20 +73,9 @@ def test_the_map_counts_people():
     assert (made.output_domain, made.output_metric) == (people_domain(OpenTree.columns(["a"])), dp.symmetric_distance())
 
 
-@pytest.mark.parametrize(
-    ("metric", "unit", "message"),
-    [
-        (dp.symmetric_distance(), SHARES, "unit needs an input_metric with an identifier"),
-        (dp.symmetric_id_distance("b"), SHARES, r"unit \('user'\) must be 'b', which tells people apart"),
-        (PEOPLE, None, "unit must say how much of one person is counted"),
-    ],
-)
-def test_what_does_not_fit_is_refused(metric, unit, message):
-    with pytest.raises(ValueError, match=message):
-        make_people_records(frame_domain(SCHEMA), metric, by="a", unit=unit)
-
-
-def test_other_records_are_no_members():
+def test_a_unit_is_needed_and_other_records_are_no_members():
+    with pytest.raises(ValueError, match="unit must say how much of one person is counted"):
+        make_people_records(frame_domain(SCHEMA), PEOPLE, by="a", unit=None)
     records = counter(KEYS["public"], SHARES).people(frame_of([(1, "x", 0)]))
     assert people_domain(KEYS["public"].tree).member(records)
     assert not people_domain(Tree.from_paths([("x",)])).member(records)

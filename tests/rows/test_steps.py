@@ -1,14 +1,17 @@
 """Steps judged by OpenDP on an empty frame, and taken on the data: one plan, two paths."""
 
+from itertools import product
+
 import opendp.prelude as dp
 import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opendp_tree import Unit, frame_domain, make_leaf_counts
+from opendp_tree import Unit, frame_domain
 from opendp_tree._opendp import lazy_query
 from opendp_tree.rows.steps import FrameSteps, stable_leaf_counts
+from tests.frame_truth import as_paths as table
 from tests.thoroughness import examples
 
 SCHEMA = {"user": pl.Int64, "region": pl.String, "city": pl.String, "age": pl.Int64}
@@ -29,14 +32,6 @@ def filtered(steps):
 
 def recoded(steps):
     return filtered(steps).then("with_columns")(city=pl.col("region"))
-
-
-def table(counts):
-    """Leaf counts as a dictionary."""
-    return {
-        tuple(column[row] for column in counts.keys.columns): int(count)
-        for row, count in zip(counts.keys.rows.tolist(), counts.occupied.counts, strict=True)
-    }
 
 
 @given(rows)
@@ -87,21 +82,19 @@ def test_what_opendp_does_not_know_to_be_stable_is_refused():
         filtered(FrameSteps()).leaf_counts(*space, **BY, unit=Unit("user", rows=1))
 
 
-def test_only_some_methods_are_steps():
-    for name in ("fly", "pipe", "map_batches", "join", "collect", "head"):
-        with pytest.raises(ValueError, match="step"):
-            FrameSteps().then(name)
-
-
-def by_both_paths(frame, metric, step, **options):
-    """Leaf counts after one step, by reference and by OpenDP's own frames: the transformations and their counts."""
+def by_reference(frame, metric, step, **options):
+    """Leaf counts after one step on a frame that OpenDP never sees."""
     name, args, kwargs = step
-    by_reference = FrameSteps().then(name)(*args, **kwargs).leaf_counts(frame_domain(frame), metric, **options)
+    return FrameSteps().then(name)(*args, **kwargs).leaf_counts(frame_domain(frame), metric, **options)(frame)
+
+
+def through_opendp(frame, metric, step, **options):
+    """The same by OpenDP's own frames."""
+    name, args, kwargs = step
     domain = dp.domain_of(frame.lazy(), infer=True)
     query = lazy_query(frame.clear().lazy(), (domain, metric))
     plan = object.__getattribute__(getattr(query, name)(*args, **kwargs), "polars_plan")
-    through = stable_leaf_counts(domain, metric, plan, **options)
-    return by_reference(frame), through(frame.lazy())
+    return stable_leaf_counts(domain, metric, plan, **options)(frame.lazy())
 
 
 @pytest.mark.parametrize(
@@ -118,13 +111,9 @@ def by_both_paths(frame, metric, step, **options):
 def test_truncations_by_the_order_of_rows_are_refused_on_both_paths(step):
     """The metric calls frames in two orders the same, so that nothing may depend on the order."""
     frame, metric = frame_of([(1, "a", "x", 9), (1, "b", "y", 1)]), dp.symmetric_id_distance("user")
-    with pytest.raises(ValueError, match=r"over.*keep=\"sample\""):
-        by_both_paths(frame, metric, step, **BY)
-    name, args, kwargs = step
-    domain = dp.domain_of(frame.lazy(), infer=True)
-    plan = getattr(lazy_query(frame.clear().lazy(), (domain, metric)), name)(*args, **kwargs)
-    with pytest.raises(ValueError, match=r"over.*keep=\"sample\""):
-        stable_leaf_counts(domain, metric, object.__getattribute__(plan, "polars_plan"), **BY)
+    for make in (by_reference, through_opendp):
+        with pytest.raises(ValueError, match=r"over.*keep=\"sample\""):
+            make(frame, metric, step, **BY)
 
 
 def test_groups_may_be_kept_by_their_values():
@@ -162,32 +151,21 @@ def test_no_step_tells_whether_somebody_is_there(present):
     name = pl.col("region")
     strict = [(name == "x17").replace_strict({False: True}), name.cast(pl.Int64) > 0, name.str.to_date("%Y").is_null()]
     strict += [name.str.to_datetime("%Y-%m-%d").is_null(), name.str.strptime(pl.Time, "%H:%M").is_null()]
-    for predicate in strict:
+    for predicate, make in product(strict, (by_reference, through_opendp)):
         with pytest.raises(ValueError, match=r"must be row-wise and never fail. Hint: .*(strict=False|default)"):
-            by_both_paths(frame, dp.symmetric_distance(), ("filter", (predicate,), {}), **BY)
-        domain = dp.domain_of(frame.lazy(), infer=True)
-        with pytest.raises(ValueError, match="must be row-wise and never fail"):
-            stable_leaf_counts(domain, dp.symmetric_distance(), frame.clear().lazy().filter(predicate), **BY)
+            make(frame, dp.symmetric_distance(), ("filter", (predicate,), {}), **BY)
 
 
 def test_one_row_cannot_move_others_to_another_leaf():
     """The codes of bins depend on the order in which they appear: one row more moved all 500 others."""
-    schema = {"x": pl.Float64}
-    codes = pl.col("x").cut([1.0]).to_physical()
-    metric = dp.symmetric_distance()
-    with pytest.raises(ValueError, match="to_physical of Categorical"):
-        FrameSteps().then("with_columns")(x=codes).leaf_counts(frame_domain(schema), metric, by="x")
-    empty = pl.LazyFrame(schema=schema)
-    domain = dp.domain_of(empty, infer=True)
-    with pytest.raises(ValueError, match="to_physical of Categorical"):
-        stable_leaf_counts(domain, metric, empty.with_columns(x=codes), by="x")
-    bins = pl.col("x").cut([1.0]).cast(pl.String, strict=False)
+    bins, metric = pl.col("x").cut([1.0]), dp.symmetric_distance()
     one, other = pl.DataFrame({"x": [5.0] * 500}), pl.DataFrame({"x": [0.0] + [5.0] * 500})
-    step = "with_columns", (bins,), {}
-    for path in (0, 1):
-        few, many = (table(by_both_paths(each, metric, step, by="x")[path]) for each in (one, other))
-        assert few == {("(1, inf]",): 500}
-        assert many == {("(1, inf]",): 500, ("(-inf, 1]",): 1}
+    for make in (by_reference, through_opendp):
+        with pytest.raises(ValueError, match="to_physical of Categorical"):
+            make(one, metric, ("with_columns", (bins.to_physical(),), {}), by="x")
+        step = "with_columns", (bins.cast(pl.String, strict=False),), {}
+        assert table(make(one, metric, step, by="x")) == {("(1, inf]",): 500}
+        assert table(make(other, metric, step, by="x")) == {("(1, inf]",): 500, ("(-inf, 1]",): 1}
 
 
 @pytest.mark.parametrize(
@@ -224,10 +202,11 @@ def test_both_paths_give_the_same_answers(step):
             "key": ["p", "q", "p", None, "r", "p", "q"] * 4,
         }
     )
-    by_reference, through = by_both_paths(frame, dp.symmetric_distance(), step, by="key")
+    paths = [make(frame, dp.symmetric_distance(), step, by="key") for make in (by_reference, through_opendp)]
+    found, through = map(table, paths)
     taken = getattr(frame.lazy(), step[0])(*step[1]).group_by("key").len().collect()
-    assert table(by_reference) == table(through)
-    assert sorted(table(through).values()) == sorted(taken["len"].to_list())
+    assert found == through
+    assert sorted(found.values()) == sorted(taken["len"].to_list())
 
 
 def test_what_polars_cannot_run_is_refused_before_the_data_is_read():
@@ -235,6 +214,9 @@ def test_what_polars_cannot_run_is_refused_before_the_data_is_read():
     for step in (pl.col("age").clip(0, 10**30), pl.col("missing"), pl.col("region").cast(pl.Int64, strict=False) + "x"):
         with pytest.raises(ValueError, match="must"):
             FrameSteps().then("with_columns")(step.alias("made")).leaf_counts(frame_domain(SCHEMA), metric, **BY)
+    for name in ("fly", "pipe", "map_batches", "join", "collect", "head"):
+        with pytest.raises(ValueError, match="step"):
+            FrameSteps().then(name)
 
 
 def test_arguments_are_frozen_when_a_step_is_written_down():
@@ -254,15 +236,6 @@ def test_columns_with_names_like_patterns_are_left_alone():
     frame = frame_of([(1, "a", "x", 9)]).with_columns(pl.lit(3, pl.Int64).alias("^.*$"))
     made = filtered(FrameSteps()).leaf_counts(frame_domain(schema), dp.symmetric_distance(), **BY)
     assert table(made(frame)) == {("a", "x"): 1}
-
-
-def test_without_steps_it_is_make_leaf_counts():
-    metric = dp.insert_delete_distance()
-    made = FrameSteps().leaf_counts(frame_domain(SCHEMA), metric, **BY)
-    assert made.map(1) == make_leaf_counts(frame_domain(SCHEMA), metric, **BY).map(1) == 1
-    empty = pl.LazyFrame(schema=SCHEMA)
-    bare = stable_leaf_counts(dp.domain_of(empty, infer=True), metric, empty, **BY)
-    assert bare.output_domain == made.output_domain
 
 
 def test_frames_of_another_schema_are_refused():

@@ -5,6 +5,7 @@ from itertools import product
 
 import numpy as np
 import opendp.prelude as dp
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -132,6 +133,7 @@ REFUSED = [
     (vectors("i64"), dp.symmetric_distance(), {"by": ot.OpenTree.bits(128)}, "at most 64 bits"),
     (vectors("i64"), dp.symmetric_distance(), {"by": ot.OpenTree.paths("/", depth=2)}, "not text"),
     (vectors("i64"), dp.symmetric_distance(), {"by": ot.OpenTree.columns(2)}, "must have one column"),
+    (ot.frame_domain({"a": pl.Int64}), dp.symmetric_distance(), {"by": TREE}, "by must be a Key or names of columns"),
 ]
 
 
@@ -139,13 +141,6 @@ REFUSED = [
 def test_what_cannot_be_counted_is_refused_before_data(domain, metric, options, words):
     with pytest.raises((ValueError, TypeError), match=words):
         ot.make_leaf_counts(domain, metric, **options)
-
-
-def test_frames_take_no_tree_as_their_key():
-    import polars as pl
-
-    with pytest.raises(TypeError, match="by must be a Key or names of columns"):
-        ot.make_leaf_counts(ot.frame_domain(pl.DataFrame({"a": [1]})), dp.symmetric_distance(), by=TREE)
 
 
 CODES = ot.Tree.from_paths([("low", 1), ("low", 2), ("high", 3)])
