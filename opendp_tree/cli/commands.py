@@ -36,7 +36,7 @@ from opendp_tree.releases.release import TreeRelease
 from opendp_tree.releases.writing import FORMATS, format_of, frame_bytes
 from opendp_tree.rows.domains import read_again_like
 from opendp_tree.rows.sources import FORMATS as ENDINGS
-from opendp_tree.rows.sources import FRAME_ERRORS, file_format, scan_file, with_forms
+from opendp_tree.rows.sources import FRAME_ERRORS, file_format, scan_file, texts_as
 from opendp_tree.rows.unit import BOUNDS, Unit, Value, read_values, unit_words
 from opendp_tree.trees.tree import Tree
 
@@ -217,9 +217,8 @@ def _account(**amounts: Any) -> Account:
 def typed(frame: pl.LazyFrame, key: Key, values: Sequence[Value] = ()) -> pl.LazyFrame:
     """The frame with texts of a CSV file read as the types of the key and the values; other texts become null."""
     for column, owner in zip(key.columns_used, key.column_owners, strict=True):
-        if owner.text_form is not None:
-            frame = with_forms(frame, [column], owner.text_form)
-    return with_forms(frame, [each.column for each in values], "number")
+        frame = texts_as(frame, {column: owner.text_type})
+    return texts_as(frame, {each.column: pl.Float64() for each in values})
 
 
 def _read_known(options: argparse.Namespace, key: Key, frame: pl.LazyFrame) -> Any:

@@ -26,7 +26,7 @@ from opendp_tree.ledger import BudgetError, LedgerError, SettingsError, amounts_
 from opendp_tree.releases.release import TreeRelease
 from opendp_tree.releases.writing import frame_bytes
 from opendp_tree.rows.period import Period
-from opendp_tree.rows.sources import file_format, read_source, with_forms
+from opendp_tree.rows.sources import file_format, read_source, texts_as
 from opendp_tree.rows.unit import Unit, Value
 from opendp_tree.series import Series
 
@@ -224,7 +224,7 @@ def _source(config: Mapping[str, Any], series: Series) -> pl.LazyFrame:
     assert series.key is not None
     frame = typed(frame, series.key, series.value if file_format(Path(config["source"])) == "csv" else ())
     if series.period.every is not None and series.period.column in frame.collect_schema():
-        frame = with_forms(frame, [series.period.column], "date")
+        frame = texts_as(frame, {series.period.column: pl.Date()})
     return frame
 
 

@@ -95,8 +95,8 @@ class KeyKind(ABC):
     """Whether pictures keep the order of labels: that of the calendar, or of numbers."""
     time_step: ClassVar[Literal["day", "hour"] | None] = None
     """To what a column of times is cut before rows are grouped; None for plain columns."""
-    text_form: ClassVar[Literal["date", "time", "number"] | None] = None
-    """How texts of a file without types are read; None for texts."""
+    text_type: ClassVar[pl.DataType] = pl.String()
+    """What texts of a file without types are read as."""
     line_below: ClassVar[tuple[int, NumberRange] | None] = None
     """For ranges of numbers below groups, the number of levels of groups, and the ranges; None for other keys."""
 

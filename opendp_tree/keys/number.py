@@ -60,8 +60,8 @@ class CalendarKey(Key):
         return "hour" if "hour" in self.parts else "day"
 
     @property
-    def text_form(self) -> Literal["date", "time"]:  # type: ignore[override]
-        return "time" if "hour" in self.parts else "date"
+    def text_type(self) -> pl.DataType:  # type: ignore[override]
+        return pl.Datetime("us") if "hour" in self.parts else pl.Date()
 
     @property
     def takes(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -101,10 +101,10 @@ class NumberKey(Key):
     """Of the leaves."""
 
     @property
-    def text_form(self) -> Literal["date", "time", "number"]:  # type: ignore[override]
+    def text_type(self) -> pl.DataType:  # type: ignore[override]
         if not self.ranges.has_dates:
-            return "number"
-        return "date" if self.ranges.exact_edges[1] == 1 else "time"
+            return pl.Float64()
+        return pl.Date() if self.ranges.exact_edges[1] == 1 else pl.Datetime("us")
 
     @property
     def takes(self) -> tuple[str, ...]:  # type: ignore[override]

@@ -125,8 +125,10 @@ def _cast(column: pl.Expr, dtype: pl.DataType, to: pl.DataType) -> pl.Expr | Non
 def _read_texts(text: pl.Expr, to: pl.DataType) -> pl.Expr | None:
     """Texts as values. Formats are fixed: Polars would otherwise infer them from the rows."""
     kind = step_kind(to)
-    if kind in (*TEXTS, "integer", "float"):
+    if kind in TEXTS:
         return text.cast(to, strict=False)
+    if kind in ("integer", "float"):
+        return text.str.strip_chars().cast(to, strict=False)
     if kind == "truth":
         small = text.str.to_lowercase()
         return pl.when(small == "true").then(True).when(small == "false").then(False)
@@ -135,25 +137,18 @@ def _read_texts(text: pl.Expr, to: pl.DataType) -> pl.Expr | None:
     if kind == "time":
         return text.str.slice(0, 8).str.to_time("%H:%M:%S", strict=False)
     if isinstance(to, pl.Datetime) and to.time_zone is None:
-        head = text.str.slice(0, 19).str.replace("T", " ", literal=True)
-        length = head.str.len_chars()
-        whole = pl.when(length == 10).then(head + " 00:00:00").when(length == 16).then(head + ":00").otherwise(head)
+        # To the day, hour, minute or second; what follows, such as a zone, is not read.
+        clock = text.str.extract("^.{10}[T ]([0-9]{2}(?::[0-9]{2}){0,2})(?:[^0-9:]|$)") + ":00:00"
+        is_day, day = text.str.len_chars() == 10, text.str.slice(0, 10) + " "
+        whole = day + pl.when(is_day).then(pl.lit("00:00:00")).otherwise(clock.str.slice(0, 8))
         return whole.str.to_datetime("%Y-%m-%d %H:%M:%S", time_unit="us", strict=False).cast(to, strict=False)
     return None
 
 
-def with_forms(frame: pl.LazyFrame, columns: Iterable[str], form: str) -> pl.LazyFrame:
-    """The frame with columns of texts as dates, times to the hour (ISO 8601, without zones) or numbers, else null."""
+def texts_as(frame: pl.LazyFrame, schema: Mapping[str, pl.DataType]) -> pl.LazyFrame:
+    """The frame with those of these columns that hold texts read as other types; texts of no such value are null."""
     types = frame.collect_schema()
-    texts = [pl.col(name) for name in columns if types[name] == pl.String]
-    if form == "number":
-        made = [text.str.strip_chars().cast(pl.Float64, strict=False) for text in texts]
-    elif form == "date":
-        made = [text.str.slice(0, 10).str.to_date("%Y-%m-%d", strict=False) for text in texts]
-    else:
-        hours = [text.str.slice(0, 13).str.replace("T", " ", literal=True) + ":00:00" for text in texts]
-        made = [hour.str.to_datetime("%Y-%m-%d %H:%M:%S", strict=False) for hour in hours]
-    return read_again_like(frame.with_columns(made), frame)
+    return as_declared(frame, pl.Schema({name: dtype for name, dtype in schema.items() if types[name] == pl.String}))
 
 
 def read_rows(rows: Sequence[Any], schema: pl.Schema) -> pl.DataFrame:

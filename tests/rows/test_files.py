@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from opendp_tree.releases.writing import frame_bytes, spreadsheet_safe
-from opendp_tree.rows.sources import file_format, scan_file, scan_files, with_forms
+from opendp_tree.rows.sources import file_format, scan_file, scan_files, texts_as
 
 FRAME = pl.DataFrame({"a": ["x", None, "ä"], "b": ["1", "2", ""]})
 
@@ -83,15 +83,23 @@ def test_no_record_of_a_csv_file_changes_how_others_are_read(tmp_path, odd, plac
 TIMES = ["", "2024-02-30", "0000-00-00", "-999-01-01", "+99999-01-01", "２０２４-01-01", "2024-01-01T24", "🙂" * 20]
 
 
-@pytest.mark.parametrize("form", ["date", "time"])
-def test_texts_that_are_no_times_are_null_and_change_no_other(form):
+@pytest.mark.parametrize("dtype", [pl.Date(), pl.Datetime("us")])
+def test_texts_that_are_no_times_are_null_and_change_no_other(dtype):
     def read(texts):
         # As integers, because Python has no years below 1.
-        return with_forms(pl.LazyFrame({"day": texts}), ["day"], form).collect()["day"].to_physical().to_list()
+        return texts_as(pl.LazyFrame({"day": texts}), {"day": dtype}).collect()["day"].to_physical().to_list()
 
     texts = [*TIMES, "2024-01-01T23:59", "2024-01-01 07:30"]
     assert read(texts) == [each for text in texts for each in read([text])]
     assert read(["", "2024-02-30", "0000-00-00", "x"]) == [None] * 4
+
+
+def test_times_are_read_to_the_second_whatever_follows():
+    texts = ["2024-01-01", "2024-01-01T07", "2024-01-01 07:30", "2024-01-01T07:30:15", "2024-01-01T07:30Z"]
+    texts += ["2024-01-01 07:30:15.5+02:00", "2024-01-01 07:3", "2024-01-01 07:30:155", "2024-01-01x07"]
+    read = texts_as(pl.LazyFrame({"at": texts}), {"at": pl.Datetime("us")}).collect()["at"]
+    times = ["00:00:00", "07:00:00", "07:30:00", "07:30:15", "07:30:00", "07:30:15", None, None, None]
+    assert read.dt.strftime("%H:%M:%S").to_list() == times
 
 
 MORE = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "＝1", "'=1", " =1+1"]
