@@ -83,18 +83,6 @@ class Series(Mapping[str, TreeRelease]):
     :param period: The rule that assigns rows to periods.
     :param settings: How releases are made, as the file stores it; the other fields are the arguments of `open`.
     :param key: The node of each row; None if the series was opened only to be read.
-
-    >>> import polars as pl
-    >>> import opendp.prelude as dp
-    >>> from tempfile import TemporaryDirectory
-    >>> dp.enable_features("contrib")
-    >>> visits = pl.DataFrame({"week": ["W1"] * 900 + ["W2"] * 400, "city": ["ghent"] * 800 + ["liege"] * 500})
-    >>> with TemporaryDirectory() as folder:
-    ...     series = Series.open(folder + "/visits.db", by="city", period=Period("week"), epsilon=1.0, delta=1e-6)
-    ...     for week in ("W1", "W2", "W2"):
-    ...         release = series.release(visits, week)
-    ...     series.periods, series.ledger.left()["epsilon"], series.to_frame()["path"].unique().sort().to_list()
-    (['W1', 'W2'], Fraction(0, 1), ['', 'ghent', 'liege'])
     """
 
     ledger: Ledger

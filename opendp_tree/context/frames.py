@@ -153,22 +153,6 @@ def frame_context(
         it costs, and the Context is a privacy filter.
     :param ledger: A `Ledger`, or the path of one, to which each query is committed before its answer is given: its
         share of a split, else its own loss. What it cannot pay is refused unread. By default None.
-
-    >>> import opendp.prelude as dp
-    >>> import polars as pl
-    >>> from opendp_tree import Unit
-    >>> dp.enable_features("contrib")
-    >>> visits = pl.DataFrame({"user": range(1300), "country": ["be"] * 900 + ["lu"] * 400})
-    >>> context = frame_context(
-    ...     visits,
-    ...     privacy_unit=dp.unit_of(contributions=1, identifier="user"),
-    ...     privacy_loss=dp.loss_of(epsilon=1.0, delta=1e-6),
-    ...     split_evenly_over=2,
-    ... )
-    >>> query = context.query().filter(pl.col("user") >= 100)
-    >>> release = query.tree_counts(by="country", unit=Unit("user", rows=1)).release()
-    >>> release.to_frame(other=False)["path"].to_list()
-    ['', 'be', 'lu']
     """
     from opendp.context import Context
 

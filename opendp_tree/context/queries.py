@@ -47,20 +47,6 @@ def tree_counts(
         for a query that is at leaf counts; where these are vectors, which carry no tree, it is the `Tree`.
     :param unit: What is counted per person, if the Context's privacy unit is an identifier. By default None: it
         protects rows, or OpenDP's truncations among the steps bound people.
-
-    >>> import opendp.prelude as dp
-    >>> import polars as pl
-    >>> dp.enable_features("contrib")
-    >>> visits = pl.LazyFrame({"country": ["be"] * 900 + ["lu"] * 400, "city": ["ghent"] * 800 + ["liege"] * 500})
-    >>> context = dp.Context.compositor(
-    ...     data=visits,
-    ...     privacy_unit=dp.unit_of(contributions=2),
-    ...     privacy_loss=dp.loss_of(epsilon=1.0, delta=1e-6),
-    ...     split_evenly_over=2,
-    ... )
-    >>> query = tree_counts(context.query().filter(pl.col("country") != "fr"), by=["country", "city"])
-    >>> query.release().statement.unit
-    '2 rows'
     """
     from opendp.extras.polars import LazyFrameQuery
 

@@ -42,17 +42,6 @@ class DuckDBTable(SqlTable):
 
     :param connection: What `duckdb.connect` gives.
     :param table: The name of the table or view, or a tuple such as ("schema", "table").
-
-    >>> import duckdb
-    >>> import opendp.prelude as dp
-    >>> from opendp_tree import Unit, release_tree
-    >>> dp.enable_features("contrib")
-    >>> connection = duckdb.connect()
-    >>> _ = connection.execute("CREATE TABLE visits AS SELECT i % 900 AS person, 'be' AS country FROM range(2000) t(i)")
-    >>> visits = DuckDBTable(connection, "visits")
-    >>> release = release_tree(visits, by="country", epsilon=1.0, delta=1e-6, unit=Unit("person", rows=1))
-    >>> release.to_frame(other=False)["country"].to_list()
-    [None, 'be']
     """
 
     hashed, divided = "hash({0})", "//"

@@ -395,11 +395,6 @@ def leaf_values_domain(tree: Tree | OpenTree, values: Value | Sequence[Value]) -
 
     :param tree: The public tree, or the open one.
     :param values: What is summed, as for `make_leaf_values`.
-
-    >>> tree = Tree.from_paths([("be",), ("lu",)])
-    >>> domain = leaf_values_domain(tree, Value("amount", bounds=(0, 500)))
-    >>> domain.member(LeafValues(np.array([2, 1]), (np.array([2**20, 0]),)))
-    True
     """
     described = LeafValueSpace(tree, read_values(values))
     check_figure_names([each.column for each in described.values], tree.names)

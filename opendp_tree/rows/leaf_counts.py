@@ -74,10 +74,6 @@ def make_leaf_counts(
     >>> counts = space >> then_leaf_counts(by=["region", "city"])
     >>> counts(frame).occupied.counts, counts.map(1)
     (array([2, 1]), 1)
-    >>> records = dp.vector_domain(dp.atom_domain(T=str)), dp.change_one_distance()
-    >>> counts = records >> then_leaf_counts(by=Tree.from_paths([("be", "ghent"), ("lu",)]))
-    >>> counts(["lu", "ghent", "ghent", "nowhere"]), counts.map(1)
-    (array([2, 1]), 2)
     """
     assert_features("contrib")
     if not isinstance(input_domain, VectorDomain):

@@ -55,10 +55,6 @@ def read_source(data: Any, *, schema: Mapping[str, Any] | None = None) -> pl.Dat
         which for CSV is text. It is required for lists of rows, of which only the declared columns are read: types that
         are inferred from rows would reveal something about them. A value that cannot be read as the declared type is
         null. Pandas columns of Python objects are refused; `astype` gives them a type.
-
-    >>> rows = [{"city": "ghent", "age": 41}, {"city": "liege", "age": "42"}, {"city": None, "age": "unknown"}]
-    >>> read_source(rows, schema={"city": str, "age": int}).rows()
-    [('ghent', 41), ('liege', 42), (None, None)]
     """
     if schema is None and isinstance(data, pl.DataFrame):
         return data
