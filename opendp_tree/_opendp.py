@@ -20,7 +20,17 @@ from opendp.extras._utilities import to_then as to_then  # noqa: PLC0414 (for ot
 from opendp.extras.polars import LazyFrameQuery, _lazyframe_domain_from_schema
 from opendp.measures import approximate, max_divergence, new_privacy_profile, zero_concentrated_divergence
 from opendp.metrics import _get_bound, l2_distance, linf_distance
-from opendp.mod import Domain, Function, LazyFrameDomain, Measure, Measurement, Metric, OpenDPException, Transformation
+from opendp.mod import (
+    Domain,
+    FrameDistance,
+    Function,
+    LazyFrameDomain,
+    Measure,
+    Measurement,
+    Metric,
+    OpenDPException,
+    Transformation,
+)
 
 from opendp_tree._interrupts import guard, protected, stop_if_interrupted
 
@@ -163,8 +173,6 @@ def lazy_query(frame: Any, space: tuple[Domain, Metric]) -> Any:
     return LazyFrameQuery(frame, Query(chain=space, output_measure=max_divergence()))  # type: ignore[no-untyped-call]
 
 
-def total_bound(bounds: Any) -> int | None:
-    """How far frames are apart in all, under OpenDP's frame distance; None if no bound says so."""
-    bound: Any = _get_bound(bounds, [])  # type: ignore[no-untyped-call]
-    found: int | None = bound.per_group
-    return found
+def total_bound(metric: Metric, d_in: Any) -> Any:
+    """How far apart frames are in all; None where the bounds of OpenDP's frame distance do not say."""
+    return _get_bound(d_in, []).per_group if isinstance(metric, FrameDistance) else d_in  # type: ignore[no-untyped-call]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from opendp_tree._arguments import check_positive, check_type
 from opendp_tree._interrupts import deferred_interrupts
 from opendp_tree._opendp import measure_name
 from opendp_tree._show import Cell, html_table, progress, table
-from opendp_tree.budget import Budget, PrivacyStatement, cost_words
+from opendp_tree.budget import Budget, PrivacyStatement, amounts_of_loss, cost_words
 from opendp_tree.keys.key import Key
 from opendp_tree.ledger import Ledger, spend
 from opendp_tree.mechanisms.bound_report import make_bound_report
@@ -145,9 +145,9 @@ class TreeReleases(Mapping[str, TreeRelease]):
     def _rows(self) -> tuple[list[str], list[list[Cell]]]:
         rows: list[list[Cell]] = []
         for name, release in self.releases.items():
-            assert release.statement is not None
-            loss = ", ".join(f"{part} {amount:.6g}" for part, amount in release.statement.loss.items())
-            rows.append([name, release.to_frame(other=False).height, release.statement.mechanism, loss])
+            statement = _statement(release)
+            loss = ", ".join(f"{part} {amount:.6g}" for part, amount in statement.loss.items())
+            rows.append([name, release.to_frame(other=False).height, statement.mechanism, loss])
         return ["hierarchy", "nodes shown", "mechanism", "its share"], rows
 
 
@@ -198,21 +198,15 @@ def release_trees(
 def _together(composed: Measurement, names: Iterable[str], made: Sequence[TreeRelease]) -> TreeReleases:
     """The releases of a composition, and a statement of what all of them cost."""
     releases = dict(zip(names, made, strict=True))
-    first = made[0].statement
-    assert first is not None
-    loss = composed.map(1)  # type: ignore[no-untyped-call]
-    amounts = loss if isinstance(loss, tuple) else (loss,)
-    mechanisms = {name: release.statement.mechanism for name, release in releases.items() if release.statement}
-    statement = PrivacyStatement(
-        "composition",
-        measure_name(composed.output_measure),
-        first.d_in,
-        dict(zip(first.loss, amounts, strict=True)),
-        mechanisms,
-        first.unit,
-        first.counted,
-    )
-    return TreeReleases(releases, statement)
+    measure, mechanisms = composed.output_measure, {name: _statement(each).mechanism for name, each in releases.items()}
+    loss = amounts_of_loss(measure, composed.map(1))  # type: ignore[no-untyped-call]
+    shown: dict[str, Any] = {"measure": measure_name(measure), "loss": loss, "parameters": mechanisms}
+    return TreeReleases(releases, replace(_statement(made[0]), mechanism="composition", **shown))
+
+
+def _statement(release: TreeRelease) -> PrivacyStatement:
+    assert release.statement is not None  # as of all releases of rows
+    return release.statement
 
 
 @deferred_interrupts()

@@ -245,7 +245,9 @@ class Series(Mapping[str, TreeRelease]):
             hint = f"Series.open(path, by=..., period=..., epsilon=...{more})"
             raise ValueError(f"{self.ledger.path} is open {how}for reading only. Hint: {hint}")
         rule, values = (self.period, self.value) if kind == "period" else (self.quarter, ())
-        rule.check_over(name)
+        if rule.every is not None and (day := rule.first_day(rule.next(name))) > (today := rule.today()):
+            problem = f"must be over: it ends before {day}, today is {today}, and later rows would be in no release"
+            raise ValueError(f"period ({name!r}) {problem}. Hint: release it from {day} on")
         columns = [*self.key.columns_used, *(each.column for each in values)]
         needed = columns if self.unit is None else [*columns, self.unit.column]
         rows = rule.rows(read_source(data), name, needed)
@@ -347,7 +349,8 @@ class Series(Mapping[str, TreeRelease]):
     @property
     def periods(self) -> list[str]:
         """The released periods, in the order of the calendar, or without a calendar in the order of their releases."""
-        return self.period.sorted(list(self._entries()))
+        names = list(self._entries())
+        return names if self.period.every is None else sorted(names)
 
     @property
     def quarters(self) -> list[str]:

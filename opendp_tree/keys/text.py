@@ -5,18 +5,12 @@ from __future__ import annotations
 import re
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from inspect import signature
 from typing import Any
 
 from opendp_tree.keys.key import Key
 
-_OPTIONS = {
-    "path": ("separator", "depth"),
-    "url": ("depth",),
-    "bits": ("width", "stride"),
-    "ip": ("version", "stride"),
-    "calendar": ("levels",),
-    "number": ("low", "high", "bins", "width", "branching", "outside"),
-}
+_KINDS = ("path", "url", "bits", "ip", "calendar", "number")
 _QUOTED = r""" "[^"]*" | '[^']*' """
 _TOKENS = re.compile(rf"{_QUOTED} | .", re.DOTALL | re.VERBOSE)
 _CALL = re.compile(r"""([^"'(),=]+)\((.*)\)""", re.DOTALL)
@@ -57,24 +51,23 @@ def _read_part(text: str) -> str | Key:
     if call is None:
         return _read_name(text)
     kind, (column, *options) = call[1].strip(), _split(call[2])
-    if kind not in _OPTIONS:
-        raise ValueError(f"by: a kind of key ({kind!r}) must be one of {', '.join(_OPTIONS)}. {_HINT}")
-    values: dict[str, Any] = {}
+    if kind not in _KINDS:
+        raise ValueError(f"by: a kind of key ({kind!r}) must be one of {', '.join(_KINDS)}. {_HINT}")
+    make, values = getattr(Key, kind), dict[str, Any]()
+    parameters = {name: each for name, each in signature(make).parameters.items() if each.kind is each.KEYWORD_ONLY}
+    allowed = ", ".join(f"{each}=..." for each in parameters)
     for option in options:
         name, equals, value = (part.strip() for part in option.partition("="))
-        if name not in _OPTIONS[kind] or name in values or not equals:
-            allowed = ", ".join(f"{each}=..." for each in _OPTIONS[kind])
+        if name not in parameters or name in values or not equals:
             raise ValueError(f"by: an option of {kind} ({option!r}) must be one of {allowed}, each once. {_HINT}")
         is_list = value.startswith("(") and value.endswith(")")
         values[name] = tuple(map(_read_value, _split(value[1:-1]))) if is_list else _read_value(value)
+    if missing := [name for name, each in parameters.items() if each.default is each.empty and name not in values]:
+        raise ValueError(f"by: {kind}({column}) must have {' and '.join(missing)}. Hint: {kind}({column}, {allowed})")
     try:
-        made: Key = getattr(Key, kind)(_read_name(column), **values)
+        made: Key = make(_read_name(column), **values)
     except TypeError as error:
-        needed = f"{kind}({column}, {', '.join(f'{each}=...' for each in _OPTIONS[kind])})"
-        problem = str(error).replace("Key.", "")
-        if missing := re.findall(r"'(\w+)'", problem.partition(" missing ")[2]):
-            problem = f"{kind}({column}) must have {' and '.join(missing)}"
-        raise ValueError(f"by: {problem}. Hint: {needed}") from None
+        raise ValueError(f"by: {error}") from None
     return made
 
 

@@ -18,7 +18,7 @@ from opendp.metrics import (
     l1_distance,
     symmetric_distance,
 )
-from opendp.mod import ChangeOneIdDistance, Domain, ExtrinsicDomain, FrameDistance, Metric, Transformation
+from opendp.mod import ChangeOneIdDistance, Domain, ExtrinsicDomain, Metric, Transformation
 
 from opendp_tree._arguments import check_integer
 from opendp_tree._opendp import extrinsic_domain, make_transformation, total_bound
@@ -48,7 +48,7 @@ from opendp_tree.rows.people import (
     people_records,
     truncate,
 )
-from opendp_tree.rows.unit import Unit, Value, identifier_of, read_values
+from opendp_tree.rows.unit import Unit, Value, identifier_of, inner_metric, read_values
 from opendp_tree.saturate import range_sums
 from opendp_tree.theorems.noise import leaf_counts_l1
 from opendp_tree.theorems.sums import STEPS, people_apart
@@ -453,7 +453,7 @@ def read_counting(
         distance = partial(leaf_counts_l1, per_unit=1 if person is None else person.most_rows, changed=changed)
 
     def stability_map(d_in: Any) -> int:
-        bound = total_bound(d_in) if isinstance(input_metric, FrameDistance) else d_in
+        bound = total_bound(input_metric, d_in)
         if bound is None:
             raise ValueError("d_in must bound the whole frame. Hint: a Bound without `by`; truncate_per_group(k)")
         return distance(check_integer(bound, name="d_in", least=0))
@@ -478,7 +478,7 @@ def are_changed(metric: Metric) -> bool | None:
 
 def read_unit(metric: Metric, kinds: dict[str, str]) -> tuple[str | None, bool]:
     """The column that tells people apart, or None; and whether people or rows are changed, not added or removed."""
-    name, inner = identifier_of(metric), metric.inner_metric if isinstance(metric, FrameDistance) else metric
+    name, inner = identifier_of(metric), inner_metric(metric)
     if name is None:
         changed = are_changed(inner)
         if changed is None:

@@ -121,26 +121,10 @@ class Period:
             name = self.next(name)
         return names
 
-    def check_over(self, name: str) -> None:
-        """Refuse a period of the calendar that is not over: its later rows would be in no release.
-
-        :param name: The period.
-        """
-        if self.every is not None and (day := self.first_day(self.next(name))) > (today := self.today()):
-            problem = f"must be over: it ends before {day}, today is {today}, and later rows would be in no release"
-            raise ValueError(f"period ({name!r}) {problem}. Hint: release it from {day} on")
-
     @staticmethod
     def today() -> date:
         """Today's date, by the clock and in the time zone of the machine."""
         return datetime.now().date()
-
-    def sorted(self, names: Sequence[str]) -> list[str]:
-        """Periods in the order of the calendar, or without a calendar in the order of their releases.
-
-        :param names: The periods, in the order of their releases.
-        """
-        return list(names) if self.every is None else sorted(names)
 
     def words(self) -> str:
         """The rule in words."""

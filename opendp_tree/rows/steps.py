@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from opendp.mod import Domain, FrameDistance, LazyFrameDomain, Metric, SymmetricIdDistance, Transformation
+from opendp.mod import Domain, LazyFrameDomain, Metric, SymmetricIdDistance, Transformation
 from opendp.transformations import make_stable_lazyframe
 
 from opendp_tree._arguments import check_choice, check_integer
@@ -19,6 +19,7 @@ from opendp_tree.noise import uniform_words
 from opendp_tree.rows.counting import Counting, make_counting, read_counting
 from opendp_tree.rows.domains import FrameColumns, check_rows_are_here, narrowed, read_again_like
 from opendp_tree.rows.row_wise import check_steps, plan_steps
+from opendp_tree.rows.unit import inner_metric
 
 STEPS = ("filter", "select", "truncate_num_groups", "truncate_per_group", "with_columns")
 """The methods of OpenDP's queries of frames that may be steps."""
@@ -44,8 +45,7 @@ def _judged(
     """The steps of a plan, once OpenDP and `row_wise` admit them, and the counting of their result."""
     written = plan_steps(plan)
     check_steps(written, empty)
-    inner = metric.inner_metric if isinstance(metric, FrameDistance) else metric
-    if options.get("unit") is not None and not isinstance(inner, SymmetricIdDistance):
+    if options.get("unit") is not None and not isinstance(inner_metric(metric), SymmetricIdDistance):
         hint = "Hint: truncate_per_group among the steps"
         raise ValueError(f"unit after Polars steps needs symmetric_id_distance, not {metric}. {hint}")
     # Steps are stable in rows, or in people where these are still to be bounded.

@@ -16,13 +16,13 @@ from opendp_tree._arguments import check_choice, check_column, check_integer, ch
 from opendp_tree._opendp import total_bound
 from opendp_tree.theorems.noise import per_person
 from opendp_tree.theorems.sums import STEPS
+from opendp_tree.trees.labels import column_name
 
-COUNTS = ("rows", "people", "shares")
-"""What may be counted of people."""
 LARGEST_BOUND = 2**20
 """The largest bound on the rows or nodes of one person."""
 BOUNDS = {"rows": ("rows", "leaves"), "people": ("nodes",), "shares": ()}
-"""The bounds that each of them may have."""
+"""What may be counted of people, and the bounds that each may have."""
+COUNTS = tuple(BOUNDS)
 _PARTS = 2**20
 _LEAST_SHARE = Fraction(1, 1024)
 _LARGEST_VALUE = 1e290
@@ -174,13 +174,16 @@ def _check_bound(bound: Any, *, name: str) -> int | tuple[int, ...] | None:
     return tuple(map(int, bound)) if several else int(bound)
 
 
+def inner_metric(metric: Metric) -> Metric:
+    """The distance between rows or people that a distance between frames is made of."""
+    return metric.inner_metric if isinstance(metric, FrameDistance) else metric
+
+
 def identifier_of(metric: Metric) -> str | None:
     """The column that tells people apart, if a metric counts people and not rows."""
-    inner = metric.inner_metric if isinstance(metric, FrameDistance) else metric
+    inner = inner_metric(metric)
     if not isinstance(inner, (SymmetricIdDistance, ChangeOneIdDistance)):
         return None
-    from opendp_tree.trees.labels import column_name
-
     name = column_name(inner.identifier)
     if name is None:
         raise ValueError(f"unit: the identifier of input_metric ({metric}) must be a column of input_domain")
@@ -197,9 +200,8 @@ def unit_words(column: str | None, *, people: int | None = 1, rows: int | None =
 
 def protected_unit(metric: Metric, d_in: Any) -> str:
     """A description of what a budget at a distance protects: rows, or people with all their rows, kept or not."""
-    bound = total_bound(d_in) if isinstance(metric, FrameDistance) else d_in
-    inner = metric.inner_metric if isinstance(metric, FrameDistance) else metric
-    is_change = inner in (change_one_distance(), hamming_distance())  # one row leaves, and one comes
+    bound = total_bound(metric, d_in)
+    is_change = inner_metric(metric) in (change_one_distance(), hamming_distance())  # one row leaves, and one comes
     rows = 2 * bound if bound and is_change else bound
     return unit_words(identifier_of(metric), people=bound, rows=rows)
 
