@@ -31,10 +31,9 @@ from opendp_tree.plots.rows import plot_level
 from opendp_tree.plots.tree import plot_tree
 from opendp_tree.prepare import bound_report, release_tree, release_trees
 from opendp_tree.releases.release import TreeRelease
-from opendp_tree.rows.domains import frame_domain
+from opendp_tree.rows.domains import frame_domain, read_source
 from opendp_tree.rows.leaf_counts import make_leaf_counts, then_leaf_counts
 from opendp_tree.rows.period import Period
-from opendp_tree.rows.sources import read_source
 from opendp_tree.rows.unit import Unit, Value
 from opendp_tree.series import Series
 from opendp_tree.trees.domains import leaf_domain

@@ -36,8 +36,7 @@ from opendp_tree.planning.plan import Plan, plan_for
 from opendp_tree.releases.bound_report import BoundReport
 from opendp_tree.releases.release import TreeRelease
 from opendp_tree.rows.counting import make_counting
-from opendp_tree.rows.domains import frame_domain, snapshot_of
-from opendp_tree.rows.sources import read_source
+from opendp_tree.rows.domains import frame_domain, read_source, snapshot_of
 from opendp_tree.rows.unit import Unit, Value, protected_unit, read_values, unit_words, values_counted
 from opendp_tree.theorems.interval import round_up
 

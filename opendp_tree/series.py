@@ -46,9 +46,8 @@ from opendp_tree.prepare import Account, Question
 from opendp_tree.releases.json import write_tree
 from opendp_tree.releases.release import TreeRelease
 from opendp_tree.releases.values import value_columns
-from opendp_tree.rows.domains import kind_of, kinds_of
+from opendp_tree.rows.domains import kind_of, kinds_of, read_source
 from opendp_tree.rows.period import Period
-from opendp_tree.rows.sources import read_source
 from opendp_tree.rows.unit import Unit, Value, read_values, unit_words
 from opendp_tree.trees.nodes import contracted_parents
 from opendp_tree.trees.tree import Tree

@@ -25,8 +25,9 @@ from opendp_tree.keys.text import read_key
 from opendp_tree.ledger import BudgetError, LedgerError, SettingsError, amounts_of, checked_file, decimal_texts, spent
 from opendp_tree.releases.release import TreeRelease
 from opendp_tree.releases.writing import frame_bytes
+from opendp_tree.rows.domains import read_source
 from opendp_tree.rows.period import Period
-from opendp_tree.rows.sources import file_format, read_source, texts_as
+from opendp_tree.rows.sources import file_format, texts_as
 from opendp_tree.rows.unit import Unit, Value
 from opendp_tree.series import Series
 

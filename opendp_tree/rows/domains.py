@@ -171,6 +171,28 @@ def read_again_like(frame: pl.LazyFrame, source: Any) -> pl.LazyFrame:
     return own_scan(frame) if may_read_again(source) else frame
 
 
+def read_source(data: Any, *, schema: Mapping[str, Any] | None = None) -> pl.DataFrame | pl.LazyFrame | Table:
+    """Rows of any kind as a Polars frame, without a copy where Arrow allows. How a row is read depends on no other row.
+
+    `release_tree` and `frame_context` call this on their data.
+
+    :param data: A Polars frame, lazy or not, which is returned as it is; a pandas frame, whose index is ignored;
+        anything with Arrow's stream protocol (PyArrow tables and readers, DuckDB relations), with the `__dataframe__`
+        protocol, or known to Narwhals if that is installed; a list of rows that are mappings; or the path of a Parquet,
+        Arrow IPC or CSV file, or a pattern such as `"visits/*.csv"` for several. A table of an engine is returned as it
+        is. A stream of batches can be read only once.
+    :param schema: The data types of columns that are to be converted. By default None: all types are those of the data,
+        which for CSV is text. It is required for lists of rows, of which only the declared columns are read: types that
+        are inferred from rows would reveal something about them. A value that cannot be read as the declared type is
+        null. Pandas columns of Python objects are refused; `astype` gives them a type.
+    """
+    if schema is None and isinstance(data, (pl.DataFrame, pl.LazyFrame, Table)):
+        return data
+    from opendp_tree.rows.sources import read_any  # which reads frames as this module says
+
+    return read_any(data, schema)
+
+
 @dataclass(frozen=True)
 class FrameColumns:
     """Describes a domain of frames, or of an engine's tables, that have at least these columns."""
@@ -200,8 +222,6 @@ def frame_domain(columns: Any) -> Domain:
     if any(hasattr(columns, name) for name in ("__arrow_c_stream__", "__dataframe__", "to_native")):
         if hasattr(columns, "__next__"):
             raise TypeError("columns (a stream) must be a frame, or data types. Hint: frame = read_source(stream)")
-        from opendp_tree.rows.sources import read_source
-
         columns = read_source(columns)
     schema = schema_of(columns)
     if schema is None:

@@ -41,23 +41,8 @@ _READ: weakref.WeakSet[Any] = weakref.WeakSet()
 _DECLARABLE = "texts, integers, floats, truth values, dates, datetimes and times can be declared"
 
 
-def read_source(data: Any, *, schema: Mapping[str, Any] | None = None) -> pl.DataFrame | pl.LazyFrame | Table:
-    """Rows of any kind as a Polars frame, without a copy where Arrow allows. How a row is read depends on no other row.
-
-    `release_tree` and `frame_context` call this on their data.
-
-    :param data: A Polars frame, lazy or not, which is returned as it is; a pandas frame, whose index is ignored;
-        anything with Arrow's stream protocol (PyArrow tables and readers, DuckDB relations), with the `__dataframe__`
-        protocol, or known to Narwhals if that is installed; a list of rows that are mappings; or the path of a Parquet,
-        Arrow IPC or CSV file, or a pattern such as `"visits/*.csv"` for several. A table of an engine is returned as it
-        is. A stream of batches can be read only once.
-    :param schema: The data types of columns that are to be converted. By default None: all types are those of the data,
-        which for CSV is text. It is required for lists of rows, of which only the declared columns are read: types that
-        are inferred from rows would reveal something about them. A value that cannot be read as the declared type is
-        null. Pandas columns of Python objects are refused; `astype` gives them a type.
-    """
-    if schema is None and isinstance(data, pl.DataFrame):
-        return data
+def read_any(data: Any, schema: Mapping[str, Any] | None) -> pl.DataFrame | pl.LazyFrame | Table:
+    """Rows of any kind as a Polars frame, as `read_source` says."""
     declared = read_declared(schema)
     if isinstance(data, Table):
         if declared:
@@ -144,7 +129,9 @@ def _read_texts(text: pl.Expr, to: pl.DataType) -> pl.Expr | None:
 def texts_as(frame: pl.LazyFrame, schema: Mapping[str, pl.DataType]) -> pl.LazyFrame:
     """The frame with those of these columns that hold texts read as other types; texts of no such value are null."""
     types = frame.collect_schema()
-    return as_declared(frame, pl.Schema({name: dtype for name, dtype in schema.items() if types[name] == pl.String}))
+    return as_declared(
+        frame, pl.Schema({name: dtype for name, dtype in schema.items() if types.get(name) == pl.String})
+    )
 
 
 def read_rows(rows: Sequence[Any], schema: pl.Schema) -> pl.DataFrame:
