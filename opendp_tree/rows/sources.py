@@ -8,9 +8,8 @@ import sys
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from datetime import date, datetime, time
+from datetime import date, datetime, time, timezone
 from decimal import Decimal
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
@@ -41,13 +40,11 @@ _READ: weakref.WeakSet[Any] = weakref.WeakSet()
 _DECLARABLE = "texts, integers, floats, truth values, dates, datetimes and times can be declared"
 
 
-def read_any(data: Any, schema: Mapping[str, Any] | None) -> pl.DataFrame | pl.LazyFrame | Table:
+def read_any(data: Any, schema: Mapping[str, Any] | None) -> pl.DataFrame | pl.LazyFrame:
     """Rows of any kind as a Polars frame, as `read_source` says."""
     declared = read_declared(schema)
     if isinstance(data, Table):
-        if declared:
-            raise ValueError("schema must not be given for a table of another engine. Hint: cast in a view of it")
-        return data
+        raise ValueError("schema must not be given for a table of another engine. Hint: cast in a view of it")
     if type(data).__module__.split(".")[0] == "narwhals" and hasattr(data, "to_native"):
         data = data.to_native()
     if isinstance(data, (list, tuple)):
@@ -105,33 +102,34 @@ def _cast(column: pl.Expr, dtype: pl.DataType, to: pl.DataType) -> pl.Expr | Non
 
 def _read_texts(text: pl.Expr, to: pl.DataType) -> pl.Expr | None:
     """Texts as values. Formats are fixed: Polars would otherwise infer them from the rows."""
-    kind = step_kind(to)
+    kind = "integer" if to.is_integer() else step_kind(to)
     if kind in TEXTS:
         return text.cast(to, strict=False)
     if kind in ("integer", "float"):
-        return text.str.strip_chars().cast(to, strict=False)
+        number = text.str.strip_chars()
+        return (number if kind == "float" else number.str.replace(r"\.0*$", "")).cast(to, strict=False)
     if kind == "truth":
         small = text.str.to_lowercase()
-        return pl.when(small == "true").then(True).when(small == "false").then(False)
+        return pl.when(small.is_in(["true", "1"])).then(True).when(small.is_in(["false", "0"])).then(False)
     if kind == "date":
         return text.str.slice(0, 10).str.to_date("%Y-%m-%d", strict=False)
     if kind == "time":
-        return text.str.slice(0, 8).str.to_time("%H:%M:%S", strict=False)
+        return text.str.extract("^([0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.][0-9]+)?)").str.to_time("%H:%M:%S%.f", strict=False)
     if isinstance(to, pl.Datetime) and to.time_zone is None:
-        # To the day, hour, minute or second; what follows, such as a zone, is not read.
-        clock = text.str.extract("^.{10}[T ]([0-9]{2}(?::[0-9]{2}){0,2})(?:[^0-9:]|$)") + ":00:00"
-        is_day, day = text.str.len_chars() == 10, text.str.slice(0, 10) + " "
-        whole = day + pl.when(is_day).then(pl.lit("00:00:00")).otherwise(clock.str.slice(0, 8))
-        return whole.str.to_datetime("%Y-%m-%d %H:%M:%S", time_unit="us", strict=False).cast(to, strict=False)
+        # To the day, the hour, the minute, or the second and its parts; what follows, such as a zone, is not read.
+        clock = "[0-9]{2}(?::[0-9]{2}(?::[0-9]{2}(?:[.][0-9]+)?)?)?"
+        timed = text.str.extract(f"^(.{{10}}[T ]{clock})(?:[^0-9:]|$)").str.replace("T", " ", literal=True)
+        whole = pl.when(text.str.len_chars() == 10).then(text).otherwise(timed)
+        whole += pl.lit(" 00:00:00").str.slice(whole.str.len_chars().cast(pl.Int64) - 10)
+        return whole.str.to_datetime("%Y-%m-%d %H:%M:%S%.f", time_unit="us", strict=False).cast(to, strict=False)
     return None
 
 
 def texts_as(frame: pl.LazyFrame, schema: Mapping[str, pl.DataType]) -> pl.LazyFrame:
     """The frame with those of these columns that hold texts read as other types; texts of no such value are null."""
     types = frame.collect_schema()
-    return as_declared(
-        frame, pl.Schema({name: dtype for name, dtype in schema.items() if types.get(name) == pl.String})
-    )
+    texts = {name: dtype for name, dtype in schema.items() if types.get(name) == pl.String}
+    return as_declared(frame, pl.Schema(texts))
 
 
 def read_rows(rows: Sequence[Any], schema: pl.Schema) -> pl.DataFrame:
@@ -146,25 +144,12 @@ def read_rows(rows: Sequence[Any], schema: pl.Schema) -> pl.DataFrame:
 
 
 def value_column(name: str, values: Sequence[Any], dtype: pl.DataType) -> pl.Series:
-    """Plain Python values as a column of a declared type, each read by itself: what the type cannot hold is null."""
-    kind = "integer" if dtype.is_integer() else step_kind(dtype)
-    if kind not in _READERS:
+    """Plain Python values as a column of a declared type, each by itself, as its text in a file would be read."""
+    read = _read_texts(pl.col(name), pl.Datetime("us") if isinstance(dtype, pl.Datetime) else dtype)
+    if read is None:
         raise TypeError(f"schema: column {name!r} must not be declared as {dtype}. Hint: {_DECLARABLE}")
-    types, read, base = _READERS[kind]
-    if kind == "integer":
-        bits, signed = int(str(dtype).lstrip("UInt")), dtype.is_signed_integer()
-        read, base = partial(_integer, low=-signed * 2 ** (bits - 1), high=2 ** (bits - signed) - 1), dtype
-
-    def typed(value: Any) -> Any:
-        return read(value) if isinstance(value, types) and value == value else None  # noqa: PLR0124 - NaN is null
-
-    column = pl.Series(name, _each(typed, values), dtype=base).cast(dtype, strict=False)
-    meaning = _read_texts(pl.col("text"), dtype)
-    if kind in TEXTS or meaning is None or not any(isinstance(value, str) for value in values):
-        return column
-    texts = _each(lambda value: _text(value) if isinstance(value, str) else None, values)
-    both = pl.DataFrame([column.alias("value"), pl.Series("text", texts, dtype=pl.String)])
-    return both.select(pl.coalesce("value", meaning).alias(name)).to_series()
+    texts = pl.DataFrame([pl.Series(name, _each(_text, values), dtype=pl.String)])
+    return texts.select(read.cast(dtype, strict=False).alias(name)).to_series()
 
 
 def _each(read: Callable[[Any], Any], values: Sequence[Any]) -> list[Any]:
@@ -180,38 +165,18 @@ def _each(read: Callable[[Any], Any], values: Sequence[Any]) -> list[Any]:
 
 
 def _text(value: Any) -> str | None:
-    """A text, a number of at most 128 bits, or a day or time, as Polars writes it."""
+    """A text, a number of at most 128 bits, or a day or time, in UTC if it has a zone; None for NaN and all else."""
     if isinstance(value, str):
         return str(value) if is_text(value) else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int):
         return str(int(value)) if -(2**128) <= value < 2**128 else None
-    return str(float(value)) if isinstance(value, float) else str(value.isoformat())
-
-
-def _integer(value: Any, *, low: int, high: int) -> int | None:
-    # Compared before it is an integer: one of a million digits takes minutes to make.
-    return int(value) if low <= value <= high else None
-
-
-def _instant(value: date) -> datetime:
-    """An instant in UTC; a time without a zone is in UTC, as it is in Polars' casts."""
-    fields = value.utctimetuple() if isinstance(value, datetime) else value.timetuple()
-    return datetime(*fields[:6], value.microsecond if isinstance(value, datetime) else 0)
-
-
-_NUMBERS = (int, float, Decimal)
-_READERS: dict[str, tuple[Any, Callable[[Any], Any], Any]] = {
-    **dict.fromkeys(TEXTS, ((str, int, float, date, time), _text, pl.String)),
-    "integer": (_NUMBERS, int, pl.Int64),
-    "float": (_NUMBERS, float, pl.Float64),
-    "truth": ((int, float), bool, pl.Boolean),
-    "date": (date, lambda value: date(value.year, value.month, value.day), pl.Date),
-    "datetime": (date, _instant, pl.Datetime("us")),
-    "time": (time, lambda value: time(value.hour, value.minute, value.second, value.microsecond), pl.Time),
-}
-"""For each kind of column, the types of Python that are read, the reader of one value, and the type to collect in."""
+    if not isinstance(value, (float, Decimal, date, time)) or value != value:  # noqa: PLR0124 - NaN
+        return None
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        value = value.astimezone(timezone.utc).replace(tzinfo=None)
+    return str(value) if isinstance(value, (float, Decimal)) else value.isoformat()
 
 
 class _Stream:
