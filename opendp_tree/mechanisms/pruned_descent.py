@@ -38,7 +38,7 @@ from opendp_tree.theorems.tails import (
     pruned_laplace_epsilon,
 )
 from opendp_tree.trees.domains import leaf_reader
-from opendp_tree.trees.nodes import ShownNodes, SparseCounts
+from opendp_tree.trees.nodes import Occupied, ShownNodes
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.tree import Tree
 
@@ -193,13 +193,14 @@ def make_pruned_descent(
         parameters["thresholds"] = one_or_all(pruning.thresholds)
         statement = PrivacyStatement(f"pruned_{noise}", measure_name(measure), 1, spent, parameters)
         reach, most = interval_reach(pruning, level)
-        levels = _public_levels(known, known.sum(counts)) if isinstance(known, Tree) else _open_levels(counts)
-        nodes, noisy, depths = descend(levels, pruning)
+        occupied = known.occupied(counts) if isinstance(known, Tree) else counts.occupied
+        places, noisy, depths = descend(_levels(occupied, known.depth), pruning)
         ends = noisy.astype(np.float64), *shown_intervals(noisy, reach[depths])
         if isinstance(known, Tree):
-            shown, ends = _all_nodes(known, nodes, ends, most)
+            assert occupied.ids is not None
+            shown, ends = _all_nodes(known, known.ancestors_at(occupied.ids[places], depths), ends, most)
             return TreeRelease(known, *ends, float(level), statement, shown=shown)
-        found = ShownNodes.of_places(counts, depths, nodes)
+        found = ShownNodes.of_places(counts, depths, places)
         return TreeRelease(known, *ends, float(level), statement, nodes=found, hidden=float(most.max()))
 
     return make_measurement(input_domain, input_metric, measure, function, privacy_map)
@@ -209,11 +210,11 @@ then_pruned_descent = to_then(make_pruned_descent)
 
 
 Level = tuple[Ints, Ints, Ints]
-"""For each non-empty node of a level: its id or first index, its count, and its parent's index in the level above."""
+"""For each non-empty node of a level: its first place, its count, and its parent's index in the level above."""
 
 
 def descend(levels: Iterable[Level], pruning: Pruning) -> Level:
-    """For each shown node: its id or first index, its noisy count, and its level."""
+    """For each shown node: its first place, its noisy count, and its level."""
     draw, found = LAWS[pruning.noise].draw, []
     shown = np.ones(1, dtype=np.bool_)  # above the root
     for depth, (nodes, counts, parents) in enumerate(levels):
@@ -229,24 +230,13 @@ def descend(levels: Iterable[Level], pruning: Pruning) -> Level:
     return nodes, noisy, depths
 
 
-def _open_levels(counts: SparseCounts) -> Iterator[Level]:
-    """The non-empty nodes of an open tree, by the index of their first key."""
+def _levels(occupied: Occupied, depth: int) -> Iterator[Level]:
+    """The non-empty nodes of each level."""
     above: Ints = np.zeros(1, dtype=np.int64)
-    for level in range(counts.tree.depth):
-        starts, ends = counts.occupied.nodes_at(level)
-        sums = saturate.range_sums(counts.occupied.counts, starts, ends)
-        yield starts, sums, np.searchsorted(above, starts, side="right") - 1
+    for level in range(depth):
+        starts, ends = occupied.nodes_at(level)
+        yield starts, saturate.range_sums(occupied.counts, starts, ends), np.searchsorted(above, starts, "right") - 1
         above = starts
-
-
-def _public_levels(tree: Tree, counts: Ints) -> Iterator[Level]:
-    """The nodes of a public tree on whose path all counts are positive, by id."""
-    index = np.full(tree.node_count + 1, -1)
-    index[-1] = 0  # the root's parent has the id -1
-    for nodes in tree.levels:
-        there = nodes[(counts[nodes] > 0) & (index[tree.parents[nodes]] >= 0)]
-        yield there, counts[there], index[tree.parents[there]]
-        index[there] = np.arange(there.size)
 
 
 Ends = tuple[Floats, Floats, Floats]
