@@ -35,11 +35,12 @@ from opendp_tree.mechanisms.layers import (
     NoisySums,
     ShownTree,
     choose_layers,
+    cut_by_level,
     final_variances,
     two_passes,
     whole_tree,
 )
-from opendp_tree.mechanisms.tails import SAFE, Bounds, narrowest, node_bounds, sum_reach
+from opendp_tree.mechanisms.tails import SAFE, Bounds, layer_bounds, narrowest, node_bounds
 from opendp_tree.mechanisms.tree_estimator import (
     Found,
     GapNoise,
@@ -566,12 +567,12 @@ class OpenMeans:
 
 @dataclass(frozen=True)
 class PublicMeans:
-    """Pairs at every node of a public tree, level by level, and least squares; intervals are those of own pairs."""
+    """Pairs at every node of a public tree, level by level, and least squares."""
 
     tree: Tree
     values: tuple[Value, ...]
     layers: Layers
-    """One per level, without rests."""
+    """One per level, with the leaves above it, so that it holds everybody."""
     scales: tuple[ValueScales, ...]
     confidence: float
 
@@ -584,10 +585,11 @@ class PublicMeans:
         each = Fraction(round_down(budget.exact[0] / budget.d_in * (1 - Fraction(1, 2**48))))
         weights = [Fraction(weight) for weight in regular_level_weights(tree, noise="laplace")]
         shown, nobody, levels = whole_tree(tree), np.zeros(0, dtype=np.int64), []
-        for level, weight in enumerate(weights):
+        marked, cuts = cut_by_level(shown, list(range(tree.depth)))
+        for cut, weight in zip(cuts, weights, strict=True):
             scale = round_up(sum(weights) / (each * weight))
-            levels.append(Layer(np.flatnonzero(shown.levels == level), nobody, scale, scale))
-        layers = Layers(shown.known, shown.parents, tuple(levels))
+            levels.append(Layer(np.flatnonzero(cut), nobody, scale, scale))
+        layers = Layers(marked, shown.parents, tuple(levels))
         scales = value_scales(layers, value_shares(values), None)
         _check_scales(scale for value in scales for scale in value.pairs)
         return cls(tree, values, layers, scales, confidence)
@@ -605,16 +607,12 @@ class PublicMeans:
         pairs = counts_of_pairs(measured)
         own, precision, _, _ = gather(shown, pairs)
         estimates = two_passes(shown, own, precision)
-        noisy, one = np.concatenate([part.sums for part in pairs]), np.array([pairs[0].terms])
-        reaches = [sum_reach(one, part.right_scale, part.left_scale, miss / 2)[0] * part.unit for part in pairs]
-        reach = np.array(reaches)[shown.levels]
-        bounds = Bounds(np.maximum(noisy - reach, 0.0), np.maximum(noisy + reach, 0.0)).around(estimates)
+        nobody = np.zeros(estimates.size)
+        lower, upper = layer_bounds(shown, self.layers, pairs, least=nobody, miss=miss)
+        bounds = Bounds(lower, np.maximum(upper, nobody)).around(estimates)
         values = []
         for value, each in zip(self.values, measured, strict=True):
-            sides = ([part.sums for part in parts] for parts in zip(*each.pairs, strict=True))
-            high, low = (np.concatenate(side, dtype=np.float64) for side in sides)
-            scale = np.array([high.right_scale for high, _ in each.pairs])[shown.levels]
-            ends = pair_bounds(value, Union(shown.known, high, low, np.ones_like(rows), scale), miss)
+            ends = pair_bounds(value, Union.of(shown, each.pairs), miss)
             figures = node_figures(value, estimates, estimate_centred(shown, each), ends)
             values.append(NodeValues(value.column, value.low, value.high, *map(order.by_node, figures)))
         estimates, lower, upper = map(order.by_node, (estimates, bounds.lower, bounds.upper))
