@@ -32,7 +32,8 @@ from opendp_tree.rows.unit import Value, value_shares
 from opendp_tree.saturate import LIMIT
 from opendp_tree.theorems.interval import least_whole
 from opendp_tree.theorems.partition import Fringe
-from opendp_tree.trees.level_weights import level_variances, regular_level_weights
+from opendp_tree.trees.least_squares import LeastSquares
+from opendp_tree.trees.level_weights import regular_level_weights
 from opendp_tree.trees.nodes import KnownNodes, level_of
 from opendp_tree.trees.tree import Tree
 
@@ -81,8 +82,10 @@ def means_errors(
     depth, parts = len(levels), value_shares(tuple(values))
     whole, nodes = math.sqrt(sum(float(share) ** 2 for share in parts)), np.zeros(depth, dtype=np.int64)
     if isinstance(source, Tree):
-        weights = np.array(regular_level_weights(source, noise="laplace"))
-        pairs = np.sqrt(level_maxima(source, level_variances(source, weights, noise="laplace")))
+        precisions, depths = np.array(regular_level_weights(source, noise="laplace")) ** 2, source.node_levels
+        by_node = precisions[depths]
+        by_node[source.leaves] = precisions[::-1].cumsum()[::-1][depths[source.leaves]]  # deeper layers hold them too
+        pairs = np.sqrt(level_maxima(source, LeastSquares.of(source, 1 / by_node).variances))
         sums = budget.noise_scale("laplace", depth) * pairs
         counts = 2 * sums / whole
         nodes = np.bincount(source.node_levels)
