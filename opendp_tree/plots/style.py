@@ -145,7 +145,7 @@ def foot_height(lines: int) -> int:
 
 def legend(y: float, yanchor: str = "top") -> dict[str, Any]:
     """The names of lines beside each other, at this height."""
-    place = {"orientation": "h", "x": 0, "xanchor": "left", "y": y, "yanchor": yanchor}
+    place = {"orientation": "h", "traceorder": "normal", "x": 0, "xanchor": "left", "y": y, "yanchor": yanchor}
     return {"showlegend": True, "legend": place}
 
 
@@ -160,10 +160,10 @@ def axis(title: str, **more: Any) -> dict[str, Any]:
 
 
 def log_axis(title: str, values: Array, *, spare: float = 0.0) -> dict[str, Any]:
-    """A log axis over all values: ticks at powers of ten, and at twice and five times these if there are few."""
+    """A log axis over all values: ticks at powers of ten, and at multiples of these if there are few."""
     low, high = float(np.log10(values.min())), float(np.log10(values.max()))
     edge = max(spare * (high - low), 0.02)
-    steps = (1, 2, 5) if high - low <= 2.5 else (1,)
+    steps = range(1, 10) if high - low <= 0.8 else (1, 2, 5) if high - low <= 2.5 else (1,)
     ticks = [step * 10.0**power for power in range(math.floor(low), math.ceil(high) + 1) for step in steps]
     return axis(title, type="log", range=[low - edge, high + edge], tickvals=ticks)
 

@@ -287,13 +287,12 @@ def _text(nodes: Nodes, box: Box, kind: str, rooms: float, view: int) -> str:
     lines = [label] if several and box.alone else [label, figure]
     if box.again:
         return ""
-    if kind == "icicle" and several:  # a line for each of the largest, too
-        limit = max(int(rooms - 0.2), 1)
-        lines += map(style.short_text, _largest(nodes, box, min(limit, _LISTED), _SPACE))
-        return "<br>".join(lines[:limit])
-    if rooms > (2.6 if kind == "treemap" else 1.8):
-        return "<br>".join(lines)
-    return _SPACE.join(lines) if kind == "icicle" else label
+    if kind == "icicle":
+        limit = int(1.2 * rooms - 0.2)
+        if several and limit > 1:  # a line for each of the largest, too
+            lines += map(style.short_text, _largest(nodes, box, min(limit, _LISTED), _SPACE))
+        return "<br>".join(lines[:limit]) if limit > 1 else _SPACE.join(lines)
+    return "<br>".join(lines) if rooms > (2.6 if kind == "treemap" else 1.8) else label
 
 
 def _largest(nodes: Nodes, box: Box, count: int, space: str) -> list[str]:
