@@ -53,7 +53,8 @@ def make_transformation(
     made = _make_transformation(
         input_domain, input_metric, output_domain, output_metric, protected(function), protected(stability_map)
     )
-    is_array = hasattr(getattr(output_domain, "descriptor", None), "of_leaves")  # described by `CountArrays`
+    counts: Any = getattr(output_domain, "descriptor", None)
+    is_array = hasattr(counts, "of_leaves") and counts.size is not None  # `TreeCounts` of a public tree
     return ArrayTransformation.of(made) if is_array else made
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from opendp.measures import max_divergence
 from opendp.metrics import absolute_distance, l1_distance, linf_distance
-from opendp.mod import AtomDomain, Domain, ExtrinsicDomain, Measurement, Metric, Transformation, assert_features
+from opendp.mod import AtomDomain, Domain, Measurement, Metric, Transformation, assert_features
 
 from opendp_tree import noise, saturate
 from opendp_tree._arguments import check_choice, check_flags, check_integer, check_scale, read_distance
@@ -21,10 +21,9 @@ from opendp_tree.theorems.interval import round_up
 from opendp_tree.theorems.noise import sparse_vector_epsilon
 from opendp_tree.trees.domains import (
     INTEGER_TYPES,
-    CountArrays,
     CountSpace,
-    SparseLeafCounts,
     check_metric,
+    described,
     is_metric,
     leaf_reader,
 )
@@ -220,8 +219,8 @@ def _leaves(
         if tree is not None:
             raise ValueError(f"input_metric ({input_metric}) must be l1_distance where a tree is given")
         return None, None
-    described = input_domain.descriptor if isinstance(input_domain, ExtrinsicDomain) else None
-    carried = isinstance(described, SparseLeafCounts) or (isinstance(described, CountArrays) and described.of_leaves)
+    counts = described(input_domain)
+    carried = counts is not None and counts.of_leaves
     return leaf_reader(input_domain, input_metric, tree) if carried or tree is not None else (None, None)
 
 

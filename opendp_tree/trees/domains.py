@@ -26,19 +26,37 @@ _INTEGER_DISTANCES = (*INTEGER_TYPES, "usize")
 
 
 @dataclass(frozen=True)
-class CountArrays:
-    """Describes a domain of int64 arrays with one count for each leaf of a tree, or for each node."""
+class TreeCounts:
+    """Describes a domain of `SparseCounts` of an open tree, or of int64 arrays with a count per leaf or per node."""
 
-    tree: Tree
-    of_leaves: bool
-    size: int
+    tree: Tree | OpenTree
+    of_leaves: bool = True
+
+    @property
+    def size(self) -> int | None:
+        """The length of the arrays of a public tree."""
+        if isinstance(self.tree, OpenTree):
+            return None
+        return self.tree.leaf_count if self.of_leaves else self.tree.node_count
+
+    def has(self, value: Any) -> bool:
+        """Whether a value is a member. Noise would not reach the masked counts of a masked array, a subclass."""
+        if isinstance(self.tree, OpenTree):
+            return type(value) is SparseCounts and bool(value.tree == self.tree)
+        return type(value) is np.ndarray and value.dtype == np.int64 and value.shape == (self.size,)
+
+    def domain(self) -> Domain:
+        """The domain. OpenDP compares such domains by their text alone, so it contains the whole digest."""
+        if isinstance(self.tree, OpenTree):
+            return extrinsic_domain(f"SparseLeafCounts({self.tree})", self.has, self)
+        name = "LeafCounts" if self.of_leaves else "NodeCounts"
+        return extrinsic_domain(f"{name}(tree={self.tree.digest}, size={self.size})", self.has, self)
 
 
-@dataclass(frozen=True)
-class SparseLeafCounts:
-    """Describes a domain of `SparseCounts` of an open tree."""
-
-    tree: OpenTree
+def described(domain: Domain) -> TreeCounts | None:
+    """The counts that a domain was made for; None for OpenDP's own domains."""
+    descriptor = domain.descriptor if isinstance(domain, ExtrinsicDomain) else None
+    return descriptor if isinstance(descriptor, TreeCounts) else None
 
 
 def leaf_domain(tree: Tree | OpenTree) -> Domain:
@@ -49,10 +67,7 @@ def leaf_domain(tree: Tree | OpenTree) -> Domain:
     :param tree: For a `Tree`, members are int64 arrays in the order of `tree.leaves`; for an `OpenTree`, its sparse
         counts.
     """
-    if isinstance(tree, OpenTree):
-        described = SparseLeafCounts(tree)
-        return extrinsic_domain(f"SparseLeafCounts({tree})", lambda value: _is_sparse(value, tree), described)
-    return _array_domain(CountArrays(check_tree(tree), True, tree.leaf_count))
+    return TreeCounts(tree if isinstance(tree, OpenTree) else check_tree(tree)).domain()
 
 
 def node_domain(tree: Tree) -> Domain:
@@ -60,43 +75,27 @@ def node_domain(tree: Tree) -> Domain:
 
     :param tree: The public tree.
     """
-    return _array_domain(CountArrays(check_tree(tree), False, tree.node_count))
-
-
-def _array_domain(described: CountArrays) -> Domain:
-    # OpenDP compares such domains by this text alone, so it contains the whole digest.
-    name, size = "LeafCounts" if described.of_leaves else "NodeCounts", described.size
-    identifier = f"{name}(tree={described.tree.digest}, size={size})"
-    return extrinsic_domain(identifier, lambda value: _is_count_array(value, size), described)
-
-
-def _is_count_array(value: object, size: int | None) -> bool:
-    # Subclasses are not members: noise would not reach the masked counts of a masked array.
-    return type(value) is np.ndarray and value.dtype == np.int64 and value.shape == (size,)
-
-
-def _is_sparse(value: Any, tree: OpenTree) -> bool:
-    return type(value) is SparseCounts and bool(value.tree == tree)
+    return TreeCounts(check_tree(tree), of_leaves=False).domain()
 
 
 def leaf_reader(
     input_domain: Domain, input_metric: Metric, tree: Tree | OpenTree | None
 ) -> tuple[Tree | OpenTree, Callable[[Any], Any]]:
     """The tree of a space of leaf counts, and how to read its members: sparse counts, or one count for each leaf."""
-    described = input_domain.descriptor if isinstance(input_domain, ExtrinsicDomain) else None
-    if not isinstance(described, SparseLeafCounts):
+    counts = described(input_domain)
+    if counts is None or not isinstance(open_tree := counts.tree, OpenTree):
         space, public = CountSpace.of_leaves(input_domain, input_metric, tree)
         return public, space.read
     _check_l1(input_metric)
-    open_tree = described.tree
     if tree is not None and tree != open_tree:
         raise ValueError(f"tree ({tree}) must be the tree of input_domain ({open_tree}). Hint: leave it out")
 
     def read(data: Any) -> SparseCounts:
-        if not _is_sparse(data, open_tree):
+        if not counts.has(data):
             raise TypeError("the data must be sparse counts of the tree of input_domain. Hint: tree.count(keys)")
-        counts: SparseCounts = replace(data, tree=open_tree)  # an equal tree, but names are those of the domain
-        return counts
+        return SparseCounts(
+            open_tree, data.occupied, data.keys, data.outside
+        )  # an equal tree, but names are those of the domain
 
     return open_tree, read
 
@@ -113,7 +112,7 @@ class CountSpace:
     domain: Domain
     dtype: str
     size: int | None
-    arrays: CountArrays | None = None
+    arrays: TreeCounts | None = None
     """The description of a domain of NumPy arrays, which OpenDP passes by reference; None for OpenDP's own domains."""
     scalar: bool = False
     fitted: int | None = None
@@ -127,7 +126,7 @@ class CountSpace:
         _check_l1(input_metric)
         space = cls.of(input_domain)
         checked = None if tree is None else check_tree(tree)
-        known = checked if space.arrays is None else space.arrays.tree
+        known = checked if space.arrays is None else check_tree(space.arrays.tree)
         if known is None:
             raise ValueError(
                 "tree must be given, because input_domain does not carry one. Hint: tree=..., or leaf_domain"
@@ -145,9 +144,9 @@ class CountSpace:
     @classmethod
     def of(cls, input_domain: Domain) -> CountSpace:
         """The space of a domain."""
-        described = input_domain.descriptor if isinstance(input_domain, ExtrinsicDomain) else None
-        if isinstance(described, CountArrays):
-            return cls(input_domain, "i64", described.size, described)
+        counts = described(input_domain)
+        if counts is not None and counts.size is not None:
+            return cls(input_domain, "i64", counts.size, counts)
         atom = input_domain.element_domain if isinstance(input_domain, VectorDomain) else input_domain
         if not isinstance(atom, AtomDomain) or str(atom.carrier_type) not in INTEGER_TYPES:
             raise ValueError(
@@ -165,7 +164,7 @@ class CountSpace:
     def read(self, data: Any) -> Ints:
         """The data as a one-dimensional int64 array, clamped to ±(2**62 - 1)."""
         if self.arrays:
-            if not _is_count_array(data, self.size):
+            if not self.arrays.has(data):
                 raise TypeError(f"the data must be a plain int64 array of shape ({self.size},). Hint: tree.count(keys)")
             return saturate.clamp(data)
         if self.scalar:
