@@ -1,4 +1,4 @@
-"""The printed paper, followed literally, fails; what is built here does not. See docs/errata.md."""
+"""The printed paper, followed literally, fails; what is built here does not. The numbers are on docs/errata.md."""
 
 import math
 import warnings
@@ -6,80 +6,27 @@ from fractions import Fraction
 
 import numpy as np
 import opendp.prelude as dp
-import pytest
 
-from opendp_tree import Tree, leaf_domain, make_multiplicative_estimator
+from opendp_tree import Tree, leaf_domain
 from opendp_tree.paper import make_tree_classifier
 from opendp_tree.paper.classification import forest_below
 from opendp_tree.paper.estimation import reduce_to_rungs
-from opendp_tree.theorems.interval import exp
 from opendp_tree.theorems.paper import (
     Classifier,
     Ladder,
     Round,
-    classification_epsilon,
     classification_threshold,
     classifier,
-    estimation_threshold,
     geometric_ladder,
     ladder_ratio,
-    ladder_slack,
-    least_radius,
-    reduction_loss,
 )
-from opendp_tree.theorems.tails import truncated_laplace_delta
 
 HALF = Fraction(1, 2)
 BUDGET = {"epsilon": Fraction(1), "delta": Fraction(1e-6), "eta": Fraction(0.1)}
-UNBOUNDED = Fraction(2**62)
 
 
 def ladder(alpha, tau_min, mass):
     return geometric_ladder(alpha=alpha, tau_min=tau_min, mass=mass, largest_scale=Fraction(2**50), **BUDGET)
-
-
-# 1. The budget series.
-
-
-def test_the_printed_series_spends_many_times_its_budget_and_ours_does_not():
-    ratio = ladder_ratio(HALF)
-    printed = (1 - ratio) ** 2
-    assert sum(i * ratio ** (i - 1) * printed for i in range(1, 11)) > 42
-    for mass in (10**6, 10**9, 10**12, 2**62):
-        ours = ladder(HALF, Fraction(10**5), Fraction(mass))
-        epsilon, delta = reduction_loss([classifier(step, depth=9) for step in ours.rounds])
-        assert epsilon <= 1
-        assert delta.hi <= Fraction(1e-6)
-
-
-# 2. The cutoff. The exact test with the real-valued cutoff is in tests/privacy/test_classification.py.
-
-
-def test_the_printed_cutoff_admits_more_stops_than_it_pays_for():
-    for alpha in (Fraction(1, 100), HALF):
-        step = ladder(alpha, Fraction(10**5), Fraction(10**6)).rounds[0]
-        printed = step.mass / ((1 - step.alpha) * step.threshold)
-        assert 1 < printed < 2
-        noise = {"scale": 4 * printed / step.epsilon, "query_scale": 4 * printed / step.epsilon}
-        spent = classification_epsilon(**noise, count_scale=2 * printed / step.epsilon, cutoff=math.ceil(printed))
-        assert spent > step.epsilon * Fraction(13, 10)
-        run = classifier(step, depth=9)
-        assert run.cutoff == 1
-        assert run.loss()[0] <= step.epsilon
-
-
-# 4. tau_min.
-
-
-@pytest.mark.parametrize("alpha", [0.1, 0.5, 0.9])
-def test_the_printed_threshold_does_not_meet_the_papers_own_condition(alpha):
-    """With the right series; at depths where the sparse vector's part of the maximum decides."""
-    exact, depth = Fraction(alpha), 10**6
-    printed = 162 * (1 + alpha) ** 2 / alpha**4 * 8 * math.log(4 * depth / 0.1)
-    ours = estimation_threshold(alpha=exact, depth=depth, **BUDGET)
-    for tau_min, enough in ((printed, False), (ours, True)):
-        first = ladder(exact, Fraction(tau_min), UNBOUNDED).rounds[0]
-        assert (first.threshold >= Fraction(classification_threshold(first, depth=depth))) is enough
 
 
 # 5 and 6. The forest and the ancestors, without noise.
@@ -180,17 +127,6 @@ def test_the_printed_exponent_disconnects_the_ladder():
 # 8. A large alpha.
 
 
-def test_the_printed_cutoff_does_not_serve_a_large_alpha_and_that_of_a_half_does():
-    """At the printed condition for M = tau, epsilon = 1: is the paper's Delta at most a third of alpha * tau?"""
-    depth, eta = 32, 0.1
-    for alpha, most, enough in ((0.9, 0.9, False), (0.9, 0.5, True), (0.5, 0.5, True)):
-        tau = 2 * 48 / alpha * math.log(2 * depth / eta)
-        reach = 16 / (1 - most) * math.log(2 * depth / eta)
-        assert (reach <= alpha * tau / 3 * (1 + 1e-9)) is enough
-    tau = math.ceil(2 * 48 / 0.9 * math.log(2 * depth / eta))
-    assert classifier(Round(*map(Fraction, (tau, eta, 0.9, tau, 1.0, 1e-6))), depth=depth).cutoff == 2
-
-
 def test_a_large_alpha_is_not_held_to_a_half():
     """The printed condition, met with alpha = 0.9 and not with 1/2, suffices and gives no warning."""
     budget = {"alpha": 0.9, "epsilon": 1.0, "delta": 1e-30, "eta": 0.1}
@@ -203,28 +139,3 @@ def test_a_large_alpha_is_not_held_to_a_half():
         tree = Tree.balanced(branching=2, depth=3)
         space = leaf_domain(tree), dp.l1_distance(T="i64")
         make_tree_classifier(*space, threshold=threshold, mass=threshold, **budget)
-
-
-# 10. No rounds.
-
-
-def test_an_empty_tree_has_an_estimate():
-    estimator = make_multiplicative_estimator(
-        leaf_domain(TWO_LEAVES), dp.l1_distance(T="i64"), alpha=0.5, epsilon=1.0, delta=1e-6, eta=0.1
-    )
-    assert np.unique(estimator(np.zeros(2, dtype=np.int64)).estimates).size == 1
-
-
-def test_the_slack_of_the_ladder_is_small_enough():
-    """Where erratum 8 cannot bite."""
-    assert all(ladder_slack(Fraction(percent, 100)) < Fraction(1, 11) for percent in range(1, 100))
-
-
-# Not an error: integer noise.
-
-
-def test_the_printed_radius_rounded_down_loses_more_than_delta():
-    delta, q = Fraction(1e-6), exp(-1)
-    printed = math.log(1 + (math.e - 1) / 2e-6)
-    assert truncated_laplace_delta(q, radius=math.floor(printed), d_in=1).lo > delta
-    assert truncated_laplace_delta(q, radius=least_radius(Fraction(1), delta), d_in=1).hi <= delta

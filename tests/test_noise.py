@@ -193,19 +193,6 @@ def test_skewed_noise_is_the_difference_of_two_geometric_numbers(monkeypatch, ri
     assert noise.skewed_geometric(right_scale, left_scale, 5).tolist() == [right - left] * 5
 
 
-def test_the_difference_of_two_geometric_numbers_has_the_law_that_is_drawn():
-    """In rational numbers, tails summed exactly: the sum over both numbers against the two tails."""
-    for right, left in [(Fraction(1, 2), Fraction(1, 3)), (Fraction(4, 5), Fraction(9, 10)), (Fraction(1, 7),) * 2]:
-        peak = (1 - right) * (1 - left) / (1 - right * left)
-        for z in range(-6, 7):
-            # The sum over j of P(right = j + max(z, 0)) * P(left = j + max(-z, 0)).
-            first = (1 - right) * right ** max(z, 0) * (1 - left) * left ** max(-z, 0)
-            drawn = first / (1 - right * left)
-            assert drawn == peak * (right**z if z >= 0 else left**-z)
-            if right == left:
-                assert drawn == (1 - right) / (1 + right) * right ** abs(z)
-
-
 @pytest.mark.parametrize(("right_scale", "left_scale"), SKEWS)
 def test_skewed_samples_follow_their_law_and_no_other(right_scale, left_scale):
     """Chi-square tests that a right sampler fails with probability 1e-9; swapped sides and scales 5 % off are found."""

@@ -218,12 +218,6 @@ def test_variances_of_a_chain_are_not_guessed():
         make_consistent(Tree.balanced(branching=2, depth=2), variances=["1", "1"])
 
 
-def test_released_estimates_cannot_be_changed():
-    release = make_consistent(Tree.balanced(branching=2, depth=2), variances=[1.0, 1.0])([3, 1, 2])
-    with pytest.raises(ValueError, match="read-only"):
-        release.estimates[0] = 5
-
-
 @given(st.lists(st.floats(-50, 500), min_size=7, max_size=7), st.lists(st.booleans(), min_size=6, max_size=6))
 def test_polished_estimates_are_whole_and_not_negative_and_add_up_with_their_rests(numbers, flags):
     tree = Tree.balanced(branching=2, depth=3)

@@ -67,15 +67,6 @@ def test_the_map_stays_within_the_budget_and_is_near_it(epsilon, d_in, number):
     assert lost == 1e-6
 
 
-@pytest.mark.parametrize("make", [open_means, public_means])
-def test_the_map_is_nothing_at_0_and_proportional_in_epsilon(make):
-    made = make()
-    losses = [made.map(k) if make is public_means else made.map(k)[0] for k in range(6)]
-    assert losses[0] == 0
-    for k, loss in enumerate(losses):
-        assert loss == pytest.approx(k * losses[1], rel=1e-12)
-
-
 def test_delta_is_that_of_cells_at_the_distance():
     made = open_means()
     leaves = LeafValues(OPEN.count([("be", "ghent")] * 100), (np.array([50 * STEPS]),))
@@ -96,13 +87,6 @@ def test_scales_that_rounding_may_carry_beyond_the_largest_are_refused():
     for scale in (LARGEST_SCALE, LARGEST_SCALE * (1 - 2.0**-45), Fraction(LARGEST_SCALE) * (1 - Fraction(1, 2**50))):
         with pytest.raises(ValueError, match="noise of such a scale cannot be drawn"):
             _check_scales([1.0, scale])
-
-
-def test_shares_that_are_given_are_taken():
-    leaves = LeafValues(OPEN.count([("be", "ghent")] * 100), (np.array([50 * STEPS]),))
-    told = open_means(shares=(0.5, 0.3, 0.2))(leaves).statement.parameters
-    assert told["pairs_epsilon"] == pytest.approx(0.3, rel=0.05)
-    assert told["cells_epsilon"] == pytest.approx(0.2, rel=0.05)
 
 
 @pytest.mark.parametrize(("shares", "taken"), [(None, (0.25, 0.5, 0.25)), ((0.6, 0.3, 0.1), (0.6, 0.3, 0.1))])

@@ -66,17 +66,6 @@ def test_a_child_that_was_not_measured_is_a_limit():
     assert ranges == pytest.approx([6.0, 4.0, 5.0, 1.0, 0.0])
 
 
-def test_nodes_and_ranges_are_linear_queries():
-    release = make_tree_laplace(leaf_domain(TREE), dp.l1_distance(T="i64"), 4.0)(np.arange(TREE.leaf_count))
-    for found in (linear_counts(release, np.eye(TREE.node_count)), range_counts(release, *TREE.leaf_ranges)):
-        for name in ("estimates", "lower", "upper"):
-            np.testing.assert_allclose(getattr(found, name), getattr(release, name), atol=1e-9)
-    rows = np.zeros((1, TREE.node_count))
-    rows[0, TREE.leaves[2:9]] = 1
-    joined, ranged = linear_counts(release, rows), range_counts(release, 2, 9)
-    np.testing.assert_allclose([joined.lower, joined.upper], [ranged.lower, ranged.upper], atol=1e-9)
-
-
 @pytest.mark.parametrize("nonnegative", [False, True])
 def test_intervals_cover(nonnegative):
     """One binomial test a query, each failing a right interval with probability 1e-9."""

@@ -75,16 +75,3 @@ def test_sums_saturate_and_keep_their_stability():
     assert counts([-(2**63)] * 4)[0] == -LIMIT
     near = counts([2**61, 2**61 - 1, 0, 0]), counts([2**61, 2**61, 0, 0])
     assert sum(abs(a - b) for a, b in zip(*near, strict=True)) <= counts.map(1)
-
-
-def test_data_of_the_wrong_length_or_type_is_an_error():
-    vectors, arrays = make_tree_sum(vector(4), L1, TREE), make_tree_sum(leaf_domain(TREE), L1)
-    for data in ([1, 2, 3], [1, 2, 3, 4, 5]):
-        with pytest.raises(OpenDPException, match="the data must have exactly 4 counts"):
-            vectors(data)
-    masked = np.ma.array(np.zeros(4, dtype=np.int64), mask=True)
-    for data in (np.zeros(3, dtype=np.int64), np.zeros(4, dtype=np.int32), masked, [1, 2, 3, 4]):
-        with pytest.raises(OpenDPException, match=r"the data must be a plain int64 array of shape \(4,\)"):
-            arrays(data)
-    with pytest.raises(TypeError):
-        vectors([1.5, 2.0, 3.0, 4.0])

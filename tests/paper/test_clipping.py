@@ -45,12 +45,6 @@ def test_estimates_may_be_floats_and_anything_else_is_brought_inside():
         assert abs(released[3] - 500) <= 1
 
 
-def test_counts_at_the_limit():
-    counts = np.array([LIMIT, 0, 0, -LIMIT])
-    clipped = make_clipped_estimator(*LEAVES, 2.0, estimator=releasing(np.zeros(7, dtype=np.int64)), radius=30)
-    assert (np.abs(clipped(counts).estimates - TREE.sum(counts.clip(0))) <= 60).all()
-
-
 def test_the_map_adds_the_levels_to_the_estimators_own():
     clipped = make_clipped_estimator(*LEAVES, 6.0, estimator=releasing(TRUTH), radius=40)
     tail = make_truncated_laplace(*LEAVES, 6.0, radius=40)

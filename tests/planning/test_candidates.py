@@ -131,31 +131,6 @@ def test_people_with_more_rows_pay_by_the_direct_bound(tree, d_in):
         assert found.parameters["threshold"] <= one.parameters["threshold"]
 
 
-def test_levels_that_are_not_wanted_cost_nothing():
-    """Two of ten levels have the threshold of two."""
-    deep = OpenTree.columns(9)
-    some = candidate(TreeEstimator(levels=[9], measuring=0.4), deep)
-    few = candidate(TreeEstimator(measuring=0.4), OpenTree.columns(1))
-    assert some.parameters["threshold"] == few.parameters["threshold"]
-    assert some.error == few.error
-    release = some.make(leaf_domain(deep))(deep.count([tuple("abcdefghi")] * 300))
-    assert set(release.to_frame()["level"]) == {0, 9}
-    with pytest.raises(ValueError, match="levels"):
-        candidate(TreeEstimator(levels=[7]), OPEN)
-
-
-def test_errors_of_the_estimator_fall_with_epsilon_and_alpha_and_peak_near_the_threshold():
-    errors = [candidate(TreeEstimator(), OPEN, Budget.of(epsilon=e, delta=1e-6)).error for e in (0.01, 0.1, 1, 10)]
-    assert errors == sorted(errors, reverse=True)
-    errors = [candidate(TreeEstimator(), OPEN, alpha=alpha).error for alpha in (0.0, 0.1, 0.5, 0.9)]
-    assert errors == sorted(errors, reverse=True)
-    found, at = candidate(TreeEstimator(), OPEN), np.arange(1.0, 2000.0)
-    curve = found.error_at(at)
-    assert curve.max() == pytest.approx(found.error, rel=0.02)
-    assert 0.5 < at[curve.argmax()] / found.parameters["threshold"] < 1.5
-    assert curve[-1] < 1
-
-
 def test_a_depth_alone_bounds_the_error_of_every_public_tree():
     for tree in (PUBLIC, RAGGED, *(Tree.balanced(branching=b, depth=d) for b, d in ((2, 9), (40, 3), (1, 5)))):
         bound = candidate(TreeEstimator(), tree.depth, nodes="public")
@@ -231,16 +206,6 @@ def test_the_error_of_least_squares_is_the_largest_deviation_of_its_release(tree
 
 def below_root(tree):
     return tree.node_levels > 0
-
-
-def test_levels_that_do_not_count_get_little_of_the_budget():
-    everything = plan(PUBLIC, epsilon=1.0, delta=1e-6)
-    some = plan(PUBLIC, epsilon=1.0, delta=1e-6, levels=[1, 3])
-    for name in ("tree_laplace", "tree_gaussian"):
-        assert some.candidate(name).error < everything.candidate(name).error
-    release = some.candidate("tree_gaussian").make(leaf_domain(PUBLIC))(np.zeros(27, dtype=np.int64))
-    deviations = np.sqrt(release.fit.estimator.variances)[np.isin(PUBLIC.node_levels, [1, 3])]
-    assert some.candidate("tree_gaussian").error == pytest.approx(deviations.max(), rel=1e-6)
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
@@ -352,15 +317,6 @@ def test_predicted_sums_are_in_proportion_to_bounds_and_shares():
     assert errors([even, DELAY], "sum of amount") == pytest.approx(4 * sums)
     assert errors([even, DELAY], "sum of delay").size == 4
     assert errors(AMOUNT, "sum of amount") == pytest.approx(np.hypot(sums, 250 * counts))
-
-
-def test_errors_of_values_have_the_levels_that_are_shown_and_sizes_only_where_these_are_known():
-    found = plan(OPEN, epsilon=1.0, delta=1e-6, value=AMOUNT, levels=[0, 2]).levels()
-    assert found.select("level", "quantity", "nodes").rows() == [
-        (level, quantity, None) for quantity in ("count", "sum of amount") for level in (0, 2)
-    ]
-    sizes = plan(PUBLIC, epsilon=1.0, value=AMOUNT).levels()["nodes"].to_list()
-    assert sizes == 2 * [1, 3, 9, 27]
 
 
 @pytest.mark.parametrize("values", [(AMOUNT,), (AMOUNT, DELAY)], ids=["one", "two"])

@@ -170,13 +170,6 @@ def test_every_method_can_be_asked_for():
         make_tree_counts(leaf_domain(PUBLIC), L1, epsilon=1.0, nonnegative=True)
 
 
-def test_vectors_carry_no_tree_so_it_is_given():
-    space = dp.vector_domain(dp.atom_domain(T="i64"), size=PUBLIC.leaf_count), L1
-    assert make_tree_counts(*space, epsilon=1.0, tree=PUBLIC)([3] * PUBLIC.leaf_count).tree == PUBLIC
-    with pytest.raises(ValueError, match="tree"):
-        make_tree_counts(*space, epsilon=1.0)
-
-
 @pytest.mark.parametrize("budget", [BUDGET, {"epsilon": 0.05}, {"rho": 0.01, "delta": 1e-6}], ids=str)
 @pytest.mark.parametrize("tree", [PUBLIC, OPEN], ids=["public", "open"])
 def test_estimates_are_whole_and_not_negative_where_auto_is_asked_for_it(tree, budget):
@@ -187,18 +180,6 @@ def test_estimates_are_whole_and_not_negative_where_auto_is_asked_for_it(tree, b
     estimates = made(counts).estimates
     assert (estimates >= 0).all()
     assert (estimates == np.rint(estimates)).all()
-
-
-@pytest.mark.parametrize("method", ["tree_estimator", "pruned_laplace", "pruned_gaussian"])
-@pytest.mark.parametrize("tree", [OpenTree.columns(2), OpenTree.bits(8), OpenTree.paths("/", depth=3)])
-def test_nobody_is_released_as_a_frame_of_the_root_at_most(tree, method):
-    """The root is known to the estimator, which always shows it."""
-    made = make_tree_counts(leaf_domain(tree), L1, epsilon=0.1, delta=1e-9, method=method)
-    shown = 1 if method == "tree_estimator" else 0
-    for keys in ([], [("a",)], [3], ["a/b"]):
-        release = made(tree.count(keys))
-        assert release.to_frame(other=False).height == shown
-        assert f"{shown} node" in release.describe()
 
 
 def test_levels_that_are_wanted_change_what_is_released():

@@ -6,9 +6,11 @@ Levels are walked from the deepest up; the sparse vector's answers under one thr
 
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
 from itertools import product
 
+import numpy as np
+
+from tests.privacy.divergence import laplace
 from tests.privacy.sparse_vector_law import Mechanism as SparseVectorLaw
 from tests.privacy.sparse_vector_law import epoch_chance
 
@@ -39,12 +41,6 @@ class Mechanism:
         return self.base**self.inverse_count_scale
 
 
-@cache
-def noise_law(q, radius):
-    masses = {z: q ** abs(z) for z in range(-radius, radius + 1)}
-    return {z: mass / sum(masses.values()) for z, mass in masses.items()}
-
-
 def forest_law(mechanism, tree, roots, leaf_counts):
     """Every outcome with its probability: the trees are classified independently, and a node that any of them
     finds above is above. Overlapping roots are allowed here, for the mutant.
@@ -62,8 +58,6 @@ def forest_law(mechanism, tree, roots, leaf_counts):
 
 
 def tree_weights(tree, leaf_counts):
-    import numpy as np
-
     return [int(weight) for weight in tree.sum(np.array(leaf_counts, dtype=np.int64))]
 
 
@@ -112,7 +106,7 @@ def tree_law(mechanism, levels, parents, weights):
 
 def counts(mechanism, nodes, weights):
     """What a stop may find, with its probability: which nodes pass, and (if it is shown) their noisy counts."""
-    law = noise_law(mechanism.count_ratio, mechanism.radius)
+    law = laplace(mechanism.count_ratio, mechanism.radius)
     choices = []
     for node in nodes:
         seen = {}

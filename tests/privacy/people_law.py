@@ -13,7 +13,7 @@ from fractions import Fraction
 from itertools import product
 
 from opendp_tree.theorems.sums import node_units
-from tests.privacy.partition_law import Part, tree_law
+from tests.privacy.partition_law import Part, lumped, tree_law
 
 MOST = 5
 """At most this many people are placed at one node."""
@@ -123,23 +123,19 @@ def vector(person, sets, nodes, level, layers, rules, bounds):
 
 def noisy_pair(one, two, ratio):
     """[(mass, mass)] of two counts with Laplace noise; outcomes of one likelihood ratio are one outcome."""
-    least, most = min(one, two), max(one, two)
-    if least == most:
+    if ratio == 1:
         return [(Fraction(1), Fraction(1))]
-    single = (1 - ratio) / (1 + ratio)
-    inside = [tuple(single * ratio ** abs(value - count) for count in (one, two)) for value in range(least + 1, most)]
-    ends = [tuple(ratio ** abs(count - end) / (1 + ratio) for count in (one, two)) for end in (least, most)]
-    assert sum(p for p, _ in (*inside, *ends)) == sum(q for _, q in (*inside, *ends)) == 1
-    return [*inside, *ends]
+    ends = min(one, two), max(one, two)
+    both = [dict(lumped(ratio, ratio, count, *ends)) for count in (one, two)]
+    assert sum(both[0].values()) == sum(both[1].values()) == 1
+    return [(mass, both[1][value]) for value, mass in both[0].items()]
 
 
 def noisy_rests(rests, parts):
     """[(noisy rests, mass)]: all that is at most 0 is one outcome, and all that is at least `MOST`."""
     law = [((), Fraction(1))]
     for node, exact in rests:
-        ratio, single = parts[node].alpha, (1 - parts[node].alpha) / (1 + parts[node].alpha)
-        ends = [(0, ratio**exact / (1 + ratio)), (MOST, ratio ** (MOST - exact) / (1 + ratio))]
-        values = [*ends, *((value, single * ratio ** abs(value - exact)) for value in range(1, MOST))]
+        values = lumped(parts[node].alpha, parts[node].alpha, exact, 0, MOST)
         law = [((*told, (node, value)), mass * chance) for told, mass in law for value, chance in values]
     return law
 

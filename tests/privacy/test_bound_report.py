@@ -17,7 +17,7 @@ from opendp_tree.rows.leaf_counts import histogram
 from opendp_tree.theorems.noise import laplace_epsilon, leaf_counts_l1
 from opendp_tree.theorems.tails import bin_ends
 from tests.privacy.bound_law import laplace_moment, margin_ends, tail_chance
-from tests.privacy.divergence import largest_ratio
+from tests.privacy.divergence import on_window, worst_ratio
 
 HALF = Fraction(1, 2)
 MOST = 3
@@ -39,8 +39,7 @@ HISTOGRAMS = {rows: counted(rows) for rows in FRAMES}
 
 def law(counts, ratio=HALF):
     """The mass of each outcome of a window, up to a factor that is the same for all histograms."""
-    outcomes = product(range(-2, 6), repeat=len(counts))
-    return {outcome: ratio ** sum(abs(z - c) for z, c in zip(outcome, counts, strict=True)) for outcome in outcomes}
+    return on_window(counts, range(-2, 6), ratio)
 
 
 def gone(k):
@@ -60,12 +59,7 @@ def changed(k):
 
 def worst(pairs, count=HISTOGRAMS.get, make=law):
     """The largest likelihood ratio, either way; None if an outcome is possible on one side only."""
-    distinct = {(count(one), count(other)) for one, other in pairs}
-    ratios = []
-    for one, other in distinct:
-        p, q = make(one), make(other)
-        ratios += [largest_ratio(p, q), largest_ratio(q, p)]
-    return None if None in ratios else max(ratios)
+    return worst_ratio(make, {(count(one), count(other)) for one, other in pairs})
 
 
 def claimed(k, *, changed=False):

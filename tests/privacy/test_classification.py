@@ -2,14 +2,13 @@
 
 from dataclasses import replace
 from fractions import Fraction
-from itertools import product
 
 import pytest
 
 from opendp_tree import Tree
 from opendp_tree.theorems.paper import classification_delta, classification_epsilon
 from tests.privacy.classification_law import Mechanism, forest_law
-from tests.privacy.divergence import hockey_stick
+from tests.privacy.divergence import hockey_stick, one_more, worst
 from tests.privacy.sparse_vector_law import Mechanism as SparseVectorLaw
 from tests.privacy.sparse_vector_law import probability
 from tests.privacy.test_tree_sum import all_trees
@@ -35,17 +34,9 @@ def claim(mechanism, cutoff=None):
     return 1 / mechanism.base ** int(epsilon), delta
 
 
-def worst(mechanism, tree, *, roots=(0,), reach=range(3), ratio):
-    """The largest hockey-stick divergence over all small leaf counts and their neighbours, both directions."""
-    laws = {x: forest_law(mechanism, tree, roots, x) for x in product(reach, repeat=tree.leaf_count)}
-    assert all(sum(law.values()) == 1 for law in laws.values())
-    found = Fraction(0)
-    for x, law in laws.items():
-        for leaf in range(tree.leaf_count):
-            y = (*x[:leaf], x[leaf] + 1, *x[leaf + 1 :])
-            if y in laws:
-                found = max(found, hockey_stick(law, laws[y], ratio), hockey_stick(laws[y], law, ratio))
-    return found
+def worst_of(mechanism, tree, *, ratio, roots=(0,), reach=range(2)):
+    """The largest divergence over all small leaf counts and their neighbours."""
+    return worst(lambda x: forest_law(mechanism, tree, roots, x), one_more(reach, tree.leaf_count), ratio)
 
 
 @pytest.mark.parametrize("shows_counts", [False, True])
@@ -62,7 +53,7 @@ def test_no_outcome_is_likelier_than_the_map_allows(thresholds, cutoff, shows_co
         if shows_counts and tree.node_count == 5:
             continue
         reach = range(3 if tree.leaf_count < 3 and tree.node_count < 5 else 2)
-        assert worst(mechanism, tree, reach=reach, ratio=ratio) <= delta
+        assert worst_of(mechanism, tree, reach=reach, ratio=ratio) <= delta
 
 
 @pytest.mark.parametrize(("inverse_scale", "inverse_count_scale", "radius"), [(1, 2, 2), (2, 1, 1), (1, 1, 3)])
@@ -72,14 +63,15 @@ def test_other_scales_and_radii(inverse_scale, inverse_count_scale, radius):
     )
     ratio, delta = claim(mechanism)
     for tree in (CHAIN, TWO_BRANCHES, Tree.from_parents([-1, 0, 0, 1, 1])):
-        assert worst(mechanism, tree, ratio=ratio, reach=range(2)) <= delta
+        assert worst_of(mechanism, tree, ratio=ratio) <= delta
 
 
 def test_a_forest_costs_what_a_tree_does():
     mechanism = replace(RIGHT, threshold=0, count_threshold=2)
     ratio, delta = claim(mechanism)
-    assert worst(mechanism, TWO_BRANCHES, roots=(1, 2), ratio=ratio) <= delta
-    assert worst(mechanism, Tree.from_parents([-1, 0, 0, 1, 1]), roots=(2, 3, 4), ratio=ratio) <= delta
+    reach = range(3)
+    assert worst_of(mechanism, TWO_BRANCHES, roots=(1, 2), ratio=ratio, reach=reach) <= delta
+    assert worst_of(mechanism, Tree.from_parents([-1, 0, 0, 1, 1]), roots=(2, 3, 4), ratio=ratio, reach=reach) <= delta
 
 
 @pytest.mark.parametrize("thresholds", [(1, 1), (3, 2), (2, 4)])
@@ -100,7 +92,7 @@ def test_delta_is_nearly_reached():
     """A threshold so low that the sparse vector stops at once, and a count that only one neighbour can show."""
     mechanism = replace(RIGHT, threshold=-20, count_threshold=2)
     ratio, delta = claim(mechanism)
-    found = worst(mechanism, Tree.from_parents([-1]), reach=range(2), ratio=ratio)
+    found = worst_of(mechanism, Tree.from_parents([-1]), ratio=ratio)
     assert Fraction(99, 100) * delta < found <= delta
 
 
@@ -120,57 +112,36 @@ LOW = replace(RIGHT, threshold=-20, count_threshold=2)
 """Every level stops, and at leaf counts 0 and 1 a node is found above by the largest noise or not at all."""
 
 
-def test_mutant_real_valued_cutoff_is_rejected():
-    """The printed cutoff M/((1 - alpha) * tau) = 3/2, under which two stops happen on noise scaled for 3/2."""
-    printed = replace(LOW, inverse_scale=2, inverse_count_scale=2, cutoff=2)
-    ratio, delta = claim(printed, cutoff=Fraction(3, 2))
-    assert worst(printed, CHAIN, reach=range(2), ratio=ratio) > delta
-    honest = replace(printed, cutoff=1)
-    ratio, delta = claim(honest)
-    assert worst(honest, CHAIN, reach=range(2), ratio=ratio) <= delta
+PRINTED = replace(LOW, inverse_scale=2, inverse_count_scale=2, cutoff=2)
+TWO_STOPS = replace(LOW, cutoff=2)
+EVERYWHERE = replace(LOW, counts_everywhere=True)
+UPPER_AND_LOWER = Tree.from_parents([-1, 0])
 
 
-def test_mutant_tests_repeated_after_the_cutoff_is_rejected():
-    mutant = replace(LOW, halts=False)
-    ratio, delta = claim(LOW)
-    assert worst(LOW, CHAIN, reach=range(2), ratio=ratio) <= delta
-    assert worst(mutant, CHAIN, reach=range(2), ratio=ratio) > delta
+@pytest.mark.parametrize("tree", [CHAIN, UPPER_AND_LOWER])
+@pytest.mark.parametrize("right", [LOW, TWO_STOPS, replace(PRINTED, cutoff=1)])
+def test_the_right_mechanism_is_not_rejected(right, tree):
+    ratio, delta = claim(right)
+    assert worst_of(right, tree, ratio=ratio) <= delta
 
 
-def test_mutant_truncated_laplace_on_all_levels_is_rejected():
-    mutant = replace(LOW, counts_everywhere=True)
-    ratio, delta = claim(LOW)
-    assert worst(mutant, CHAIN, reach=range(2), ratio=ratio) > delta
-
-
-def test_mutant_overlapping_forest_is_rejected():
-    """A tree and a subtree of it, classified as if they were disjoint."""
-    ratio, delta = claim(LOW)
-    assert worst(LOW, CHAIN, roots=(0,), reach=range(2), ratio=ratio) <= delta
-    assert worst(LOW, CHAIN, roots=(0, 1), reach=range(2), ratio=ratio) > delta
-
-
-def test_mutant_forest_cut_above_its_leaves_is_rejected():
-    """Trees that share no node still overlap if one hangs below the other: both count the same leaf."""
-    ratio, delta = claim(LOW)
-    upper_and_lower = Tree.from_parents([-1, 0])
-    assert worst(LOW, upper_and_lower, roots=(0,), reach=range(2), ratio=ratio) <= delta
-    mutant = replace(LOW, counts_everywhere=True)  # each of the two nodes is a tree of its own
-    assert worst(mutant, upper_and_lower, reach=range(2), ratio=ratio) > delta
-
-
-def test_mutant_noise_not_scaled_by_the_cutoff_is_rejected():
-    mutant = replace(LOW, cutoff=2)
-    ratio, delta = claim(LOW)
-    assert worst(mutant, CHAIN, reach=range(2), ratio=ratio) > delta
-
-
-def test_mutant_delta_of_one_stop_is_rejected():
-    """The right epsilon for two stops, but the delta of one."""
-    two = replace(LOW, cutoff=2)
-    ratio, _ = claim(two)
-    _, delta = claim(LOW)
-    assert worst(two, CHAIN, reach=range(2), ratio=ratio) > delta
+@pytest.mark.parametrize(
+    ("mutant", "claimed", "tree", "roots"),
+    [
+        # The printed cutoff M/((1 - alpha) * tau) = 3/2, under which two stops happen on noise scaled for 3/2.
+        pytest.param(PRINTED, claim(PRINTED, cutoff=Fraction(3, 2)), CHAIN, (0,), id="a real-valued cutoff"),
+        pytest.param(replace(LOW, halts=False), claim(LOW), CHAIN, (0,), id="tests repeated after the cutoff"),
+        pytest.param(EVERYWHERE, claim(LOW), CHAIN, (0,), id="truncated Laplace noise on all levels"),
+        pytest.param(LOW, claim(LOW), CHAIN, (0, 1), id="a tree and a subtree of it taken for disjoint"),
+        # Trees that share no node still overlap if one hangs below the other: both count the same leaf.
+        pytest.param(EVERYWHERE, claim(LOW), UPPER_AND_LOWER, (0,), id="a forest cut above its leaves"),
+        pytest.param(TWO_STOPS, claim(LOW), CHAIN, (0,), id="noise not scaled by the cutoff"),
+        pytest.param(TWO_STOPS, (claim(TWO_STOPS)[0], claim(LOW)[1]), CHAIN, (0,), id="the delta of one stop"),
+    ],
+)
+def test_mutants_are_rejected(mutant, claimed, tree, roots):
+    ratio, delta = claimed
+    assert worst_of(mutant, tree, roots=roots, ratio=ratio) > delta
 
 
 def test_mutant_one_threshold_draw_for_the_forest_is_rejected():

@@ -13,7 +13,6 @@ from tests.thoroughness import slow
 
 FORK, CHAINS = SmallTree([-1, 0, 0]), SmallTree([-1, 0, 0, 1, 2])
 HALF, THIRD, TENTH = Fraction(1, 2), Fraction(1, 3), Fraction(1, 10)
-TWO_ROWS = all_people(2, 2)
 CASES = {
     "shares": Layers("shares", (1, 1, 1), (HALF, THIRD, HALF)),
     "rows": Layers("rows", (2, 1, 2), (HALF, THIRD, HALF)),

@@ -2,14 +2,13 @@
 
 from dataclasses import replace
 from fractions import Fraction
-from itertools import product
 
 import pytest
 
 from opendp_tree import Tree
 from opendp_tree.theorems.tails import truncated_laplace_delta
-from tests.privacy.classification_law import Mechanism, forest_law, noise_law, tree_weights
-from tests.privacy.divergence import hockey_stick
+from tests.privacy.classification_law import Mechanism, forest_law, tree_weights
+from tests.privacy.divergence import laplace, one_more, worst
 from tests.privacy.test_classification import BASE, claim
 from tests.privacy.test_tree_sum import all_trees
 
@@ -43,60 +42,45 @@ def counted_law(rounds, tree, leaf_counts):
     """As above, but first the root's count is released, and a low one runs the last round alone."""
     root = tree_weights(tree, leaf_counts)[tree.root]
     total = {}
-    for z, chance in noise_law(BASE, ROOT_RADIUS).items():
+    for z, chance in laplace(BASE, ROOT_RADIUS).items():
         shown = root + z
         for history, mass in ladder_law(rounds if shown > 1 else rounds[-1:], tree, leaf_counts).items():
             total[shown, history] = chance * mass
     return total
 
 
-def worst(law, tree, ratio, reach=range(2)):
-    laws = {x: law(tree, x) for x in product(reach, repeat=tree.leaf_count)}
-    assert all(sum(found.values()) == 1 for found in laws.values())
-    excess = Fraction(0)
-    for x, here in laws.items():
-        for leaf in range(tree.leaf_count):
-            there = laws.get((*x[:leaf], x[leaf] + 1, *x[leaf + 1 :]))
-            if there is not None:
-                excess = max(excess, hockey_stick(here, there, ratio), hockey_stick(there, here, ratio))
-    return excess
-
-
 CHOICES = [(ROUND, ROUND), (replace(ROUND, threshold=2), ROUND), (LOW, LOW), (replace(ROUND, count_threshold=3), LOW)]
+
+
+def worst_of(law, rounds, tree, ratio, **options):
+    return worst(lambda x: law(rounds, tree, x, **options), one_more(range(2), tree.leaf_count), ratio)
 
 
 @pytest.mark.parametrize("rounds", CHOICES)
 def test_rounds_add_up(rounds):
-    ratio = claim(rounds[0])[0] * claim(rounds[1])[0]
-    delta = claim(rounds[0])[1] + claim(rounds[1])[1]
+    """The rounds that are run may depend on a count of the root, which adds its own; the longest ladder is paid."""
+    (first, lost), (second, more) = map(claim, rounds)
+    root = truncated_laplace_delta(BASE, radius=ROOT_RADIUS, d_in=1)
     for tree in SMALL:
-        assert worst(lambda tree, x: ladder_law(rounds, tree, x), tree, ratio) <= delta
+        assert worst_of(ladder_law, rounds, tree, first * second) <= lost + more
+        assert worst_of(counted_law, rounds, tree, first * second / BASE) <= lost + more + root
 
 
-@pytest.mark.parametrize("rounds", CHOICES)
-def test_the_roots_count_adds_its_own(rounds):
-    """The rounds that are run depend on it; what is paid covers the longest ladder."""
-    ratio = claim(rounds[0])[0] * claim(rounds[1])[0] / BASE
-    delta = claim(rounds[0])[1] + claim(rounds[1])[1] + truncated_laplace_delta(BASE, radius=ROOT_RADIUS, d_in=1)
-    for tree in SMALL:
-        assert worst(lambda tree, x: counted_law(rounds, tree, x), tree, ratio) <= delta
+CHAIN = Tree.from_parents([-1, 0, 1])
 
 
 def test_mutant_rounds_on_overlapping_trees_are_rejected():
     ratio, delta = claim(LOW)
-    chain = Tree.from_parents([-1, 0, 1])
-    assert worst(lambda tree, x: ladder_law((LOW, LOW), tree, x), chain, ratio**2) <= 2 * delta
-    assert worst(lambda tree, x: ladder_law((LOW, LOW), tree, x, overlapping=True), chain, ratio**2) > 2 * delta
+    assert worst_of(ladder_law, (LOW, LOW), CHAIN, ratio**2) <= 2 * delta
+    assert worst_of(ladder_law, (LOW, LOW), CHAIN, ratio**2, overlapping=True) > 2 * delta
 
 
 def test_mutant_one_round_paid_for_two_is_rejected():
     ratio, delta = claim(LOW)
-    chain = Tree.from_parents([-1, 0, 1])
-    assert worst(lambda tree, x: ladder_law((LOW, LOW), tree, x), chain, ratio) > delta
+    assert worst_of(ladder_law, (LOW, LOW), CHAIN, ratio) > delta
 
 
 def test_mutant_root_count_for_free_is_rejected():
     quiet = replace(LOW, radius=3, count_threshold=4)
     ratio, delta = claim(quiet)
-    leaf = Tree.from_parents([-1])
-    assert worst(lambda tree, x: counted_law((quiet, quiet), tree, x), leaf, ratio**2) > 2 * delta
+    assert worst_of(counted_law, (quiet, quiet), Tree.from_parents([-1]), ratio**2) > 2 * delta

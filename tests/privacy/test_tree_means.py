@@ -20,8 +20,8 @@ from opendp_tree.rows.counting import step_of
 from opendp_tree.rows.unit import Value
 from opendp_tree.theorems.sums import centred_l1, found_epsilon, pair_l1, sums_epsilon
 from tests.frame_truth import steps_of
-from tests.privacy.divergence import hockey_stick, joint, largest_ratio
-from tests.privacy.partition_law import Part, tree_law
+from tests.privacy.divergence import hockey_stick, joint, largest_ratio, on_window, worst_ratio
+from tests.privacy.partition_law import Part, lumped, tree_law
 from tests.privacy.people_law import noisy_rests
 
 HALF = Fraction(1, 2)
@@ -84,10 +84,7 @@ def test_pairs_and_centred_sums_move_by_what_the_theorem_says_and_no_less(shown,
         assert most_centred == centred_l1(count, steps=STEPS)
 
 
-def law(numbers, ratio=HALF, window=4):
-    """The mass of each outcome of a window, up to a factor that is the same for all inputs."""
-    outcomes = product(range(-window, window + 1), repeat=len(numbers))
-    return {outcome: ratio ** sum(abs(z - c) for z, c in zip(outcome, numbers, strict=True)) for outcome in outcomes}
+WINDOW = range(-4, 5)
 
 
 def one_set(rows, steps=2):
@@ -96,11 +93,9 @@ def one_set(rows, steps=2):
 
 @pytest.mark.parametrize("count", [0, 1, 2])
 def test_epsilon_of_a_pair_is_tight(count):
-    worst = Fraction(1)
-    for rows in product(range(3), repeat=count):
-        p, q = law(one_set([])), law(one_set(rows))
-        worst = max(worst, largest_ratio(p, q), largest_ratio(q, p))
-    assert worst == Fraction(2) ** int(sums_epsilon(count, pairs=[Fraction(1)], steps=2))
+    pairs = [((), rows) for rows in product(range(3), repeat=count)]
+    found = worst_ratio(lambda rows: on_window(one_set(rows), WINDOW), pairs)
+    assert found == Fraction(2) ** int(sums_epsilon(count, pairs=[Fraction(1)], steps=2))
 
 
 def test_epsilon_adds_over_layers_values_and_rows():
@@ -112,19 +107,9 @@ def test_epsilon_adds_over_layers_values_and_rows():
         assert found_epsilon(k, finding=Fraction(1, 3), measuring=[Fraction(1, 6)]) == Fraction(k, 2)
 
 
-def moving(shift, ratio=HALF):
+def moving(shift):
     """The laws of one noisy number before and after it moves, exactly: beyond both, all outcomes have one ratio."""
-    low, high = sorted((0, shift))
-
-    def at(centre):
-        inside = {z: (1 - ratio) / (1 + ratio) * ratio ** abs(z - centre) for z in range(low + 1, high)}
-        tails = {"below": ratio ** (centre - low) / (1 + ratio), "above": ratio ** (high - centre) / (1 + ratio)}
-        if low == high:
-            return {"anywhere": Fraction(1)}
-        assert sum(inside.values()) + sum(tails.values()) == 1
-        return inside | tails
-
-    return at(0), at(shift)
+    return [dict(lumped(HALF, HALF, count, *sorted((0, shift)))) for count in (0, shift)]
 
 
 def released_law(own, moves, side, parts):
@@ -218,9 +203,8 @@ def test_mutant_even_split_declared_as_a_pair_is_rejected():
         """The sum of steps, and as many times 2 the count, with the noise of a pair."""
         return [sum(rows), 2 * len(rows)]
 
-    assert largest_ratio(law(split([2])), law(split([]))) > Fraction(2) ** int(
-        sums_epsilon(1, pairs=[Fraction(1)], steps=2)
-    )
+    laws = on_window(split([2]), WINDOW), on_window(split([]), WINDOW)
+    assert largest_ratio(*laws) > Fraction(2) ** int(sums_epsilon(1, pairs=[Fraction(1)], steps=2))
 
 
 @pytest.mark.parametrize("step", [-1, STEPS + 1])

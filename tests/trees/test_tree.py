@@ -206,14 +206,6 @@ def test_places_are_those_of_a_walk_level_by_level(tree):
 
 
 @pytest.mark.parametrize("tree", TREES, ids=str)
-def test_values_come_back_to_their_nodes(tree):
-    values = np.arange(tree.node_count)
-    order = tree.level_order
-    assert order.place(values).tolist() == order.nodes.tolist()
-    assert order.by_node(order.place(values)).tolist() == values.tolist()
-
-
-@pytest.mark.parametrize("tree", TREES, ids=str)
 def test_inner_levels_hold_every_family_once(tree):
     order = tree.level_order
     assert len(order.inner_levels) == tree.depth - 1
