@@ -23,6 +23,7 @@ from opendp_tree.theorems.partition import Fringe, estimator_loss, noise_tail
 from opendp_tree.trees.nodes import KnownNodes, Occupied
 from tests.goodness_of_fit import FALSE_ALARM
 from tests.privacy.partition_law import FAR, RIGHT, Part, Rules, closed_people, noise_law, tree_law
+from tests.thoroughness import slow
 
 Q, T = Fraction(1, 2), Fraction(1, 3)
 SCALE, TOKEN_SCALE = 1 / math.log(2), 1 / math.log(3)  # at which the ratios are Q and T, to the last bit of a float
@@ -346,8 +347,8 @@ def test_bits_and_labels_have_the_same_known_places():
         assert getattr(one.occupied, name).tolist() == getattr(two.occupied, name).tolist()
 
 
-@pytest.mark.parametrize("depth", [2, 3, 4, 5, 7, 9, 10, 33, 129])
-@pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 10.0, 100.0])
+@pytest.mark.parametrize("depth", [2, 3, 5, 9, 10, 33, *slow([4, 7, 129])])
+@pytest.mark.parametrize("epsilon", [1e-3, 1.0, 100.0, *slow([0.1, 10.0])])
 @pytest.mark.parametrize("d_in", [1, 3])
 def test_parameters_keep_to_the_budget_and_use_it(depth, epsilon, d_in):
     for measuring in (None, 0.2, 0.8):

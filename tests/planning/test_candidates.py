@@ -338,10 +338,9 @@ def test_deviations_of_sums_of_a_public_tree_are_those_that_are_measured(values)
 @pytest.mark.parametrize(
     ("closed", "values", "levels"),
     [
-        (True, (AMOUNT,), None),
         (True, (AMOUNT, DELAY), [0, 2, 3]),
         (False, (AMOUNT,), [0, 1, 3]),
-        (False, (AMOUNT, DELAY), None),
+        *slow([(True, (AMOUNT,), None), (False, (AMOUNT, DELAY), None)]),
     ],
 )
 def test_deviations_of_sums_of_known_nodes_are_those_that_are_measured(closed, values, levels):

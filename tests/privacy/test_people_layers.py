@@ -101,57 +101,45 @@ def test_nobody_weighs_more_than_is_declared(units):
         assert most * node_units(most, most=most, units=units) == layer_l1(1, most=most, units=units)
 
 
-def test_mutant_two_places_declared_as_one_is_rejected():
-    parts = FORK.silent(TENTH, TENTH, (3, 2, 0))
-    pairs = with_more([(), ((1, 1),), ((1, 1), (1, 1))], [((1, 1),)])
-    layers = Layers("shares", (1, 1), (Fraction(99, 100),) * 2)
-    assert worst(parts, FORK, layers, pairs, 1) <= 0
-    assert worst(parts, FORK, layers, pairs, 1, Rules(places=2)) > 0
+STAR, NEARLY = SmallTree([-1, 0, 0, 0]), (Fraction(99, 100),) * 2
+SHARES, CROWD = Layers("shares", (1, 1), NEARLY), [(1, 1), (0, 1)] * 3
+KNOWN_CROWD = [(1, 1, 1), (1, 0, 1)] * 3
+MUTANTS = {
+    "two places declared as one": (
+        *(FORK, FORK.silent(TENTH, TENTH, (3, 2, 0)), SHARES, Rules(places=2), False),
+        with_more([(), ((1, 1),), ((1, 1), (1, 1))], [((1, 1),)]),
+    ),
+    # Somebody at a shown leaf and at one that is not shown weighs m in the first, and again in the rest.
+    "rests left out of what a person holds": (
+        *(FORK, FORK.silent(TENTH, TENTH, (2, 1, 0)), Layers("people", (1, 1), (NEARLY[0], TENTH))),
+        *(Rules(held="shown"), True, with_more([((1, 0),) * 2, ((1, 0),) * 3], [((1, 1),)])),
+    ),
+    # One person with many rows raises what everybody else weighs.
+    "a bound read off the data": (
+        *(FORK, FORK.silent(HALF, HALF, (2, 1, 0)), Layers("rows", (1, 1), (TENTH, TENTH)), Rules(from_data=True)),
+        *(False, with_more([((1, 1), (1, 1), (2, 0)), ((2, 0), (2, 0))], [((3, 0),)])),
+    ),
+    # With a fixed seed, positions in the table decide where people are placed: one who comes first moves all.
+    "places by a seed": (
+        *(FORK, FORK.silent(TENTH, TENTH, (3, 2, 0)), SHARES, Rules(seeded=True), False),
+        [(CROWD, [person, *CROWD]) for person in ((1, 0), (0, 1))],
+    ),
+    "places by a seed at unknown leaves": (
+        *(STAR, STAR.silent(TENTH, TENTH, (3, 2, 0), (0, 1)), SHARES, Rules(seeded=True), False),
+        [(KNOWN_CROWD, [person, *KNOWN_CROWD]) for person in ((1, 0, 1), (9, 1, 0))],
+    ),
+    "two unknown places of somebody with known rows": (
+        *(STAR, STAR.silent(TENTH, TENTH, (3, 2, 0), (0, 1)), Layers("rows", (1, 1), NEARLY), Rules(places=2), False),
+        with_more([(), ((0, 1, 1),), ((0, 1, 1), (0, 1, 1))], [((5, 1, 1),)]),
+    ),
+}
 
 
-def test_mutant_rests_left_out_of_what_a_person_holds_is_rejected():
-    """Somebody at a shown leaf and at one that is not shown weighs m in the first, and again in the rest."""
-    parts = FORK.silent(TENTH, TENTH, (2, 1, 0))
-    layers = Layers("people", (1, 1), (Fraction(99, 100), TENTH))
-    pairs = with_more([((1, 0), (1, 0)), ((1, 0), (1, 0), (1, 0))], [((1, 1),)])
-    assert worst(parts, FORK, layers, pairs, 1, rests=True) <= 0
-    assert worst(parts, FORK, layers, pairs, 1, Rules(held="shown"), rests=True) > 0
-
-
-def test_mutant_a_bound_read_off_the_data_is_rejected():
-    """One person with many rows raises what everybody else weighs."""
-    parts = FORK.silent(HALF, HALF, (2, 1, 0))
-    layers = Layers("rows", (1, 1), (TENTH, TENTH))
-    pairs = with_more([((1, 1), (1, 1), (2, 0)), ((2, 0), (2, 0))], [((3, 0),)])
-    assert worst(parts, FORK, layers, pairs, 1) <= 0
-    assert worst(parts, FORK, layers, pairs, 1, Rules(from_data=True)) > 0
-
-
-def test_mutant_places_by_a_seed_at_unknown_leaves_are_rejected():
-    """The same where a leaf is known, and people are placed at unknown leaves only."""
-    tree = SmallTree([-1, 0, 0, 0])
-    parts, layers = tree.silent(TENTH, TENTH, (3, 2, 0), (0, 1)), Layers("shares", (1, 1), (Fraction(99, 100),) * 2)
-    crowd = [(1, 1, 1), (1, 0, 1)] * 3
-    pairs = [(crowd, [person, *crowd]) for person in ((1, 0, 1), (9, 1, 0))]
-    assert worst(parts, tree, layers, pairs, 1) <= 0
-    assert worst(parts, tree, layers, pairs, 1, Rules(seeded=True)) > 0
-
-
-def test_mutant_two_unknown_places_of_somebody_with_known_rows_are_rejected():
-    tree = SmallTree([-1, 0, 0, 0])
-    parts, layers = tree.silent(TENTH, TENTH, (3, 2, 0), (0, 1)), Layers("rows", (1, 1), (Fraction(99, 100),) * 2)
-    pairs = with_more([(), ((0, 1, 1),), ((0, 1, 1), (0, 1, 1))], [((5, 1, 1),)])
-    assert worst(parts, tree, layers, pairs, 1) <= 0
-    assert worst(parts, tree, layers, pairs, 1, Rules(places=2)) > 0
-
-
-def test_mutant_places_by_a_seed_are_rejected():
-    """With a fixed seed, positions in the table decide where people are placed: one who comes first moves all."""
-    parts, layers = FORK.silent(TENTH, TENTH, (3, 2, 0)), Layers("shares", (1, 1), (Fraction(99, 100),) * 2)
-    crowd = [(1, 1), (0, 1)] * 3
-    pairs = [(crowd, [person, *crowd]) for person in ((1, 0), (0, 1))]
-    assert worst(parts, FORK, layers, pairs, 1) <= 0
-    assert worst(parts, FORK, layers, pairs, 1, Rules(seeded=True)) > 0
+@pytest.mark.parametrize("name", MUTANTS)
+def test_mutants_are_rejected(name):
+    tree, parts, layers, rules, rests, pairs = MUTANTS[name]
+    assert worst(parts, tree, layers, pairs, 1, rests=rests) <= 0
+    assert worst(parts, tree, layers, pairs, 1, rules, rests=rests) > 0
 
 
 def test_mutant_distance_by_the_formula_for_one_place_is_rejected():

@@ -163,43 +163,12 @@ def test_the_chances_of_all_gaps_add_up_to_that_of_the_answer(values):
     assert exact - 4 * BASE**28 <= total < exact
 
 
-def test_mutant_gaps_of_answers_below_are_rejected():
-    """Saying how far below an answer is reveals a noisy difference for every query: no cutoff pays for that."""
-    running = mechanism(1, 1, cutoff=1, refreshed=False, stops=False)
-    claim = claimed_ratio(1, 1, sensitivity=1, cutoff=1, monotonic=False, refreshed=False)
-    here, there, told = (0,) * 6, (1, -1) * 3, (Gap(-3), Gap(3)) * 3
-    assert probability(running, here, told) > claim * probability(running, there, told) or probability(
-        running, there, told
-    ) > claim * probability(running, here, told)
-
-
-def test_mutant_gaps_at_a_monotonic_price_for_other_queries_are_rejected():
-    running = mechanism(1, 2, cutoff=1, refreshed=False)
-    claim = claimed_ratio(1, 2, sensitivity=1, cutoff=1, monotonic=True, refreshed=False)
-    here, there, answers = (0,) * 5 + (-5,), (1,) * 5 + (-6,), (False,) * 5 + (Gap(4),)
-    assert probability(running, here, answers) > claim * probability(running, there, answers)
-
-
-def test_mutant_gaps_above_the_cutoff_are_rejected():
-    running = mechanism(1, 1, cutoff=5, refreshed=False)
-    claim = claimed_ratio(1, 1, sensitivity=1, cutoff=1, monotonic=True, refreshed=False)
-    here, there, answers = (3,) * 8 + (-3,) * 5, (4,) * 8 + (-3,) * 5, (False,) * 8 + (Gap(3),) * 5
-    assert probability(running, here, answers) > claim * probability(running, there, answers)
-
-
 # Mutants: the known wrong variants of sparse vector, and wrong maps of the right one.
 
 
 def rejected(running, claim, **search):
     worst = worst_ratio(running, **search)
     return worst is None or worst > claim
-
-
-def answer_ratio(running, *, tops):
-    """How much likelier "below" for eight high counts, then "above" for low ones, gets when the high ones drop by 1."""
-    answers = (False,) * 8 + (True,) * tops
-    here, there = (3,) * 8 + (-3,) * tops, (4,) * 8 + (-3,) * tops
-    return probability(running, here, answers) / probability(running, there, answers)
 
 
 RIGHT = {"sensitivity": 1, "cutoff": 2, "monotonic": False, "refreshed": False}
@@ -210,42 +179,54 @@ def test_mutant_no_query_noise_is_rejected():
     assert rejected(running, claimed_ratio(1, 1, **RIGHT), length=2)
 
 
-def test_mutant_no_threshold_noise_is_rejected():
-    """Without it every answer "below" leaks, so length breaks the bound."""
-    running = mechanism(1, 1, cutoff=1, refreshed=False, threshold_noise=False)
-    claim = claimed_ratio(1, 1, sensitivity=1, cutoff=1, monotonic=False, refreshed=False)
-    here, there = (2,) * 6, (1,) * 6
-    assert largest_ratio(law(running, there), law(running, here)) > claim
+def price(inverse_scale, inverse_query_scale, *, cutoff=1, monotonic=True):
+    """e**epsilon of one draw of the threshold's noise."""
+    scales = inverse_scale, inverse_query_scale
+    return claimed_ratio(*scales, sensitivity=1, cutoff=cutoff, monotonic=monotonic, refreshed=False)
 
 
-def test_mutant_noise_not_scaled_by_the_cutoff_is_rejected():
-    """The map of one answer "above" where five are given."""
-    running = mechanism(1, 1, cutoff=5, refreshed=False)
-    claim = claimed_ratio(1, 1, sensitivity=1, cutoff=1, monotonic=True, refreshed=False)
-    paid = claimed_ratio(1, 1, sensitivity=1, cutoff=5, monotonic=True, refreshed=False)
-    assert claim < answer_ratio(running, tops=5) <= paid
+BELOW, GAP = (False,) * 8, (Gap(3),) * 5
+MUTANTS = {
+    # Saying how far below an answer is reveals a noisy difference for every query: no cutoff pays for that.
+    "gaps of answers below": (
+        *(mechanism(1, 1, cutoff=1, refreshed=False, stops=False), price(1, 1, monotonic=False)),
+        *((0,) * 6, (1, -1) * 3, (Gap(-3), Gap(3)) * 3),
+    ),
+    "gaps at a monotonic price for other queries": (
+        *(mechanism(1, 2, cutoff=1, refreshed=False), price(1, 2)),
+        *((0,) * 5 + (-5,), (1,) * 5 + (-6,), (False,) * 5 + (Gap(4),)),
+    ),
+    "gaps above the cutoff": (
+        *(mechanism(1, 1, cutoff=5, refreshed=False), price(1, 1)),
+        *((3,) * 8 + (-3,) * 5, (4,) * 8 + (-3,) * 5, BELOW + GAP),
+    ),
+    # Without it every answer "below" leaks, so length breaks the bound.
+    "no threshold noise": (
+        *(mechanism(1, 1, cutoff=1, refreshed=False, threshold_noise=False), price(1, 1, monotonic=False)),
+        *((1,) * 6, (2,) * 6, (False,) * 6),
+    ),
+    "the map of one answer above where five are given": (
+        *(mechanism(1, 1, cutoff=5, refreshed=False), price(1, 1)),
+        *((3,) * 8 + (-3,) * 5, (4,) * 8 + (-3,) * 5, BELOW + (True,) * 5),
+    ),
+    "answers above without a limit": (
+        *(mechanism(1, 1, cutoff=1, refreshed=False, stops=False), price(1, 1)),
+        *((3,) * 8 + (-3,) * 5, (4,) * 8 + (-3,) * 5, BELOW + (True,) * 5),
+    ),
+    "a monotonic price for other queries": (
+        *(mechanism(1, 2, cutoff=1, refreshed=False), price(1, 2)),
+        *((0,) * 5 + (-5,), (1,) * 5 + (-6,), (False,) * 5 + (True,)),
+    ),
+    "four draws of the threshold's noise paid as one": (
+        *(mechanism(2, 1, cutoff=4, refreshed=True), price(2, 1, cutoff=4)),
+        *((0, 0, -5) * 4, (1, 1, -5) * 4, (False, False, True) * 4),
+    ),
+}
 
 
-def test_mutant_unlimited_tops_is_rejected():
-    running = mechanism(1, 1, cutoff=1, refreshed=False, stops=False)
-    claim = claimed_ratio(1, 1, sensitivity=1, cutoff=1, monotonic=True, refreshed=False)
-    assert answer_ratio(running, tops=5) > claim
-
-
-def test_mutant_monotonic_calibration_on_other_queries_is_rejected():
-    running = mechanism(1, 2, cutoff=1, refreshed=False)
-    claim = claimed_ratio(1, 2, sensitivity=1, cutoff=1, monotonic=True, refreshed=False)
-    assert not rejected(running, claim, length=3, monotonic=True, values=range(-1, 2))
-    here, there = (0, 0, 0, 0, 0, -5), (1, 1, 1, 1, 1, -6)
-    assert largest_ratio(law(running, here), law(running, there)) > claim
-
-
-def test_mutant_refreshed_threshold_with_the_map_of_one_draw_is_rejected():
-    """Four epochs of a threshold drawn anew, paid as one."""
-    running = mechanism(2, 1, cutoff=4, refreshed=True)
-    claim = claimed_ratio(2, 1, sensitivity=1, cutoff=4, monotonic=True, refreshed=False)
-    here, there = (0, 0, -5) * 4, (1, 1, -5) * 4
-    answers = (False, False, True) * 4
+@pytest.mark.parametrize("name", MUTANTS)
+def test_mutants_are_rejected(name):
+    running, claim, here, there, answers = MUTANTS[name]
     assert probability(running, here, answers) > claim * probability(running, there, answers)
 
 
