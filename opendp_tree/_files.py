@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from errno import EINVAL
-from itertools import count
 from pathlib import Path
+from secrets import token_hex
 
 __all__ = ["PendingFile"]
 
@@ -56,11 +55,8 @@ def _create_beside(target: Path) -> tuple[int, Path]:
     """A new hidden file in the target's folder, with the permissions of the target if that exists."""
     old = target.stat() if target.exists() else None
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-    for number in count():
-        beside = target.with_name(f".{target.name}.{os.getpid()}-{number}.part")
-        with suppress(FileExistsError):  # left by a killed process with the same number
-            descriptor = os.open(beside, flags, 0o666 if old is None else 0o600)
-            break
+    beside = target.with_name(f".{target.name}.{token_hex(8)}.part")
+    descriptor = os.open(beside, flags, 0o666 if old is None else 0o600)
     if old is not None and os.name == "posix":
         mode = old.st_mode & 0o777
         try:

@@ -84,7 +84,7 @@ def tree_counts(
 
 
 def leaf_counts(query: Any, *, by: Key | str | Sequence[str], unit: Unit | None = None) -> Query:
-    """The leaf counts after the steps, as a query of OpenDP's: what `register` registers may follow.
+    """The leaf counts after the steps, as a query of OpenDP's, which the methods that `register` adds may follow.
 
     :param query: A query of a frame.
     :param by: Where a row belongs: a `Key`, or the names of columns from the coarsest to the finest.
@@ -95,7 +95,7 @@ def leaf_counts(query: Any, *, by: Key | str | Sequence[str], unit: Unit | None 
 
 
 def _counted(query: Any, *, unit: Unit | None, **options: Any) -> tuple[Any, Transformation]:
-    """A query of a frame as OpenDP has it, and the leaf counts, leaf values or records after its steps."""
+    """OpenDP's own query of a frame, and the leaf counts, leaf values or records after its steps."""
     plain = query.query if isinstance(query, FrameQuery) else object.__getattribute__(query, "_query")
     person = Unit.of(unit)
     if person is not None and identifier_of(plain._chain[1]) is None:

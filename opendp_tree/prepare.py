@@ -297,7 +297,7 @@ class Account:
 
 @dataclass(frozen=True)
 class Question:
-    """A release as it was asked for: the key of rows, the unit, what is counted or summed, and how."""
+    """A requested release: the key of rows, the unit, what is counted or summed, and how."""
 
     key: Key
     unit: Unit | None

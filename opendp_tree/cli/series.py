@@ -96,9 +96,9 @@ def _read(path: Path, ready: str | None) -> dict[str, Any]:
 
 
 def _try(config: Mapping[str, Any], today: date) -> None:
-    """Before a file is begun, check all in one that is thrown away: a wrong configuration leaves none behind."""
+    """Before a file is begun, check everything in a temporary one, so that a wrong configuration leaves none behind."""
     file = Path(config["file"])
-    if not checked_file(file)[1] or not os.access(file.parent, os.W_OK):  # which opening it will tell
+    if not checked_file(file)[1] or not os.access(file.parent, os.W_OK):  # opening it reports that
         return
     with TemporaryDirectory(prefix=f".{file.name}-", dir=file.parent) as folder:
         trial = Path(folder, file.name)

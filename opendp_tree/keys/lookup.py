@@ -66,7 +66,7 @@ def _edges(tree: Tree, level: int, kind: str) -> pl.DataFrame:
 def _descend(edges: pl.DataFrame, nodes: Ints, column: pl.Series) -> Ints:
     """For each node the child with the column's label; -1 where there is none."""
     dtype = edges.schema["label"]
-    # What the labels' type cannot hold is none of them; nor is any time, which may be too far off to be cast.
+    # A value that the labels' type cannot hold matches none of them; nor does a time, which may be too large to cast.
     can_cast = column.dtype.is_temporal() == (dtype == pl.Date)
     nothing = pl.Series([None], dtype=dtype)
     labels = column.cast(dtype, strict=False) if can_cast else nothing.new_from_index(0, len(column))

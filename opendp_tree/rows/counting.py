@@ -87,7 +87,7 @@ def read_memory(memory: int | str | None) -> int:
 def _machine_memory() -> int:
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, OSError, ValueError):  # this system does not tell
+    except (AttributeError, OSError, ValueError):  # not known on this system
         return _LARGEST_SHARE * _LARGEST_DEFAULT
 
 
@@ -274,7 +274,7 @@ class RowCounter:
         else:
             firsts = np.unique(leaves[leaves >= 0])
             size = firsts.size
-            # Each leaf is given its own number as its count: where that number comes to stand is its index.
+            # Each key is counted as its own number, which then stands at the index of its leaf.
             found = self.by_leaf(keys[firsts].with_columns(pl.Series(PEOPLE, np.arange(1, size + 1))))
             assert isinstance(found, SparseCounts)
             indices, sparse = np.zeros(keys.height, dtype=np.int64), found
@@ -380,7 +380,7 @@ class LeafValueSpace:
         return all(bool(((steps >= 0) & (steps <= STEPS * rows)).all()) for steps in value.sums)
 
     def read(self, value: object) -> LeafValues:
-        """A value, once it is sure to be a member."""
+        """The value, if it is a member."""
         if not self.holds(value):
             raise TypeError("the data must be LeafValues of input_domain. Hint: make_leaf_values")
         assert isinstance(value, LeafValues)

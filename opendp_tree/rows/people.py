@@ -145,7 +145,7 @@ def tree_of_people(input_domain: Domain) -> Tree | OpenTree | None:
 
 
 def read_records(data: Any, *, tree: Tree | OpenTree) -> PeopleRecords:
-    """The records, once they are sure to be a member of the tree's domain."""
+    """The records, if they are a member of the tree's domain."""
     if not _is_member(data, tree):
         raise TypeError("the data must be records of people of the tree of input_domain. Hint: make_people_records")
     records: PeopleRecords = replace(data, tree=tree)
