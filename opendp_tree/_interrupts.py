@@ -93,7 +93,7 @@ def interruptible() -> Iterator[None]:
 
 @contextmanager
 def heard() -> Iterator[None]:
-    """Where SIGINT is ignored, as after `&` in a shell, install Python's handler, so that other handlers can call it."""
+    """Where SIGINT is ignored, as after `&` in a shell, install Python's handler for other handlers to call."""
     previous = _signal.getsignal(_SIGINT)
     if previous != signal.SIG_IGN or threading.current_thread() is not threading.main_thread():
         yield
