@@ -126,8 +126,9 @@ def public_parameters(depth: int, epsilon: Fraction, *, d_in: int = 1) -> Partit
 
 def _slopes(levels: int, epsilon: float, delta: float, people: int) -> tuple[float, float]:
     """Slopes of tests and of tokens, as shares of epsilon: the least threshold with which layers are within kappa."""
-    if levels >= NAMED:
-        return (0.6, 0.6) if levels < 64 else (0.68, 0.68)
+    if levels >= NAMED - 1:  # no release of every level alone is near, so small nodes and large cells decide
+        slope = 0.5 if levels < NAMED else 0.65 if levels < 64 else 0.68
+        return slope, slope
     if levels <= 1:
         return 0.9, 0.9
     if epsilon / levels > _LARGEST_RATE or delta == 0:

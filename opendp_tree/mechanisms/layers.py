@@ -33,6 +33,8 @@ LEAST_SHARE = 2**17
 LIGHT = 0.7
 """The relative share of the root and of the two lowest steps, which serve intervals more than estimates."""
 _ROUNDS = 8
+_FLOOR = 0.5
+"""The least share over the largest, where weights are even: intervals are read from one layer."""
 _LARGE = 100.0
 """Shares of levels are balanced for nodes of at least this many people."""
 
@@ -293,4 +295,5 @@ def level_shares(
         return weight * np.sqrt([float(variances[group].mean()) if group.size else 0.0 for group in groups])
 
     shares: Floats = weight / weight.sum()
-    return balance(errors, shares, rounds=_ROUNDS)[0] if len(levels) > 1 else shares
+    floor = _FLOOR * float(weight.min() / weight.max())
+    return balance(errors, shares, rounds=_ROUNDS, floor=floor)[0] if len(levels) > 1 else shares

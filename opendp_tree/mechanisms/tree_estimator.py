@@ -388,11 +388,13 @@ def estimate_nodes(shown: ShownTree, measured: tuple[NoisySums, ...], model: Gap
     own, precision, rest, rest_precision = gather(shown, measured)
     heard = shown.is_cell | shown.known
     before, after, passed = (np.zeros((5, size)) for _ in range(3))
+    common = np.zeros(size)  # the error of a node's flow that it shares with others: the errors of learned means
     for level in reversed(range(shown.depth)):
         here = shown.at(level)
         loud, threshold, gaps, spread = heard[here], model.threshold[here], shown.gaps[here], model.spread[here]
         state = np.array([shown.sum_children(row, level) for row in passed])
-        gap, loose = gaps - model.shift[here], spread + model.lost[here] ** 2
+        shared = shown.sum_children(common, level)
+        gap, loose = gaps - model.shift[here], spread + model.lost[here] ** 2 + shared**2
         lacking = gap - state[_FLOW]
         prior = np.where(loud, np.maximum(lacking, 0.0), _FLOW_MEAN * threshold if named else 0.0)
         width = (threshold * (_FLOW_DEVIATION if named else 0.5)) ** 2 + LEAST_VARIANCE
@@ -405,13 +407,16 @@ def estimate_nodes(shown: ShownTree, measured: tuple[NoisySums, ...], model: Gap
                 noisy = 1 / total
             value = indirect * (own[here] - state[_PEOPLE]) + rest_precision[here] * rest[here]
             value /= np.where(total > 0, total, 1.0)
-            if learned := _fit(value, noisy, np.flatnonzero(~loud)):
-                at, center, extra = learned
+            sure = _FLOW_DEVIATION * float(threshold.max(initial=0.0))
+            if learned := _fit(value, noisy, np.flatnonzero(~loud), sure):
+                at, center, extra, error = learned
                 prior[at], width[at] = np.clip(center, 0.0, 3 * threshold[at]), max(extra, 0.25)
+                shared[at] += error
             for group in _similar_gaps(gaps, shown.is_cell[here]) if 0 < level < shown.depth - 1 else ():
-                if learned := _fit(value + state[_FLOW] - gaps, noisy + state[_FF] + spread, group):
-                    at, center, extra = learned
-                    gap[at], loose[at] = gaps[at] + center, spread[at] + extra
+                if learned := _fit(value + state[_FLOW] - gaps, noisy + state[_FF] + spread, group, sure):
+                    at, center, extra, _ = learned
+                    gap[at], loose[at] = gaps[at] + center, spread[at] + extra + shared[at] ** 2
+        common[here] = np.where(loud, 0.0, shared)
         width = np.where(shown.child_counts[here] == 0, _WIDE, width)
         off = (rest[here] - prior) ** 2
         far = off > _FAR**2 * (width + 1 / np.maximum(rest_precision[here], 1 / _WIDE))
@@ -478,8 +483,8 @@ def _similar_gaps(gaps: Ints, is_cell: Bools) -> list[Ints]:
     return np.array_split(cells[np.argsort(gaps[cells], kind="stable")], max(groups, 1))
 
 
-def _fit(values: Floats, variances: Floats, at: Ints) -> tuple[Ints, float, float] | None:
-    """Indices, mean and variance of numbers observed with noise of these variances; None for too few."""
+def _fit(values: Floats, variances: Floats, at: Ints, sure: float) -> tuple[Ints, float, float, float] | None:
+    """Indices, mean, variance and the mean's standard error of noisy numbers; None if that is not below `sure`."""
     at = at[np.isfinite(variances[at])]
     if at.size < _FEW:
         return None
@@ -490,7 +495,8 @@ def _fit(values: Floats, variances: Floats, at: Ints) -> tuple[Ints, float, floa
         center = float((weight * values).sum() / weight.sum())
         squares = weight**2
         extra = max(float((squares * ((values - center) ** 2 - variances)).sum() / squares.sum()), 0.0)
-    return at, center, extra
+    error = float((1 / (variances + extra)).sum() ** -0.5)
+    return (at, center, extra, error) if error < sure else None
 
 
 @dataclass(frozen=True)
