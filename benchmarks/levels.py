@@ -9,6 +9,7 @@ import argparse
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import opendp.prelude as dp
@@ -28,7 +29,7 @@ WEIGHTS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
 ROWS = {"dense": 10**7}
 SETTINGS = ((1.0, False), (0.1, False), (3.0, False), (10.0, False), (1.0, True))
 """Epsilon, and whether the names are public."""
-RELEASES, DELTA = 100, 1e-6
+RELEASES, DELTA, FEW = 100, 1e-6, 2
 
 
 def leaf_counts(sizes: tuple[int, ...], kind: str, seed: int = 1) -> np.ndarray:
@@ -82,35 +83,65 @@ def per_level(counts: np.ndarray, epsilon: float, delta: float, *, public: bool 
     return np.sqrt([each[0].total, *(one.square for one in each)])
 
 
-def squared_errors(
-    release: object, tree: OpenTree | Tree, truth: list[np.ndarray], sizes: tuple[int, ...]
-) -> np.ndarray:
-    """By level the mean squared error."""
+@dataclass
+class Errors:
+    """Of one release, by level: what is summed over nodes and, for intervals, over shown nodes alone."""
+
+    square: np.ndarray
+    """The mean squared error of all nodes with rows."""
+    shown: np.ndarray
+    shown_square: np.ndarray
+    half_width: np.ndarray
+
+    @classmethod
+    def empty(cls, depth: int) -> Errors:
+        """Of no node."""
+        return cls(*(np.zeros(depth) for _ in range(4)))
+
+    def add(self, level: int, estimates: np.ndarray, truth: np.ndarray, widths: np.ndarray) -> None:
+        """Nodes that are not shown have an estimate and a width of NaN."""
+        shown = ~np.isnan(estimates)
+        squares = (np.nan_to_num(estimates) - truth) ** 2
+        self.square[level] = squares.mean()
+        self.shown[level], self.shown_square[level] = shown.sum(), squares[shown].sum()
+        self.half_width[level] = widths[shown].sum() / 2
+
+
+def widths(errors: list[Errors]) -> str:
+    """By level the half-width over 1.96 RMSE of shown nodes, in parentheses if these have few shown children."""
+    shown, square, half = (
+        np.sum([getattr(each, name) for each in errors], axis=0) for name in ("shown", "shown_square", "half_width")
+    )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios, children = half / shown / (1.96 * np.sqrt(square / shown)), np.append(shown[1:] / shown[:-1], np.inf)
+    parts = zip(ratios, children >= FEW, strict=True)
+    return " / ".join("–" if np.isnan(ratio) else f"{ratio:.2f}" if many else f"({ratio:.2f})" for ratio, many in parts)
+
+
+def errors_of(release: Any, tree: OpenTree | Tree, truth: list[np.ndarray], sizes: tuple[int, ...]) -> Errors:
+    """The errors of one release."""
+    errors = Errors.empty(tree.depth)
     if isinstance(tree, Tree):
-        estimates = release.estimates  # type: ignore[attr-defined]
-        return np.array([((estimates[tree.levels[level]] - truth[level]) ** 2).mean() for level in range(tree.depth)])
-    frame = release.to_frame(other=False)  # type: ignore[attr-defined]
-    out = []
+        for level, counts in enumerate(truth):
+            here = tree.levels[level]
+            errors.add(level, release.estimates[here], counts, release.upper[here] - release.lower[here])
+        return errors
+    frame = release.to_frame(other=False)
     for level, counts in enumerate(truth):
         here = frame.filter(pl.col("level") == level)
         at = np.zeros(here.height, dtype=np.int64)
         for number, size in enumerate(sizes[:level]):
             at = at * size + here[tree.names[number]].to_numpy().astype(np.int64)
-        estimates = np.zeros(counts.size)
-        estimates[at] = here["estimate"].to_numpy()
-        out.append(((estimates - counts)[counts > 0] ** 2).mean())
-    return np.array(out)
+        values = np.full((2, counts.size), np.nan)
+        values[:, at] = here["estimate"].to_numpy(), (here["upper"] - here["lower"]).to_numpy()
+        errors.add(level, values[0, counts > 0], counts[counts > 0], values[1, counts > 0])
+    return errors
 
 
 def ratios(
-    counts: np.ndarray,
-    releases: int,
-    epsilon: float,
-    delta: float,
-    *,
-    public: bool = False,
-) -> tuple[np.ndarray, np.ndarray]:
-    """By level the ratio of RMSEs, and its standard error."""
+    counts: np.ndarray, releases: int, epsilon: float, delta: float, *, public: bool = False
+) -> tuple[np.ndarray, np.ndarray, str]:
+    """By level the ratio of RMSEs, its standard error, and widths of intervals."""
     sizes, truth = counts.shape, level_counts(counts)
     if public:
         parents, start = [np.array([-1])], 0
@@ -126,11 +157,12 @@ def ratios(
         data = tree.count(pl.DataFrame({name: np.repeat(at[i], people) for i, name in enumerate(tree.names)}))
     space = leaf_domain(tree), dp.l1_distance(T="i64")
     mechanism = make_tree_estimator(*space, epsilon=epsilon, delta=0.0 if public else delta)
-    squares = np.array([squared_errors(mechanism(data), tree, truth, sizes) for _ in range(releases)])
+    errors = [errors_of(mechanism(data), tree, truth, sizes) for _ in range(releases)]
+    squares = np.array([each.square for each in errors])
     base = per_level(counts, epsilon, delta, public=public)
     mean = squares.mean(axis=0)
     error = squares.std(axis=0, ddof=1) / math.sqrt(releases) / (2 * np.sqrt(mean))
-    return np.sqrt(mean) / base, error / base
+    return np.sqrt(mean) / base, error / base, widths(errors)
 
 
 def title(epsilon: float, *, public: bool) -> str:
@@ -146,9 +178,9 @@ def show(releases: int, epsilon: float, *, public: bool) -> None:
     rows = []
     for sizes in SIZES:
         for kind in WEIGHTS:
-            found = ratios(leaf_counts(sizes, kind), releases, epsilon, DELTA, public=public)
-            rows.append((" × ".join(map(str, sizes)), kind, " / ".join(map(words, *found))))
-    print_table(("tree", "leaves", "RMSE over that of a level alone, root first"), rows)
+            *found, wide = ratios(leaf_counts(sizes, kind), releases, epsilon, DELTA, public=public)
+            rows.append((" × ".join(map(str, sizes)), kind, " / ".join(map(words, *found)), wide))
+    print_table(("tree", "leaves", "RMSE over that of a level alone, root first", "half-width over 1.96 RMSE"), rows)
 
 
 def run() -> None:
@@ -157,7 +189,9 @@ def run() -> None:
         "RMSE of all non-empty nodes, those that are not shown counted as 0, over that of Laplace noise on every level "
         "with a threshold (none if names are public), epsilon and delta shared out evenly, by its exact law; there the "
         "root is the sum of the first level. Below 1 is better than each level alone. A million rows (dense: ten), "
-        f"delta {DELTA:g}, {RELEASES} releases each, ± a standard error."
+        f"delta {DELTA:g}, {RELEASES} releases each, ± a standard error. Half-widths are of 95 % intervals, over 1.96 "
+        f"RMSE of the nodes shown; in parentheses where these have fewer than {FEW} shown children on average. "
+        "Intervals have whole ends: where noise is mostly 0, as at epsilon 10, they may be wide or have no width."
     )
     for epsilon, public in SETTINGS:
         print(title(epsilon, public=public))
