@@ -69,8 +69,7 @@ class PartitionParameters:
 
 def variance(scale: float) -> float:
     """Of a geometric number."""
-    q = math.exp(-1 / scale) if scale > 0 else 0.0
-    return q / (1 - q) ** 2
+    return math.exp(-1 / scale) / math.expm1(-1 / scale) ** 2 if scale > 0 else 0.0
 
 
 def mean(scale: float) -> float:
@@ -154,7 +153,7 @@ def _slopes(levels: int, epsilon: float, delta: float, people: int) -> tuple[flo
 
 def _least_slope(falling: Callable[[float], float], limit: float) -> float:
     """The smallest slope at which a decreasing function is at most a limit."""
-    return bisect(lambda at: falling(at) <= limit, 1e-12, 700.0, middle=lambda low, high: math.sqrt(low * high))
+    return bisect(lambda at: falling(at) <= limit, 1e-20, 700.0, middle=lambda low, high: math.sqrt(low * high))
 
 
 def _leaf_share(levels: int) -> float:

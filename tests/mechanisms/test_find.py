@@ -348,7 +348,7 @@ def test_bits_and_labels_have_the_same_known_places():
 
 
 @pytest.mark.parametrize("depth", [2, 3, 5, 9, 10, 33, *slow([4, 7, 129])])
-@pytest.mark.parametrize("epsilon", [1e-3, 1.0, 100.0, *slow([0.1, 10.0])])
+@pytest.mark.parametrize("epsilon", [1e-12, 1e-3, 1.0, 100.0, *slow([0.1, 10.0])])
 @pytest.mark.parametrize("d_in", [1, 3])
 def test_parameters_keep_to_the_budget_and_use_it(depth, epsilon, d_in):
     for measuring in (None, 0.2, 0.8):
