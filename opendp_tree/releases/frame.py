@@ -147,7 +147,8 @@ def _prefix_columns(nodes: ShownNodes, tree: OpenTree, words: BitKeys) -> list[p
     path = pl.select(pl.when(pl.Series(bits) > 0).then(texts).otherwise(pl.lit(""))).to_series()
     places = [prefix.alias("prefix"), pl.Series("bits", bits)]
     if nodes.outside >= 0:
-        places = [place.scatter(nodes.outside, None) for place in places]
+        inside = pl.Series(np.arange(nodes.size) != nodes.outside)  # scatter does not take UInt128
+        places = [pl.select(pl.when(inside).then(place)).to_series() for place in places]
         path = path.scatter(nodes.outside, OUTSIDE)
     return [*places, path.alias("path")]
 
