@@ -50,9 +50,5 @@ def join(high: Ints, low: Ints) -> Ints:
 
 
 def _differences(values: Ints, first: Ints, last: Ints) -> Ints:
-    running = np.empty(values.size + 1, dtype=np.int64)
-    running[0] = 0
-    np.cumsum(values, out=running[1:])
-    sums = running[last]
-    sums -= running[first]
-    return sums
+    running: Ints = np.cumsum(np.append(0, values))
+    return running[last] - running[first]

@@ -266,10 +266,10 @@ def _scan(name: str, form: str | None, columns: tuple[str, ...]) -> tuple[pl.Laz
     require(form, f"{name} has an ending that is not read. Hint: {endings}")
     try:
         with silenced():
-            frame = scan_file(path, file_format=form)
+            frame = scan_file(name, file_format=form)
             names = frame.collect_schema().names()
-    except FRAME_ERRORS:
-        raise failed(f"{name} cannot be read as {form}. Hint: is it empty, damaged, or of another format?") from None
+    except ValueError as error:
+        raise failed(str(error)) from None
     # The columns are not listed: in a file without a header line they would be the first row.
     hint = "the first line of a CSV file must name its columns" if form == "csv" else "check the name"
     for column in columns:

@@ -280,13 +280,20 @@ def file_format(path: str | Path) -> str | None:
 
 
 def scan_file(path: str | Path, *, file_format: str) -> pl.LazyFrame:
-    """A file as a lazy frame, read so that no row of a CSV file affects how others are read."""
-    if file_format == "parquet":
-        return own_scan(pl.scan_parquet(path, glob=False))
-    if file_format == "ipc":
-        return own_scan(pl.scan_ipc(path, glob=False, hive_partitioning=False))
-    lossy = pl.scan_csv(path, infer_schema=False, truncate_ragged_lines=True, encoding="utf8-lossy", glob=False)
-    return own_scan(lossy)
+    """A file as a lazy frame whose columns can be read. No row of a CSV file affects how others are read."""
+    with suppress(*FRAME_ERRORS):
+        if file_format == "parquet":
+            frame = pl.scan_parquet(path, glob=False)
+        elif file_format == "ipc":
+            frame = pl.scan_ipc(path, glob=False, hive_partitioning=False)
+        else:
+            as_texts: dict[str, Any] = {"infer_schema": False, "truncate_ragged_lines": True, "encoding": "utf8-lossy"}
+            frame = pl.scan_csv(path, glob=False, **as_texts)
+        frame.collect_schema()
+        return own_scan(frame)
+    # Not within `except`: the message of Polars may hold data.
+    hint = "is it empty, damaged, or of another format?"
+    raise ValueError(f"{str(path)!r} cannot be read as {file_format}. Hint: {hint}")
 
 
 def scan_files(pattern: str | Path) -> pl.LazyFrame:
@@ -294,7 +301,14 @@ def scan_files(pattern: str | Path) -> pl.LazyFrame:
     names = [str(pattern)] if Path(pattern).exists() else sorted(glob.glob(str(pattern), recursive=True))
     if not names:
         raise FileNotFoundError(f"there is no file {str(pattern)!r}. Hint: check the path; '*' matches any letters")
-    frames = [_scan_known(name) for name in names]
+    frames = []
+    for name in names:
+        if Path(name).is_dir():
+            raise IsADirectoryError(f"{name!r} must be a file. Hint: {str(Path(name) / '*.parquet')!r}")
+        form = file_format(name)
+        if form is None:
+            raise ValueError(f"{name!r} must end in one of {' '.join(FORMATS)}. Hint: rename it, or pass a Polars scan")
+        frames.append(scan_file(name, file_format=form))
     first = frames[0].collect_schema()
     for name, frame in zip(names[1:], frames[1:], strict=True):
         if dict(frame.collect_schema()) != dict(first):
@@ -305,18 +319,3 @@ def scan_files(pattern: str | Path) -> pl.LazyFrame:
     if not frames[1:]:
         return frames[0]
     return own_scan(pl.concat([frame.select(selectors.by_name(*first)) for frame in frames]))
-
-
-def _scan_known(name: str) -> pl.LazyFrame:
-    """A file whose ending tells its format, and whose columns can be read."""
-    if Path(name).is_dir():
-        raise IsADirectoryError(f"{name!r} must be a file. Hint: {str(Path(name) / '*.parquet')!r}")
-    form = file_format(name)
-    if form is None:
-        raise ValueError(f"{name!r} must end in one of {' '.join(FORMATS)}. Hint: rename it, or pass a Polars scan")
-    with suppress(*FRAME_ERRORS):
-        frame = scan_file(name, file_format=form)
-        frame.collect_schema()
-        return frame
-    # Not within `except`: the message of Polars may hold data.
-    raise ValueError(f"{name!r} cannot be read as {form}. Hint: is it empty, damaged, or of another format?")

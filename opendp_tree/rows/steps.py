@@ -89,19 +89,10 @@ def _check_on_made_up_rows(steps: Callable[[pl.LazyFrame], Any], empty: pl.LazyF
 
 
 def made_up_rows(frame: pl.LazyFrame, rows: int) -> pl.LazyFrame:
-    """Rows with the schema of a frame: the first of zeros and empty texts, the others of nulls."""
-    schema = frame.collect_schema()
-    nulls = pl.DataFrame(schema=schema).clear(rows)
-    first = [nulls[name].slice(0, 1).fill_null(_plain_value(dtype)) for name, dtype in schema.items()]
-    return pl.concat([pl.DataFrame(first).slice(0, rows), nulls.slice(1)]).lazy()
-
-
-def _plain_value(dtype: pl.DataType) -> pl.Expr:
-    if isinstance(dtype, pl.Enum):
-        return pl.lit(dtype.categories.first(), dtype)
-    if dtype.is_numeric() or dtype.is_temporal():
-        return pl.lit(0).cast(dtype)
-    return pl.lit(False if dtype == pl.Boolean else "" if dtype == pl.String else None, dtype)
+    """Up to two rows with the schema of a frame: the first of zeros, the second of nulls."""
+    zeros = [pl.lit(0).cast(dtype, strict=False).alias(name) for name, dtype in frame.collect_schema().items()]
+    first = pl.select(zeros)
+    return pl.concat([first, first.clear(1)]).head(rows).lazy()
 
 
 @dataclass(frozen=True)
