@@ -180,16 +180,15 @@ def release_trees(
     if not isinstance(by, Mapping) or not by or not all(isinstance(name, str) for name in by):
         hint = "by={'place': ['region', 'city'], 'time': 'day'}"
         raise TypeError(f"by must give a key for each hierarchy's name. Hint: {hint}")
-    keys = {name: Key.of(key) for name, key in by.items()}
     options: dict[str, Any] = {"unit": unit, "method": method, "value": value, "alpha": alpha, "confidence": confidence}
-    questions = {name: Question.of(key, **options) for name, key in keys.items()}
-    shares = _check_weights(weights, keys)
+    questions = {name: Question.of(key, **options) for name, key in by.items()}
+    shares = _check_weights(weights, by)
     account = Account.of(ledger, unit, epsilon=epsilon, delta=delta, rho=rho)
     frame = read_source(data)
-    budgets = {name: account.budget.part(share, of=len(keys)) for name, share in shares.items()}
+    budgets = {name: account.budget.part(share, of=len(by)) for name, share in shares.items()}
     composed = make_composition([each.measurement(frame, budgets[name]) for name, each in questions.items()])
     columns = list(dict.fromkeys(column for question in questions.values() for column in question.columns))
-    finish = partial(_together, composed, keys)
+    finish = partial(_together, composed, by)
     releases: TreeReleases = account.release(composed, frame, {"columns": columns}, finish)
     return releases
 
@@ -266,10 +265,9 @@ class Account:
     ) -> Account:
         """An account of checked arguments; what its ledger cannot pay is refused before anything is read."""
         budget = Budget.of(**amounts)
-        if ledger is None:
-            return cls(None, budget, {})
         book, person = Ledger.of(ledger), Unit.of(unit)
-        assert book is not None
+        if book is None:
+            return cls(None, budget, {})
         cost, below = budget.written()
         book.check(cost, unit=unit_words(None if person is None else person.column), disjoint=disjoint)
         return cls(book, below, cost, disjoint)
@@ -375,7 +373,7 @@ class Question:
         return plan_for(self.setting(self.transformation(frame), 1, budget), self.method)
 
 
-def _check_weights(weights: Any, keys: Mapping[str, Key]) -> dict[str, Fraction]:
+def _check_weights(weights: Any, keys: Mapping[str, Any]) -> dict[str, Fraction]:
     """Each hierarchy's share, exactly; they sum to 1."""
     if weights is None:
         return dict.fromkeys(keys, Fraction(1, len(keys)))
