@@ -120,7 +120,8 @@ def make_tree_laplace(
     >>> counts(tree.count(["ghent"] * 700 + ["lu"] * 100)).statement.loss
     {'epsilon': 1.0}
     """
-    return _make("laplace", input_domain, input_metric, scale, tree, weights, confidence, nonnegative, integers)
+    form = {"nonnegative": nonnegative, "integers": integers}
+    return _make("laplace", input_domain, input_metric, scale, tree, weights, confidence, **form)
 
 
 def make_tree_gaussian(
@@ -154,7 +155,8 @@ def make_tree_gaussian(
     >>> dp.c.make_fix_delta(dp.c.make_zCDP_to_approxDP(counts), delta=1e-6).map(1)
     (3.542291300477016, 1e-06)
     """
-    return _make("gaussian", input_domain, input_metric, scale, tree, weights, confidence, nonnegative, integers)
+    form = {"nonnegative": nonnegative, "integers": integers}
+    return _make("gaussian", input_domain, input_metric, scale, tree, weights, confidence, **form)
 
 
 then_tree_laplace = to_then(make_tree_laplace)
@@ -169,15 +171,14 @@ def _make(
     tree: Tree | None,
     weights: Sequence[float] | None,
     confidence: float,
-    nonnegative: bool,
-    integers: bool,
+    **form: bool,
 ) -> Measurement:
     law = LAWS[kind]
     space, known = CountSpace.of_leaves(input_domain, input_metric, tree)
     check_scale(scale)
     shares = check_weights(weights, known.depth)
     level = float(check_probability(confidence, name="confidence"))
-    check_flags(nonnegative=nonnegative, integers=integers)
+    check_flags(**form)
     scales = level_scales(kind, float(scale), shares)  # inf where nothing is measured, 0 where no noise is added
     measured = [Fraction(each) for each in scales if each < math.inf]
 
@@ -185,7 +186,7 @@ def _make(
     def estimator() -> Callable[..., TreeRelease]:
         variances = [math.inf if each == math.inf else min(law.variance(each), LARGEST_VARIANCE) for each in scales]
         by_node = np.array(variances)[known.node_levels]
-        return consistent_estimator(known, by_node, kind, level, nonnegative=nonnegative, integers=integers)
+        return consistent_estimator(known, by_node, kind, level, **form)
 
     if math.inf in scales and 0 not in scales:
         estimator()  # raises here, not at a release, where what is measured does not suffice

@@ -35,7 +35,7 @@ from opendp_tree.mechanisms.means import OpenMeans, choose_shares, make_tree_mea
 from opendp_tree.mechanisms.people import PeopleDesign, choose_design, make_people_estimator
 from opendp_tree.mechanisms.pruned_descent import Pruning, make_pruned_descent
 from opendp_tree.mechanisms.tree_estimator import check_levels, make_tree_estimator, public_rmses
-from opendp_tree.mechanisms.tree_noise import LAWS, make_tree_gaussian, make_tree_laplace
+from opendp_tree.mechanisms.tree_noise import LAWS, check_weights, make_tree_gaussian, make_tree_laplace
 from opendp_tree.noise import LARGEST_SCALE
 from opendp_tree.planning import laws
 from opendp_tree.releases.release import TreeRelease
@@ -319,9 +319,8 @@ def _normal_weights(weights: Sequence[float] | None, depth: int, levels: tuple[i
     """Weights that sum to the depth, in the ratios of these; by default equal ones, and little for unwanted levels."""
     if weights is None:
         weights = [1.0 if levels is None or level in levels else _UNWANTED for level in range(depth)]
-    if len(weights) != depth:
-        raise ValueError(f"weights must hold one number for each of the {depth} levels, from the root's down")
-    return tuple(weight * depth / sum(weights) for weight in weights)
+    shares = check_weights(weights, depth)
+    return tuple(share * depth / sum(shares) for share in shares)
 
 
 @dataclass(frozen=True)

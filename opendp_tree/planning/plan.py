@@ -412,16 +412,10 @@ def smallest_epsilon(
     def reached(epsilon: float) -> bool:
         return at(epsilon).best.error <= limit
 
-    low, high = EPSILONS[0], 1.0
-    while not reached(high):
-        if high == EPSILONS[1]:
-            return None
-        low, high = high, min(4 * high, EPSILONS[1])
-
     def middle(low: float, high: float) -> float:
         return math.sqrt(low * high) if high > low * (1 + _DIGITS) else high
 
-    return at(bisect(reached, low, high, middle=middle))
+    return at(bisect(reached, *EPSILONS, middle=middle)) if reached(EPSILONS[1]) else None
 
 
 def make_tree_counts(
