@@ -22,7 +22,7 @@ _LARGEST = 2.0**1000
 def rmse_alpha(estimates: npt.ArrayLike, truth: npt.ArrayLike, *, alpha: float = 0.0) -> Floats:
     """The alpha-RMSE of each node: the root mean square of the excess of its error over alpha times its count.
 
-    :param estimates: Of shape (runs, nodes), or of shape (runs,) for one count.
+    :param estimates: An array of shape (runs, nodes), or of shape (runs,) for one count.
     :param truth: The true counts: of shape (nodes,), or one number.
     :param alpha: Errors up to this share of the count are forgiven. By default 0: the plain RMSE.
 

@@ -48,8 +48,8 @@ def make_bound_report(
     :param input_domain: OpenDP's `lazyframe_domain`, or `frame_domain`, which does not copy frames in memory.
     :param input_metric: `symmetric_id_distance` or `change_one_id_distance`, whose identifier tells people apart. Rows
         without one are left out.
-    :param scale: Of the noise, from 2**-50 to 2**50; 20 makes epsilon 0.05. With fewer than 30 * most * scale
-        rows the report says that it is not useful.
+    :param scale: The scale of the noise, from 2**-50 to 2**50; 20 makes epsilon 0.05. With fewer than
+        30 * most * scale rows the report says that it is not useful.
     :param most: The largest bound of interest, from 2 to 2**20. Choose it without looking at the data: a number that
         was read off the data is not paid for. Smaller is more accurate.
     :param confidence: The probability, at least, with which all intervals hold at once.

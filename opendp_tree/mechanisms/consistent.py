@@ -171,8 +171,8 @@ def make_consistent(
     Other parameters: as for `make_tree_laplace`.
 
     :param tree: The tree whose nodes the counts are of.
-    :param variances: Of the noise: one for each level from the root's down, or one for each node; `inf` where nothing
-        was measured, and what is given there is ignored. For "gaussian" noise the squares of its scales.
+    :param variances: The variances of the noise: one for each level from the root's down, or one for each node; `inf`
+        where nothing was measured, whose counts are ignored. For "gaussian" noise the squares of its scales.
     :param noise: Which law the intervals are for: "gaussian" or "laplace" on the integers, by sound bounds, or
         "normal", exactly.
     :param nonnegative: Shares every node's count out from the root down so that none is negative, at no cost in

@@ -522,7 +522,7 @@ class OpenMeans:
         return choose_layers(shown, model.rest_variance(shown), self.pairs, self.pairs, weights=weights)
 
     def predict(self, whole: float) -> tuple[Ints, Floats, Floats]:
-        """Of known nodes, if no others are found: levels, and the deviations that `predict_levels` has by level."""
+        """The level of each known node, and by node what `predict_levels` has by level, if no others are found."""
         found = Found.of(KnownPlaces.of(self.known, self.levels, self.known.tree.count([])), None)
         shown, model = found.shown, GapNoise.of(self.parameters, found.tops, found.shown)
         pairs = []

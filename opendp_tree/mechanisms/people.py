@@ -87,7 +87,7 @@ _LESS = 1 - Fraction(1, 2**40)
 _EVEN = 0.5
 """The share of epsilon for measuring where gaps count people."""
 _PLACED = 0.5
-"""Of the probability to miss a leaf's shares, the part for the rows drawn; the rest is for the noise of its gap."""
+"""The part of the probability of missing a leaf's shares that the drawn rows get; its gap's noise gets the rest."""
 _ROUNDING = 1e-9
 """Bounds that are computed in floats are moved outward by this share."""
 
@@ -215,7 +215,7 @@ class PeopleDesign:
     bounds: tuple[int, ...]
     noise: str
     scales: tuple[float, ...] = ()
-    """Of the levels' noise, in units; empty where layers are chosen after finding."""
+    """The scales of the levels' noise, in units; empty where layers are chosen after finding."""
     parameters: PartitionParameters | None = None
     """How nodes are found; None if none must be found."""
     layer_delta: Fraction = Fraction(0)

@@ -157,8 +157,8 @@ def make_pruned_descent(
 
     :param input_domain: `leaf_domain` of a `Tree` or an `OpenTree`, or a vector of i64 with the tree as an argument.
     :param threshold: What a noisy count must reach to be shown, on every level. Give this or `delta`.
-    :param delta: Takes the lowest thresholds whose delta at distance `d_in` is at most this; the map then reports
-        exactly `delta` up to that distance.
+    :param delta: Instead of `threshold`: chooses the lowest thresholds whose delta at distance `d_in` is at most this,
+        which the map then reports up to that distance.
     :param d_in: The distance at which `delta` must hold; 1, one row.
     :param noise: "laplace", which is better for few levels, or "gaussian", for many.
     :param weights: One for each level from the root's down, none of them 0: how the privacy loss is shared. By default

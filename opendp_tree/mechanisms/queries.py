@@ -31,7 +31,7 @@ class LinearCounts(RangeCounts):
     """Estimates of weighted sums; `lower` and `upper` hold each true sum with probability at least `confidence`."""
 
     variances: Floats | None
-    """Of the best unbiased estimates of the sums, exactly, where the release comes from least squares."""
+    """Those of the best unbiased estimates of the sums, exactly, where the release comes from least squares."""
 
 
 def linear_counts(release: TreeRelease, weights: npt.ArrayLike) -> LinearCounts:

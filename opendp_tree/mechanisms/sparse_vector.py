@@ -256,15 +256,15 @@ def make_sparse_vector(
 
     :param input_domain: Where queries start: any domain; `leaf_domain(tree)`, or a vector of leaf counts with `tree`,
         if queries are nodes.
-    :param input_metric: Of that domain; `l1_distance` if queries are nodes.
-    :param scale: Of the noise on the threshold. A scale of 0 adds no noise and promises nothing.
+    :param input_metric: The metric of that domain; `l1_distance` if queries are nodes.
+    :param scale: The scale of the noise on the threshold. A scale of 0 adds no noise and promises nothing.
     :param threshold: What counts are compared with.
     :param cutoff: The largest number of answers "above"; 1 by default, the least. More cost more.
     :param sensitivity: How far any one query may move between neighbours; 1, as counts of people do.
     :param d_in: The distance of neighbours at which queries are checked against `sensitivity`; 1, one row.
     :param monotonic: Whether from one neighbour to the other all counts move the same way, which halves what "above"
         costs. Nodes of a tree do at `d_in=1`; then only these are accepted.
-    :param query_scale: Of the noise on each query; by default the one that gives the least error for `scale`.
+    :param query_scale: The scale of the noise on each query; by default the one that gives the least error for `scale`.
     :param threshold_noise: "once", which is better; or "refreshed" after each "above", as Dwork and Roth do.
     :param after_cutoff: "below" gives this answer to all later queries, as the paper does; "refuse" raises an error,
         and answers a batch that reaches the cutoff up to that point.

@@ -103,7 +103,7 @@ def make_tree_laplace(
 
     Other parameters: as for `make_tree_sum`.
 
-    :param scale: Of the noise of a level of weight 1. A scale of 0 adds no noise and promises nothing.
+    :param scale: The scale of the noise of a level of weight 1. A scale of 0 adds no noise and promises nothing.
     :param weights: One for each level from the root's down: how the privacy loss is shared. A level of weight w gets
         noise of scale/w; weight 0 leaves it out. By default all levels weigh 1, so that none is favoured.
     :param confidence: The probability with which a node's interval holds its count, node by node.

@@ -38,10 +38,10 @@ def make_truncated_laplace(
 
     :param input_domain: An integer or a vector of integers, or arrays by `leaf_domain` or `node_domain`.
     :param input_metric: `absolute_distance` for one integer, `l1_distance` for vectors.
-    :param scale: Of the noise. A scale of 0 adds no noise and promises nothing.
+    :param scale: The scale of the noise. A scale of 0 adds no noise and promises nothing.
     :param radius: What the noise never exceeds. Give this or `delta`.
-    :param delta: Takes the smallest radius whose delta at distance `d_in` is at most this. The map then reports exactly
-        `delta` up to that distance, so that OpenDP's searches for `scale` can compare.
+    :param delta: Instead of `radius`: chooses the smallest one whose delta at distance `d_in` is at most this, which
+        the map then reports up to that distance, so that OpenDP's searches for `scale` can compare.
     :param d_in: The distance at which `delta` must hold; 1, one row. After a tree sum it is the tree's depth.
 
     >>> import opendp.prelude as dp

@@ -47,12 +47,12 @@ def make_clipped_estimator(
 
     Other parameters: as for `make_tree_sum`.
 
-    :param scale: Of the truncated noise that gives the intervals. A scale of 0 adds no noise and promises nothing.
+    :param scale: The scale of the truncated noise that gives the intervals. Without noise, at 0, nothing is promised.
     :param estimator: A measurement on the same input space, of the same measure (OpenDP's `make_approximate` helps),
         which releases a `TreeRelease`, or one number for each node by node id.
     :param radius: What that noise never exceeds. Give this or `delta`.
-    :param delta: Takes the smallest radius whose own delta at distance 1 is at most this. The map then reports exactly
-        this beside the estimator's, so that OpenDP's searches for `scale` can compare.
+    :param delta: Instead of `radius`: chooses the smallest one whose own delta at distance 1 is at most this. The map
+        then reports exactly this beside the estimator's, so that OpenDP's searches for `scale` can compare.
 
     >>> import opendp.prelude as dp
     >>> from opendp_tree import Tree, leaf_domain, then_tree_sum

@@ -213,7 +213,7 @@ def multiplicative_threshold(
 
     Other parameters: as for `make_multiplicative_estimator`.
 
-    :param depth: Of the tree.
+    :param depth: The depth of the tree.
 
     >>> multiplicative_threshold(alpha=0.5, epsilon=1.0, delta=1e-6, eta=0.01, depth=32) > 1e6
     True

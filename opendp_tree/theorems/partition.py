@@ -36,7 +36,7 @@ class Fringe:
     test_scale: Fraction
     token_scale: Fraction
     rest_scales: tuple[Fraction, Fraction] | None
-    """Of the right tail, 1/alpha, and of the left tail, 1/beta."""
+    """The scale of the right tail, 1/alpha, and that of the left tail, 1/beta."""
 
     def __post_init__(self) -> None:
         counts = len(self.thresholds), len(self.radii), len(self.margins)
