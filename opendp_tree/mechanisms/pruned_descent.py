@@ -17,6 +17,7 @@ from opendp_tree import saturate
 from opendp_tree._arguments import (
     check_choice,
     check_integer,
+    check_positive,
     check_probability,
     check_scale,
     computable,
@@ -178,10 +179,7 @@ def make_pruned_descent(
     known, read = leaf_reader(input_domain, input_metric, tree)
     check_scale(scale)
     check_choice(noise, name="noise", choices=tuple(LAWS))
-    shares = check_weights(weights, known.depth)
-    if 0 in shares:
-        raise ValueError("weights must be positive: the descent passes through every level")
-    scales = level_scales(noise, float(scale), shares)
+    scales = level_scales(noise, float(scale), check_weights(weights, known.depth, check=check_positive))
     pruning = Pruning.of(noise=noise, scales=scales, threshold=threshold, delta=delta, d_in=d_in)
     level, measure = check_probability(confidence, name="confidence"), approximate(LAWS[noise].measure())
     privacy_map = lru_cache(maxsize=8)(pruning.map)  # a budget and a release's statement ask again

@@ -70,16 +70,9 @@ class Calibration:
             return 0.0
         if self.scale == 0 or self.query_scale == 0:
             return math.inf
-        return round_up(
-            sparse_vector_epsilon(
-                sensitivity,
-                scale=Fraction(self.scale),
-                query_scale=Fraction(self.query_scale),
-                cutoff=self.cutoff,
-                monotonic=self.monotonic,
-                refreshed=self.refreshed,
-            )
-        )
+        asked: dict[str, Any] = {"cutoff": self.cutoff, "monotonic": self.monotonic, "refreshed": self.refreshed}
+        scale, query_scale = Fraction(self.scale), Fraction(self.query_scale)
+        return round_up(sparse_vector_epsilon(sensitivity, scale=scale, query_scale=query_scale, **asked))
 
 
 class SparseVector:
@@ -362,14 +355,11 @@ def make_above_threshold(
         answers = SparseVector(calibration).answer(space.read(data)) != BELOW
         return answers if space.arrays else answers.tolist()
 
-    return make_measurement(
-        input_domain,
-        input_metric,
-        max_divergence(),
-        function,
-        lambda d_in: calibration.epsilon(read_distance(d_in)),
-        "ExtrinsicObject" if space.arrays else "Vec<bool>",
-    )
+    def privacy_map(d_in: int | float) -> float:
+        return calibration.epsilon(read_distance(d_in))
+
+    output_type = "ExtrinsicObject" if space.arrays else "Vec<bool>"
+    return make_measurement(input_domain, input_metric, max_divergence(), function, privacy_map, output_type)
 
 
 then_above_threshold = to_then(make_above_threshold)

@@ -29,13 +29,17 @@ from opendp_tree.trees.least_squares import LARGEST_VARIANCE
 from opendp_tree.trees.tree import Tree
 
 
-def check_weights(weights: Sequence[float] | None, depth: int) -> list[float]:
-    """One non-negative number for each level, not all of them 0."""
-    if weights is None:
-        return [1.0] * depth
-    if isinstance(weights, str) or len(weights) != depth:
+def check_weights(
+    weights: Any, depth: int | None = None, *, check: Callable[..., Fraction] = check_scale
+) -> tuple[float, ...]:
+    """One number per level from the root's down, not all of them 0; without a depth, of any number of levels."""
+    if weights is None and depth is not None:
+        return (1.0,) * depth
+    if not isinstance(weights, (Sequence, np.ndarray)) or isinstance(weights, str):
+        raise TypeError(f"weights ({weights!r}) must be a number for each level, from the root's down")
+    if depth is not None and len(weights) != depth:
         raise ValueError(f"weights must hold one number for each of the {depth} levels, from the root's down")
-    shares = [float(check_scale(weight, name=f"weights[{level}]")) for level, weight in enumerate(weights)]
+    shares = tuple(float(check(weight, name=f"weights[{level}]")) for level, weight in enumerate(weights))
     if not any(shares):
         raise ValueError("weights must not all be 0")
     return shares

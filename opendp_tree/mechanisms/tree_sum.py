@@ -53,13 +53,11 @@ def make_tree_sum(
         carrier = "array" if space.arrays else "vector"
     check_choice(carrier, name="carrier", choices=("vector", "array"))
     output_metric = l1_distance(T=str(input_metric.distance_type)) if output_metric is None else output_metric
+    vectors = vector_domain(atom_domain(T="i64"), size=tree.node_count)
+    outputs = vectors if carrier == "vector" else node_domain(tree), output_metric
+    stability_map = _stability_map(output_metric, tree.depth)
     return make_transformation(
-        input_domain,
-        input_metric,
-        vector_domain(atom_domain(T="i64"), size=tree.node_count) if carrier == "vector" else node_domain(tree),
-        output_metric,
-        lambda data: tree.sum(space.read(data)),
-        _stability_map(output_metric, tree.depth),
+        input_domain, input_metric, *outputs, lambda data: tree.sum(space.read(data)), stability_map
     )
 
 

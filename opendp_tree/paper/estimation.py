@@ -189,18 +189,9 @@ def make_multiplicative_estimator(
         )
     root = None if mass_bound is not None else _root_noise(request["epsilon"], request["delta"])
     parameters = {"alpha": float(alpha), "tau_min": round_up(tau), "eta": float(eta), "one_number_up_to": one_number}
-    return _make(
-        "multiplicative_estimator",
-        input_domain,
-        input_metric,
-        tree,
-        node_counts,
-        ladder,
-        parameters,
-        root=root,
-        promised=delta,
-        accurate=reached >= mass,
-    )
+    options: dict[str, Any] = {"root": root, "promised": delta, "accurate": reached >= mass}
+    made = "multiplicative_estimator", input_domain, input_metric, tree, node_counts
+    return _make(*made, ladder, parameters, **options)
 
 
 then_multiplicative_estimator = to_then(make_multiplicative_estimator)

@@ -34,7 +34,7 @@ from opendp_tree.mechanisms.find import NAMED, PartitionParameters, choose_param
 from opendp_tree.mechanisms.means import OpenMeans, choose_shares, make_tree_means, root_fringe
 from opendp_tree.mechanisms.people import PeopleDesign, choose_design, make_people_estimator
 from opendp_tree.mechanisms.pruned_descent import Pruning, make_pruned_descent
-from opendp_tree.mechanisms.tree_estimator import check_levels, make_tree_estimator, public_rmses
+from opendp_tree.mechanisms.tree_estimator import check_levels, describe, make_tree_estimator, public_rmses
 from opendp_tree.mechanisms.tree_noise import LAWS, check_weights, make_tree_gaussian, make_tree_laplace
 from opendp_tree.noise import LARGEST_SCALE
 from opendp_tree.planning import laws
@@ -156,16 +156,6 @@ class Space(NamedTuple):
         return partial(make, self.domain, self.metric, confidence=self.confidence, **options)
 
 
-def _check_weights(weights: Sequence[float], check: Callable[..., Any]) -> tuple[float, ...]:
-    """One number per level; their number is checked later, against the tree."""
-    if isinstance(weights, str) or not isinstance(weights, Sequence):
-        raise TypeError(f"weights ({weights!r}) must be a number for each level, from the root's down")
-    checked = tuple(float(check(weight, name=f"weights[{level}]")) for level, weight in enumerate(weights))
-    if not any(checked):
-        raise ValueError("weights must not all be 0")
-    return checked
-
-
 class _Options:
     """Checks the options that methods share.
 
@@ -188,7 +178,7 @@ class _Options:
                 object.__setattr__(self, name, check_levels(DEEPEST, value, root=False))
             else:
                 check = check_scale if isinstance(self, TreeNoise) else check_positive
-                object.__setattr__(self, name, _check_weights(value, check))
+                object.__setattr__(self, name, check_weights(value, check=check))
 
 
 @dataclass(frozen=True)
@@ -455,8 +445,8 @@ class TreeEstimator(_Finder):
 
     def _predict(self, setting: Setting) -> dict[str, Any]:
         levels, budget, known = self._shown(setting), setting.budget, setting.known
-        shown = "all" if len(levels) == setting.depth else ", ".join(map(str, levels))
         if setting.closed:
+            shown = "all" if len(levels) == setting.depth else ", ".join(map(str, levels))
             errors, reason = self._closed_errors(setting), "levels get noise and are made to add up"
             # The root of a public tree has a small share on purpose.
             below = [each.error for each in errors if each.level or not setting.public]
@@ -473,20 +463,13 @@ class TreeEstimator(_Finder):
         depth, measuring = len(levels), None if self.measuring is None else float(self.measuring)
         chosen = choose_parameters(depth, *budget.exact, d_in=budget.d_in, measuring=measuring)
         tests = self._tests(setting, chosen)
-        left, threshold = float(chosen.alphas + chosen.betas) / 2, tests.thresholds[-1]
+        left, names = float(chosen.alphas + chosen.betas) / 2, 1 if known is None else len(known.paths)
+        described = describe(replace(chosen, fringes=(tests,)), levels, setting.depth, names)
         return {
             "reason": "finding nodes with their counts has one price, however many there are; the rest measures totals",
             "error": laws.estimator_error(tests, left, setting.alpha),
             "guarantee": "epsilon and delta",
-            "parameters": {
-                "measuring": round(left * budget.d_in / budget.pure_epsilon, 3),
-                "scale": float(tests.test_scale),
-                "token_scale": float(tests.token_scale),
-                "threshold": threshold,
-                "radius": threshold - 1,
-                "margin": tests.margins[-1],
-                "levels": shown,
-            },
+            "parameters": {"measuring": round(left * budget.d_in / budget.pure_epsilon, 3), **described},
             "shown_from": laws.cell_shown_from(tests),
             "curve": partial(laws.estimator_curve, tests, left, setting.alpha),
             "by_level": [] if known is None else laws.known_errors(known, chosen, levels),

@@ -179,7 +179,7 @@ def ladder(*numbers):
         (PRUNED, {"threshold": 5}, "exactly one of threshold and delta must be given"),
         (PRUNED, {"delta": None, "threshold": 0}, "threshold (0) must be an integer from 1"),
         (PRUNED, {"delta": 0.0}, "delta (0.0) must be above 0 and below 1"),
-        (PRUNED, {"weights": [1, 0, 1]}, "weights must be positive"),
+        (PRUNED, {"weights": [1, 0, 1]}, "weights[1] (0) must be positive"),
         (SEGMENTS, {"scale": 0.0}, "scale"),
         (SEGMENTS, {"scale": math.inf}, "scale"),
         (SEGMENTS, {"scale": 2.0**41}, "scale"),
