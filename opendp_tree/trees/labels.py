@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Sequence
+from contextlib import suppress
 from datetime import date
 from typing import Any
 
@@ -151,11 +152,12 @@ def labels_at(column: Any, rows: Ints) -> pl.Series:
 
 
 def label_series(labels: list[Any]) -> pl.Series:
-    """Labels of one type as they are; labels of several types, or of none, as texts."""
-    kinds = {type(label) for label in labels if label is not None}
-    if len(kinds) > 1:
-        labels = [None if label is None else str(label) for label in labels]
-    return pl.Series(labels, dtype=None if len(kinds) == 1 else pl.String)
+    """Labels of one type as they are; labels of several types or of none, and integers of any size, as texts."""
+    if len({type(label) for label in labels if label is not None}) == 1:
+        for dtype in (None, pl.Int128, pl.UInt128):  # Polars infers no type for wide integers, and may have none
+            with suppress(OverflowError, TypeError):
+                return pl.Series(labels, dtype=dtype)
+    return pl.Series([None if label is None else str(label) for label in labels], dtype=pl.String)
 
 
 def column_name(expression: Any) -> str | None:

@@ -1,13 +1,17 @@
 """Whatever a release shows, it can be written, drawn and read again: by then it may have been paid for."""
 
+
 import polars as pl
 import pytest
 
 from opendp_tree import Key, TreeRelease, release_tree
 from opendp_tree.plots import plot_tree
+from tests.rows.test_totality import DATES, KEYS, NUMBERS, PAIRS, TREES, frame_of, takes
 from tests.thoroughness import slow
 
 ENDINGS = ("csv", "parquet", "ndjson", "json", "xlsx")
+LINES = {"-".join(name): key for name, key in (NUMBERS | DATES).items()}
+QUICK = ("text", "UInt128", "date")
 
 
 def shown(frame, **options):
@@ -34,3 +38,26 @@ def test_integers_of_any_width_are_written_with_and_without_rows_outside(width, 
     release = shown(frame, by=Key.bits("k", width=width, stride=40))
     assert ("(outside)" in release.to_frame()["path"]) is nulls
     check_writers(release, tmp_path)
+
+
+@pytest.mark.parametrize(("way", "name"), slow(PAIRS, unless=lambda pair: pair[1] in QUICK))
+def test_releases_of_every_key_and_type_are_written(way, name, tmp_path):
+    check_writers(shown(frame_of(name), by=KEYS[way]), tmp_path)
+
+
+@pytest.mark.parametrize("labels", [labels for labels in TREES if TREES[labels] is not None])
+def test_releases_of_every_public_tree_are_written(labels, tmp_path):
+    tree = TREES[labels]
+    by = Key.columns("k", "also", tree=tree, outside=tree.path(int(tree.leaves[0])))
+    names = [name for name in ("text", "truth", "date", "Int64", "UInt128") if takes(by, name)]
+    assert names
+    for name in names:
+        check_writers(shown(frame_of(name), by=by), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("way", "name"),
+    slow([(way, name) for way in LINES for name in ("Float64", "date", "Decimal 2") if takes(LINES[way], name)]),
+)
+def test_lines_of_every_key_and_type_are_written(way, name, tmp_path):
+    check_writers(shown(frame_of(name), by=LINES[way]), tmp_path)

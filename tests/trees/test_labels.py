@@ -40,6 +40,23 @@ def test_wrong_names_are_named(names, error, message):
         check_names(names)
 
 
+@pytest.mark.parametrize(
+    ("labels", "dtype"),
+    [
+        ([0, -(2**63)], pl.Int64),
+        ([None, 1, 2**63], pl.UInt64),
+        ([-1, 2**63, None], pl.Int128),
+        ([0, 2**128 - 1], pl.UInt128),
+        ([-1, 2**127], pl.String),
+        ([0, 2**200], pl.String),
+    ],
+)
+def test_public_integers_of_any_size_are_labels_of_a_frame(labels, dtype):
+    column = label_series(labels)
+    assert column.dtype == dtype
+    assert [None if label is None else int(label) for label in column] == labels
+
+
 def test_from_paths_keeps_the_order_of_leaves_at_any_depth():
     paths = [("b", "y"), ("a",), ("b", "x", "deep"), ("c",)]
     tree = Tree.from_paths(paths)
