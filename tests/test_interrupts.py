@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import polars as pl
@@ -128,11 +128,8 @@ def test_ignored_and_deadly_signals_stay_so():
 
 
 def test_threads_work_and_leave_signals_alone():
-    results = []
-    thread = threading.Thread(target=lambda: results.append(measurement(lambda value: value + 1)(1)))
-    thread.start()
-    thread.join()
-    assert results == [2]
+    with ThreadPoolExecutor() as threads:
+        assert threads.submit(measurement(lambda value: value + 1), 1).result() == 2
 
 
 HANDLERS = """
