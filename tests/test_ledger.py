@@ -14,6 +14,7 @@ import pytest
 from opendp_tree import Ledger
 from opendp_tree._interrupts import deferred_interrupts
 from opendp_tree.ledger import BudgetError, LedgerError, LockedError, _transaction, spend
+from tests.faults.processes import PATIENCE
 
 ROOT = Path(__file__).parents[1]
 HERE = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -296,7 +297,7 @@ def spenders(folder, names):
 
 def test_processes_at_once_share_one_total_to_the_last(path, tmp_path):
     names = ["a", "b", "c", "d"]
-    said = [process.communicate(timeout=60)[0].split() for process in spenders(tmp_path, names)]
+    said = [process.communicate(timeout=PATIENCE)[0].split() for process in spenders(tmp_path, names)]
     assert sorted(int(entry) for entries in said for entry in entries) == list(range(1, 81))
     ledger = Ledger.open(path)
     assert ledger.left()["epsilon"] == 0
@@ -308,7 +309,7 @@ def test_killed_while_they_spend_processes_leave_no_cost_without_a_release(path,
     running = spenders(tmp_path, ["a", "b"])
     seen = [line for _ in range(5) if (line := running[0].stdout.readline())]  # the other may have been faster
     running[0].kill()
-    said = [process.communicate(timeout=60)[0].split() for process in running]
+    said = [process.communicate(timeout=PATIENCE)[0].split() for process in running]
     stored = [Ledger.open(path).stored(entry) for entry in range(1, 81)]
     assert None not in stored
     assert stored.count("b") == len(said[1])

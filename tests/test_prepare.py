@@ -25,15 +25,7 @@ from opendp_tree.ledger import BudgetError
 from opendp_tree.planning import make_tree_counts
 from opendp_tree.prepare import Question
 from opendp_tree.rows.domains import frame_domain
-
-VISITS = pl.DataFrame(
-    {
-        "user": [row % 300 for row in range(1300)],
-        "country": ["be"] * 900 + ["lu"] * 400,
-        "city": ["ghent"] * 800 + ["liege"] * 100 + ["lux"] * 400,
-    }
-)
-SURE = 1 - 1e-9
+from tests.context.shared import SURE, VISITS
 
 
 def test_one_call_from_rows_to_a_release():
@@ -243,6 +235,7 @@ def test_people_with_values_are_bounded_by_rows():
 
 
 def test_weighed_people_below_groups_and_ranges_are_counted_and_kept_ones_have_medians():
+    """The median is off by more than 1 with a chance far below 1e-9: 4,000 people share one bin."""
     rows = pl.DataFrame({"user": range(4000), "carrier": ["a"] * 4000, "delay": [10] * 4000})
     by = Key.nested(Key.columns("carrier"), Key.number("delay", low=0, high=40, bins=40))
     for unit in (Unit("user", rows=2), Unit("user", count="shares"), Unit("user", count="people", nodes=2)):

@@ -8,16 +8,10 @@ import pytest
 from opendp_tree import Key, Ledger, Tree, Unit, Value, release_tree, release_trees
 from opendp_tree.engines import DuckDBTable
 from opendp_tree.ledger import BudgetError
+from tests.context import shared
 from tests.thoroughness import slow
 
-VISITS = pl.DataFrame(
-    {
-        "user": [row % 300 for row in range(1300)],
-        "country": ["be"] * 900 + ["lu"] * 400,
-        "city": ["ghent"] * 800 + ["liege"] * 100 + ["lux"] * 400,
-        "hour": [9] * 650 + [17] * 650,
-    }
-)
+VISITS = shared.VISITS.with_columns(hour=pl.Series([9] * 650 + [17] * 650))
 HOURS = Key.columns("hour", tree=Tree.from_paths([(hour,) for hour in range(24)]))
 BY = {"place": ["country", "city"], "time": HOURS, "city": "city"}
 
@@ -88,38 +82,22 @@ def test_contrib_is_asked_for(release, by):
         dp.enable_features("contrib")
 
 
-def test_values_are_summed_in_every_hierarchy_and_named_in_the_ledger(tmp_path):
-    """Each mean's interval misses with a chance of at most 1e-9."""
-    spent = VISITS.with_columns(amount=pl.when(pl.col("country") == "be").then(40.0).otherwise(90.0))
-    ledger = Ledger.open(tmp_path / "ledger", total={"epsilon": 4, "delta": "1e-6"})
-    releases = release_trees(
-        spent,
-        by={"place": "country", "time": HOURS},
-        epsilon=4.0,
-        delta=1e-6,
-        confidence=1 - 1e-9,
-        value=Value("amount", bounds=(0, 100)),
-        ledger=ledger,
-    )
-    for release in releases.values():
-        root = release.to_frame(other=False).row(0, named=True)
-        assert root["mean_lower"] <= (900 * 40 + 400 * 90) / 1300 <= root["mean_upper"]
-    assert releases.statement.loss["epsilon"] <= 4.0
-    assert releases.statement.counted == "rows with a number in amount"
-    assert "amount" in ledger.entries()[0].about
-
-
-def test_values_have_a_place_in_hierarchies_of_numbers_and_in_nested_ones():
-    """Each mean's interval misses with a chance of at most 1e-9."""
+def test_values_are_summed_in_every_kind_of_hierarchy_and_named_in_the_ledger(tmp_path):
+    """Each interval misses with a chance of at most 1e-9."""
     spent = VISITS.with_columns(amount=pl.when(pl.col("hour") == 9).then(40.0).otherwise(90.0))
-    hours = Key.number("hour", low=0, high=24, bins=8)
-    ask = {"epsilon": 6.0, "delta": 1e-6, "confidence": 1 - 1e-9, "value": Value("amount", bounds=(0, 100))}
-    country = Key.columns("country")
-    by = {"hours": hours, "above": Key.nested(hours, country), "below": Key.nested(country, hours)}
-    for release in release_trees(spent, by=by, **ask).values():
+    ledger = Ledger.open(tmp_path / "ledger", total={"epsilon": 9, "delta": "1e-6"})
+    numbers, country = Key.number("hour", low=0, high=24, bins=8), Key.columns("country")
+    by = {"place": country, "time": HOURS, "hours": numbers}
+    by |= {"above": Key.nested(numbers, country), "below": Key.nested(country, numbers)}
+    ask = {"epsilon": 9.0, "delta": 1e-6, "confidence": 1 - 1e-9, "value": Value("amount", bounds=(0, 100))}
+    releases = release_trees(spent, by=by, **ask, ledger=ledger)
+    for release in releases.values():
         root = release.to_frame(other=False).row(0, named=True)
         assert root["lower"] <= 1300 <= root["upper"]
         assert root["mean_lower"] <= 65 <= root["mean_upper"]
+    assert releases.statement.loss["epsilon"] <= 9.0
+    assert releases.statement.counted == "rows with a number in amount"
+    assert "amount" in ledger.entries()[0].about
 
 
 def test_a_table_says_what_is_counted_as_a_single_release_does():

@@ -8,6 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from opendp_tree.releases.writing import frame_bytes
+from tests.faults.processes import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -38,5 +39,5 @@ def command(*words):
 
 def spawn(*words, **settings):
     return subprocess.run(
-        command(*words), capture_output=True, text=True, env=ENVIRONMENT, check=False, timeout=120, **settings
+        command(*words), capture_output=True, text=True, env=ENVIRONMENT, check=False, timeout=PATIENCE, **settings
     )

@@ -9,7 +9,7 @@ import pytest
 import opendp_tree
 from opendp_tree import Ledger
 from opendp_tree.cli import main
-from tests.cli.helpers import BUDGET, ENVIRONMENT, ROWS, spawn, write_rows
+from tests.cli.helpers import BUDGET, ENVIRONMENT, PATIENCE, ROWS, spawn, write_rows
 
 
 def test_the_command_has_a_version_and_help():
@@ -58,7 +58,7 @@ def test_an_interrupt_or_a_termination_leaves_no_part_and_costs_nothing_before_t
     assert process.stdout.readline() == "now\n"
     process.send_signal(stop)
     code, errors = STOPS[stop]
-    assert process.communicate("go on\n", timeout=60) == ("", errors)
+    assert process.communicate("go on\n", timeout=PATIENCE) == ("", errors)
     assert process.returncode == code
     paid = step != "_encode"  # then it is written, too
     assert sorted(path.name for path in tmp_path.iterdir()) == ["ledger", *["out.csv"] * paid, "rows.csv"]

@@ -12,7 +12,7 @@ import pytest
 
 from opendp_tree import Ledger, TreeRelease, Value, release_tree
 from opendp_tree.cli import main
-from tests.cli.helpers import BUDGET, ENVIRONMENT, ROWS, command, spawn, write_rows
+from tests.cli.helpers import BUDGET, ENVIRONMENT, PATIENCE, ROWS, command, spawn, write_rows
 
 FAR = 300
 """No estimate here is so wrong: the noise has scales below 10."""
@@ -357,7 +357,7 @@ def test_standard_output_is_the_release_and_nothing_else(tmp_path):
         env=ENVIRONMENT,
     )
     closed.stdout.close()
-    assert closed.wait(timeout=60) == 1
+    assert closed.wait(timeout=PATIENCE) == 1
     assert closed.stderr.read() == b""
     closed.stderr.close()
 
@@ -378,7 +378,7 @@ def on_a_terminal(words):
         shown += more
     os.close(ours)
     process.stdout.close()
-    return process.wait(timeout=60), shown.decode()
+    return process.wait(timeout=PATIENCE), shown.decode()
 
 
 def test_a_terminal_sees_progress_and_a_summary_unless_it_is_quiet(tmp_path):
@@ -415,7 +415,9 @@ LEDGER = ["--total-epsilon", "1", "--total-delta", "1e-6"]
 
 def in_a_shell(folder, words, streams):
     line = " ".join(shlex.quote(word) for word in command(*words))
-    return subprocess.run(["sh", "-c", f"exec {line} {streams}"], cwd=folder, env=ENVIRONMENT, check=False, timeout=60)
+    return subprocess.run(
+        ["sh", "-c", f"exec {line} {streams}"], cwd=folder, env=ENVIRONMENT, check=False, timeout=PATIENCE
+    )
 
 
 def test_closed_streams_fail_no_release(tmp_path):

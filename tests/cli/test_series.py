@@ -14,7 +14,7 @@ from opendp_tree import Ledger, Series
 from opendp_tree.cli import main
 from opendp_tree.cli.terminal import Exit
 from opendp_tree.rows.period import Period
-from tests.cli.helpers import ENVIRONMENT, ROOT
+from tests.cli.helpers import ENVIRONMENT, PATIENCE, ROOT
 
 TODAY = date(2026, 5, 1)
 
@@ -270,7 +270,7 @@ sys.exit(main(["series", "run", sys.argv[1], "--today", "2026-01-20"]))
 def test_a_job_in_the_background_ignores_sigint_and_ends_by_sigterm(tmp_path, word, code, released):
     """A shell without job control ignores SIGINT for what it starts with `&`."""
     words = ["sh", "-c", '"$@" & wait $!', "sh", sys.executable, "-c", BACKGROUND, prepare(tmp_path), word]
-    done = subprocess.run(words, env=ENVIRONMENT, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(words, env=ENVIRONMENT, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == code, done.stderr
     assert len(Series.open(tmp_path / "series.db").periods) == released
 
@@ -326,7 +326,7 @@ def test_a_job_that_is_killed_and_started_again_releases_every_period_once():
         env=ENVIRONMENT,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stderr

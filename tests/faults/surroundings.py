@@ -16,7 +16,7 @@ from opendp_tree import Ledger
 from opendp_tree.cli import main
 from opendp_tree.ledger import BudgetError
 from tests.faults.moments import TOTAL, Record, by_command
-from tests.faults.processes import fork, run, wait
+from tests.faults.processes import PATIENCE, fork, run, wait
 
 ROOT = Path(__file__).parents[2]
 NOBODY = 65534
@@ -187,7 +187,7 @@ def pipes(folder, *, cases, seed):
     for count, (reader, unbuffered) in enumerate(trials, start=1):
         process = begin(unbuffered)
         code, errors = reader(process)
-        assert process.wait(timeout=60) == code, reader.__name__
+        assert process.wait(timeout=PATIENCE) == code, reader.__name__
         assert process.stderr.read() == errors, reader.__name__
         process.stdout.close()
         process.stderr.close()

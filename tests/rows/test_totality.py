@@ -20,6 +20,7 @@ from opendp_tree import Key, Tree, Unit, frame_domain, make_leaf_counts, read_so
 from opendp_tree.rows.domains import kinds_of
 from opendp_tree.rows.leaf_counts import make_people_records, make_rows_per_unit
 from opendp_tree.rows.steps import FrameSteps, stable_leaf_counts
+from tests.faults.processes import PATIENCE
 from tests.frame_truth import as_paths, range_path
 from tests.thoroughness import slow
 
@@ -231,7 +232,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 def test_one_text_of_millions_of_labels_takes_little_memory(kind, letter, most):
     """Of megabytes, for a text of 6: one label for each letter would take 190 more, in columns of every row."""
     words = [sys.executable, "-c", LONG_PATH, kind, letter]
-    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=PATIENCE)
     assert int(done.stdout) < most * 1024
 
 
