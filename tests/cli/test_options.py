@@ -36,6 +36,7 @@ def test_plan_takes_every_option_of_release():
         ("release f --by a --rho 1 -o x.csv --total-rho 1 --total-epsilon 1", "not allowed with"),
         ("release f --by a --epsilon 1", "-o/--output"),
         ("release f --by a --epsilon 1 -o x.csv --method magic", "invalid choice"),
+        ("release f.ndjson --format ndjson --by a --epsilon 1 -o x.csv", "invalid choice: 'ndjson'"),
         ("release f --by a --epsilon 1 -o x.csv --quiet --verbose", "not allowed with"),
         ("", "required"),
         ("fly", "invalid choice"),

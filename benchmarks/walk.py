@@ -1,4 +1,4 @@
-"""What one release walks through: `python -m tests.repo.walk [open|public]` prints modules and their functions.
+"""What one release walks through: `python -m benchmarks.walk [open|public]` prints modules and their functions.
 
 A function counts once, however often it is called; what an import runs does not count.
 """
