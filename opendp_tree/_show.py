@@ -8,7 +8,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from decimal import Decimal
@@ -78,26 +78,22 @@ def html_table(
     """A table for a notebook, light or dark. Everything in it is escaped."""
     bars = [cell for row in rows for cell in row if isinstance(cell, Bar)]
     ends = [end for bar in bars for end in (bar.value, bar.lower, bar.upper) if end is not None and math.isfinite(end)]
-    low, high = min(ends, default=0.0), max(ends, default=0.0)
+    low, high = min([0.0, *ends]), max([0.0, *ends])
     kinds = [_kind(cells) for cells in zip(*rows, strict=True)]
 
-    def row_html(tag: str, inner: Iterable[str]) -> str:
-        cells = zip(kinds, inner, strict=True)
-        return "".join(f'<{tag} class="opendp-tree-{kind}">{each}</{tag}>' for kind, each in cells)
-
-    def cell_html(cell: Cell) -> str:
-        if isinstance(cell, Bar):
-            return _drawn(cell, min(low, 0.0), max(high, 0.0))
-        return _escaped(_cell_text(cell))
+    def row_html(tag: str, cells: Sequence[Cell]) -> str:
+        inner = [_drawn(cell, low, high) if isinstance(cell, Bar) else _escaped(_cell_text(cell)) for cell in cells]
+        kinded = zip(kinds, inner, strict=True)
+        return "".join(f'<{tag} class="opendp-tree-{kind}">{each}</{tag}>' for kind, each in kinded)
 
     parts = [f'<div class="opendp-tree"><style>{_STYLE}</style>']
     parts += [f'<div class="opendp-tree-title">{_escaped(title)}</div>'] if title else []
     parts += [f"<p>{_escaped(line)}</p>" for line in above]
     if rows:
-        parts.append(f"<table><thead><tr>{row_html('th', map(_escaped, heads))}</tr></thead><tbody>")
+        parts.append(f"<table><thead><tr>{row_html('th', heads)}</tr></thead><tbody>")
         for index, row in enumerate(rows):
             opened = '<tr class="opendp-tree-strong">' if index == strong else "<tr>"
-            parts.append(f"{opened}{row_html('td', map(cell_html, row))}</tr>")
+            parts.append(f"{opened}{row_html('td', row)}</tr>")
         parts.append("</tbody></table>")
     return "".join([*parts, *(f"<p>{_escaped(line)}</p>" for line in below), "</div>"])
 

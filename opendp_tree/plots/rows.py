@@ -57,11 +57,10 @@ def plot_means(
 ) -> go.Figure:
     """The means of the largest nodes of one level, the highest first, with intervals; the mean of all as a line.
 
+    Other parameters: as for `plot_level`.
+
     :param release: A release with a value: `release_tree(..., value=Value("amount", bounds=(0, 500)))`.
-    :param level: Which level: its number, the root's is 0; or the name of its column, such as "country".
     :param value: Which value, by its column. By default the only one, or the first.
-    :param top: How many nodes at most, those with the most rows. By default 40, which can be read on one screen.
-    :param title: By default it names the value and the level.
     """
     level, places = _level(release, level), release.tree.names
     if not release.values:

@@ -146,10 +146,9 @@ class TreeRelease:
         return self._on_lines("quantiles", lambda curve: curve.quantile_frame(at))
 
     def cdf(self, at: Any = None) -> pl.DataFrame:
-        """The share of rows below each value: `value`, `estimate`, `lower`, `upper`. Costs no further budget.
+        """The share of rows below each value, of the same rows as `quantiles`: `value`, `estimate`, `lower`, `upper`.
 
-        Rows outside of the line and rows without a value are not included; the last bin contains `high` itself.
-        Requires a release over a line, as of `Key.number`.
+        The last bin contains `high` itself. Requires a release over a line. Costs no further budget.
 
         :param at: The values; by default (None) all values at which the line was cut, which is all that is known.
         """
@@ -158,7 +157,7 @@ class TreeRelease:
     def between(self, low: Any, high: Any) -> pl.DataFrame:
         """The number of rows from one value to another: `low`, `high`, `estimate`, `lower`, `upper`.
 
-        Costs no further budget. Requires a release over a line, as of `Key.number`.
+        Requires a release over a line. Costs no further budget.
 
         :param low: From this value; moved to the end of the line if it lies beyond.
         :param high: Up to this value, moved likewise. Rows at `high` itself are counted only at the end of the line,
@@ -181,17 +180,11 @@ class TreeRelease:
         return pl.concat(parts) if parts else labels.clear()
 
     def to_arrow(self, *, other: bool = True) -> Any:
-        """The frame of `to_frame` as a PyArrow table; 128-bit integers are texts. Requires PyArrow.
-
-        :param other: As for `to_frame`.
-        """
+        """The frame as a PyArrow table; 128-bit integers are texts. Other parameters: as for `to_frame`."""
         return arrow_table(self.to_frame(other=other))
 
     def to_pandas(self, *, other: bool = True) -> Any:
-        """The frame of `to_frame` as a pandas frame with nullable integers and booleans. Requires pandas and PyArrow.
-
-        :param other: As for `to_frame`.
-        """
+        """The frame as a pandas frame with nullable integers and booleans. Other parameters: as for `to_frame`."""
         return pandas_frame(self.to_frame(other=other))
 
     def write(self, path: str | Path, *, other: bool = True, spreadsheet_safe: bool = False) -> None:

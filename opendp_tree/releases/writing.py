@@ -25,7 +25,7 @@ _SHEET_ROWS, _EXACT, _EXCEL_DAY = 2**20 - 1, 2**53, date(1900, 3, 1)
 _HEADER, _CELL = 127, 16_383  # characters, each of up to two of the units that Excel counts
 # Spreadsheets skip spaces and invisible characters before a formula.
 _MARK = r"^([\s\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\u{2800}]*[=+\-@＝＋－＠]|[\t\r\n'])", "'${1}"
-_TICKS = {"ms": 10**3, "us": 10**6, "ns": 10**9}
+_TICKS = {"ms": 86_400 * 10**3, "us": 86_400 * 10**6, "ns": 86_400 * 10**9}  # per day
 _FIRST_DAY, _LAST_DAY = ((date(year, 1, 1) - date(1970, 1, 1)).days for year in (2, 9999))
 
 
@@ -140,26 +140,22 @@ def spreadsheet_safe(frame: pl.DataFrame) -> pl.DataFrame:
 
 def label_texts(labels: pl.Series) -> pl.Series:
     """Labels as texts. Polars panics at times beyond its calendar, which are written as numbers."""
-    dtype = labels.dtype
-    if not isinstance(dtype, (pl.Date, pl.Datetime, pl.Duration)):
+    if isinstance(labels.dtype, pl.Duration):
+        return labels.dt.to_string("iso")
+    if not isinstance(labels.dtype, (pl.Date, pl.Datetime)):
         return labels.cast(pl.String)
-    numbers = labels.to_physical().cast(pl.Int64)
-    beyond = _beyond(labels)
+    numbers, beyond = labels.to_physical(), _beyond(labels)
     # What is beyond becomes 0, not null: time zones are applied to what is under a null.
-    known = pl.select(pl.when(beyond).then(0).otherwise(numbers)).to_series().cast(labels.to_physical().dtype)
-    times = known.cast(dtype)
-    shown = times.dt.to_string("iso") if isinstance(dtype, pl.Duration) else times.cast(pl.String)
-    return pl.select(pl.when(beyond).then(numbers.cast(pl.String)).otherwise(shown)).to_series()
+    known = pl.select(pl.when(beyond).then(0).otherwise(numbers)).to_series().cast(numbers.dtype).cast(labels.dtype)
+    shown = pl.when(beyond).then(numbers.cast(pl.String)).otherwise(known.cast(pl.String))
+    return pl.select(shown).to_series()
 
 
 def _beyond(times: pl.Series) -> pl.Series:
-    """Which days, instants or durations Polars cannot show."""
+    """Which days or instants are of years that Polars cannot show."""
     numbers, dtype = times.to_physical().cast(pl.Int64), times.dtype
-    if isinstance(dtype, pl.Duration):
-        first, last = -(2**63) + 1, 2**63 - 1
-    else:
-        day = 86_400 * _TICKS[dtype.time_unit] if isinstance(dtype, pl.Datetime) else 1
-        first, last = max(_FIRST_DAY * day, -(2**63) + 9 * day), min(_LAST_DAY * day, 2**63 - 9 * day)
+    day = _TICKS[dtype.time_unit] if isinstance(dtype, pl.Datetime) else 1
+    first, last = max(_FIRST_DAY * day, -(2**63)), min(_LAST_DAY * day, 2**63 - 1)
     return ((numbers < first) | (numbers > last)).fill_null(False)
 
 
