@@ -81,6 +81,8 @@ class BitKeys:
 
     def sorted(self) -> BitKeys:
         """The keys in ascending order: faster than by `order`."""
+        if self.is_sorted():
+            return self
         if not self.low.any():
             return BitKeys(np.sort(self.high), self.low)
         key, base = pl.col("key"), pl.lit(2**64, dtype=pl.UInt128)

@@ -127,11 +127,9 @@ class SparseCounts:
     ) -> SparseCounts:
         """Counts from integers of the tree's width, in any order, which may repeat; `outside` is None without a row."""
         keys = BitKeys.of_integers(high, low, tree.width)
-        if keys.is_sorted():
-            pass
-        elif people is None:
+        if people is None:
             keys = keys.sorted()
-        else:
+        elif not keys.is_sorted():
             order = keys.order()
             keys, people = keys[order], people[order]
         differ = (keys.high[1:] != keys.high[:-1]) | (keys.low[1:] != keys.low[:-1])

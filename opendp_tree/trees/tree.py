@@ -157,12 +157,14 @@ class Tree:
     @cached_property
     def level_order(self) -> LevelOrder:
         """The nodes level by level from the root, siblings side by side."""
-        return LevelOrder.of(self)
+        if self.parents[0] == -1 and (self.parents[1:] >= self.parents[:-1]).all():
+            return LevelOrder(self, np.arange(self.node_count), True)
+        return LevelOrder(self, np.argsort(self.node_levels * self.leaf_count + self.leaf_ranges[0]), False)
 
     @cached_property
     def digest(self) -> str:
         """A SHA-256 of the parents and labels: trees are equal if their digests are."""
-        sha = hashlib.sha256(np.ascontiguousarray(self.parents, dtype="<i8").data)
+        sha = hashlib.sha256(self.parents.astype("<i8", copy=False).data)
         for label in self.labels or ():
             text = f"{type(label).__name__}:{label}".encode()
             sha.update(b"%d:" % len(text) + text)
@@ -261,12 +263,12 @@ class Tree:
 
     def _leaf_id(self, key: Any) -> int:
         """The node id that a key is or names; -1 if it is not a leaf's path or label."""
-        if isinstance(key, (int, np.integer)) and not isinstance(key, bool):
-            return int(key) if 0 <= key < self.node_count else -1
         try:
-            if not isinstance(key, tuple):
-                return self._leaf_names.get(tagged_label(key), -1)
-            return -1 if self.labels is None else self._find(key)
+            if isinstance(key, (int, np.integer)) and not isinstance(key, bool):
+                return int(key) if 0 <= key < self.node_count else -1
+            if isinstance(key, tuple):
+                return -1 if self.labels is None else self._find(key)
+            return self._leaf_names.get(tagged_label(key), -1)
         except Exception:  # a key that cannot be looked up, for whatever reason, is not a leaf
             return -1
 
@@ -496,14 +498,6 @@ class LevelOrder:
     """The node id at each place."""
     by_id: bool
     """Whether places are node ids, so that nothing needs to be moved."""
-
-    @classmethod
-    def of(cls, tree: Tree) -> LevelOrder:
-        """The level order of a tree."""
-        parents = tree.parents
-        if parents[0] == -1 and (parents[1:] >= parents[:-1]).all():
-            return cls(tree, np.arange(tree.node_count), True)
-        return cls(tree, np.argsort(tree.node_levels * tree.leaf_count + tree.leaf_ranges[0]), False)
 
     @cached_property
     def parents(self) -> Ints:
