@@ -80,7 +80,7 @@ class BoundReport:
         if bound is None:
             lines.append(
                 f"Not useful: there are about {max(self.rows, 0):,.0f} rows, and at this budget at least "
-                f"{float(self._needed):,.0f} are needed. The budget is spent. Hint: a smaller most or more epsilon."
+                f"{float(self._needed):,.0f} are needed. The budget is spent. Hint: a smaller most, or more epsilon."
             )
         else:
             index = int(np.argmax(self.bounds == bound))

@@ -77,19 +77,17 @@ def share_below_root(
     The root gets `root`, or a small share. Below it, the best of three: the shares `start`, balanced ones, or nearly
     everything for the deepest level.
     """
+
+    def attempt(usual: float, below: Floats, number: int) -> tuple[Floats, float]:
+        top = root or usual
+        first = below / below.sum() * (1 - top)
+        shares, error = balance(
+            lambda each: errors(np.append(top, each)), first, rounds=number, power=power, floor=_LEAST
+        )
+        return np.append(top, shares), error
+
     deepest = np.append(np.full(start.size - 1, _LEAST), 1.0)
-    tries = []
-    for top, first, number in (
-        (root or ROOT_EVEN, start, 1),
-        (root or ROOT_BALANCED, start, rounds),
-        (root or ROOT_EVEN, deepest, 1),
-    ):
-
-        def below(shares: Floats, top: float = top) -> Floats:
-            return errors(np.append(top, shares))
-
-        shares, error = balance(below, first / first.sum() * (1 - top), rounds=number, power=power, floor=_LEAST)
-        tries.append((np.append(top, shares), error))
+    tries = [attempt(ROOT_EVEN, start, 1), attempt(ROOT_BALANCED, start, rounds), attempt(ROOT_EVEN, deepest, 1)]
     return min(tries, key=lambda each: each[1])
 
 
