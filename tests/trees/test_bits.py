@@ -34,13 +34,6 @@ def test_order_is_that_of_the_integers(integers, data):
     assert [keys[at] for at in BitKeys(*words_of(keys)).order()] == sorted(keys)
 
 
-def test_more_runs_than_one_pass_can_tell_apart_are_sorted():
-    rng = np.random.default_rng(2)
-    high = np.repeat(rng.permutation(2**17).astype(np.uint64), 2)
-    keys = BitKeys(high, rng.integers(0, 2**63, high.size, dtype=np.uint64))
-    assert keys.order().tolist() == np.lexsort((keys.low, keys.high)).tolist()
-
-
 @given(st.integers(0, 2**128 - 1), st.integers(0, 128))
 def test_common_bits_are_those_before_the_first_that_differs(key, place):
     other = key ^ (1 << (127 - place)) if place < 128 else key
