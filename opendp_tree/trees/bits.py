@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from opendp_tree.trees.open_tree import OpenTree
 
 _WORD = 2**64 - 1
-_BLOCK = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -62,14 +61,9 @@ class BitKeys:
 
     def common_bits(self, other: BitKeys) -> Levels:
         """The length of the common prefix of each key and the other key at its index."""
-        common = np.empty(self.high.size, dtype=np.int16)
-        for start in range(0, self.high.size, _BLOCK):  # so that intermediate arrays stay in cache
-            part = slice(start, start + _BLOCK)
-            upper = self.high[part] ^ other.high[part]
-            bits = 64 - bit_length(upper)
-            alike = np.flatnonzero(upper == 0)
-            bits[alike] = 128 - bit_length((self.low[part] ^ other.low[part])[alike])
-            common[part] = bits
+        pairs = (self.high, other.high), (self.low, other.low)
+        high, low = (pl.Series(one ^ two).bitwise_leading_zeros().to_numpy().astype(np.int16) for one, two in pairs)
+        common: Levels = high + low * (high == 64)
         return common
 
     def is_sorted(self) -> bool:
@@ -98,12 +92,6 @@ class BitKeys:
 
     def __getitem__(self, rows: Ints | slice) -> BitKeys:
         return BitKeys(self.high[rows], self.low[rows])
-
-
-def bit_length(words: Words) -> Ints:
-    """The position of the highest bit set, from 1; 0 for 0."""
-    upper, lower = (words >> np.uint64(32)).astype(np.float64), (words & np.uint64(2**32 - 1)).astype(np.float64)
-    return np.where(upper > 0, np.frexp(upper)[1] + 32, np.frexp(lower)[1]).astype(np.int64)
 
 
 def read_words(keys: Iterable[Any], width: int) -> tuple[Words, Words]:
