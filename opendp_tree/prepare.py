@@ -265,9 +265,10 @@ class Account:
     ) -> Account:
         """An account of checked arguments; what its ledger cannot pay is refused before anything is read."""
         budget = Budget.of(**amounts)
-        book, person = Ledger.of(ledger), Unit.of(unit)
-        if book is None:
+        if ledger is None:
             return cls(None, budget, {})
+        book, person = Ledger.of(ledger), Unit.of(unit)
+        assert book is not None
         cost, below = budget.written()
         book.check(cost, unit=unit_words(None if person is None else person.column), disjoint=disjoint)
         return cls(book, below, cost, disjoint)
