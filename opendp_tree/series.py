@@ -525,9 +525,8 @@ class Series(Mapping[str, TreeRelease]):
     def _rows(self) -> list[list[Cell]]:
         rows: list[list[Cell]] = []
         for name, release in self.items():
-            shown = release.estimates.size if release.shown is None else int(release.shown.sum())
             root = [float(part[0]) for part in (release.estimates, release.lower, release.upper)]
-            rows.append([name, shown, *root, Bar(*root)])
+            rows.append([name, int(shown_nodes(release).sum()), *root, Bar(*root)])
         return rows
 
     def __repr__(self) -> str:
@@ -549,6 +548,11 @@ def _one_period(settings: Mapping[str, Any] | None) -> dict[str, Fraction] | Non
         return None
 
 
+def shown_nodes(release: TreeRelease) -> Bools:
+    """Which nodes of a release are shown."""
+    return np.ones(release.estimates.size, dtype=np.bool_) if release.shown is None else release.shown.copy()
+
+
 def node_frame(release: TreeRelease) -> pl.DataFrame:
     """One row per shown node: its path, level and labels, and then its estimate and interval."""
     frame = release.to_frame(other=False).filter("shown").drop(value_columns(release.values))
@@ -568,7 +572,7 @@ def public_nodes(release: TreeRelease, public: AbstractSet[str]) -> Bools:
     known: Bools = release.levels == 0
     if public:
         known |= [path_text(path) in public for path in release.nodes.paths()]
-    return known if release.shown is None else known[release.shown]
+    return known[shown_nodes(release)]
 
 
 def remembered(releases: Sequence[TreeRelease], public: AbstractSet[str] = frozenset()) -> Bools:
@@ -587,7 +591,7 @@ def remembered(releases: Sequence[TreeRelease], public: AbstractSet[str] = froze
     quiet = recent.group_by(nodes).agg(is_quiet.alias("quiet"))
     joined = frame.join(quiet, on=nodes, how="left", nulls_equal=True, maintain_order="left")
     kept = ~joined["quiet"].to_numpy() | public_nodes(last, public)
-    shown = np.ones(last.parents.size, dtype=np.bool_) if last.shown is None else last.shown
+    shown = shown_nodes(last)
     parents, levels = contracted_parents(last.parents, shown), last.levels[shown]
     for level in range(int(levels.max(initial=0)), 0, -1):
         kept[parents[kept & (levels == level)]] = True
@@ -620,10 +624,9 @@ def _key_with_known(key: Key, releases: Sequence[TreeRelease], pools: Sequence[T
     """The key with the names of pooled finds, and those of the last release that are not forgotten."""
     names: list[Any] = [] if key.known is None else [key.known]
     if releases:
-        last = releases[-1]
-        shown = np.ones(last.estimates.size, dtype=np.bool_) if last.shown is None else last.shown.copy()
+        shown = shown_nodes(releases[-1])
         shown[shown] = remembered(releases)
-        names.append(replace(last, shown=shown))
+        names.append(replace(releases[-1], shown=shown))
     return replace(key, known=[*names, *pools]) if releases or pools else key
 
 

@@ -29,7 +29,7 @@ from opendp_tree.rows.domains import read_source
 from opendp_tree.rows.period import Period
 from opendp_tree.rows.sources import file_format, texts_as
 from opendp_tree.rows.unit import Unit, Value
-from opendp_tree.series import Series
+from opendp_tree.series import Series, shown_nodes
 
 PATHS = ("file", "source", "output", "ready")
 NEEDED = ("file", "source", "by", "period", "output")
@@ -249,7 +249,7 @@ def _log(series: Series, name: str, release: TreeRelease, status: str) -> None:
     line = log_line(
         status,
         period=name,
-        nodes=release.estimates.size if release.shown is None else int(release.shown.sum()),
+        nodes=int(shown_nodes(release).sum()),
         cost=next(decimal_texts(entry.cost) for entry in entries if entry.name == name),
         spent=decimal_texts(spent(ledger.total, left)),
         left=decimal_texts(left),

@@ -431,10 +431,6 @@ class Key(KeyKind):
             "ends", in the first and the last range; "drop", nowhere.
         :param nulls: Null and NaN count at that leaf by default ("label"); nowhere with "drop", here or in `outside`.
         :param show: The levels to show, by number from 0, the root's. By default None: all.
-
-        >>> key = Key.number("age", low=0, high=120, width=10)
-        >>> key.tree.ranges.bins, key.tree.paths()[0], key.tree.paths()[-1]
-        (12, ('[0, 10)',), ('(outside)',))
         """
         from opendp_tree.keys.number import NumberKey
 
@@ -454,9 +450,6 @@ class Key(KeyKind):
         :param keys: The keys from the coarsest, without options of their own. Those whose texts may end early (paths,
             web addresses, and IP addresses of both versions) must be last.
         :param options: As for every `Key`; labels are as frames show them: prefixes of addresses as "10.0.0.0/8".
-
-        >>> Key.nested(Key.columns("country"), Key.ip("address")).names
-        ('country', 'address_8', 'address_16', 'address_24', 'address_32')
         """
         from opendp_tree.keys.nested import nested_key
 
@@ -467,9 +460,6 @@ class Key(KeyKind):
         """A key as it is; a column's name, or several, as `Key.columns`.
 
         :param by: A key, a column's name, or names from the coarsest to the finest.
-
-        >>> Key.of(["region", "city"]) == Key.columns("region", "city")
-        True
         """
         if isinstance(by, Key):
             return by

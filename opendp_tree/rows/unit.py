@@ -129,9 +129,6 @@ class Unit:
 
         :param of: What is counted without bounds; by default rows.
         :param weighed: Whether rows are weighed; by default they are kept, up to the bounds.
-
-        >>> Unit("user", rows=5).counted()
-        'rows after keeping at most 5 of each user, and none without a user'
         """
         who = self.column if self.column.replace(" ", "_").isidentifier() else repr(self.column)
         if weighed:
