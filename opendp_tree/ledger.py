@@ -1,6 +1,7 @@
 """A SQLite file that records what releases cost together, and refuses more than a stated total.
 
-A release and its cost are committed in one transaction before anybody sees the release: what fails costs nothing.
+A release and its cost are committed in one transaction before anybody sees the release: what fails before that costs
+nothing.
 """
 
 from __future__ import annotations
@@ -384,7 +385,8 @@ def spend(
     """Make a release, commit it to a ledger together with its cost, and only then return it.
 
     What the ledger cannot pay is refused before it is made, and again when it is committed. If making fails or is
-    interrupted, nothing is spent; so `make` must not show anybody what it makes.
+    interrupted, nothing is spent; so `make` must not show anybody what it makes. If the commit itself is interrupted,
+    it may have succeeded: `entries` then lists the release, and `stored` returns it.
 
     Other parameters: as for `commit`.
 

@@ -84,8 +84,8 @@ def release_tree(
         that is shown, of numbers clipped to the bounds. Rows without a number are then left out of counts, too. By
         default None: only counts.
     :param ledger: A `Ledger`, or the path of an existing one. What it cannot pay is refused before a row is read. The
-        finished release and its cost are committed together: one that fails or is interrupted costs nothing. By default
-        None: the cost is not recorded.
+        finished release and its cost are committed together: one that fails or is interrupted before the commit costs
+        nothing, and after it `ledger.stored(number)` has it. By default None: the cost is not recorded.
     :param memory: How much memory people's rows may take while they are weighed or cut to bounds: bytes, or a text such
         as "2GiB". By default None: an eighth of the machine's memory, and at most 2 GiB. Where there are more rows, the
         data are read several times, if they are in memory or in files that `read_source` opened.

@@ -289,6 +289,8 @@ def _check_outputs(options: argparse.Namespace) -> str | None:
     """The output's format, None for words on standard output; checks files, options of the ledger and packages."""
     totals, output = options.total_epsilon or options.total_rho, _output(options)
     writes = [os.path.realpath(name) for name in (output, options.plot, options.ledger) if name is not None]
+    if options.ledger is not None:  # SQLite writes and removes these
+        writes += [f"{os.path.realpath(options.ledger)}-{beside}" for beside in ("journal", "wal", "shm")]
     reads = {os.path.realpath(name) for name in (options.file, options.tree, options.known) if name is not None}
     form: str | None = options.output_format or (None if output is None else format_of(output))
     if totals or options.total_delta is not None or options.dataset:
@@ -320,7 +322,8 @@ def _spend(
     what, output = "report" if options.command == "bounds" else "release", _output(options)
     for name in filter(None, (output, options.plot)):
         write_file(name, None)  # fails before a row is read if it cannot be written
-    account = replace(account, ledger=None if options.ledger is None else _open_ledger(options))
+    if options.ledger is not None:
+        account = replace(account, ledger=_open_ledger(options, account))
     content: list[bytes] = []
 
     def encode(made: Any) -> Any:
@@ -371,12 +374,16 @@ def _spend(
     return Exit.OK
 
 
-def _open_ledger(options: argparse.Namespace) -> Ledger:
+def _open_ledger(options: argparse.Namespace, account: Account) -> Ledger:
+    """The ledger, which can pay for the account."""
     total = {"epsilon": options.total_epsilon, "rho": options.total_rho, "delta": options.total_delta}
     total = {name: value for name, value in total.items() if value is not None}
     if not total and not Path(options.ledger).exists():
         raise failed(f"there is no ledger at {options.ledger} yet. Hint: --total-epsilon begins one")
-    return Ledger.open(options.ledger, total=total or None, unit=unit_words(options.unit), dataset=options.dataset)
+    unit = unit_words(options.unit)
+    ledger = Ledger.open(options.ledger, total=total or None, unit=unit, dataset=options.dataset)
+    ledger.check(account.cost, unit=unit)
+    return ledger
 
 
 def _encode(options: argparse.Namespace, form: str | None, made: Any) -> bytes:

@@ -35,6 +35,8 @@ PATHS = ("file", "source", "output", "ready")
 NEEDED = ("file", "source", "by", "period", "output")
 OPTIONAL = "first periods wait ready epsilon delta rho total unit method confidence value measuring pooled format"
 NAMES = (*NEEDED, *OPTIONAL.split())
+MOST_DAYS = 10_000
+"""The longest wait for rows."""
 Made = TypeVar("Made")
 _HINT = "docs/nightly.md shows a configuration"
 
@@ -168,8 +170,8 @@ def _over(config: Mapping[str, Any], period: Period, today: date) -> list[str]:
     if "periods" in config or "first" not in config:
         raise ValueError("first must be the first period: later ones follow the calendar")
     wait = config.get("wait", 0)
-    if type(wait) is not int or wait < 0:
-        raise ValueError(f"wait ({wait!r}) must be a whole number of days, 0 or more")
+    if type(wait) is not int or not 0 <= wait <= MOST_DAYS:
+        raise ValueError(f"wait ({wait!r:.30}) must be a whole number of days, from 0 to {MOST_DAYS:,}")
     return period.due(config["first"], today=today, wait=wait)
 
 

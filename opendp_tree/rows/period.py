@@ -116,7 +116,7 @@ class Period:
         :param wait: For how many days after a period's end its rows may still arrive. By default none.
         """
         names, name = [], self.name(first)
-        while self.first_day(self.next(name)) + timedelta(days=wait) <= today:
+        while (today - self.first_day(self.next(name))).days >= wait:
             names.append(name)
             name = self.next(name)
         return names

@@ -12,6 +12,7 @@ import pytest
 
 from opendp_tree import Ledger, TreeRelease, Value, release_tree
 from opendp_tree.cli import main
+from opendp_tree.prepare import Account
 from tests.cli.helpers import BUDGET, ENVIRONMENT, PATIENCE, ROWS, command, spawn, write_rows
 
 FAR = 300
@@ -239,6 +240,9 @@ FAILURES = [
     (f"rows.parquet {BY} {ALL} -o no/out.csv", 1, "No such file or directory"),
     (f"rows.parquet {BY} {ALL} -o /dev/null --output-format csv", 1, "not a regular file"),
     (f"rows.parquet {BY} {ALL} -o rows.parquet", 2, "a file is named twice"),
+    (f"rows.parquet {BY} {ALL} -o book-journal --output-format csv", 2, "a file is named twice"),
+    (f"rows.parquet {BY} {ALL} --plot book-wal", 2, "a file is named twice"),
+    (f"rows.parquet {BY} {ALL} -o book-shm --output-format csv", 2, "a file is named twice"),
     (f"rows.parquet {BY} {ALL} --value person", 2, "Give one --bounds for each --value"),
     (f"rows.parquet {BY} {ALL} --bounds 0 5", 2, "Give one --bounds for each --value"),
     (f"rows.parquet {BY} {ALL} --value person --bounds 5 0", 2, "bounds"),
@@ -313,6 +317,21 @@ def test_a_ledger_counts_exactly_and_refuses_with_a_code_of_its_own(tmp_path, pa
     assert entries[0].note == {"file": "rows.parquet", "columns": ["region"], "output": "out.csv"}
     assert main([*words, "--unit", "person", "--rows-per-unit", "2"]) == 1
     assert "is for unit 'one row', not \"one value of 'person'\"" in capsys.readouterr().err
+
+
+def test_the_unit_of_a_ledgers_entries_is_checked_before_anything_is_counted(tmp_path, capsys, monkeypatch):
+    source, book = write_rows(tmp_path), Ledger.open(tmp_path / "ledger", total={"epsilon": 9, "delta": "1e-5"})
+    release_tree(ROWS, by="region", epsilon=1.0, delta=1e-6, ledger=book)
+    measured = []
+    monkeypatch.setattr(Account, "release", lambda *_, **__: measured.append(1))
+    words = ["--ledger", str(book.path), "--epsilon", "1", "--unit", "person"]
+    for first in (
+        ["release", source, "--by", "region", "--delta", "1e-6", "--rows-per-unit", "2", "-o", str(tmp_path / "o.csv")],
+        ["bounds", source, "--most", "5"],
+    ):
+        assert main([*first, *words]) == 1
+        assert "is for unit 'one row', not \"one value of 'person'\"" in capsys.readouterr().err
+    assert not measured
 
 
 def test_a_release_that_cannot_be_written_once_it_is_paid_is_stored(tmp_path, paying, capsys, monkeypatch):

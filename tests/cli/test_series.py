@@ -160,6 +160,8 @@ def test_what_may_be_there_later_is_tried_again(tmp_path, capsys):
         ({"method": "magic"}, "method"),
         ({"wait": "long"}, "wait ('long') must be a whole number of days"),
         ({"wait": -1}, "wait (-1) must be a whole number of days"),
+        ({"wait": 10_001}, "wait (10001) must be a whole number of days, from 0 to 10,000"),
+        ({"wait": 10**12}, "wait (1000000000000) must be a whole number of days"),
         ({"wait": 1.9}, "wait (1.9) must be a whole number of days"),
     ],
 )

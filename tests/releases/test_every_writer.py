@@ -1,6 +1,5 @@
 """Whatever a release shows, it can be written, drawn and read again: by then it may have been paid for."""
 
-
 import polars as pl
 import pytest
 
