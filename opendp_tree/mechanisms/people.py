@@ -181,15 +181,7 @@ def make_people_estimator(
         loss = design.loss(number)
         return with_promised_delta(loss, budget.delta if number <= d_in else 0.0) if finds else loss[0]
 
-    parameters: dict[str, int | float | str | None] = {
-        "count": count,
-        "noise": design.noise,
-        "most": one_or_all(design.bounds),
-        "noise_deviations": one_or_all([float(f"{each:.4g}") for each in design.deviations()]),
-        "units": UNITS,
-    }
-    if design.scales:
-        parameters["level_scales"] = one_or_all(design.scales)
+    parameters = design.described
     if names is not None:
         parameters |= describe(design.parameters, kept, tree.depth, len(names.paths))
     spent, unit = amounts_of_loss(design.measure, privacy_map(d_in)), "one person" if d_in == 1 else f"{d_in} people"
@@ -237,6 +229,14 @@ class PeopleDesign:
         if self.parameters is not None:
             return approximate(max_divergence())
         return max_divergence() if self.noise == "laplace" else zero_concentrated_divergence()
+
+    @property
+    def described(self) -> dict[str, int | float | str | None]:
+        """Its parameters, as plans and statements show them."""
+        deviations = one_or_all([float(f"{each:.4g}") for each in self.deviations()])
+        found: dict[str, int | float | str | None] = {"count": self.count, "noise": self.noise, "units": UNITS}
+        found |= {"most": one_or_all(self.bounds), "noise_deviations": deviations}
+        return found | ({"level_scales": one_or_all(self.scales)} if self.scales else {})
 
     def distances(self, people: int) -> list[int]:
         """How far this many people move each layer: in L1, or squared in L2 for Gaussian noise."""

@@ -519,21 +519,14 @@ class PeopleLayers(_Finder):
         return None
 
     def _predict(self, setting: Setting) -> dict[str, Any]:
-        design, unit = self._design(setting), setting.unit
-        assert unit is not None
+        design = self._design(setting)
         deviations, noise = design.deviations(), design.noise
         tests = None if design.parameters is None else design.parameters.fringes[0]
         return {
             "reason": f"noise of a count, by level from the root's: {', '.join(f'{each:.3g}' for each in deviations)}",
             "error": max(deviations),
             "guarantee": "epsilon and delta" if tests else "zCDP" if noise == "gaussian" else "pure epsilon",
-            "parameters": {
-                "count": unit.count,
-                "noise": noise,
-                "most": ", ".join(map(str, design.bounds)),
-                "noise_deviations": ", ".join(f"{each:.4g}" for each in deviations),
-                "threshold": design.threshold or "none",
-            },
+            "parameters": design.described | {"threshold": design.threshold or "none"},
             "shown_from": laws.cell_shown_from(tests),
             "curve": partial(laws.deviation_curve, max(deviations), setting.alpha),
             "by_level": setting.by_level(self._shown(setting), deviations),

@@ -268,7 +268,7 @@ def test_people_have_their_own_options():
     assert few.error > many.error
     assert few.shown_from < many.shown_from
     shown = candidate(PeopleLayers(levels=[3]), OPEN, unit=UNITS[0])
-    assert shown.parameters["most"] == "5, 5"
+    assert shown.parameters["most"] == "5"
     assert (shown.error_at([0, 1000]) >= 0).all()
 
 
