@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -18,7 +18,7 @@ from opendp_tree import noise, saturate
 from opendp_tree._arguments import check_positive, check_probability, check_scale, is_zero, read_distance
 from opendp_tree._opendp import make_measurement, to_then
 from opendp_tree._types import Bools, Ints
-from opendp_tree.budget import PrivacyStatement, make_unfunded, with_promised_delta
+from opendp_tree.budget import make_unfunded, with_promised_delta
 from opendp_tree.theorems.interval import Interval
 from opendp_tree.theorems.noise import group_loss
 from opendp_tree.theorems.paper import Classifier, Round, classification_threshold, classifier
@@ -43,14 +43,6 @@ def people_reader(input_domain: Domain, input_metric: Metric, tree: Tree | None)
 def group_map(loss: tuple[Fraction, Interval], *, promised: float = 0.0) -> PrivacyMap:
     """The privacy map of a loss at distance 1, by group privacy, with the delta that was promised."""
     return lambda d_in: with_promised_delta(group_loss(*loss, k=math.floor(read_distance(d_in))), promised)
-
-
-def paper_statement(
-    mechanism: str, loss: tuple[float, float], parameters: Mapping[str, int | float | str | None]
-) -> PrivacyStatement:
-    """What one of the paper's estimators costs one person."""
-    losses = dict(zip(("epsilon", "delta"), loss, strict=True))
-    return PrivacyStatement(mechanism, "approximate(max_divergence())", 1, losses, parameters)
 
 
 @dataclass(frozen=True)

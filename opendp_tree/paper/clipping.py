@@ -13,10 +13,11 @@ from opendp.mod import Domain, Measurement, Metric
 
 from opendp_tree import noise, saturate
 from opendp_tree._arguments import check_scale, check_type, read_distance
-from opendp_tree._opendp import make_measurement, to_then
+from opendp_tree._opendp import make_measurement, measure_name, to_then
 from opendp_tree._types import Array, Floats, Ints
+from opendp_tree.budget import PrivacyStatement, amounts_of_loss
 from opendp_tree.mechanisms.truncated_laplace import chosen_radius, noise_ratio
-from opendp_tree.paper.classification import paper_statement, people_reader
+from opendp_tree.paper.classification import people_reader
 from opendp_tree.releases.release import TreeRelease
 from opendp_tree.theorems.interval import round_up
 from opendp_tree.theorems.noise import laplace_epsilon
@@ -67,7 +68,7 @@ def make_clipped_estimator(
     tree, node_counts = people_reader(input_domain, input_metric, tree)
     _check_estimator(estimator, input_domain, input_metric)
     exact_scale, depth = check_scale(scale), tree.depth
-    q = noise_ratio(exact_scale)
+    q, measure = noise_ratio(exact_scale), approximate(max_divergence())
     own_delta = partial(clipping_delta, q, depth=depth)
     reach, promised = chosen_radius(radius, delta, partial(own_delta, d_in=1), scale=exact_scale)
 
@@ -76,7 +77,8 @@ def make_clipped_estimator(
         centres = saturate.add(counts, noise.truncated_laplace(float(scale), reach, counts.size))
         clipped = _clip(_numbers(estimator(data), tree.node_count), centres, reach)
         lower, upper = _ends(centres, reach)
-        statement = paper_statement("clipped_estimator", privacy_map(1), {"scale": float(scale), "radius": reach})
+        spent, parameters = amounts_of_loss(measure, privacy_map(1)), {"scale": float(scale), "radius": reach}
+        statement = PrivacyStatement("clipped_estimator", measure_name(measure), 1, spent, parameters)
         return TreeRelease(tree, clipped.astype(np.float64), lower, upper, 1.0, statement)
 
     def privacy_map(distance: int | float) -> tuple[float, float]:
@@ -90,7 +92,7 @@ def make_clipped_estimator(
         own = max(Fraction(own_delta(radius=reach, d_in=exact).hi), promised)
         return round_up(Fraction(epsilon) + more), min(1.0, round_up(Fraction(lost) + own))
 
-    return make_measurement(input_domain, input_metric, approximate(max_divergence()), function, privacy_map)
+    return make_measurement(input_domain, input_metric, measure, function, privacy_map)
 
 
 then_clipped_estimator = to_then(make_clipped_estimator)

@@ -23,9 +23,9 @@ from opendp_tree._arguments import (
     computable,
     is_zero,
 )
-from opendp_tree._opendp import make_measurement, to_then
+from opendp_tree._opendp import make_measurement, measure_name, to_then
 from opendp_tree._types import Floats, Ints
-from opendp_tree.budget import make_unfunded
+from opendp_tree.budget import PrivacyStatement, amounts_of_loss, make_unfunded
 from opendp_tree.paper.classification import (
     AccuracyWarning,
     Forest,
@@ -34,7 +34,6 @@ from opendp_tree.paper.classification import (
     fitting,
     forest_below,
     group_map,
-    paper_statement,
     people_reader,
     shortfall,
 )
@@ -276,7 +275,7 @@ def _make(
         scale, radius = Fraction(root[0]), root[1]
         epsilon += 1 / scale
         delta += truncated_laplace_delta(exp(-1 / scale), radius=radius, d_in=1)
-    privacy_map = group_map((epsilon, delta), promised=promised)
+    privacy_map, measure = group_map((epsilon, delta), promised=promised), approximate(max_divergence())
     order, masses = tree.level_order, ladder.masses
     whole = forest_below(order)
     estimates, lower, upper = rungs(ladder, classifiers, accurate=accurate)
@@ -290,10 +289,11 @@ def _make(
             root_bound = int(weights[0]) + root[1] + int(noise.truncated_laplace(*root, 1)[0])
             rounds = min(rounds, bisect.bisect_left(masses, root_bound))
         at = reduce_to_rungs(order, whole, weights, classifiers[:rounds])
-        statement = paper_statement(mechanism, privacy_map(1), parameters)
+        spent = amounts_of_loss(measure, privacy_map(1))
+        statement = PrivacyStatement(mechanism, measure_name(measure), 1, spent, parameters)
         return TreeRelease(tree, estimates[at], lower[at], upper[at], confidence, statement)
 
-    return make_measurement(input_domain, input_metric, approximate(max_divergence()), function, privacy_map)
+    return make_measurement(input_domain, input_metric, measure, function, privacy_map)
 
 
 def rungs(ladder: Ladder, classifiers: Sequence[Classifier], *, accurate: bool) -> tuple[Floats, Floats, Floats]:
