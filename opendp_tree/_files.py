@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from errno import EINVAL
 from pathlib import Path
-from secrets import token_hex
+from time import time_ns
 
 __all__ = ["PendingFile"]
 
@@ -55,7 +55,7 @@ def _create_beside(target: Path) -> tuple[int, Path]:
     """A new hidden file in the target's folder, with the permissions of the target if that exists."""
     old = target.stat() if target.exists() else None
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-    beside = target.with_name(f".{target.name}.{token_hex(8)}.part")
+    beside = target.with_name(f".{target.name}.{os.getpid()}-{time_ns()}.part")
     descriptor = os.open(beside, flags, 0o666 if old is None else 0o600)
     if old is not None and os.name == "posix":
         mode = old.st_mode & 0o777
