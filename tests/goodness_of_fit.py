@@ -33,3 +33,9 @@ def p_value(drawn, support, masses):
         return 1.0
     statistic = float(((observed - expected) ** 2 / expected).sum())
     return float(stats.chi2.sf(statistic, expected.size - 1))
+
+
+def fit(observed, expected):
+    """The chi-square p-value of counts against what is expected of them, cell by cell."""
+    observed, expected = np.asarray(observed, dtype=float), np.asarray(expected, dtype=float)
+    return float(stats.chi2.sf(((observed - expected) ** 2 / expected).sum(), expected.size - 1))

@@ -101,22 +101,6 @@ def test_without_least_squares_intervals_are_joined():
     np.testing.assert_allclose(found.confidence, [0.8, 1, 0.8])
 
 
-@pytest.mark.parametrize(
-    ("weights", "error", "words"),
-    [
-        (["a"] * 3, TypeError, "weights must be numbers"),
-        ([1, 2], ValueError, "one number for each of the 3 nodes"),
-        ([[[1, 2, 3]]], ValueError, "one number for each"),
-        ([1, np.nan, 2], ValueError, "finite"),
-        ([1, [2], 3], TypeError, "weights must be numbers"),
-    ],
-)
-def test_weights_are_checked(weights, error, words):
-    release = TreeRelease(Tree.from_parents([-1, 0, 0]), *np.ones((3, 3)), confidence=0.9, statement=None)
-    with pytest.raises(error, match=words):
-        linear_counts(release, weights)
-
-
 def test_other_releases_join_the_intervals_of_the_fewest_nodes():
     counts = TREE.sum(np.ones(TREE.leaf_count, dtype=np.int64)).astype(float)
     for confidence, expected in ((0.99, [0.99, 0.98, 1.0]), (1.0, [1.0, 1.0, 1.0])):
@@ -142,28 +126,34 @@ def test_prefixes_are_running_totals_and_deep_trees_work():
     assert math.isfinite(found.upper[0])
 
 
+RELEASE = TreeRelease(Tree.from_parents([-1, 0, 0]), *np.ones((3, 3)), confidence=0.9, statement=None)
+CROSSED = TreeRelease(Tree.from_parents([-1, 0, 0, 1, 2, 1]), *np.ones((3, 6)), confidence=0.9, statement=None)
+
+
 @pytest.mark.parametrize(
-    ("first", "last", "error", "message"),
+    ("ask", "error", "message"),
     [
-        (-1, 2, ValueError, r"first must be from 0 to \d+, the number of leaves"),
-        (0, 99, ValueError, r"last must be from 0 to \d+, the number of leaves"),
-        (3, 2, ValueError, "first must not be above last"),
-        ([0, 1], [2], ValueError, r"first \(2\) and last \(1\) must have the same length"),
-        (0.5, 2, TypeError, "first must be an integer or a one-dimensional array of integers"),
-        ("a", 2, TypeError, "first must be an integer"),
+        (lambda: linear_counts(RELEASE, ["a"] * 3), TypeError, "weights must be numbers"),
+        (lambda: linear_counts(RELEASE, [1, [2], 3]), TypeError, "weights must be numbers"),
+        (lambda: linear_counts(RELEASE, [1, 2]), ValueError, "one number for each of the 3 nodes"),
+        (lambda: linear_counts(RELEASE, [[[1, 2, 3]]]), ValueError, "one number for each"),
+        (lambda: linear_counts(RELEASE, [1, np.nan, 2]), ValueError, "finite"),
+        (lambda: range_counts(RELEASE, -1, 2), ValueError, "first must be from 0 to 2, the number of leaves"),
+        (lambda: range_counts(RELEASE, 0, 99), ValueError, "last must be from 0 to 2, the number of leaves"),
+        (lambda: range_counts(RELEASE, 2, 1), ValueError, "first must not be above last"),
+        (
+            lambda: range_counts(RELEASE, [0, 1], [2]),
+            ValueError,
+            r"first \(2\) and last \(1\) must have the same length",
+        ),
+        (lambda: range_counts(RELEASE, 0.5, 2), TypeError, "first must be an integer or a one-dimensional array"),
+        (lambda: range_counts(RELEASE, "a", 2), TypeError, "first must be an integer"),
+        (lambda: range_counts(CROSSED, 0, 1), ValueError, r"whose leaves are numbered depth-first\. Hint"),
     ],
 )
-def test_wrong_ranges_are_named(first, last, error, message):
-    release = make_consistent(TREE, variances=[1.0] * 3)([0] * TREE.node_count)
+def test_wrong_weights_and_ranges_are_named(ask, error, message):
     with pytest.raises(error, match=message):
-        range_counts(release, first, last)
-
-
-def test_leaves_must_be_in_order():
-    tree = Tree.from_parents([-1, 0, 0, 1, 2, 1])
-    release = make_consistent(tree, variances=[1.0] * 3)([0] * 6)
-    with pytest.raises(ValueError, match=r"whose leaves are numbered depth-first\. Hint"):
-        range_counts(release, 0, 1)
+        ask()
 
 
 def test_counts_that_do_not_add_up_have_no_ranges():

@@ -19,7 +19,7 @@ from opendp_tree.paper import AccuracyWarning, make_tree_classifier
 from opendp_tree.paper.classification import Forest, classify, forest_below, shortfall
 from opendp_tree.saturate import LIMIT
 from opendp_tree.theorems.paper import Classifier, Round, classification_cutoff, classification_threshold, classifier
-from tests.goodness_of_fit import FALSE_ALARM
+from tests.goodness_of_fit import FALSE_ALARM, fit
 from tests.privacy.classification_law import Mechanism, forest_law
 from tests.shapes import SHAPES, ancestors, copies, random_tree, spread_counts
 from tests.thoroughness import slow
@@ -173,9 +173,8 @@ def test_outcomes_follow_the_exact_law(parents, roots, counts, cutoff):
         for (outcome, _), mass in law.items():
             masses[outcome] = masses.get(outcome, 0) + mass
         assert set(seen) <= set(masses)
-        expected = np.array([float(mass) * runs for mass in masses.values() if mass])
-        observed = np.array([seen.get(outcome, 0) for outcome, mass in masses.items() if mass])
-        return stats.chi2.sf(((observed - expected) ** 2 / expected).sum(), expected.size - 1)
+        expected = [float(mass) * runs for mass in masses.values() if mass]
+        return fit([seen.get(outcome, 0) for outcome, mass in masses.items() if mass], expected)
 
     assert p_value(forest_law(mechanism, tree, roots, counts)) > FALSE_ALARM
     wrong = Mechanism(Fraction(1, 4), 1, 1, 1, 2, run.count_threshold, cutoff)
@@ -219,20 +218,25 @@ def test_a_mass_below_the_threshold_draws_nothing_and_costs_nothing(monkeypatch)
     assert classes.transitions.size == 0
 
 
-def test_transitions_are_above_with_no_child_above():
-    heavy = make_tree_classifier(*LEAVES, **{**USUAL, "mass": 12_000, "threshold": 6000})
-    classes = heavy(np.array([0, 3500, 8000, 0]) + 4000 * np.array([1, 0, 0, 0]))
-    # Node 1 has 4000 + 3500; neither leaf reaches 6000 by itself, and leaf 5 does.
-    assert classes.above.tolist() == [True, True, True, False, False, True, False]
-    assert classes.transitions.tolist() == [1, 5]
-
-
-def test_a_forest_leaves_the_rest_alone():
-    found = make_tree_classifier(*LEAVES, **{**USUAL, "roots": [1, 6]})
-    classes = found(np.array([5000, 0, 5000, 5000]))
-    assert classes.above.tolist() == [False, True, False, True, False, False, True]
-    assert classes.transitions.tolist() == [3, 6]
-    assert found.map(1) == make_tree_classifier(*LEAVES, **USUAL).map(1)
+@pytest.mark.parametrize(
+    ("options", "counts", "above", "transitions"),
+    [
+        # Node 1 has 4000 + 3500; neither leaf reaches 6000 by itself, and leaf 5 does.
+        ({"mass": 12_000, "threshold": 6000}, [4000, 3500, 8000, 0], [0, 1, 2, 5], [1, 5]),
+        ({"roots": [1, 6]}, [5000, 0, 5000, 5000], [1, 3, 6], [3, 6]),
+        # Leaf counts below zero are taken as zero, so that nothing above is lighter than the noise reaches.
+        ({"threshold": 2000, "epsilon": 1e6}, [2500, -2500, -9, 0], [0, 1, 3], [3]),
+        ({"threshold": 2000, "epsilon": 1e6}, [2500, 0, 2500, -4000], [0, 1, 2, 3, 5], [3, 5]),
+        ({"threshold": 2000, "epsilon": 1e6}, [1700, -1700, 1700, 0], [0], [0]),
+    ],
+)
+def test_transitions_are_above_with_no_child_above(options, counts, above, transitions):
+    made = make_tree_classifier(*LEAVES, **{**USUAL, **options})
+    classes = made(np.array(counts))
+    assert np.flatnonzero(classes.above).tolist() == above
+    assert classes.transitions.tolist() == transitions
+    if "roots" in options:  # a forest costs what a tree does
+        assert made.map(1) == make_tree_classifier(*LEAVES, **USUAL).map(1)
 
 
 def test_counts_at_the_limit_and_below_zero_do_not_wrap():
@@ -398,17 +402,6 @@ def test_deep_chains_and_large_trees_are_quick():
     counts[77] = 5000
     classes = make_tree_classifier(leaf_domain(wide), L1, **USUAL)(counts)
     assert classes.transitions.tolist() == [int(wide.leaves[77])]
-
-
-def test_leaf_counts_below_zero_are_taken_as_zero():
-    """A node that is found above weighs no less than the threshold minus the noise's reach, whatever the leaves."""
-    tree = Tree.balanced(branching=2, depth=3)
-    make = make_tree_classifier(
-        leaf_domain(tree), L1, threshold=2000, mass=5000, alpha=0.5, epsilon=1e6, delta=1e-6, eta=0.01
-    )
-    assert make(np.array([2500, -2500, -9, 0])).above.tolist() == [True, True, False, True, False, False, False]
-    assert make(np.array([2500, 0, 2500, -4000])).above.tolist() == [True, True, True, True, False, True, False]
-    assert make(np.array([1700, -1700, 1700, 0])).above.tolist() == [True] + [False] * 6
 
 
 def test_answers_that_run_out_leave_a_heavy_node_and_a_warning(monkeypatch):

@@ -19,12 +19,16 @@ from opendp_tree import (
 )
 from opendp_tree.mechanisms import make_pruned_descent, range_counts
 from opendp_tree.releases import PrivacyStatement
+from opendp_tree.releases.values import NodeValues
 from opendp_tree.releases.writing import frame_bytes
 from opendp_tree.trees.nodes import ShownNodes
 from tests.thoroughness import examples
 
 L1 = dp.l1_distance(T="i64")
 STATEMENT = PrivacyStatement("none", "max_divergence()", 1, {"epsilon": 1.0}, {"scale": 2.0, "people": None})
+
+
+AMOUNT = NodeValues("amount", 0.0, 5.0, np.ones(4), *np.ones((5, 3)))
 
 
 def test_frames_of_public_trees():
@@ -71,6 +75,9 @@ def test_every_written_form_says_what_is_counted():
             {"nodes": ShownNodes(OpenTree.bits(1), np.zeros(1, int), np.zeros(1, int))},
             "must be ShownNodes for an open tree, else None",
         ),
+        *(({"values": each}, r"values \(\w+\) must be a tuple of NodeValues\. Hint") for each in ({1, 2}, (1,), None)),
+        ({"values": (AMOUNT,)}, r"values: sum .*3 nodes"),
+        ({"values": (replace(AMOUNT, sum=np.ones(3), mean=[1.0]),)}, "NumPy array"),
     ],
 )
 def test_wrong_parts_are_named(changes, message):
@@ -173,10 +180,3 @@ def test_no_data_makes_a_release_fail(kind, data):
         assert frame.filter(~frame["other"]).height == release.estimates.size
         assert TreeRelease.from_json(release.to_json()).to_frame().equals(frame)
         assert release.describe()
-
-
-@pytest.mark.parametrize("values", [{1, 2}, (1,), None])
-def test_values_of_another_type_are_refused(values):
-    tree, zeros = Tree.from_parents([-1]), np.zeros(1)
-    with pytest.raises(TypeError, match=r"values \(\w+\) must be a tuple of NodeValues\. Hint"):
-        TreeRelease(tree, zeros, zeros, zeros, 0.95, None, values=values)

@@ -92,13 +92,6 @@ def test_texts_that_say_nonsense_are_refused(change):
         TreeRelease.from_json(json.dumps(parts))
 
 
-def test_arrays_of_another_size_are_refused():
-    with pytest.raises(ValueError, match=r"values: sum .*5 nodes"):
-        replace(release("amount"), values=(replace(node_values(), sum=np.zeros(4)),))
-    with pytest.raises(TypeError, match="NumPy array"):
-        replace(release("amount"), values=(replace(node_values(), mean=[1.0]),))
-
-
 def test_words_and_tables_say_what_is_summed():
     made = release("amount")
     assert "Sums and means: amount clipped to [0, 5]; the median interval of a mean extends 1 from" in made.describe()

@@ -102,40 +102,25 @@ def test_geometric_sum_loses_nothing_near_one():
 
 
 @given(st.fractions())
-def test_round_up_is_the_least_float_not_below(x):
-    up = round_up(x)
+def test_a_rounded_number_is_the_nearest_float_on_its_side(x):
+    up, down = round_up(x), round_down(x)
     assert Fraction(up) >= x > Fraction(math.nextafter(up, -math.inf))
-
-
-def test_round_up_beyond_the_floats():
-    assert round_up(Fraction(10) ** 400) == math.inf
-    assert round_up(-(Fraction(10) ** 400)) == -math.nextafter(math.inf, 0)
-    assert round_up(Fraction(1, 10**400)) == math.ulp(0.0)
-
-
-@given(st.fractions(min_value=0, max_value=10**30))
-def test_sqrt_up_is_the_least_float_not_below(x):
-    up = sqrt_up(x)
-    assert Fraction(up) ** 2 >= x
-    assert up == 0 or Fraction(math.nextafter(up, 0)) ** 2 < x
-
-
-@given(st.fractions())
-def test_round_down_is_the_largest_float_not_above(x):
-    down = round_down(x)
     assert Fraction(down) <= x < Fraction(math.nextafter(down, math.inf))
 
 
-def test_round_down_takes_the_lower_end_and_knows_the_largest_float():
-    assert Fraction(round_down(exp(1))) <= Fraction(exp(1).lo)
-    assert round_down(Fraction(10) ** 400) == math.nextafter(math.inf, 0)
-    assert round_down(Fraction(1, 10**400)) == 0
-
-
 @given(st.fractions(min_value=0, max_value=10**30))
-def test_sqrt_down_is_the_largest_float_not_above(x):
-    down = sqrt_down(x)
+def test_a_rounded_root_is_the_nearest_float_on_its_side(x):
+    up, down = sqrt_up(x), sqrt_down(x)
+    assert Fraction(up) ** 2 >= x
+    assert up == 0 or Fraction(math.nextafter(up, 0)) ** 2 < x
     assert Fraction(down) ** 2 <= x < Fraction(math.nextafter(down, math.inf)) ** 2
+
+
+def test_numbers_beyond_the_floats_are_rounded_outward():
+    large, small = Fraction(10) ** 400, Fraction(1, 10**400)
+    assert [round_up(x) for x in (large, -large, small)] == [math.inf, -math.nextafter(math.inf, 0), math.ulp(0.0)]
+    assert [round_down(x) for x in (large, small)] == [math.nextafter(math.inf, 0), 0]
+    assert Fraction(round_down(exp(1))) <= Fraction(exp(1).lo)
 
 
 @given(st.integers(1, 10**6), st.integers(0, 10**6))
