@@ -17,13 +17,6 @@ RAGGED = Tree.from_paths([("a", "x", "1"), ("a", "y"), ("b",), ("c", "z"), ("c",
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
 
 
-def test_names_are_one_vocabulary():
-    lines = {name for name, method in METHODS.items() if isinstance(method, Curve)}
-    assert lines == {"curve", "segment_curve", "bin_curve"}
-    assert set(METHODS) - lines == {"auto"} | {candidate.name for candidate in plan(PUBLIC, epsilon=1.0).candidates}
-    assert all(method.name == name and name.isidentifier() for name, method in METHODS.items())
-
-
 def test_a_name_is_a_method_with_its_defaults_and_methods_are_values():
     assert read_method("pruned_gaussian") == PrunedDescent("gaussian")
     assert read_method("people_laplace") == PeopleLayers("laplace")

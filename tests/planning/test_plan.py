@@ -186,14 +186,11 @@ def test_the_smallest_epsilon_reaches_the_error_and_a_smaller_one_does_not(tree,
     assert less.best.error > error
 
 
-def test_no_epsilon_finds_open_nodes_without_delta():
+def test_errors_must_be_positive_and_open_nodes_need_a_delta():
     assert smallest_epsilon(3, error=100.0, nodes="open") is None
-
-
-@pytest.mark.parametrize("error", [0.0, -1.0, float("nan")])
-def test_errors_must_be_positive(error):
-    with pytest.raises(ValueError, match="error"):
-        smallest_epsilon(3, error=error, nodes="public")
+    for error in (0.0, -1.0, float("nan")):
+        with pytest.raises(ValueError, match="error"):
+            smallest_epsilon(3, error=error, nodes="public")
 
 
 @pytest.mark.parametrize("unit", [Unit("user", rows=8), Unit("user", leaves=4, rows_per_leaf=2)])

@@ -164,13 +164,9 @@ def test_a_row_in_both_periods_costs_more_than_the_dearer():
     assert lost(joint((1, 1), knows), joint((0, 0), knows), Fraction(2)) > Fraction(1, 10)
 
 
-def test_losses():
-    deltas = [Fraction(1, 10), Fraction(1, 20), Fraction(1, 5)]
-    assert families_delta([deltas]) == Fraction(1, 5)
-    assert families_delta([[delta] for delta in deltas]) == 1 - Fraction(9, 10) * Fraction(19, 20) * Fraction(4, 5)
-    assert families_delta([deltas, deltas[:1], []]) == 1 - Fraction(4, 5) * Fraction(9, 10)
+def test_losses_of_one_family_do_not_add_up():
     assert families_amount([[Fraction(1), Fraction(3)], [Fraction(2)], []]) == 5
-    assert families_amount([]) == families_delta([]) == 0
+    assert families_amount([]) == 0
 
 
 def test_sums_of_deltas_are_never_below_what_is_lost():
