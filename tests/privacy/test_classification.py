@@ -116,10 +116,12 @@ PRINTED = replace(LOW, inverse_scale=2, inverse_count_scale=2, cutoff=2)
 TWO_STOPS = replace(LOW, cutoff=2)
 EVERYWHERE = replace(LOW, counts_everywhere=True)
 UPPER_AND_LOWER = Tree.from_parents([-1, 0])
+SHOWN = replace(TWO_STOPS, inverse_count_scale=6, radius=2, shows_counts=True)
+"""Two stops that show their counts, whose noise is so small that they cost more than all answers."""
 
 
 @pytest.mark.parametrize("tree", [CHAIN, UPPER_AND_LOWER])
-@pytest.mark.parametrize("right", [LOW, TWO_STOPS, replace(PRINTED, cutoff=1)])
+@pytest.mark.parametrize("right", [LOW, TWO_STOPS, SHOWN, replace(PRINTED, cutoff=1)])
 def test_the_right_mechanism_is_not_rejected(right, tree):
     ratio, delta = claim(right)
     assert worst_of(right, tree, ratio=ratio) <= delta
@@ -137,6 +139,9 @@ def test_the_right_mechanism_is_not_rejected(right, tree):
         pytest.param(EVERYWHERE, claim(LOW), UPPER_AND_LOWER, (0,), id="a forest cut above its leaves"),
         pytest.param(TWO_STOPS, claim(LOW), CHAIN, (0,), id="noise not scaled by the cutoff"),
         pytest.param(TWO_STOPS, (claim(TWO_STOPS)[0], claim(LOW)[1]), CHAIN, (0,), id="the delta of one stop"),
+        pytest.param(
+            SHOWN, (claim(SHOWN)[0] * BASE**6, claim(SHOWN)[1]), UPPER_AND_LOWER, (0,), id="counts of one stop paid"
+        ),
     ],
 )
 def test_mutants_are_rejected(mutant, claimed, tree, roots):
