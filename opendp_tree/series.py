@@ -65,6 +65,8 @@ MEMORY = 4
 QUIET = 1.5
 """A name is forgotten if that mean is below this many of its standard deviations."""
 _FIGURES = ["estimate", "lower", "upper"]
+_BY_DEFAULT = "total by default"
+"""Whether the file's total follows its settings until the first release, beside these in the file."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -170,19 +172,20 @@ class Series(Mapping[str, TreeRelease]):
             "public": None if key.known is None else sorted(map(path_text, key.known.paths)),
         }
         whose = unit_words(None if person is None else person.column)
+        by_default = total is None
         if total is None and is_new:
-            total = _one_period(settings)
+            total = _one_period(amounts)
             if person is not None:
                 hint = "total={'epsilon': '52', 'delta': '1e-4'}"
                 raise ValueError(f"total must be given with a unit, whose costs add up over periods. Hint: {hint}")
         ledger = Ledger.open(file, total=total, unit=whose)
         if ledger.unit != whose:  # without a unit it cannot tell whether costs add up
             raise SettingsError(f"{ledger.path} is for unit {ledger.unit!r}, not {whose!r}. Hint: begin another file")
-        if total is None and ledger.total == _one_period(
-            ledger.settings()
-        ):  # by default; what was never used may be corrected
-            ledger = replace(ledger, total=_one_period(settings) or {})
-        kept = ledger.settings(settings) or {}
+        before = ledger.settings()
+        by_default = by_default and (is_new if before is None else before.get(_BY_DEFAULT) is True)
+        if by_default:  # what was never used may be corrected
+            ledger = replace(ledger, total=_one_period(amounts))
+        kept = ledger.settings({**settings, _BY_DEFAULT: by_default}) or {}
         if differ := [name for name, text in settings.items() if kept.get(name) != text]:
             first, hint = differ[0], "use the settings of the file, or begin another file with another budget"
             was, now = _short(kept.get(first)), _short(settings[first])
@@ -538,14 +541,10 @@ class Series(Mapping[str, TreeRelease]):
         return html_table(_HEADS, self._rows(), title=title, below=words)
 
 
-def _one_period(settings: Mapping[str, Any] | None) -> dict[str, Fraction] | None:
-    """The total of a series of rows, unless one is given: what one period may cost; None if that is unknown."""
-    amounts = {name: (settings or {}).get(name) for name in ("epsilon", "rho", "delta")}
-    try:
-        given = {name: amount for name, amount in amounts.items() if amount is not None}
-        return amounts_of(given, name="total", rounding=ROUND_FLOOR)
-    except LedgerError:
-        return None
+def _one_period(amounts: Mapping[str, str | None]) -> dict[str, Fraction]:
+    """The total of a series of rows, unless one is given: what one period may cost."""
+    given = {name: amount for name, amount in amounts.items() if amount is not None}
+    return amounts_of(given, name="total", rounding=ROUND_FLOOR)
 
 
 def shown_nodes(release: TreeRelease) -> Bools:

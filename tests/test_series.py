@@ -740,6 +740,30 @@ def test_settings_may_be_corrected_until_the_first_release(tmp_path):
     assert opened(tmp_path, "more.db").ledger.total == {"epsilon": 9, "delta": Fraction(1, 1000)}
 
 
+@pytest.mark.parametrize("began", ["a series", "a ledger", "a ledger, before cheaper periods"])
+def test_a_stated_total_stays_whatever_a_period_costs(tmp_path, began):
+    total = {"epsilon": "1", "delta": "1e-6"}
+    if began == "a series":
+        opened(tmp_path, total=total)
+    else:
+        Ledger.open(tmp_path / "series.db", total=total, unit="one row")
+        opened(tmp_path)
+    if "cheaper" in began:
+        opened(tmp_path, epsilon=0.5)
+        opened(tmp_path)
+    series = opened(tmp_path, epsilon=8.0)
+    assert series.ledger.total == Ledger.open(series.ledger.path).total == {"epsilon": 1, "delta": Fraction(1, 10**6)}
+    with pytest.raises(BudgetError, match=r"would cost epsilon 8, .* only epsilon 1"):
+        series.release(visits(), "W1")
+    assert opened(tmp_path).release(visits(), "W1").statement.loss["epsilon"] <= 1
+
+
+def test_a_total_that_is_stated_later_stays(tmp_path):
+    opened(tmp_path)
+    opened(tmp_path, total=opened(tmp_path, epsilon=2.0).ledger.total, epsilon=2.0)
+    assert opened(tmp_path, epsilon=8.0).ledger.total["epsilon"] == 2
+
+
 def test_a_file_whose_first_commit_was_killed_is_begun_anew(tmp_path):
     """The journal of that commit is rolled back to an empty file, which is no damage."""
     path = tmp_path / "series.db"
