@@ -38,6 +38,14 @@ def test_a_failed_commit_leaves_the_target_and_nothing_beside_it(tmp_path, monke
         assert target.read_text() == "old"
 
 
+def test_what_the_system_takes_in_parts_is_written_whole(tmp_path, monkeypatch):
+    write = os.write
+    with PendingFile(tmp_path / "out") as pending:
+        monkeypatch.setattr(os, "write", lambda descriptor, content: write(descriptor, bytes(content)[:3]))
+        pending.commit(b"0123456789")
+    assert (tmp_path / "out").read_bytes() == b"0123456789"
+
+
 def test_a_target_that_cannot_be_written_fails_before_anything_else(tmp_path):
     with pytest.raises(FileNotFoundError) as caught:
         PendingFile(tmp_path / "no" / "out")
