@@ -1,8 +1,8 @@
 """Tail bounds of noise, and the intervals that follow from them. Proof: docs/proofs/partition.md.
 
-A marked node is a union of a layer's sets, so its interval is that of a sum of independent skewed geometric numbers,
-whatever was found. A node between marked ones lies between them. A leaf that is a cell has its gap, a known leaf its
-noisy count. A node that is not shown holds less than its threshold plus the tokens subtracted below it.
+A marked node is a union of sets in several layers, so its interval is that of a weighted sum of independent skewed
+geometric numbers, whatever was found. A node between marked ones lies between them. A leaf that is a cell has its gap,
+a known leaf its noisy count. A node that is not shown holds less than its threshold plus tokens subtracted below it.
 """
 
 from __future__ import annotations
@@ -24,6 +24,10 @@ SAFE = 0.99
 _WIDEST = 1024.0
 """Noise of a larger scale is bounded by noise of this scale, stretched."""
 _LARGEST_WINDOW = 2**21
+_WEIGHTS = 4
+"""The weight of the narrowest union of sets in a mean of two."""
+_FEW = 16
+"""A union of more sets is read alone: of those there may be very many different ones."""
 WIDEST_SUM = 2.0**12
 """Discrete Gaussian noise of a larger scale is treated as normal."""
 
@@ -40,47 +44,67 @@ class Bounds:
         return Bounds(np.minimum(self.lower, estimates), np.maximum(self.upper, estimates))
 
 
+Part = tuple[int, float, float, int]
+"""Of a weighted sum of skewed geometric numbers: their number, right scale, left scale and whole weight."""
+
+
 def sum_reach(terms: Ints, right_scale: float, left_scale: float, chance: float) -> Floats:
     """For each number of terms, what a sum of that many skewed geometric numbers exceeds with at most this chance."""
     distinct, places = np.unique(terms, return_inverse=True)
-    reach = np.array([_reach(int(count), right_scale, left_scale, chance * SAFE) for count in distinct], dtype=float)
-    by_count: Floats = reach[places]
+    parts = ((int(count), right_scale, left_scale, 1) for count in distinct)
+    by_count: Floats = np.array([_reach((part,), chance * SAFE) for part in parts], dtype=float)[places]
     return by_count
 
 
 @lru_cache(maxsize=8192)
-def _reach(terms: int, right: float, left: float, chance: float) -> int:
-    """The least integer that the sum of `terms` differences of geometric numbers exceeds with at most a chance."""
-    widest = max(right, left)
+def _reach(parts: tuple[Part, ...], chance: float) -> int:
+    """The least integer that a weighted sum of differences of geometric numbers exceeds with at most a chance."""
+    widest = max(max(right, left) for _, right, left, _ in parts)
+    terms = sum(count * weight for count, _, _, weight in parts)
     if terms == 0 or widest == 0:
         return 0
     if widest > _WIDEST:  # floor(s * E) for an exponential E is within one of s / W * floor(W * E), times s / W
         ratio = widest / _WIDEST
-        narrow = _reach(terms, right / ratio, left / ratio, chance)
+        narrow = _reach(
+            tuple((count, right / ratio, left / ratio, weight) for count, right, left, weight in parts), chance
+        )
         return math.ceil((narrow + terms) * ratio * (1 + 1e-12)) + terms
-    top, bottom = _chernoff(terms, right, left, chance / 1000), _chernoff(terms, left, right, chance / 1000)
+    top, bottom = _chernoff(parts, chance / 1000), _chernoff(_mirrored(parts), chance / 1000)
     size = 1 << (top + bottom + 2).bit_length()
     # A law's tail is exact to about 1e-15: Chernoff's bound for less, and for sums that are too wide.
     if size > _LARGEST_WINDOW or chance < 1e-11:
-        return _chernoff(terms, right, left, chance)
-    angles = np.exp(2j * np.pi * np.arange(size // 2 + 1) / size)
-    q, p = (math.exp(-1 / scale) if scale > 0 else 0.0 for scale in (right, left))
-    law = np.fft.irfft(((1 - q) * (1 - p) / ((1 - q / angles) * (1 - p * angles))) ** terms, size)
+        return _chernoff(parts, chance)
+    transform = np.ones(size // 2 + 1, dtype=np.complex128)
+    for count, right, left, weight in parts:
+        angles = np.exp(2j * np.pi * weight * np.arange(size // 2 + 1) / size)
+        q, p = (math.exp(-1 / scale) if scale > 0 else 0.0 for scale in (right, left))
+        transform *= ((1 - q) * (1 - p) / ((1 - q / angles) * (1 - p * angles))) ** count
+    law = np.fft.irfft(transform, size)
     # The mass outside of -bottom..top, less than a five-hundredth of the chance, is folded into the window.
     above = np.cumsum(np.roll(law, bottom)[::-1])[::-1]  # P(sum >= at - bottom)
     at = int(np.argmax(above <= chance)) if (above <= chance).any() else bottom + top + 1
     return at - bottom - 1
 
 
-def _chernoff(terms: int, right: float, left: float, chance: float) -> int:
+def _mirrored(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    """The parts of minus the sum."""
+    return tuple((count, left, right, weight) for count, right, left, weight in parts)
+
+
+def _chernoff(parts: tuple[Part, ...], chance: float) -> int:
     """A bound that the sum exceeds with at most this chance, by its moment generating function: sound, not exact."""
-    if right == 0:
+    limit = max(weight * right for _, right, _, weight in parts)
+    if limit == 0:
         return 0
-    q = math.exp(-1 / right)
-    p = math.exp(-1 / left) if left > 0 else 0.0
-    rates = np.linspace(0.002, 0.998, 499) / right
-    moments = math.log1p(-q) - np.log(-np.expm1(rates - 1 / right)) + math.log1p(-p) - np.log1p(-p * np.exp(-rates))
-    return math.ceil(float(((math.log(1 / chance) + terms * moments) / rates).min()))
+    rates = np.linspace(0.002, 0.998, 499) / limit
+    moments = np.full(rates.size, math.log(1 / chance))
+    for count, right, left, weight in parts:
+        each = weight * rates
+        if right > 0:
+            moments += count * (math.log(-math.expm1(-1 / right)) - np.log(-np.expm1(each - 1 / right)))
+        p = math.exp(-1 / left) if left > 0 else 0.0
+        moments += count * (math.log1p(-p) - np.log1p(-p * np.exp(-each)))
+    return math.ceil(float((moments / rates).min()))
 
 
 def node_bounds(
@@ -129,17 +153,14 @@ def layer_bounds(
     shown: ShownTree, layers: Layers, measured: tuple[NoisySums, ...], *, least: Floats, miss: float
 ) -> tuple[Floats, Floats]:
     """Lower and upper ends from the layers alone, each missed with a chance of at most half of `miss`."""
-    lower, upper = least.copy(), np.full(shown.levels.size, np.inf)
     whole, inside = narrowest(shown, measured)
-    below, beyond = whole.reach(measured, miss / 2)
-    known = whole.layer >= 0
-    lower[known], upper[known] = np.maximum(least, whole.value - below)[known], (whole.value + beyond)[known]
+    lower, upper = whole.ends(measured, miss / 2)
+    lower = np.maximum(least, lower)
     # Between two marked nodes: at most what the one above holds, at least the marked ones below it together.
     free = np.flatnonzero(~layers.marked & (layers.above >= 0))
     above = layers.above[free]
     upper[free] = upper[above]
-    below, _ = inside.reach(measured, miss / 2)
-    lower[free] = np.maximum(least[free], np.where(inside.layer >= 0, inside.value - below, 0.0)[above])
+    lower[free] = np.maximum(np.maximum(least[free], 0.0), inside.ends(measured, miss / 2)[0][above])
     return lower, upper
 
 
@@ -150,29 +171,54 @@ class Unions:
     layer: Ints
     value: Floats
     sets: Ints
+    second: Unions | None = None
+    """A union of another layer's sets, which holds the same people."""
 
     @classmethod
     def of(cls, measured: tuple[NoisySums, ...], has: Bools, values: Floats, sets: Floats) -> Unions:
-        """The union of least variance, one row per layer: chosen by sets and scales, never by noisy values."""
+        """The two unions of least variance, one row per layer: chosen by sets and scales, never by noisy values."""
         variances = np.where(has & (sets > 0), sets * np.array([[part.variance] for part in measured]), np.inf)
-        layer = variances.argmin(axis=0)
-        best = layer, np.arange(layer.size)
-        sizes = np.rint(sets[best]).astype(np.int64)
-        return cls(np.where(np.isfinite(variances[best]), layer, -1), values[best], sizes)
+        made, nodes = None, np.arange(values.shape[1])
+        for layer in variances.argsort(axis=0, kind="stable")[:2][::-1]:
+            known, sizes = np.isfinite(variances[layer, nodes]), np.rint(sets[layer, nodes]).astype(np.int64)
+            made = cls(np.where(known, layer, -1), values[layer, nodes], sizes, made)
+        assert made is not None
+        return made
 
-    def reach(self, measured: tuple[NoisySums, ...], chance: float) -> tuple[Floats, Floats]:
-        """How far below and above its noisy count each union's people are, each missed with at most this chance."""
-        below, beyond = np.zeros(self.value.size), np.zeros(self.value.size)
-        for number, part in enumerate(measured):
-            at = np.flatnonzero(self.layer == number)
-            terms = self.sets[at] * part.terms
-            below[at] = sum_reach(terms, part.right_scale, part.left_scale, chance) * part.unit
-            beyond[at] = sum_reach(terms, part.left_scale, part.right_scale, chance) * part.unit
-        return below, beyond
+    def ends(self, measured: tuple[NoisySums, ...], chance: float) -> tuple[Floats, Floats]:
+        """Ends of intervals of the unions' people, each missed with at most this chance; infinite if there are none."""
+        lower, upper = np.full(self.value.size, -np.inf), np.full(self.value.size, np.inf)
+        known, (weights, mores), second = np.flatnonzero(self.layer >= 0), self.weights(measured), self.second or self
+        kinds = np.stack((self.layer, self.sets, *np.where(mores > 0, (second.layer, second.sets), 0)))[:, known]
+        codes = np.ravel_multi_index(tuple(kinds), tuple(kinds.max(axis=1, initial=0) + 1))
+        order = np.argsort(codes, kind="stable")
+        for at in np.split(known[order], np.flatnonzero(np.diff(codes[order])) + 1) if known.size else ():
+            layer, sets, weight, more = (int(each[at[0]]) for each in (self.layer, self.sets, weights, mores))
+            other, others = int(second.layer[at[0]]), int(second.sets[at[0]])
+            used = [(measured[layer], sets, weight), (measured[other], others, more)][: 2 if more else 1]
+            parts = tuple((count * part.terms, part.right_scale, part.left_scale, each) for part, count, each in used)
+            unit, center = measured[layer].unit / (weight + more), self.value[at]
+            if more:
+                center = (weight * center + more * second.value[at]) / (weight + more)
+            lower[at] = center - _reach(parts, chance * SAFE) * unit
+            upper[at] = center + _reach(_mirrored(parts), chance * SAFE) * unit
+        return lower, upper
+
+    def weights(self, measured: tuple[NoisySums, ...]) -> tuple[Ints, Ints]:
+        """Whole weights of the two unions, nearly by their precision; 0 for a second one with another unit of noise."""
+        one, none = np.ones_like(self.layer), np.zeros_like(self.layer)
+        if self.second is None:
+            return one, none
+        variances, units = (np.array([getattr(part, name) for part in measured]) for name in ("variance", "unit"))
+        alike = (self.second.layer >= 0) & (units[self.layer] == units[self.second.layer]) & (self.sets <= _FEW)
+        more = np.where(alike, self.second.sets * variances[self.second.layer], np.inf)
+        second = np.rint(_WEIGHTS * (self.sets * variances[self.layer] / more)).astype(np.int64)
+        common = np.gcd(_WEIGHTS, second)
+        return np.where(second > 0, _WEIGHTS // common, one), second // common
 
 
 def narrowest(shown: ShownTree, measured: tuple[NoisySums, ...]) -> tuple[Unions, Unions]:
-    """For each marked node the union of all its sets in one layer, and the union without its own rest."""
+    """For each marked node unions of all its sets in one layer, and unions without its own rest."""
     shape = len(measured), shown.levels.size
     values, sets, rests = np.zeros(shape), np.zeros(shape), np.zeros(shape)
     has, above = np.zeros(shape, dtype=np.bool_), np.zeros(shape, dtype=np.bool_)
@@ -195,7 +241,7 @@ def leaf_reach(fringe: Fringe, miss: float) -> tuple[int, int]:
     if not fringe.levels:
         assert fringe.rest_scales is not None
         right, left = map(float, fringe.rest_scales)
-        return _reach(1, right, left, miss / 2 * SAFE), _reach(1, left, right, miss / 2 * SAFE)
+        return _reach(((1, right, left, 1),), miss / 2 * SAFE), _reach(((1, left, right, 1),), miss / 2 * SAFE)
     q, t = math.exp(-1 / float(fringe.test_scale)), math.exp(-1 / float(fringe.token_scale))
     radius = fringe.radii[-1]
     shorter = 1.0 if radius is None else 1 / -math.expm1(-(radius + 1) / float(fringe.test_scale))

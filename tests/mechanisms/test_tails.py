@@ -32,10 +32,28 @@ def sum_law(terms, right, left):
 def test_the_reach_of_a_sum_is_the_least(terms, right, left, chance):
     law, first = sum_law(terms, right, left)
     above = np.cumsum(law[::-1])[::-1]  # P(sum >= first + place)
-    reach = _reach(terms, right, left, chance)
+    reach = _reach(((terms, right, left, 1),), chance)
     assert above[reach + 1 - first] <= chance * (1 + 1e-6)
     assert above[reach - first] > chance * (1 - 4e-3)
-    assert _chernoff(terms, right, left, chance) >= reach
+    assert _chernoff(((terms, right, left, 1),), chance) >= reach
+
+
+@pytest.mark.parametrize("chance", [0.025, 1e-4])
+def test_the_reach_of_a_weighted_sum_is_the_least(chance):
+    """4 X + 3 (Y + Y') for skewed X, Y and Y' of different scales."""
+    laws = [sum_law(1, 2.43, 3.5), sum_law(2, 1.5, 0.9)]
+    spread = []
+    for (law, first), weight in zip(laws, (4, 3), strict=True):
+        wide = np.zeros((law.size - 1) * weight + 1)
+        wide[::weight] = law
+        spread.append((wide, first * weight))
+    law, first = np.convolve(spread[0][0], spread[1][0]), spread[0][1] + spread[1][1]
+    above = np.cumsum(law[::-1])[::-1]
+    parts = ((1, 2.43, 3.5, 4), (2, 1.5, 0.9, 3))
+    reach = _reach(parts, chance)
+    assert above[reach + 1 - first] <= chance * (1 + 1e-6)
+    assert above[reach - first] > chance * (1 - 4e-3)
+    assert _chernoff(parts, chance) >= reach
 
 
 def test_wide_noise_is_bounded_by_stretched_noise():
