@@ -230,6 +230,13 @@ def test_mutants_are_rejected(name):
     assert probability(running, here, answers) > claim * probability(running, there, answers)
 
 
+def test_every_draw_of_the_threshold_is_paid():
+    """The last mutant keeps the price of four draws."""
+    running, _, here, there, answers = MUTANTS["four draws of the threshold's noise paid as one"]
+    paid = claimed_ratio(2, 1, sensitivity=1, cutoff=4, monotonic=True, refreshed=True)
+    assert probability(running, here, answers) <= paid * probability(running, there, answers)
+
+
 def test_mutant_releasing_the_noisy_value_is_rejected():
     """With one draw of the threshold's noise and the value that passed it released, answers "below" leak for good."""
     q = p = BASE
