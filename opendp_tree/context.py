@@ -11,10 +11,11 @@ from numbers import Real
 from pathlib import Path
 from typing import Any
 
+from opendp.combinators import make_adaptive_composition
 from opendp.context import Context, Query, constructors
 from opendp.context import register as register_with_opendp
 from opendp.extras.polars import LazyFrameQuery
-from opendp.mod import Measure, Measurement, Metric, Transformation, assert_features
+from opendp.mod import Measure, Measurement, Metric, Transformation, assert_features, binary_search
 
 from opendp_tree._interrupts import deferred_interrupts
 from opendp_tree._opendp import to_then
@@ -296,15 +297,33 @@ def frame_context(
         amounts = tuple(below.values())
         privacy_loss = privacy_loss[0], amounts if len(amounts) > 1 else amounts[0]
     data = read_source(data)
-    context = Context.compositor(
-        data=data,
-        domain=frame_domain(data),
-        privacy_unit=privacy_unit,
-        privacy_loss=privacy_loss,
-        split_evenly_over=split_evenly_over,
-        split_by_weights=split_by_weights,
-    )
+    split = {"split_evenly_over": split_evenly_over, "split_by_weights": split_by_weights}
+    if isinstance(privacy_loss[1], tuple) and list(split.values()).count(None) == 1:
+        weights = [1.0] * split_evenly_over if split_by_weights is None else split_by_weights  # type: ignore[operator]
+        context = _context_of_pairs(data, privacy_unit, privacy_loss, weights)
+    else:
+        units: dict[str, Any] = {"privacy_unit": privacy_unit, "privacy_loss": privacy_loss}
+        context = Context.compositor(data=data, domain=frame_domain(data), **units, **split)  # type: ignore[arg-type]
     return FrameContext(context, data, book, unit, total)
+
+
+def _context_of_pairs(
+    data: Any, privacy_unit: tuple[Metric, Any], privacy_loss: tuple[Measure, Any], weights: Sequence[float]
+) -> Context:
+    """`Context.compositor` with a split of two amounts; OpenDP's own search fails at pairs that it cannot compare."""
+    (metric, d_in), (measure, total) = privacy_unit, privacy_loss
+    space = frame_domain(data), metric, measure
+
+    def shares(scale: float) -> list[tuple[float, ...]]:
+        return [tuple(amount * weight * scale for amount in total) for weight in weights]
+
+    def fits(scale: float) -> bool:
+        loss = make_adaptive_composition(*space, d_in=d_in, d_mids=shares(scale)).map(d_in)  # type: ignore[no-untyped-call]
+        return all(part <= whole for part, whole in zip(loss, total, strict=True))
+
+    d_mids = shares(binary_search(fits, T=float))
+    accountant = make_adaptive_composition(*space, d_in=d_in, d_mids=d_mids)
+    return Context(accountant=accountant, queryable=accountant(data), d_in=d_in, d_mids=d_mids)  # type: ignore[arg-type]
 
 
 def register() -> None:

@@ -153,3 +153,13 @@ def test_numbers_of_numpy_are_shares(tmp_path):
     for epsilon in (np.float64(0.1), np.float32(0.25)):
         context.query(epsilon=epsilon).tree_counts(by=KEY).release()
     assert ledger.left()["epsilon"] == Fraction(65, 100)
+
+
+@pytest.mark.parametrize("split", [{"split_evenly_over": 7}, {"split_by_weights": [0.7, 3.0, 11.0]}])
+def test_every_pair_of_amounts_can_be_split(split):
+    """OpenDP's search fails where rounding leaves one sum below its amount and the other above."""
+    for number in range(12):
+        total = 0.2 + number / 7, 10 ** (-7 - number / 11)
+        shares = context_of(dp.loss_of(epsilon=total[0], delta=total[1]), **split).d_mids
+        for amount, parts in zip(total, zip(*shares, strict=True), strict=True):
+            assert amount * (1 - 1e-12) <= sum(map(Fraction, parts)) <= Fraction(amount)
