@@ -179,13 +179,20 @@ class Ledger:
                 row = (json.dumps(decimal_texts(stated)), unit, dataset, _now())
                 db.execute("INSERT INTO ledger VALUES (?, ?, ?, ?)", row)
             ledger = cls._read(file, db)
-        if stated is not None and stated != ledger.total:
-            raise SettingsError(f"{file} has another total: {show(ledger.total)}. Hint: leave the total out to use it")
-        for name, text, kept in (("unit", unit, ledger.unit or unit), ("dataset", dataset, ledger.dataset)):
+        ledger._check_settings(stated, unit, dataset)
+        return ledger
+
+    def _check_settings(self, total: Mapping[str, Fraction] | None, unit: str | None, dataset: str | None) -> None:
+        """That this ledger is the one that is meant."""
+        if total is not None and total != self.total:
+            raise SettingsError(
+                f"{self.path} has another total: {show(self.total)}. Hint: leave the total out to use it"
+            )
+        for name, text, kept in (("unit", unit, self.unit or unit), ("dataset", dataset, self.dataset)):
             if text not in (None, kept):
                 other = f"is for {name} {kept!r}, not {text!r}. Hint: keep one ledger for each"
-                raise SettingsError(f"{file} {other if kept else 'names no data set. Hint: leave the data set out'}")
-        return ledger
+                words = other if kept else "names no data set. Hint: leave the data set out"
+                raise SettingsError(f"{self.path} {words}")
 
     @classmethod
     def _read(cls, file: Path, db: sqlite3.Connection) -> Ledger:
@@ -417,6 +424,27 @@ def spend(
         fields["unit"] = unit
     book.commit(cost, note, release=release, name=name, statement=fields, disjoint=disjoint)
     return made
+
+
+def left_after_release(
+    path: str | Path,
+    cost: Mapping[str, Amount],
+    *,
+    total: Mapping[str, Amount] | None,
+    unit: str,
+    dataset: str | None,
+) -> dict[str, Fraction]:
+    """What a ledger would have left after a release that may begin it; refused like the release. Nothing is written."""
+    file, is_empty = checked_file(path)
+    stated = None if total is None else amounts_of(total, name="total", rounding=ROUND_FLOOR)
+    if is_empty and stated is not None:
+        ledger, entries = Ledger(file, stated, unit, dataset), []
+    else:
+        ledger = Ledger.open(file)
+        ledger._check_settings(stated, unit, dataset)
+        entries = ledger.entries()
+    amounts = ledger._payable(cost, entries, unit, None)
+    return ledger.left_after([*entries, LedgerEntry(0, "", amounts, {}, {})])
 
 
 def checked_file(path: object) -> tuple[Path, bool]:

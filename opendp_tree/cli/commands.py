@@ -24,7 +24,7 @@ from opendp_tree._show import clear_code, show_status, table
 from opendp_tree.budget import Budget
 from opendp_tree.cli.terminal import CommandError, Exit, failed, print_bytes, require, silenced, write_file
 from opendp_tree.keys.key import Key
-from opendp_tree.ledger import Ledger, LedgerError, decimal_texts, spent
+from opendp_tree.ledger import Ledger, LedgerError, decimal_texts, left_after_release, show, spent
 from opendp_tree.planning.methods import METHODS, Auto, Curve, InfeasibleError
 from opendp_tree.plots.lines import plot_bounds
 from opendp_tree.plots.page import write_html
@@ -43,17 +43,24 @@ from opendp_tree.trees.tree import Tree
 
 def run_plan(options: argparse.Namespace) -> Exit:
     """Print the mechanisms that a release would choose from, and their errors."""
+    _check_totals(options)
     frame, question, account = _read_request(options)
     with _arguments(options):
         ranking = question.plan(frame, account.budget)
+    left = None
+    if options.ledger is not None and ranking.best.feasible:
+        left = left_after_release(options.ledger, account.cost, **_ledger_settings(options))
     if options.json:
         frames = {"candidates": ranking.to_frame(), "levels": ranking.levels()}
         record: dict[str, Any] = {"depth": question.key.hierarchy.depth, "best": ranking.best.name}
+        record["left"] = None if left is None else decimal_texts(left)
         for name, each in frames.items():
             record[name] = each.with_columns(cs.float().replace(math.inf, None)).to_dicts()  # JSON has no infinity
         print(json.dumps(record, indent=1))
     else:
         print(ranking)
+        if left is not None:
+            print(f"Left after it: {show(left)}.")
     return Exit.OK if ranking.best.feasible else Exit.INFEASIBLE
 
 
@@ -285,18 +292,24 @@ def _output(options: argparse.Namespace) -> str | None:
     return None if options.output == "-" else options.output
 
 
+def _check_totals(options: argparse.Namespace) -> None:
+    """Check that the options of a ledger belong to one."""
+    totals = options.total_epsilon or options.total_rho
+    if totals or options.total_delta is not None or options.dataset:
+        require(options.ledger is not None, "totals and --dataset require --ledger. Hint: --ledger LEDGER")
+    if options.total_delta is not None:
+        require(totals, "--total-delta requires --total-epsilon or --total-rho. Hint: give both")
+
+
 def _check_outputs(options: argparse.Namespace) -> str | None:
     """The output's format, None for words on standard output; checks files, options of the ledger and packages."""
-    totals, output = options.total_epsilon or options.total_rho, _output(options)
+    output = _output(options)
     writes = [os.path.realpath(name) for name in (output, options.plot, options.ledger) if name is not None]
     if options.ledger is not None:  # SQLite writes and removes these
         writes += [f"{os.path.realpath(options.ledger)}-{beside}" for beside in ("journal", "wal", "shm")]
     reads = {os.path.realpath(name) for name in (options.file, options.tree, options.known) if name is not None}
     form: str | None = options.output_format or (None if output is None else format_of(output))
-    if totals or options.total_delta is not None or options.dataset:
-        require(options.ledger is not None, "totals and --dataset require --ledger. Hint: --ledger LEDGER")
-    if options.total_delta is not None:
-        require(totals, "--total-delta requires --total-epsilon or --total-rho. Hint: give both")
+    _check_totals(options)
     is_repeated = len(set(writes)) < len(writes) or reads.intersection(writes)
     require(not is_repeated, "a file is named twice. Hint: output, picture, ledger and input must differ")
     endings = f"Hint: --output-format {'|'.join(FORMATS)}"
@@ -374,15 +387,20 @@ def _spend(
     return Exit.OK
 
 
-def _open_ledger(options: argparse.Namespace, account: Account) -> Ledger:
-    """The ledger, which can pay for the account."""
+def _ledger_settings(options: argparse.Namespace) -> dict[str, Any]:
+    """The total, the unit and the data set of the ledger, which must exist unless a total begins it."""
     total = {"epsilon": options.total_epsilon, "rho": options.total_rho, "delta": options.total_delta}
     total = {name: value for name, value in total.items() if value is not None}
     if not total and not Path(options.ledger).exists():
         raise failed(f"there is no ledger at {options.ledger} yet. Hint: --total-epsilon begins one")
-    unit = unit_words(options.unit)
-    ledger = Ledger.open(options.ledger, total=total or None, unit=unit, dataset=options.dataset)
-    ledger.check(account.cost, unit=unit)
+    return {"total": total or None, "unit": unit_words(options.unit), "dataset": options.dataset}
+
+
+def _open_ledger(options: argparse.Namespace, account: Account) -> Ledger:
+    """The ledger, which can pay for the account."""
+    settings = _ledger_settings(options)
+    ledger = Ledger.open(options.ledger, **settings)
+    ledger.check(account.cost, unit=settings["unit"])
     return ledger
 
 

@@ -72,7 +72,7 @@ def test_a_plan_tells_the_error_of_the_release_with_the_same_options(
 ):
     monkeypatch.chdir(tmp_path)
     write_rows(tmp_path)
-    common = [*words.split(), "-o", "out.csv", "--ledger", "ledger", "--confidence", "0.9"]
+    common = [*words.split(), "-o", "out.csv", "--confidence", "0.9"]
     told = planned(capsys, "--by", "region,city", *BUDGET, *common)
     best = plan(nodes, epsilon=1.0, delta=1e-6, **options).best
     assert (told["best"], told["candidates"][0]["error"]) == (best.name, best.error)
@@ -108,3 +108,45 @@ def test_what_cannot_be_has_a_code_of_its_own(tmp_path, monkeypatch, capsys, wor
     write_rows(tmp_path)
     assert main(["plan", *words.split()]) == code
     assert told in "".join(capsys.readouterr())
+
+
+RELEASED = ["rows.parquet", "--by", "region,city", "--epsilon", "0.5", "--delta", "1e-7", "--ledger", "ledger.db"]
+TOTALS = ["--total-epsilon", "1", "--total-delta", "1e-6"]
+
+
+@pytest.mark.parametrize(
+    ("spent", "more", "code", "told"),
+    [
+        (0, TOTALS, 0, "Left after it: epsilon 0.5, delta 9e-7.\n"),
+        (1, [], 0, "Left after it: epsilon 0, delta 8e-7.\n"),
+        (1, TOTALS, 0, "Left after it: epsilon 0, delta 8e-7.\n"),
+        (2, [], 3, "the ledger is spent"),
+        (0, ["--total-epsilon", "0.4", "--total-delta", "0.1"], 3, "would cost"),
+        (0, [], 1, "there is no ledger at ledger.db yet"),
+        (1, ["--total-epsilon", "2"], 1, "has another total"),
+        (1, ["--dataset", "visits"], 1, "names no data set"),
+        (1, ["--unit", "person", "--count", "shares"], 1, "is for unit 'one row'"),
+        (0, ["--total-delta", "1e-6"], 2, "--total-delta requires"),
+    ],
+)
+def test_a_plan_with_a_ledger_ends_as_the_release_would_and_writes_nothing(
+    tmp_path, monkeypatch, capsys, spent, more, code, told
+):
+    monkeypatch.chdir(tmp_path)
+    write_rows(tmp_path)
+    for _ in range(spent):
+        assert main(["release", *RELEASED, *TOTALS, "-o", "out.csv", "--quiet"]) == 0
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert main(["plan", *RELEASED, *more]) == code
+    assert told in "".join(capsys.readouterr())
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert main(["release", *RELEASED, *more, "-o", "next.csv", "--quiet"]) == code
+
+
+def test_what_a_ledger_has_left_after_a_plan_is_in_its_json(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write_rows(tmp_path)
+    assert planned(capsys, *RELEASED, *TOTALS)["left"] == {"epsilon": "0.5", "delta": "9e-7"}
+    assert planned(capsys, *RELEASED[:-2])["left"] is None
+    assert main(["plan", *RELEASED[:-2], "--dataset", "visits"]) == 2
+    assert "totals and --dataset require --ledger" in capsys.readouterr().err
