@@ -77,7 +77,7 @@ class Tree:
         parents = _check_parents(parents)
         if labels is not None and (not isinstance(labels, tuple) or len(labels) != parents.size):
             raise TypeError(f"labels must be a tuple of {parents.size}, one for each node. Hint: Tree.from_paths")
-        if not all(is_text(label) for label in labels or () if isinstance(label, str)):
+        if not is_text("".join(label for label in labels or () if isinstance(label, str))):
             raise ValueError("labels must be texts that can be written as UTF-8. Hint: replace lone surrogates")
         levels = node_levels(parents)
         leaves = np.flatnonzero(np.bincount(parents[parents >= 0], minlength=parents.size) == 0)
@@ -165,9 +165,8 @@ class Tree:
     def digest(self) -> str:
         """A SHA-256 of the parents and labels: trees are equal if their digests are."""
         sha = hashlib.sha256(self.parents.astype("<i8", copy=False).data)
-        for label in self.labels or ():
-            text = f"{type(label).__name__}:{label}".encode()
-            sha.update(b"%d:" % len(text) + text)
+        texts = [f"{type(label).__name__}:{label}" for label in self.labels or ()]
+        sha.update("".join([f"{len(text)}:{text}" for text in texts]).encode())
         return sha.hexdigest()
 
     @cached_property
