@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from difflib import get_close_matches
 from fractions import Fraction
 from typing import Any, TypeVar
 
@@ -103,6 +104,18 @@ def check_column(name: object) -> str:
             "Hint: rename the column"
         )
     return name
+
+
+def column_hint(name: str, kinds: Mapping[str, str]) -> str:
+    """A hint about a column that is not among these, whose names are public."""
+    parts = [part.strip() for part in name.replace(";", ",").split(",")]
+    if len(parts) > 1 and kinds.keys() >= set(parts):
+        return f"Hint: by={parts}"
+    close = [each for each in kinds if each.casefold() == name.casefold()]
+    if not close and set(kinds.values()) <= {"text"}:  # perhaps a file without a header: its names would be a row
+        return "Hint: check the name"
+    shown = close or get_close_matches(name, kinds, n=1) or list(kinds)[:20]
+    return f"Hint: {'one of ' * (len(shown) > 1)}{', '.join(f'{each!r:.60}' for each in shown)}"
 
 
 def is_text(text: str) -> bool:

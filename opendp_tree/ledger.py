@@ -170,7 +170,7 @@ class Ledger:
                 check_type(text, str, name=name, hint="leave it out if there is none")
         stated = None if total is None else amounts_of(total, name="total", rounding=ROUND_FLOOR)
         if stated is None and is_empty:
-            hint = "total={'epsilon': '1', 'delta': '1e-6'} begins one"
+            hint = f"Ledger.open({str(path)!r}, total={{'epsilon': '1', 'delta': '1e-6'}}) begins one"
             raise LedgerError(f"there is no ledger at {file} yet. Hint: {hint}")
         with _transaction(file, "ro" if stated is None else "rwc") as db:
             if stated is not None and not _is_begun(file, db):

@@ -111,7 +111,7 @@ def test_release_and_cost_are_one_transaction(path):
 
 
 def test_a_ledger_is_for_one_total_unit_and_data_set(path):
-    with pytest.raises(LedgerError, match=r"no ledger at .* yet\. Hint: total="):
+    with pytest.raises(LedgerError, match=r"no ledger at .* yet\. Hint: Ledger\.open\('.*', total="):
         Ledger.open(path)
     Ledger.open(path, total=PURE, unit="row", dataset="flights")
     assert Ledger.open(path, unit="row").dataset == "flights"

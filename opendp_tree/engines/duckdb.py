@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from opendp_tree.engines.sql import OTHER, Column, SqlTable, day_number, read_names, shortened, tick_number
+from opendp_tree.engines.sql import Column, SqlTable, day_number, other_column, read_names, shortened, tick_number
 from opendp_tree.rows.domains import INTEGERS, PEOPLE, guarded
 from opendp_tree.rows.sources import arrow_frame
 
@@ -59,7 +59,7 @@ class DuckDBTable(SqlTable):
             raise ValueError(f"table ({self.table!r}) must be a table or view of the connection. Hint: SHOW TABLES")
         # An enumeration's type is `ENUM(...)`; `ENUM(...)[]` is a list.
         enums = {kind: _TEXT for _, kind, *_ in found if kind.startswith("ENUM(") and kind.endswith(")")}
-        return {name: (_COLUMNS | enums).get(kind, OTHER) for name, kind, *_ in found}
+        return {name: (_COLUMNS | enums).get(kind) or other_column(kind) for name, kind, *_ in found}
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from opendp_tree.engines.sql import OTHER, Column, SqlTable, day_number, shortened, tick_number
+from opendp_tree.engines.sql import Column, SqlTable, day_number, other_column, shortened, tick_number
 from opendp_tree.rows.domains import PEOPLE, guarded
 
 # Byte by byte: under other collations, different texts may be equal. Only digits and letters are sent, without quotes.
@@ -53,7 +53,10 @@ class PostgresTable(SqlTable):
             raise ValueError(f"connection ({encoding}, {version}) must be to PostgreSQL 14 or later, encoded in UTF8")
         if not found:
             raise ValueError(f"table ({self.table!r}) must be one that the connection may read. Hint: \\dt in psql")
-        return {name: _TEXT if is_enum else _COLUMNS.get(kind, OTHER) for name, kind, is_enum in found}
+        return {
+            name: _TEXT if is_enum else _COLUMNS.get(kind) or other_column(f"with the oid {kind}")
+            for name, kind, is_enum in found
+        }
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:

@@ -29,8 +29,19 @@ class Column:
     """From such a value, what is sent back."""
 
 
-OTHER = Column(pl.Unknown(), "NULL")
-"""A column of a type that keys and identifiers cannot have. Nothing reads it."""
+class EngineType(pl.Unknown):
+    """A type that keys and identifiers cannot have, by its name in the engine."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"engine type {self.name}"
+
+
+def other_column(name: str) -> Column:
+    """A column of such a type. Nothing reads it."""
+    return Column(EngineType(name), "NULL")
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict
 import numpy as np
 import polars as pl
 
-from opendp_tree._arguments import check_choice, check_column, check_type, shortened
+from opendp_tree._arguments import check_choice, check_column, check_type, column_hint, shortened
 from opendp_tree._types import Bools, Ints, Words
 from opendp_tree.keys.lookup import Lookup, find_leaf, with_outside
 from opendp_tree.trees.labels import LABEL_KINDS, OUTSIDE, check_names
@@ -232,10 +232,15 @@ class KeyKind(ABC):
         """That the columns exist and hold what the key reads, and that public labels can be among it."""
         for name, owner in zip(self.columns_used, self.column_owners, strict=True):
             if name not in kinds:
-                raise ValueError(f"by: there is no column {name!r}. Hint: check the name")
+                raise ValueError(f"by: there is no column {name!r}. {column_hint(name, kinds)}")
             if kinds[name] not in owner.takes:
-                expected = f"{', '.join(owner.takes)}. Hint: cast it, or declare its type in read_source"
-                raise ValueError(f"by: column {name!r} ({kinds[name]}) must hold one of: {expected}")
+                kind, hint = kinds[name], "cast it, or declare its type in read_source"
+                if kind.startswith("engine type"):
+                    hint = "cast it in a view, or bring the rows here by read_source"
+                elif kind == "float":
+                    hint += f"; Key.number({name!r}, ...) has ranges of it"
+                expected = f"one of: {', '.join(owner.takes)}. Hint: {hint}"
+                raise ValueError(f"by: column {name!r} ({kind}) must hold {expected}")
         if self.tree is not None:
             self._check_labels(self.tree, self.label_kinds(kinds))
         if self.known is not None:
@@ -467,6 +472,10 @@ class Key(KeyKind):
             return cls.columns(by)
         if not isinstance(by, Sequence):
             raise TypeError(f"by ({type(by).__name__}) must be a Key, a column's name, or a list of names")
+        if any(isinstance(each, Key) for each in by):
+            columns = f"Key.columns({', '.join(repr(each) for each in by if isinstance(each, str)) or '...'})"
+            hint = f"Hint: Key.nested({columns}, Key.number(...))"
+            raise TypeError(f"by must be a Key, a column's name, or a list of names, not a list with a Key. {hint}")
         return cls.columns(*by)
 
 
@@ -474,13 +483,13 @@ class Key(KeyKind):
 class ColumnKey(Key):
     """One column per level; each value is a label."""
 
-    takes = ("text", "integer", "truth", "date", "datetime", "time")
+    takes = ("text", "integer", "boolean", "date", "datetime", "time")
 
     def __post_init__(self) -> None:
         if not self.columns_used:
-            raise ValueError("names must hold at least one column")
+            raise ValueError("by: names must hold at least one column. Hint: by=['region', 'city']")
         if len(set(map(check_column, self.columns_used))) < len(self.columns_used):
-            raise ValueError(f"names {self.columns_used} must differ")
+            raise ValueError(f"by: names {self.columns_used} must differ")
         super().__post_init__()
 
     @property

@@ -14,7 +14,7 @@ from opendp_tree._types import Ints
 from opendp_tree.trees.labels import LABEL_KINDS, OUTSIDE, tagged_label
 from opendp_tree.trees.tree import Path, Tree, renamed
 
-_DTYPES: dict[str, Any] = {"text": pl.String, "integer": pl.Int64, "truth": pl.Boolean, "date": pl.Date}
+_DTYPES: dict[str, Any] = {"text": pl.String, "integer": pl.Int64, "boolean": pl.Boolean, "date": pl.Date}
 
 
 def is_label(label: Any, kind: str) -> bool:

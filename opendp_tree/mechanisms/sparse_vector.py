@@ -233,7 +233,7 @@ def make_sparse_vector(
     gaps: bool = False,
     tree: Tree | OpenTree | None = None,
 ) -> Measurement:
-    """A queryable that says for each query whether a count is above a threshold, until `cutoff` counts were.
+    """A queryable that says for each query whether a count is above a threshold, until `cutoff` counts have been above.
 
     Pure `max_divergence()`. With noise of `scale` on the threshold and of `query_scale` on each query, epsilon at
     `d_in` is sensitivity * (1/scale + 2 * cutoff/query_scale); a 1 instead of the 2 for `monotonic` queries; and
@@ -252,7 +252,8 @@ def make_sparse_vector(
     :param input_metric: The metric of that domain; `l1_distance` if queries are nodes.
     :param scale: The scale of the noise on the threshold. A scale of 0 adds no noise and promises nothing.
     :param threshold: What counts are compared with.
-    :param cutoff: The largest number of answers "above"; 1 by default, the least. More cost more.
+    :param cutoff: The largest number of answers "above"; 1 by default, the smallest allowed. A larger cutoff
+        costs more.
     :param sensitivity: How far any one query may move between neighbours; 1, as counts of people do.
     :param d_in: The distance of neighbours at which queries are checked against `sensitivity`; 1, one row.
     :param monotonic: Whether from one neighbour to the other all counts move the same way, which halves what "above"

@@ -193,19 +193,27 @@ class TreeRelease:
         Other parameters: as for `to_frame`. No text in an Excel file is a formula, whatever `spreadsheet_safe` says.
 
         :param path: The file. Its ending is the format: `.parquet`, `.csv` and `.ndjson` have the rows of `to_frame`,
-            `.xlsx` (Excel, needs XlsxWriter) also a sheet with the privacy statement; `.json` is the text of `to_json`.
+            `.xlsx` (Excel, needs XlsxWriter) also a sheet with the privacy statement; `.json` is the text of `to_json`;
+            `.txt` and `.md` are the text of `describe`.
         """
-        form = format_of(path)
-        if form is None:
-            endings = ", ".join(f".{name}" for name in FORMATS)
+        form, ending = format_of(path), Path(path).suffix.lower()
+        if form is None and ending not in (".txt", ".md"):
+            endings = ", ".join(f".{name}" for name in (*FORMATS, "txt", "md"))
             raise ValueError(f"path ({str(path)!r}) must end in one of {endings}. Hint: 'counts.csv'")
-        if form == "json":
+        if form is None:
+            lines = self.describe().splitlines()
+            content = (("\n\n" if ending == ".md" else "\n").join(lines) + "\n").encode()
+        elif form == "json":
             content = self.to_json().encode()
         else:
             frame = self.to_frame(other=other, spreadsheet_safe=spreadsheet_safe)
             content = frame_bytes(frame, file_format=form, statement=self.statement, words=self.describe())
-        with PendingFile(path) as file:
-            file.commit(content)
+        try:
+            with PendingFile(path) as file:
+                file.commit(content)
+        except OSError as error:
+            hint = "Hint: check the name and the permissions of the file and its folder"
+            raise OSError(error.errno, f"{error.strerror}: {path}. {hint}") from None
 
     def to_json(self) -> str:
         """The release as a JSON text for `from_json`, without `fit`. The format: docs/release_format.md."""

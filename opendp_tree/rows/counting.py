@@ -20,7 +20,7 @@ from opendp.metrics import (
 )
 from opendp.mod import ChangeOneIdDistance, Domain, ExtrinsicDomain, Metric, Transformation
 
-from opendp_tree._arguments import check_integer
+from opendp_tree._arguments import check_integer, column_hint
 from opendp_tree._opendp import extrinsic_domain, make_transformation, total_bound
 from opendp_tree._types import Bools, Ints, Words
 from opendp_tree.keys.key import Key, Labels, key_names
@@ -488,8 +488,8 @@ def read_unit(metric: Metric, kinds: dict[str, str]) -> tuple[str | None, bool]:
             )
         return None, changed
     if name not in kinds:
-        raise ValueError(f"unit: there is no column {name!r}. Hint: the column that tells people apart")
-    if kinds[name].startswith(("Object", "Unknown")):
+        raise ValueError(f"unit: there is no column {name!r}. {column_hint(name, kinds)}")
+    if kinds[name].startswith(("Object", "engine type")):
         raise ValueError(f"unit: the identifier {name!r} must be of a type whose values can be compared. Hint: text")
     return name, isinstance(inner, ChangeOneIdDistance)
 

@@ -23,7 +23,7 @@ TEXTS = ("text", "categorical", "enum")
 _KINDS: dict[Any, str] = {
     **dict.fromkeys(INTEGERS, "integer"),
     **dict.fromkeys((pl.Float32, pl.Float64), "float"),
-    pl.Boolean: "truth",
+    pl.Boolean: "boolean",
     pl.String: "text",
     pl.Date: "date",
     pl.Time: "time",
@@ -32,9 +32,9 @@ _KINDS: dict[Any, str] = {
     pl.Categorical: "categorical",
 }
 CASTS = {
-    "integer": ("integer", "float", "truth", "text", "date", "time", "datetime"),
-    "float": ("integer", "float", "truth", "text"),
-    "truth": ("integer", "float", "truth", "text"),
+    "integer": ("integer", "float", "boolean", "text", "date", "time", "datetime"),
+    "float": ("integer", "float", "boolean", "text"),
+    "boolean": ("integer", "float", "boolean", "text"),
     "text": ("integer", "float", "text", "enum"),
     "date": ("integer", "float", "date", "datetime"),
     "time": ("integer", "float", "text", "time"),

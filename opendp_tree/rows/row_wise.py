@@ -224,7 +224,7 @@ def _are_numbers(kinds: Sequence[str]) -> bool:
 
 def _same(kinds: Sequence[str]) -> bool:
     """Whether values are all numbers, all text, or all truths."""
-    return _are_numbers(kinds) or set(kinds) in ({"text"}, {"truth"})
+    return _are_numbers(kinds) or set(kinds) in ({"text"}, {"boolean"})
 
 
 def _ordered(each: Expression) -> bool:
@@ -253,7 +253,7 @@ def _replace(each: Expression) -> bool:
         return len(each.operands) == 3 and unchanged and _same([each.first, new])
     # Two old values of another kind may become one value of the column's, and then a row has two matches.
     plain = each.options["return_dtype"] is None and len(each.operands) == 4 and old == each.first
-    return plain and new in (*NUMBERS, "text", "truth") and (each.dtypes[3] == pl.Null or _same([new, each.kinds[3]]))
+    return plain and new in (*NUMBERS, "text", "boolean") and (each.dtypes[3] == pl.Null or _same([new, each.kinds[3]]))
 
 
 def _strptime(each: Expression) -> bool:
@@ -268,7 +268,7 @@ def _has_part(each: Expression, kind: str) -> bool:
     return each.first == kind or (each.first == "datetime" and in_calendar(each.dtypes[0]))
 
 
-_WHOLE, _TRUTHS, _TWO_TEXTS = ["integer", "integer"], ["truth", "truth"], ["text", "text"]
+_WHOLE, _TRUTHS, _TWO_TEXTS = ["integer", "integer"], ["boolean", "boolean"], ["text", "text"]
 _BITS = ("And", "Or", "Xor")
 _OPERATORS: dict[str, Callable[[Expression], bool]] = {
     **dict.fromkeys(("Lt", "LtEq", "Gt", "GtEq"), _ordered),
@@ -281,8 +281,8 @@ _OPERATORS: dict[str, Callable[[Expression], bool]] = {
 _FUNCTIONS: dict[str, Callable[[Expression], bool]] = {
     **dict.fromkeys(("IsNull", "IsNotNull"), lambda each: each.first != "other"),
     **dict.fromkeys(("IsFinite", "IsInfinite", "IsNan", "IsNotNan"), lambda each: each.first in NUMBERS),
-    "Not": lambda each: each.first in ("truth", "integer"),
-    "ToPhysical": lambda each: each.first in ("integer", "float", "truth", "text", "date", "time", "datetime"),
+    "Not": lambda each: each.first in ("boolean", "integer"),
+    "ToPhysical": lambda each: each.first in ("integer", "float", "boolean", "text", "date", "time", "datetime"),
     # Polars broadcasts a bound of one row, so a bound that is a column is not applied row by row.
     "Clip": lambda each: _are_numbers(each.kinds) and not column_names(each.operands[1:]),
     "FillNull": lambda each: _same(each.kinds) and each.fills(*each.operands[:2]),
@@ -296,7 +296,7 @@ _FORMS: dict[str, Callable[[Expression], bool]] = {
     **dict.fromkeys(("Column", "Alias"), lambda each: True),
     "Literal": lambda each: _literal_value(each.node)[0] in _LITERALS and _is_short(each.node),
     "Cast": lambda each: each.options == "NonStrict" and is_total_cast(each.dtypes[0], each.dtype(each.node)),
-    "Ternary": lambda each: each.first == "truth" and _same(each.kinds[1:]) and each.fills(*each.operands[1:]),
+    "Ternary": lambda each: each.first == "boolean" and _same(each.kinds[1:]) and each.fills(*each.operands[1:]),
 }
 """All that is admitted: operators, functions, and other forms, each with a condition on its operands."""
 

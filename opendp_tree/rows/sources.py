@@ -18,12 +18,13 @@ import numpy as np
 import polars as pl
 from polars import selectors
 
-from opendp_tree._arguments import is_text
+from opendp_tree._arguments import column_hint, is_text
 from opendp_tree.rows.domains import (
     TEXTS,
     Table,
     guarded,
     is_total_cast,
+    kinds_of,
     own_scan,
     read_again_like,
     step_kind,
@@ -75,7 +76,7 @@ def as_declared(frame: Frame, schema: pl.Schema) -> Frame:
     casts = []
     for name, dtype in schema.items():
         if name not in types:
-            raise ValueError(f"schema: there is no column {name!r} in the data. Hint: check the name")
+            raise ValueError(f"schema: there is no column {name!r} in the data. {column_hint(name, kinds_of(types))}")
         if types[name] != dtype:
             cast = _cast(unflagged(frame, types.names().index(name), name), types[name], dtype)
             if cast is None:
@@ -108,7 +109,7 @@ def _read_texts(text: pl.Expr, to: pl.DataType) -> pl.Expr | None:
     if kind in ("integer", "float"):
         number = text.str.strip_chars()
         return (number if kind == "float" else number.str.replace(r"\.0*$", "")).cast(to, strict=False)
-    if kind == "truth":
+    if kind == "boolean":
         small = text.str.to_lowercase()
         return pl.when(small.is_in(["true", "1"])).then(True).when(small.is_in(["false", "0"])).then(False)
     if kind == "date":

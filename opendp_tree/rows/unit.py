@@ -12,7 +12,15 @@ import numpy as np
 from opendp.metrics import change_one_distance, hamming_distance
 from opendp.mod import ChangeOneIdDistance, FrameDistance, Metric, SymmetricIdDistance
 
-from opendp_tree._arguments import check_choice, check_column, check_integer, check_positive, check_type, shortened
+from opendp_tree._arguments import (
+    check_choice,
+    check_column,
+    check_integer,
+    check_positive,
+    check_type,
+    column_hint,
+    shortened,
+)
 from opendp_tree._opendp import total_bound
 from opendp_tree.theorems.noise import per_person
 from opendp_tree.theorems.sums import STEPS
@@ -252,10 +260,11 @@ class Value:
         :param kinds: What each column holds.
         """
         if self.column not in kinds:
-            raise ValueError(f"value ({self.column!r}) must be a column of the data. Hint: check the name")
+            raise ValueError(f"value ({self.column!r}) must be a column of the data. {column_hint(self.column, kinds)}")
         kind = kinds[self.column]
         if kind not in ("integer", "float", "decimal"):
-            raise ValueError(f"value ({self.column!r}) must hold numbers; it holds {kind}. Hint: cast it first")
+            hint = f"read_source(data, schema={{{self.column!r}: pl.Float64}})"
+            raise ValueError(f"value ({self.column!r}) must hold numbers; it holds {kind}. Hint: {hint}")
 
 
 def _check_bounds(bounds: object) -> tuple[float, float]:

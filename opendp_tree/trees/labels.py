@@ -58,7 +58,7 @@ def check_figure_names(columns: Sequence[str], names: Sequence[str]) -> None:
 
 
 Label = str | int | bool | date | None
-LABEL_KINDS: dict[type, str] = {str: "text", int: "integer", bool: "truth", date: "date"}
+LABEL_KINDS: dict[type, str] = {str: "text", int: "integer", bool: "boolean", date: "date"}
 Path = tuple[Label, ...]
 OUTSIDE = "(outside)"
 """The label of the leaf for values that belong to no other leaf."""

@@ -41,7 +41,8 @@ def test_lists_of_an_enumeration_are_no_texts(store):
     store.connection.execute("CREATE TYPE mood AS ENUM ('a[]', ')')")
     store.connection.execute("CREATE TABLE moods (one mood, several mood[], pair mood[2], named STRUCT(x mood))")
     kinds = DuckDBTable(store.connection, "moods").column_types()
-    assert kinds == {"one": pl.String, **dict.fromkeys(("several", "pair", "named"), pl.Unknown)}
+    assert kinds.pop("one") == pl.String
+    assert [str(kind).startswith("engine type ") for kind in kinds.values()] == [True] * 3
 
 
 def test_python_variables_and_files_are_no_tables(store, tmp_path):

@@ -61,7 +61,8 @@ def test_types_are_known_by_the_catalogue_and_not_by_their_names(store):
     for name in ("int8", "text", "date", "citext"):
         store.connection.execute(f"CREATE TYPE ev.{name} AS (x pg_catalog.int4)")
     store.connection.execute('CREATE TABLE own (a ev.int8, b ev.text, c ev.date, d ev.citext, e "char", f int8[])')
-    assert set(PostgresTable(store.connection, "own").column_types().values()) == {pl.Unknown}
+    kinds = PostgresTable(store.connection, "own").column_types().values()
+    assert all(str(kind).startswith("engine type ") for kind in kinds)
 
 
 def test_one_text_of_half_a_gibibyte_decides_nothing(store):

@@ -189,7 +189,7 @@ def test_days_outside_the_calendar_have_one_label_null():
     [
         ("text", ["1", "x", None], [3, -1, 5]),
         ("integer", [1, 2**70, None], [0, 1, 5]),
-        ("truth", [True, False, None], [2, -1, 5]),
+        ("boolean", [True, False, None], [2, -1, 5]),
         ("date", [date(2024, 1, 1), date(1, 1, 1), None], [4, -1, 5]),
         ("time", [None], [5]),
     ],

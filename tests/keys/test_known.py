@@ -163,6 +163,6 @@ def test_what_no_row_can_have_is_refused_when_the_key_is_made(what):
 
 def test_labels_must_be_of_the_kinds_of_the_columns():
     Key.columns("a", "b", known=[("x", date(2024, 1, 1)), (None,)]).check_kinds({"a": "text", "b": "date"})
-    for label, kind in (("1", "integer"), (1, "text"), (True, "integer"), (1, "truth"), ("x", "datetime")):
+    for label, kind in (("1", "integer"), (1, "text"), (True, "integer"), (1, "boolean"), ("x", "datetime")):
         with pytest.raises(ValueError, match=r"no row would reach it\. Hint"):
             Key.columns("a", known=[label]).check_kinds({"a": kind})

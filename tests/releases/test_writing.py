@@ -152,7 +152,7 @@ def test_excel_has_dates_from_the_day_on_that_it_counts_right():
         assert [row["A"] for row in sheets(frame_bytes(frame, file_format="xlsx"))["counts"][1:]] == cells
 
 
-@pytest.mark.parametrize("ending", ["parquet", "pq", "csv", "ndjson", "jsonl", "json", "xlsx", "XLSX"])
+@pytest.mark.parametrize("ending", ["parquet", "pq", "csv", "ndjson", "jsonl", "json", "xlsx", "XLSX", "txt", "md"])
 def test_a_release_is_written_in_the_format_of_the_ending(tmp_path, ending):
     release = TreeRelease(Tree.from_paths([("=a",), ("b",)]), *np.ones((3, 3)), confidence=0.9, statement=STATED)
     path = tmp_path / f"out.{ending}"
@@ -161,6 +161,8 @@ def test_a_release_is_written_in_the_format_of_the_ending(tmp_path, ending):
     content, frame = path.read_bytes(), release.to_frame(other=False)
     if ending == "json":
         assert TreeRelease.from_json(content).to_frame(other=False).equals(frame)
+    elif ending in ("txt", "md"):
+        assert [line for line in content.decode().split("\n") if line] == release.describe().splitlines()
     elif ending.lower() == "xlsx":
         assert [row["A"] for row in sheets(content)["counts"]] == ["path", None, "=a", "b"]
         assert ("Privacy", "epsilon 1 (max divergence) for adding or removing one row.") in [
@@ -174,6 +176,8 @@ def test_a_release_is_written_in_the_format_of_the_ending(tmp_path, ending):
 
 def test_an_unknown_ending_is_refused(tmp_path):
     release = TreeRelease(Tree.from_parents([-1]), *np.ones((3, 1)), confidence=0.9, statement=None)
+    with pytest.raises(FileNotFoundError, match=r"No such file or directory: .*nodir.*\. Hint: check the name and"):
+        release.write(tmp_path / "nodir" / "out.csv")
     with pytest.raises(ValueError, match=r"path \('.*out.doc'\) must end in one of \.parquet, .* Hint: 'counts.csv'"):
         release.write(tmp_path / "out.doc")
 

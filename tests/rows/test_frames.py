@@ -224,7 +224,7 @@ def test_domains_are_equal_if_their_columns_are():
 
 
 def test_both_kinds_of_domains_tell_what_columns_hold():
-    kinds = {"text": pl.String, "integer": pl.UInt64, "truth": pl.Boolean, "date": pl.Date, "time": pl.Time}
+    kinds = {"text": pl.String, "integer": pl.UInt64, "boolean": pl.Boolean, "date": pl.Date, "time": pl.Time}
     frame = pl.DataFrame(schema={**kinds, "datetime": pl.Datetime("ms"), "float": pl.Float32})
     domains = frame_domain(frame), dp.domain_of(frame.lazy(), infer=True)
     assert [column_kinds(each) for each in domains] == [{name: name for name in frame.columns}] * 2

@@ -310,7 +310,12 @@ def test_opendps_own_truncation_is_respected():
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"by": "town"}, ValueError, "by: there is no column 'town'"),
+        ({"by": "town"}, ValueError, "by: there is no column 'town'. Hint: one of 'city', "),
+        ({"by": "City"}, ValueError, "by: there is no column 'City'. Hint: 'city'$"),
+        ({"by": "aeg"}, ValueError, "by: there is no column 'aeg'. Hint: 'age'$"),
+        ({"by": "age, city"}, ValueError, r"by: there is no column 'age, city'. Hint: by=\['age', 'city'\]"),
+        ({"domain": frame_domain({"a": pl.String}), "by": "b"}, ValueError, "no column 'b'. Hint: check the name"),
+        ({"by": ["city", Key.ip("day")]}, TypeError, r"Hint: Key.nested\(Key.columns\('city'\), Key.number"),
         ({"by": "age"}, ValueError, r"by: column 'age' \(.*\) must hold one of: text, integer"),
         ({"by": 7}, TypeError, r"by \(int\) must be a Key, a column's name, or a list of names"),
         ({"by": []}, ValueError, "names must hold at least one column"),

@@ -177,7 +177,7 @@ def test_shares_are_in_proportion_and_never_more_than_all():
 def test_values_are_of_columns_of_numbers_and_say_which_rows_are_counted():
     for kind in ("integer", "float", "decimal"):
         AMOUNT.check_kinds({"amount": kind})
-    kinds = [({"amount": kind}, "must hold numbers") for kind in ("text", "date", "truth")]
+    kinds = [({"amount": kind}, "must hold numbers") for kind in ("text", "date", "boolean")]
     for wrong, words in (({"other": "integer"}, "must be a column"), *kinds):
         with pytest.raises(ValueError, match=words):
             AMOUNT.check_kinds(wrong)
