@@ -67,7 +67,7 @@ class LockedError(LedgerError):
 
 
 class SettingsError(LedgerError):
-    """Arguments that differ from what the ledger's file states."""
+    """Arguments that differ from what the ledger's file states, or that name no ledger that was begun."""
 
 
 class BudgetError(LedgerError):
@@ -171,7 +171,7 @@ class Ledger:
         stated = None if total is None else amounts_of(total, name="total", rounding=ROUND_FLOOR)
         if stated is None and is_empty:
             hint = f"Ledger.open({str(path)!r}, total={{'epsilon': '1', 'delta': '1e-6'}}) begins one"
-            raise LedgerError(f"there is no ledger at {file} yet. Hint: {hint}")
+            raise SettingsError(f"there is no ledger at {file} yet. Hint: {hint}")
         with _transaction(file, "ro" if stated is None else "rwc") as db:
             if stated is not None and not _is_begun(file, db):
                 for line in _TABLES:

@@ -13,7 +13,7 @@ from opendp_tree._show import one_line
 from opendp_tree.cli import commands, series
 from opendp_tree.cli.options import build_parser
 from opendp_tree.cli.terminal import CommandError, Exit, drop_output, log_line, open_streams, print_bytes
-from opendp_tree.ledger import BudgetError, LedgerError, LockedError
+from opendp_tree.ledger import BudgetError, LedgerError, LockedError, SettingsError
 
 __all__ = ["main"]
 
@@ -60,7 +60,7 @@ def _explain(error: BaseException) -> tuple[Exit, str]:
     if isinstance(error, CommandError):
         return error.code, str(error)
     if isinstance(error, LedgerError):
-        codes = {BudgetError: Exit.BUDGET, LockedError: Exit.AGAIN}
+        codes = {BudgetError: Exit.BUDGET, LockedError: Exit.AGAIN, SettingsError: Exit.USAGE}
         return codes.get(type(error), Exit.FAILURE), str(error)
     if isinstance(error, KeyboardInterrupt):
         return Exit.INTERRUPTED, "interrupted"

@@ -20,7 +20,7 @@ from opendp.mod import Measurement
 
 from opendp_tree._arguments import check_probability
 from opendp_tree._interrupts import deferred_interrupts, interruptible
-from opendp_tree._show import clear_code, show_status, table
+from opendp_tree._show import clear_code, one_line, show_status, table
 from opendp_tree.budget import Budget
 from opendp_tree.cli.terminal import CommandError, Exit, failed, print_bytes, require, silenced, write_file
 from opendp_tree.keys.key import Key
@@ -33,12 +33,15 @@ from opendp_tree.plots.tree import plot_tree
 from opendp_tree.prepare import Account, Question, make_report
 from opendp_tree.releases.bound_report import BoundReport
 from opendp_tree.releases.release import TreeRelease
-from opendp_tree.releases.writing import FORMATS, format_of, frame_bytes
+from opendp_tree.releases.words import release_text
+from opendp_tree.releases.writing import FORMATS, format_of, made_bytes
 from opendp_tree.rows.domains import read_again_like
-from opendp_tree.rows.sources import FORMATS as ENDINGS
-from opendp_tree.rows.sources import FRAME_ERRORS, file_format, scan_file, texts_as
+from opendp_tree.rows.sources import FRAME_ERRORS, ending_words, file_format, scan_file, texts_as
 from opendp_tree.rows.unit import BOUNDS, Unit, Value, read_values, unit_words
 from opendp_tree.trees.tree import Tree
+
+LARGE_DELTA, LISTED = 1e-3, 300
+"""Above this delta there is a warning; how many characters of column names an error lists."""
 
 
 def run_plan(options: argparse.Namespace) -> Exit:
@@ -54,6 +57,7 @@ def run_plan(options: argparse.Namespace) -> Exit:
         frames = {"candidates": ranking.to_frame(), "levels": ranking.levels()}
         record: dict[str, Any] = {"depth": question.key.hierarchy.depth, "best": ranking.best.name}
         record["left"] = None if left is None else decimal_texts(left)
+        record["warning"] = _warning(options)
         for name, each in frames.items():
             record[name] = each.with_columns(cs.float().replace(math.inf, None)).to_dicts()  # JSON has no infinity
         print(json.dumps(record, indent=1))
@@ -94,14 +98,18 @@ def run_bounds(options: argparse.Namespace) -> Exit:
 
 
 def run_ledger(options: argparse.Namespace) -> Exit:
-    """Print a ledger, or a release that it stores."""
+    """Print a ledger, or print or write a release that it stores."""
     name, entry = options.file, options.release
+    require(entry is not None or options.output is None, "-o requires --release. Hint: --release ENTRY")
     require(Path(name).is_file(), f"there is no file {name}. Hint: check the name", Exit.FAILURE)
     ledger = Ledger.open(name)
     if entry is not None:
         text, hint = ledger.stored(entry), "opendp-tree ledger lists the entries"
         require(text is not None, f"{name} stores no release {entry}. Hint: {hint}", Exit.FAILURE)
-        print(text)
+        if options.output is None:
+            print(text)
+        else:
+            _write_stored(text or "", options.output)
     elif not options.json:
         print(ledger.describe())
     else:
@@ -120,6 +128,18 @@ def run_ledger(options: argparse.Namespace) -> Exit:
         }
         print(json.dumps(record, indent=1))
     return Exit.OK
+
+
+def _write_stored(text: str, output: str) -> None:
+    """Write the JSON of a release to a file in the format of its ending."""
+    form = format_of(output)
+    require(form is not None, f"{output} has an unknown ending. Hint: one of {' '.join(FORMATS)}")
+    check_packages(form)
+    try:
+        content = text.encode() if form == "json" else made_bytes(TreeRelease.from_json(text), form or "")
+    except ValueError:
+        raise failed("the entry is a report, or is damaged. Hint: a report is written as .json only") from None
+    write_file(output, content)
 
 
 def first_sentence(error: Exception) -> str:
@@ -212,7 +232,15 @@ def _read_request(options: argparse.Namespace) -> tuple[pl.LazyFrame, Question, 
         question = Question.of(key, unit=unit, method=method, value=values or None, **shares)
         if unit is not None and question.weighs:
             unit.bounds(len(key.shown_levels))
-        return frame, question, account
+    if (warning := _warning(options)) and not options.json:
+        print(f"opendp-tree: warning: {warning}", file=sys.stderr)
+    return frame, question, account
+
+
+def _warning(options: argparse.Namespace) -> str | None:
+    """What is allowed, but probably wrong."""
+    delta = getattr(options, "delta", 0)
+    return f"delta {delta:g} is large: choose it well below 1 / number of people" if delta > LARGE_DELTA else None
 
 
 def _account(**amounts: Any) -> Account:
@@ -267,18 +295,19 @@ def _read_paths(options: argparse.Namespace, name: str, key: Key, frame: pl.Lazy
 def _scan(name: str, form: str | None, columns: tuple[str, ...]) -> tuple[pl.LazyFrame, str]:
     """The columns of a file that is there and can be read, and its format."""
     path = Path(name)
-    require(path.is_file(), f"there is no file {name}. Hint: check the name", Exit.AGAIN)
+    require(path.is_file(), f"there is no file {name}. Hint: check the name", Exit.FAILURE)
     form = form or file_format(path) or ""
-    endings = f"--format, or convert it to one of {' '.join(ENDINGS)}"
-    require(form, f"{name} has an ending that is not read. Hint: {endings}")
+    require(form, f"{ending_words(name)}; or give its --format")
     try:
         with silenced():
             frame = scan_file(name, file_format=form)
             names = frame.collect_schema().names()
     except ValueError as error:
         raise failed(str(error)) from None
-    # The columns are not listed: in a file without a header line they would be the first row.
-    hint = "the first line of a CSV file must name its columns" if form == "csv" else "check the name"
+    # Columns of CSV are listed if one of them was expected: without a header line they would be the first row.
+    hint = "the first line of a CSV file must name its columns"
+    if form != "csv" or not set(columns).isdisjoint(names):
+        hint = f"its columns are {one_line(', '.join(names), LISTED)}"
     for column in columns:
         words = column.replace(";", " ").split()
         if len(words) > 1 and set(words) <= set(names):
@@ -316,11 +345,16 @@ def _check_outputs(options: argparse.Namespace) -> str | None:
     require(output is None or form is not None, f"{output} has an unknown ending. {endings}")
     is_open = output is not None or sys.stdout is not None
     require(is_open, "standard output is closed; nothing was spent. Hint: -o OUT.csv", Exit.FAILURE)
-    for package, used, what in (("plotly", options.plot, "--plot"), ("xlsxwriter", form == "xlsx", "Excel output")):
+    check_packages(form, options.plot)
+    return form
+
+
+def check_packages(form: str | None, plot: str | None = None) -> None:
+    """Refuse an output whose package is not installed."""
+    for package, used, what in (("plotly", plot, "--plot"), ("xlsxwriter", form == "xlsx", "Excel output")):
         if used:
             hint = f"Hint: pip install {package}"
             require(find_spec(package) is not None, f"{what} requires {package}. {hint}", Exit.FAILURE)
-    return form
 
 
 def _spend(
@@ -365,7 +399,7 @@ def _spend(
     except OSError as error:
         target, hint = output or "standard output", "free some space and try again"
         if options.ledger is not None:
-            hint = f"it is stored: opendp-tree ledger {options.ledger} lists it, and with --release ENTRY prints it"
+            hint = f"it is stored: opendp-tree ledger {options.ledger} lists it, and --release ENTRY -o OUT writes it"
         raise failed(f"the {what} could not be written to {target} ({_kind(error)}). Hint: {hint}") from None
     if options.plot is not None:
         with silenced(), interruptible():
@@ -378,6 +412,7 @@ def _spend(
         record = {
             "exit_code": int(Exit.OK),
             "command": options.command,
+            "warning": _warning(options),
             **note,
             "cost": decimal_texts(account.cost),
             "statement": made.statement.to_dict(),
@@ -392,7 +427,7 @@ def _ledger_settings(options: argparse.Namespace) -> dict[str, Any]:
     total = {"epsilon": options.total_epsilon, "rho": options.total_rho, "delta": options.total_delta}
     total = {name: value for name, value in total.items() if value is not None}
     if not total and not Path(options.ledger).exists():
-        raise failed(f"there is no ledger at {options.ledger} yet. Hint: --total-epsilon begins one")
+        raise CommandError(f"there is no ledger at {options.ledger} yet. Hint: --total-epsilon begins one")
     return {"total": total or None, "unit": unit_words(options.unit), "dataset": options.dataset}
 
 
@@ -408,13 +443,9 @@ def _encode(options: argparse.Namespace, form: str | None, made: Any) -> bytes:
     """The content of the output."""
     if form is None:
         return f"{_summary(options, made)}\n".encode()
-    if form == "json":
-        return bytes(made.to_json().encode())
     if options.quantiles is not None:
-        frame = made.quantiles(options.quantiles)
-    else:
-        frame = made.to_frame(**({"spreadsheet_safe": True} if options.spreadsheet_safe else {}))
-    return frame_bytes(frame, file_format=form, statement=made.statement, words=made.describe())
+        return made_bytes(made, form, made.quantiles(options.quantiles))
+    return made_bytes(made, form, made.to_frame(spreadsheet_safe=True) if options.spreadsheet_safe else None)
 
 
 def _summary(options: argparse.Namespace, made: Any) -> str:
@@ -427,7 +458,7 @@ def _summary(options: argparse.Namespace, made: Any) -> str:
         frame = made.quantiles(options.quantiles)
         cells = [["" if cell is None else str(cell) for cell in row] for row in frame.rows()]
         return f"{table(frame.columns, cells)}\n\n{made.describe()}"
-    return repr(made)
+    return release_text(made, where=_output(options) or "the output")
 
 
 def _kind(error: BaseException) -> str:

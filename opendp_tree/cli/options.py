@@ -41,7 +41,9 @@ def reader(read: Callable[[str], T], expected: str, form: str = ".*") -> Callabl
         with suppress(ValueError):
             if re.fullmatch(form, text):
                 return read(text)
-        raise argparse.ArgumentTypeError(f"{text} must be {expected}")
+        point = text.replace(",", ".")
+        hint = f". Hint: with a decimal point: {point}" if point != text and re.fullmatch(form, point) else ""
+        raise argparse.ArgumentTypeError(f"{text} must be {expected}{hint}")
 
     return checked
 
@@ -122,7 +124,8 @@ _OPTIONS = {
     ],
     ("", "ledger"): [
         option("file LEDGER", "the ledger's file"),
-        option("--release ENTRY", "print the release of this entry as JSON", type=count),
+        option("--release ENTRY", "print the release of this entry as JSON, or write it to OUT", type=count),
+        option("-o --output OUT", f"{ENDINGS}; only with --release"),
         option("--json", "print JSON"),
     ],
     ("", "series"): [

@@ -26,6 +26,10 @@ from opendp_tree.trees.nodes import Occupied, meets_between
 
 NAMED = 9
 """Trees of at most this many levels, including the root's, are measured level by level."""
+NO_DELTA = (
+    "delta must be above 0 where nodes are unknown: without one, none can be found. Hint: delta=1e-6, in a Context "
+    "dp.loss_of(epsilon=1.0, delta=1e-6); or a public tree: Key.columns(..., tree=Tree.from_paths(...))"
+)
 _MARGIN = 0.011
 """What an exact count may cost per tested level, as a share of min(epsilon, 1)."""
 _PURE_MARGIN = 3.0
@@ -214,7 +218,7 @@ def pure_fringe(levels: int, epsilon: Fraction, *, nodes: int, false_cells: floa
 def _least_radius(slope: float, delta: float, people: int) -> int:
     """The smallest radius at which a test of this slope loses at most delta."""
     if delta <= 0:
-        raise ValueError("delta must be above 0 where nodes are unknown. Hint: delta=1e-6, or a public tree")
+        raise ValueError(NO_DELTA)
     return least_whole(lambda radius: _tail(slope, radius, people) <= delta)
 
 

@@ -26,7 +26,7 @@ from opendp_tree._arguments import check_probability, is_zero, read_distance
 from opendp_tree._opendp import make_measurement, measure_name, to_then
 from opendp_tree._types import Bools, Floats, Ints
 from opendp_tree.budget import Budget, PrivacyStatement, amounts_of_loss, make_unfunded, with_promised_delta
-from opendp_tree.mechanisms.find import NAMED, PartitionParameters, even_parameters, make_fringe, variance
+from opendp_tree.mechanisms.find import NAMED, NO_DELTA, PartitionParameters, even_parameters, make_fringe, variance
 from opendp_tree.mechanisms.layers import (
     LADDER,
     LEAST_SHARE,
@@ -493,7 +493,7 @@ class OpenMeans:
         """All that is decided before data is seen, within the budget."""
         (epsilon, delta), d_in, depth, closed = budget.exact, budget.d_in, len(levels), all(known.closed)
         if delta == 0 and not closed:
-            raise ValueError("delta (0) must be above 0 where nodes are unknown. Hint: delta=1e-6, or a public tree")
+            raise ValueError(NO_DELTA)
         if shares is None:
             divided = MeansShares(*_CLOSED) if closed else choose_shares(depth, budget)
         elif isinstance(shares, (tuple, list)) and len(shares) == 3:

@@ -32,7 +32,7 @@ from opendp_tree.budget import (
     zcdp_rho,
 )
 from opendp_tree.mechanisms.consistent import noise_multiplier
-from opendp_tree.mechanisms.find import NAMED, PartitionParameters, choose_parameters, even_parameters, variance
+from opendp_tree.mechanisms.find import NAMED, NO_DELTA, PartitionParameters, choose_parameters, even_parameters, variance
 from opendp_tree.mechanisms.layers import (
     LADDER,
     LEAST_SHARE,
@@ -287,7 +287,9 @@ def choose_design(
     measuring: float | None = None,
 ) -> PeopleDesign:
     """The design of least predicted error for a budget; a ValueError if none fits."""
-    if finds and (budget.rho is not None or budget.delta == 0):
+    if finds and budget.rho is None and budget.delta == 0:
+        raise ValueError(NO_DELTA)
+    if finds and budget.rho is not None:
         raise ValueError("epsilon and delta must be given where nodes must be found. Hint: epsilon=1.0, delta=1e-6")
     designs, reason = [], ""
     for kind in ("laplace", "gaussian") if noise is None else (noise,):

@@ -19,6 +19,7 @@ from opendp_tree._types import Bools, Floats, Ints
 from opendp_tree.budget import Budget, PrivacyStatement, amounts_of_loss, make_unfunded, with_promised_delta
 from opendp_tree.mechanisms.find import (
     NAMED,
+    NO_DELTA,
     PartitionParameters,
     choose_parameters,
     closed_parameters,
@@ -164,7 +165,7 @@ def choose_estimator(
     if all(names.closed):
         parameters = closed_parameters(len(kept), epsilon, d_in=d_in)
     elif delta == 0:
-        raise ValueError("delta (0) must be above 0 where nodes are unknown. Hint: delta=1e-6, or a public tree")
+        raise ValueError(NO_DELTA)
     else:
         parameters = choose_parameters(len(kept), epsilon, delta, d_in=d_in, measuring=measuring)
     return OpenEstimator(kept, parameters, checked, confidence, names)

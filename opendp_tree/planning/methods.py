@@ -30,7 +30,14 @@ from opendp_tree.budget import Budget, Priced, amounts_of_loss, level_scales
 from opendp_tree.keys.key import Key
 from opendp_tree.mechanisms.consistent import polished
 from opendp_tree.mechanisms.curve import SCALES, make_bin_curve, make_grouped_curves, make_segment_curve
-from opendp_tree.mechanisms.find import NAMED, PartitionParameters, choose_parameters, closed_parameters, variance
+from opendp_tree.mechanisms.find import (
+    NAMED,
+    NO_DELTA,
+    PartitionParameters,
+    choose_parameters,
+    closed_parameters,
+    variance,
+)
 from opendp_tree.mechanisms.means import OpenMeans, choose_shares, make_tree_means, root_fringe
 from opendp_tree.mechanisms.people import PeopleDesign, choose_design, make_people_estimator
 from opendp_tree.mechanisms.pruned_descent import Pruning, make_pruned_descent
@@ -57,10 +64,6 @@ DEEPEST = 2**20
 _UNWANTED = 0.05  # the weight of a level whose error does not count, but which is released
 _FEW_BINS = 1024  # up to this number, all bins are measured
 _TOO_SMALL = "the budget is so small that noise of its scale cannot be drawn"
-_NO_DELTA = (
-    "delta must be above 0 where nodes are unknown: without one, none can be found. Hint: delta=1e-6, in a Context "
-    "dp.loss_of(epsilon=1.0, delta=1e-6); or a public tree: Key.columns(..., tree=Tree.from_paths(...))"
-)
 
 
 class InfeasibleError(ValueError):
@@ -334,7 +337,7 @@ class PrunedDescent(_Options):
 
     def _refusal(self, setting: Setting) -> str | None:
         if setting.budget.delta == 0:
-            return _NO_DELTA
+            return NO_DELTA
         if self.noise == "laplace" and setting.budget.rho is not None:
             return "OpenDP cannot convert (epsilon, delta) into rho. Hint: PrunedDescent('gaussian')"
         if self._pruning(setting) is None:
@@ -424,7 +427,7 @@ class TreeEstimator(_Finder):
         if len(self._shown(setting)) == 1:
             return "a tree of one level has no node to find"
         if setting.budget.delta == 0:
-            return _NO_DELTA
+            return NO_DELTA
         if setting.budget.rho is not None:
             hint = "epsilon=1.0, delta=1e-6; or leave levels and known names out, for pruned_gaussian"
             return f"finding nodes costs (epsilon, delta), which OpenDP cannot convert into rho. Hint: {hint}"
@@ -553,7 +556,9 @@ class TreeMeans(_Finder):
     def _refusal(self, setting: Setting) -> str | None:
         if setting.closed or (setting.budget.delta > 0 and setting.budget.rho is None):
             return None
-        return "epsilon and delta must both be given where nodes must be found. Hint: delta=1e-6, or a public tree"
+        if setting.budget.rho is None:
+            return NO_DELTA
+        return "epsilon and delta must both be given where nodes must be found. Hint: epsilon=1.0, delta=1e-6"
 
     def _predict(self, setting: Setting) -> dict[str, Any]:
         levels, budget, known = self._shown(setting), setting.budget, setting.known
@@ -621,8 +626,10 @@ class Curve:
 
     def _refusal(self, setting: Setting) -> str | None:
         if setting.line is not None:
-            if setting.budget.rho is None or self.public_groups is not None:
+            if self.public_groups is not None:
                 return None
+            if setting.budget.rho is None:
+                return None if setting.budget.delta > 0 else NO_DELTA
             return "rho must not be given where groups are found. Hint: epsilon and delta, or Curve(public_groups=...)"
         if not setting.public:
             hint = "for curves by group, release_tree with by=Key.nested(Key.columns(...), Key.number(...))"
@@ -640,24 +647,38 @@ class Curve:
 
     def _grouped(self, levels: int, ranges: NumberRange, setting: Setting, space: Space) -> Priced:
         """Groups are counted by the best method with a share of epsilon; each has a curve with the rest."""
-        budget, known = setting.budget, self.public_groups
-        whole = Fraction(budget.pure_epsilon)
-        epsilon, delta = round_down(Fraction(self.grouping) * whole), 0.0 if known is not None else budget.delta
-        groups = OpenTree.columns(tree_of_leaves(space.domain, None).names[:levels]) if known is None else known
-        asked = Setting.of(groups, Budget.of(epsilon=epsilon, delta=delta, d_in=budget.d_in), alpha=setting.alpha)
-        first = make_planned(Auto(), asked, Space(leaf_domain(groups), l1_distance(T="i64"), None, space.confidence))
-        spent = first.map(budget.d_in)  # type: ignore[no-untyped-call]
-        left = whole - Fraction(spent[0] if isinstance(spent, tuple) else spent)
+        _, first, left = self._groups(tree_of_leaves(space.domain, None).names[:levels], setting, space.confidence)
         options: dict[str, Any] = {"groups": first, "levels": levels, "ranges": ranges}
         make = space.bind(make_grouped_curves, finding=self._share(ranges.bins), **options)
-        return budget.fit(make, float(budget.d_in / left))
+        return setting.budget.fit(make, float(setting.budget.d_in / left))
+
+    def _groups(
+        self, names: Sequence[str] | int, setting: Setting, confidence: float = 0.95
+    ) -> tuple[Setting, Measurement, Fraction]:
+        """What is asked of the method for groups, its measurement, and the epsilon that it leaves for curves."""
+        budget, groups = setting.budget, self.public_groups or OpenTree.columns(names)
+        whole = Fraction(budget.pure_epsilon)
+        epsilon, delta = round_down(Fraction(self.grouping) * whole), 0.0 if self.public_groups else budget.delta
+        asked = Setting.of(groups, Budget.of(epsilon=epsilon, delta=delta, d_in=budget.d_in), alpha=setting.alpha)
+        first = make_planned(Auto(), asked, Space(leaf_domain(groups), l1_distance(T="i64"), None, confidence))
+        spent = first.map(budget.d_in)  # type: ignore[no-untyped-call]
+        return asked, first, whole - Fraction(spent[0] if isinstance(spent, tuple) else spent)
 
     def _predict(self, setting: Setting) -> dict[str, Any]:
-        bins = bins_of(setting)
+        bins, budget = bins_of(setting), setting.budget
         finding = self._share(bins)
-        where = "segments where people are" if finding else "a tree over all bins"
-        error = laws.curve_rank_error(bins, setting.budget, finding=finding)
-        return {"reason": f"{where}, all quantiles with intervals", "error": error, "guarantee": "pure epsilon"}
+        reason = f"{'segments where people are' if finding else 'a tree over all bins'}, all quantiles with intervals"
+        if setting.line is None:
+            error = laws.curve_rank_error(bins, budget, finding=finding)
+            return {"reason": reason, "error": error, "guarantee": "pure epsilon"}
+        asked, _, left = self._groups(setting.line[0], setting)
+        each = Budget(float(left), d_in=budget.d_in)
+        return {
+            "reason": f"groups are found and counted; for each that is shown: {reason}",
+            "error": laws.curve_rank_error(bins, each, finding=finding),
+            "guarantee": "pure epsilon" if asked.public else "epsilon and delta",
+            "shown_from": choose_method(Auto(), asked)._predict(asked).get("shown_from", 0.0),
+        }
 
 
 def bins_of(setting: Setting) -> int:

@@ -113,10 +113,15 @@ def predict(method: Mechanism, setting: Setting) -> Candidate:
     """The candidate of a method."""
     reason = refusal(method, setting)
     if reason is not None:
-        return Candidate(method.name, reason.split(". Hint:")[0], method.needs, feasible=False)
+        return Candidate(_name(method, setting), reason.split(". Hint:")[0], method.needs, feasible=False)
     with np.errstate(all="ignore"):
         predicted = {"shown_from": 0.0, **method._predict(setting)}
-    return Candidate(method.name, needs=method.needs, method=method, setting=setting, **predicted)
+    return Candidate(_name(method, setting), needs=method.needs, method=method, setting=setting, **predicted)
+
+
+def _name(method: Mechanism, setting: Setting) -> str:
+    """The mechanism's name in the statement of the release."""
+    return "grouped_curves" if setting.line is not None and isinstance(method, Curve) else method.name
 
 
 def guarded(method: Mechanism, setting: Setting) -> Candidate:
@@ -128,7 +133,7 @@ def guarded(method: Mechanism, setting: Setting) -> Candidate:
     except (ArithmeticError, MemoryError, ValueError):
         pass
     reason, needs = "this depth and budget are beyond what can be computed", "a budget that is less extreme"
-    return Candidate(method.name, reason, needs, feasible=False)
+    return Candidate(_name(method, setting), reason, needs, feasible=False)
 
 
 @dataclass(frozen=True)
@@ -356,7 +361,7 @@ def plan_for(setting: Setting, method: Method) -> Plan:
     chosen = method._choose(setting) if isinstance(method, Auto) and not values else choose_method(method, setting)
     is_line, compared = isinstance(chosen, Curve), MECHANISMS if unit is None else PEOPLE_METHODS
     if is_line:
-        compared = Curve(segments=True), Curve(segments=False)
+        compared = (Curve(segments=True), Curve(segments=False)) if setting.line is None else (chosen,)
     if not isinstance(method, Auto) or values:
         candidates: tuple[Candidate, ...] = (predict(chosen, setting),)
     else:
@@ -371,7 +376,7 @@ def plan_for(setting: Setting, method: Method) -> Plan:
     subject = f"A tree of depth {setting.depth} with {nodes}"
     measure = "the standard deviation of a count at the worst level"
     if is_line:
-        subject = "A number in ranges"
+        subject = "A number in ranges" + (" below groups that are found first" if setting.line else "")
         measure = f"by how many rows a quantile is off beyond its range, if {PEOPLE:,} rows are spread evenly"
     elif unit is not None:
         measure = "the standard deviation of the noise of the worst level, in what is counted"

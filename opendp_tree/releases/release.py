@@ -18,7 +18,7 @@ from opendp_tree.releases.frame import release_frame
 from opendp_tree.releases.json import read_release, write_release
 from opendp_tree.releases.values import NodeValues
 from opendp_tree.releases.words import release_html, release_text, release_words
-from opendp_tree.releases.writing import FORMATS, arrow_table, format_of, frame_bytes, pandas_frame
+from opendp_tree.releases.writing import FORMATS, arrow_table, format_of, made_bytes, pandas_frame
 from opendp_tree.releases.writing import spreadsheet_safe as safe
 from opendp_tree.trees.labels import FIGURES
 from opendp_tree.trees.least_squares import LeastSquares
@@ -203,11 +203,9 @@ class TreeRelease:
         if form is None:
             lines = self.describe().splitlines()
             content = (("\n\n" if ending == ".md" else "\n").join(lines) + "\n").encode()
-        elif form == "json":
-            content = self.to_json().encode()
         else:
-            frame = self.to_frame(other=other, spreadsheet_safe=spreadsheet_safe)
-            content = frame_bytes(frame, file_format=form, statement=self.statement, words=self.describe())
+            frame = None if form == "json" else self.to_frame(other=other, spreadsheet_safe=spreadsheet_safe)
+            content = made_bytes(self, form, frame)
         try:
             with PendingFile(path) as file:
                 file.commit(content)

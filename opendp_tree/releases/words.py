@@ -127,20 +127,20 @@ def _number(count: int, noun: str) -> str:
     return f"{count} {noun if count == 1 else f'{noun}s'}"
 
 
-def release_text(release: TreeRelease) -> str:
-    """A short table and the sentences."""
-    heads, rows, more = _largest(release, _LINES, _WIDTH)
+def release_text(release: TreeRelease, *, where: str = "to_frame()") -> str:
+    """A short table and the sentences, and where all rows are."""
+    heads, rows, more = _largest(release, _LINES, _WIDTH, where)
     return "\n".join([table(heads, rows), *more, "", release.describe()])
 
 
 def release_html(release: TreeRelease) -> str:
     """The same for a notebook, with bars and intervals: what is counted and its cost stand above the table."""
-    heads, rows, more = _largest(release, _ROWS, 2 * _WIDTH)
+    heads, rows, more = _largest(release, _ROWS, 2 * _WIDTH, "to_frame()")
     (title, *above), below = release_words(release)
     return html_table(heads, rows, title=title, above=above, below=[*more, *below])
 
 
-def _largest(release: TreeRelease, limit: int, width: int) -> tuple[list[str], list[list[Cell]], list[str]]:
+def _largest(release: TreeRelease, limit: int, width: int, where: str) -> tuple[list[str], list[list[Cell]], list[str]]:
     """The shown nodes with the largest estimates, in the order of the frame, and how many others there are."""
     means = [name for name in value_columns(release.values) if name.endswith(("sum", "mean"))]
     heads, frame = ["path", "estimate", "lower", "upper", *means], release.to_frame().filter("shown")
@@ -155,7 +155,7 @@ def _largest(release: TreeRelease, limit: int, width: int) -> tuple[list[str], l
         for path, *figures, level in top.drop("row").rows()
     ]
     left = shown.height - top.height
-    more = [f"... and {left:,} smaller {'row' if left == 1 else 'rows'}: see to_frame()."] if left else []
+    more = [f"... and {left:,} smaller {'row' if left == 1 else 'rows'}: see {where}."] if left else []
     return [*heads, ""], rows, more
 
 

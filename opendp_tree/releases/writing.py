@@ -52,6 +52,14 @@ def frame_bytes(
     return buffer.getvalue()
 
 
+def made_bytes(made: Any, file_format: str, frame: pl.DataFrame | None = None) -> bytes:
+    """A release or report as the content of a file, with this frame instead of its own."""
+    if file_format == "json":
+        return bytes(made.to_json().encode())
+    rows = made.to_frame() if frame is None else frame
+    return frame_bytes(rows, file_format=file_format, statement=made.statement, words=made.describe())
+
+
 def _write_excel(target: io.BytesIO, frame: pl.DataFrame, statement: PrivacyStatement | None, words: str) -> None:
     """A workbook with sheets for the rows and one for the statement. No text in it is a formula or a link."""
     plain = frame.with_columns(_excel_column(column) for column in frame)

@@ -157,7 +157,7 @@ class Period:
         if isinstance(frame, Table):
             raise TypeError(
                 "the data of a series must not be an engine's table: a series selects the rows of a period itself. "
-                "Hint: read_source of a query's Arrow table"
+                "Hint: a query's rows: in DuckDB connection.sql('SELECT ...'), elsewhere an Arrow table"
             )
         if not may_read_again(frame):
             raise TypeError(
@@ -178,7 +178,7 @@ class Period:
         kind = step_kind(dtype)
         if self.every is not None:
             if kind not in ("date", "datetime"):
-                hint = "declare its type in read_source"
+                hint = f"read_source('rows.csv', schema={{{self.column!r}: pl.Date}}) declares it"
                 raise ValueError(f"period: column {self.column!r} ({kind}) must hold dates or times. Hint: {hint}")
             days = Key.calendar(self.column, levels=["day"]).expression(self.column, dtype).to_physical()
             first, after = ((self.first_day(each) - _EPOCH).days for each in (name, self.next(name)))

@@ -36,6 +36,7 @@ FRAME_ERRORS = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError
 """The exceptions of reading, whose messages may hold data."""
 FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".arrow": "ipc", ".feather": "ipc", ".ipc": "ipc"}
 """The format of files by their ending."""
+_CONVERT = "convert it to Parquet, such as by DuckDB's COPY (SELECT ...) TO 'rows.parquet'"
 _READ: weakref.WeakSet[Any] = weakref.WeakSet()
 """The streams that were read. A stream that is read again is empty, and that does not show in a release."""
 _DECLARABLE = "texts, integers, floats, truth values, dates, datetimes and times can be declared"
@@ -280,6 +281,16 @@ def file_format(path: str | Path) -> str | None:
     return FORMATS.get(Path(path).suffix.lower())
 
 
+class UnreadableError(ValueError):
+    """A file that is empty, damaged or still being written."""
+
+
+def ending_words(name: str) -> str:
+    """The problem of a file whose ending is of no format that is read, and a hint."""
+    ending, names = Path(name).suffix, " ".join(FORMATS)
+    return f"cannot read {ending or 'such'} files: {name!r} must end in one of {names}. Hint: {_CONVERT}"
+
+
 def scan_file(path: str | Path, *, file_format: str) -> pl.LazyFrame:
     """A file as a lazy frame whose columns can be read. No row of a CSV file affects how others are read."""
     with suppress(*FRAME_ERRORS):
@@ -294,28 +305,28 @@ def scan_file(path: str | Path, *, file_format: str) -> pl.LazyFrame:
         return own_scan(frame)
     # Not within `except`: the message of Polars may hold data.
     hint = "is it empty, damaged, or of another format?"
-    raise ValueError(f"{str(path)!r} cannot be read as {file_format}. Hint: {hint}")
+    raise UnreadableError(f"{str(path)!r} cannot be read as {file_format}. Hint: {hint}")
 
 
 def scan_files(pattern: str | Path) -> pl.LazyFrame:
     """One file, or all files whose names match a pattern, as a lazy frame; their endings tell the formats."""
     names = [str(pattern)] if Path(pattern).exists() else sorted(glob.glob(str(pattern), recursive=True))
     if not names:
-        raise FileNotFoundError(f"there is no file {str(pattern)!r}. Hint: check the path; '*' matches any letters")
+        raise FileNotFoundError(f"there is no file {str(pattern)!r}. Hint: check the path; '*' matches any characters")
     frames = []
     for name in names:
         if Path(name).is_dir():
             raise IsADirectoryError(f"{name!r} must be a file. Hint: {str(Path(name) / '*.parquet')!r}")
         form = file_format(name)
         if form is None:
-            raise ValueError(f"{name!r} must end in one of {' '.join(FORMATS)}. Hint: rename it, or pass a Polars scan")
+            raise ValueError(ending_words(name))
         frames.append(scan_file(name, file_format=form))
     first = frames[0].collect_schema()
     for name, frame in zip(names[1:], frames[1:], strict=True):
         if dict(frame.collect_schema()) != dict(first):
             raise ValueError(
                 f"{name!r} must have the columns and data types of {names[0]!r}. "
-                "Hint: read the files one by one and bring them to one schema"
+                "Hint: all files must have the same columns and types"
             )
     if not frames[1:]:
         return frames[0]

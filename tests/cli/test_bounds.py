@@ -76,8 +76,8 @@ WRONG = [
     (["--most", "3"], 2, "--unit"),
     ([*ASKED, "--confidence", "0"], 2, "confidence"),
     ([*ASKED, "-o", "nowhere/out.csv"], 1, "Hint"),
-    ([*ASKED, "--ledger", "book"], 1, "there is no ledger at book yet"),
-    ([*ASKED, "--input", "missing.csv"], 75, "there is no file"),
+    ([*ASKED, "--ledger", "book"], 2, "there is no ledger at book yet"),
+    ([*ASKED, "--input", "missing.csv"], 1, "there is no file"),
 ]
 
 

@@ -22,7 +22,7 @@ def test_the_command_has_a_version_and_help(capsys):
 
 def test_errors_are_one_line_on_standard_error():
     done = spawn("release", "missing.csv", "--by", "a", *BUDGET, "-o", "out.csv")
-    assert (done.returncode, done.stdout) == (75, "")
+    assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "opendp-tree: there is no file missing.csv. Hint: check the name\n"
 
 

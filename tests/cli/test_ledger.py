@@ -46,6 +46,19 @@ def test_a_stored_release_is_printed(book, tmp_path, capsys):
     assert main(["ledger", str(book), "--release", "1"]) == 0
     release = TreeRelease.from_json(capsys.readouterr().out)
     assert release.to_frame().equals(pl.read_csv(tmp_path / "a.csv").cast(dict(release.to_frame().schema)))
+    for form in ("csv", "json", "xlsx"):
+        out = tmp_path / f"again.{form}"
+        assert main(["ledger", str(book), "--release", "1", "-o", str(out)]) == 0
+    release.write(tmp_path / "written.csv")
+    assert (tmp_path / "again.csv").read_bytes() == (tmp_path / "written.csv").read_bytes()
+    assert TreeRelease.from_json((tmp_path / "again.json").read_text()).to_frame().equals(release.to_frame())
+    assert (tmp_path / "again.xlsx").read_bytes()[:2] == b"PK"
+    for words, message in (
+        (["-o", str(out)], "-o requires --release"),
+        (["--release", "1", "-o", "out.doc"], "out.doc has an unknown ending. Hint: one of parquet csv"),
+    ):
+        assert main(["ledger", str(book), *words]) == 2
+        assert message in capsys.readouterr().err
     for entry in ("2", "3"):
         assert main(["ledger", str(book), "--release", entry]) == 1
         assert f"stores no release {entry}. Hint" in capsys.readouterr().err

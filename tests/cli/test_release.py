@@ -197,15 +197,18 @@ ALL = "--epsilon 1 --delta 1e-6 -o out.csv"
 BY = "--by region,city"
 NUMBER = "--by 'number(address, low=0, high=9, bins=9)'"
 FAILURES = [
-    (f"missing.csv {BY} {ALL}", 75, "there is no file"),
-    (f". {BY} {ALL}", 75, "there is no file"),
+    (f"missing.csv {BY} {ALL}", 1, "there is no file"),
+    (f". {BY} {ALL}", 1, "there is no file"),
     (f"empty.csv {BY} {ALL}", 1, "cannot be read as csv. Hint: is it empty"),
     (f"empty.parquet {BY} {ALL}", 1, "cannot be read as parquet"),
-    (f"rows.ndjson {BY} {ALL}", 2, "has an ending that is not read. Hint: --format, or convert it"),
+    (f"rows.ndjson {BY} {ALL}", 2, "cannot read .ndjson files: 'rows.ndjson' must end in one of .parquet"),
     (f"quotes.csv {BY} {ALL}", 1, "release failed"),
     (f"cut.parquet {BY} {ALL}", 1, "cannot be read as parquet"),
     (f"headless.csv {BY} {ALL}", 2, "has no column region"),
-    (f"rows.parquet --by region,town {ALL}", 2, "has no column town"),
+    (f"rows.parquet --by region,town {ALL}", 2, "has no column town. Hint: its columns are region, city, person, url"),
+    (f"rows.csv --by region,town {ALL}", 2, "has no column town. Hint: its columns are region, city"),
+    (f"rows.csv --by town {ALL}", 2, "has no column town. Hint: the first line of a CSV file must name its columns"),
+    (f"rows.parquet {BY} --epsilon 0,1 -o out.csv", 2, "0,1 must be a number. Hint: with a decimal point: 0.1"),
     (f"rows.parquet --by 'region city' {ALL}", 2, "Hint: separate columns by commas: 'region, city'"),
     (f"rows.parquet --by 'number(address)' {ALL}", 2, "number(address) must have low and high"),
     (f"rows.parquet {BY} {ALL} --outside drop", 2, "--outside requires --tree"),
@@ -253,11 +256,11 @@ FAILURES = [
     (f"rows.parquet {NUMBER} {ALL} --quantiles 0.5 -o out.json", 2, "--quantiles cannot be written as JSON"),
     (f"rows.parquet {NUMBER} {ALL} --quantiles 2", 2, "from 0 to 1"),
     (f"rows.parquet {NUMBER} {ALL} --quantiles 0.5 --method tree_laplace", 2, "has no quantiles"),
-    (f"rows.parquet {BY} --rho 1 --delta 1e-6 -o out.csv", 1, "counts epsilon and delta"),
-    (f"rows.parquet {BY} {ALL} --total-epsilon 7", 1, "has another total"),
+    (f"rows.parquet {BY} --rho 1 --delta 1e-6 -o out.csv", 2, "counts epsilon and delta"),
+    (f"rows.parquet {BY} {ALL} --total-epsilon 7", 2, "has another total"),
     (f"rows.parquet {BY} {ALL} --epsilon 6", 3, "only epsilon 5"),
     (f"rows.parquet {BY} {ALL} --total-delta 0", 2, "requires --total-epsilon"),
-    (f"rows.parquet {BY} {ALL} --ledger new", 1, "no ledger at"),
+    (f"rows.parquet {BY} {ALL} --ledger new", 2, "no ledger at"),
     (f"rows.parquet {BY} {ALL} --ledger notes.txt", 1, "is not a ledger"),
 ]
 FILES = {
@@ -265,6 +268,7 @@ FILES = {
     "empty.parquet": b"",
     "rows.ndjson": b'{"region": "secret"}\n',
     "headless.csv": b"secret,values\n1,2\n",
+    "rows.csv": b"region,city\nnorth,secret\n",
     "quotes.csv": b'region,city\nnorth,"secret\n',
     "notes.txt": b"secret",
     "nothing.csv": b"region,city\n",
@@ -315,7 +319,7 @@ def test_a_ledger_counts_exactly_and_refuses_with_a_code_of_its_own(tmp_path, pa
     assert (ledger.unit, ledger.dataset, len(entries)) == ("one row", "rows", 3)
     assert all(entry.statement["loss"]["epsilon"] <= 0.1 for entry in entries)
     assert entries[0].note == {"file": "rows.parquet", "columns": ["region"], "output": "out.csv"}
-    assert main([*words, "--unit", "person", "--rows-per-unit", "2"]) == 1
+    assert main([*words, "--unit", "person", "--rows-per-unit", "2"]) == 2
     assert "is for unit 'one row', not \"one value of 'person'\"" in capsys.readouterr().err
 
 
@@ -329,7 +333,7 @@ def test_the_unit_of_a_ledgers_entries_is_checked_before_anything_is_counted(tmp
         ["release", source, "--by", "region", "--delta", "1e-6", "--rows-per-unit", "2", "-o", str(tmp_path / "o.csv")],
         ["bounds", source, "--most", "5"],
     ):
-        assert main([*first, *words]) == 1
+        assert main([*first, *words]) == 2
         assert "is for unit 'one row', not \"one value of 'person'\"" in capsys.readouterr().err
     assert not measured
 
@@ -428,6 +432,25 @@ def test_a_log_sees_the_summary_if_asked(tmp_path, capsys):
     assert json.loads(line)["exit_code"] == 3
 
 
+def test_a_large_delta_is_warned_of_and_released(tmp_path, capsys):
+    words = ["release", write_rows(tmp_path), "--by", "region", "--epsilon", "1", "-o", str(tmp_path / "out.csv")]
+    told = "delta 0.5 is large: choose it well below 1 / number of people"
+    assert main([*words, "--delta", "0.5"]) == 0
+    assert capsys.readouterr().err == f"opendp-tree: warning: {told}\n"
+    for delta, warning in (("0.5", told), ("1e-3", None)):
+        assert main([*words, "--delta", delta, "--json"]) == 0
+        assert json.loads(capsys.readouterr().err)["warning"] == warning
+    assert main(["plan", *words[1:], "--delta", "0.5", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["warning"] == told
+
+
+def test_a_summary_names_the_file_that_has_all_rows(tmp_path, capsys):
+    frame = pl.DataFrame({"n": [number % 40 for number in range(8000)]})
+    out = str(tmp_path / "out.csv")
+    assert main(["release", write_rows(tmp_path, frame=frame), "--by", "n", *BUDGET, "-o", out, "--verbose"]) == 0
+    assert f" smaller rows: see {out}.\n" in capsys.readouterr().err
+
+
 def in_a_shell(folder, words, streams):
     line = " ".join(shlex.quote(word) for word in command(*words))
     return subprocess.run(
@@ -524,7 +547,7 @@ def test_rho_is_spent_from_a_ledger_of_rho_and_delta(tmp_path, paying, capsys):
     book = Ledger.open(tmp_path / "ledger")
     assert book.left()["rho"] == 0
     assert "rho" in TreeRelease.from_json(book.stored(2)).statement.loss
-    assert main([*paying, "--epsilon", "0.1", "--delta", "1e-7"]) == 1
+    assert main([*paying, "--epsilon", "0.1", "--delta", "1e-7"]) == 2
     assert "counts rho and delta, not epsilon and delta. Hint: ask for rho" in capsys.readouterr().err
     assert main(["plan", *words[1:]]) == 0
 

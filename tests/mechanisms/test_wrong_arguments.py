@@ -200,7 +200,7 @@ def ladder(*numbers):
         (PEOPLE, {"rho": 1.0}, "exactly one of epsilon and rho"),
         (PEOPLE, {"epsilon": None, "rho": 1.0}, "epsilon and delta must be given where nodes must be found"),
         (PEOPLE, {"epsilon": None, "rho": 0.0}, "rho"),
-        (PEOPLE, {"delta": 0.0}, "epsilon and delta must be given where nodes must be found"),
+        (PEOPLE, {"delta": 0.0}, "delta must be above 0 where nodes are unknown"),
         (PEOPLE, {"input_domain": LEAVES[0]}, "must be people_domain"),
         (PEOPLE, {"input_domain": people_domain(TREE), "levels": [2]}, "known and levels must be left out"),
         (CLASSIFIER, {"threshold": 0}, "threshold (0) must be positive"),
