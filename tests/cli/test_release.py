@@ -549,7 +549,7 @@ def test_rho_is_spent_from_a_ledger_of_rho_and_delta(tmp_path, paying, capsys):
     assert "rho" in TreeRelease.from_json(book.stored(2)).statement.loss
     assert main([*paying, "--epsilon", "0.1", "--delta", "1e-7"]) == 2
     assert "counts rho and delta, not epsilon and delta. Hint: ask for rho" in capsys.readouterr().err
-    assert main(["plan", *words[1:]]) == 0
+    assert main(["plan", *words[1:]]) == 3
 
 
 HOSTILE = "a\x1b[2J\nb\u202ec"
