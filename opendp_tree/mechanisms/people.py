@@ -32,7 +32,14 @@ from opendp_tree.budget import (
     zcdp_rho,
 )
 from opendp_tree.mechanisms.consistent import noise_multiplier
-from opendp_tree.mechanisms.find import NAMED, NO_DELTA, PartitionParameters, choose_parameters, even_parameters, variance
+from opendp_tree.mechanisms.find import (
+    NAMED,
+    NO_DELTA,
+    PartitionParameters,
+    choose_parameters,
+    even_parameters,
+    variance,
+)
 from opendp_tree.mechanisms.layers import (
     LADDER,
     LEAST_SHARE,
