@@ -20,6 +20,7 @@ from opendp_tree._types import Floats
 from opendp_tree.bounds import error_lower_bound
 from opendp_tree.budget import EPSILONS, Budget
 from opendp_tree.keys.key import Key
+from opendp_tree.mechanisms.find import NO_DELTA
 from opendp_tree.planning.laws import PEOPLE, LevelError
 from opendp_tree.planning.methods import (
     MECHANISMS,
@@ -190,10 +191,13 @@ class Plan:
         return error_lower_bound(tree, **amounts, alpha=self.alpha, d_in=budget.d_in)
 
     def __repr__(self) -> str:
-        """The question, a table of all candidates, errors of the best one by level, and how candidates are ranked."""
+        return self._words()
+
+    def _words(self, *, delta: str = "delta=1e-6") -> str:
+        """The question, all candidates, errors of the best one by level, and the ranking or how to give a delta."""
         tables = [table(["mechanism", "error", "shows from", ""], [_row(each) for each in self.candidates])]
         tables += [table(heads, rows) for heads, rows in self._by_level()]
-        return "\n\n".join([self._question(), *tables, self._ranking()])
+        return "\n\n".join([self._question(), *tables, self._ranking(delta)])
 
     def _repr_html_(self) -> str:
         rows: list[list[Cell]] = []
@@ -221,8 +225,11 @@ class Plan:
         said += f", alpha {self.alpha:g}." if self.worst_case else "."
         return said if unit is None else f"{said} Counted: {unit.counted(weighed=True)}."
 
-    def _ranking(self) -> str:
-        """How candidates are ranked."""
+    def _ranking(self, delta: str = "delta=1e-6") -> str:
+        """How candidates are ranked; or that nothing is possible, and whether a delta would help."""
+        if not self.best.feasible:
+            lacks = any(NO_DELTA.startswith(each.reason) for each in self.candidates)
+            return "Nothing is possible." + f" Hint: {delta}" * lacks
         by = "the fewest rows from which a node is shown" if self.aim == "keys" else "error"
         elsewhere = " For nodes of one count another may be better: plot_plan shows it." if self.worst_case else ""
         return f"The default of a release comes first; the others are ranked by {by}. Error: {self.measure}.{elsewhere}"
@@ -274,7 +281,7 @@ class Plan:
         """The plan as it is printed, and its conclusion in words."""
         best, what, does = self.best, "The error", "be"
         if not best.feasible:
-            return f"{self}\nNothing is possible."
+            return str(self)
         if self.worst_case:
             what, does = "No node's alpha-RMSE", "exceed"
         shown = f"; a node of {_shown_from(best)} is shown with probability 95 %" if best.shown_from > 0 else ""
@@ -359,8 +366,8 @@ def plan_for(setting: Setting, method: Method) -> Plan:
         raise ValueError("tree_or_depth must be a Tree where nodes are public and there is a value. Hint: Tree(...)")
     auto = method if isinstance(method, Auto) else Auto()
     chosen = method._choose(setting) if isinstance(method, Auto) and not values else choose_method(method, setting)
-    is_line, compared = isinstance(chosen, Curve), MECHANISMS if unit is None else PEOPLE_METHODS
-    if is_line:
+    compared = MECHANISMS if unit is None else PEOPLE_METHODS
+    if isinstance(chosen, Curve):
         compared = (Curve(segments=True), Curve(segments=False)) if setting.line is None else (chosen,)
     if not isinstance(method, Auto) or values:
         candidates: tuple[Candidate, ...] = (predict(chosen, setting),)
@@ -375,15 +382,18 @@ def plan_for(setting: Setting, method: Method) -> Plan:
         nodes = f"{len(known.paths)} known nodes and {others}"
     subject = f"A tree of depth {setting.depth} with {nodes}"
     measure = "the standard deviation of a count at the worst level"
-    if is_line:
-        subject = "A number in ranges" + (" below groups that are found first" if setting.line else "")
-        measure = f"by how many rows a quantile is off beyond its range, if {PEOPLE:,} rows are spread evenly"
+    if isinstance(chosen, Curve):
+        subject, rows = "A number in ranges", "rows"
+        if setting.line is not None:
+            subject += f" below {'public' if chosen.public_groups else 'unknown'} groups"
+            rows = "rows of its group"
+        measure = f"by how many rows a quantile is off beyond its range, if {PEOPLE:,} {rows} are spread evenly"
     elif unit is not None:
         measure = "the standard deviation of the noise of the worst level, in what is counted"
     elif not values:
         share = f"{100 * setting.alpha:g} %"
         measure = f"the predicted error of the worst node, for any counts, beyond {share} of its count"
-    worst_case = not (is_line or unit or values)
+    worst_case = not (isinstance(chosen, Curve) or unit or values)
     return Plan(subject, measure, setting, candidates, auto.aim, worst_case)
 
 

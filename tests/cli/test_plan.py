@@ -91,7 +91,8 @@ def test_one_method_is_planned_for_alone(capsys):
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
-        ("--by a,b,c --epsilon 1", 4, "not possible"),
+        ("--by a,b,c --epsilon 1", 4, "\n\nNothing is possible. Hint: --delta 1e-6\n"),
+        ("--by a,number(b,low=0,high=12,bins=24) --epsilon 1", 4, "Hint: --delta 1e-6\n"),
         ("rows.parquet --by nowhere --epsilon 1", 2, "has no column nowhere. Hint"),
         (
             "--by a --epsilon 1 --unit u --count shares --rows-per-unit 3",

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import opendp.prelude as dp
+import polars as pl
 import pytest
 
 from opendp_tree import (
@@ -19,6 +20,7 @@ from opendp_tree import (
     Value,
     leaf_domain,
     plan,
+    release_tree,
 )
 from opendp_tree.budget import Budget
 from opendp_tree.mechanisms import leaf_values_domain, people_domain
@@ -26,7 +28,7 @@ from opendp_tree.mechanisms.curve import MeasuredLine
 from opendp_tree.mechanisms.tree_noise import gaussian_variance, laplace_variance
 from opendp_tree.planning import Curve, PeopleLayers
 from opendp_tree.planning.laws import curve_rank_error
-from opendp_tree.planning.methods import MECHANISMS, PEOPLE_METHODS, Setting, Space, make_planned
+from opendp_tree.planning.methods import MECHANISMS, PEOPLE_METHODS, InfeasibleError, Setting, Space, make_planned
 from opendp_tree.planning.plan import predict
 from opendp_tree.rows.counting import LeafValues
 from opendp_tree.theorems.sums import STEPS
@@ -418,9 +420,46 @@ def test_a_number_is_planned_as_it_is_released():
         for worse in ({"epsilon": 0.1}, {"epsilon": 1.0, "d_in": 5}, {"rho": 0.005}):
             more = plan(key, **worse)
             assert all(more.candidate(each.name).error > each.error for each in found.candidates)
-    nested = plan(Key.nested(Key.columns("carrier"), number[100]), epsilon=1.0, delta=1e-6)
-    assert [each.name for each in nested.candidates] == ["grouped_curves"]
     assert not {each.name for each in plan(PUBLIC, epsilon=1.0).candidates} & {"curve", "bin_curve"}
+
+
+GROUPS = Tree.from_paths([("a",), ("b",)])
+
+
+@pytest.mark.parametrize("bins", [100, 2**13])
+@pytest.mark.parametrize(
+    ("method", "budget", "finding"),
+    [
+        ("auto", {"epsilon": 1.0, "delta": 1e-6}, {"epsilon": 0.2, "delta": 1e-6}),
+        (Curve(grouping=0.5), {"epsilon": 2.0, "delta": 1e-6}, {"epsilon": 1.0, "delta": 1e-6}),
+        (Curve(public_groups=GROUPS), {"epsilon": 1.0}, None),
+        (Curve(public_groups=GROUPS), {"rho": 0.5}, None),
+    ],
+)
+def test_a_number_below_columns_is_planned_as_it_is_released(bins, method, budget, finding):
+    key = Key.nested(Key.columns("carrier"), Key.number("delay", low=0, high=100, bins=bins))
+    found = plan(key, method=method, **budget)
+    assert len(found.candidates) == 1
+    rows = pl.DataFrame({"carrier": ["a"] * 400, "delay": [50.0] * 400})
+    statement = release_tree(rows, by=key, method=method, **budget).statement
+    assert found.best.name == statement.mechanism == "grouped_curves"
+    share = 0.0 if bins == 100 else 0.2
+    curve = curve_rank_error(bins, Budget.of(epsilon=1 / statement.parameters["scale"]), finding=share)
+    assert found.best.error == pytest.approx(curve, rel=1e-6)
+    assert curve >= plan(key.inner[1].tree, **{**budget, "delta": 0.0}).best.error
+    groups = 0.0 if finding is None else plan(Key.columns("carrier"), **finding).best.shown_from
+    assert found.best.shown_from == groups
+    assert ("below public groups" if finding is None else "below unknown groups") in repr(found)
+
+
+def test_a_number_below_columns_is_refused_where_its_release_is():
+    key = Key.nested(Key.columns("carrier"), Key.number("delay", low=0, high=100, bins=100))
+    rows = pl.DataFrame({"carrier": ["a"], "delay": [50.0]})
+    for budget in ({"epsilon": 1.0}, {"rho": 0.5, "delta": 1e-6}):
+        best = plan(key, **budget).best
+        assert (best.name, best.feasible) == ("grouped_curves", False)
+        with pytest.raises(InfeasibleError, match=best.reason):
+            release_tree(rows, by=key, **budget)
 
 
 def test_lines_are_refused_where_there_is_no_order_or_no_noise_to_draw():

@@ -37,7 +37,9 @@ def test_a_plan_shows_the_errors_of_the_best_mechanism_by_level(shown):
 def test_nothing_possible_is_a_result():
     found = plan(5, epsilon=1.0, nodes="open")
     assert not found.best.feasible
-    assert "Nothing is possible" in found.describe()
+    assert found.describe().endswith("\nNothing is possible. Hint: delta=1e-6")
+    assert repr(plan(5, epsilon=1.0, nodes="open", unit=Unit("user", rows=3))).endswith(". Hint: delta=1e-6")
+    assert repr(plan(5, rho=1.0, nodes="open", unit=Unit("user", rows=3))).endswith("Nothing is possible.")
     assert found.curves().height == 0
     assert found.to_frame()["feasible"].sum() == 0
 

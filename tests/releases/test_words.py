@@ -6,9 +6,10 @@ from xml.etree import ElementTree
 
 import numpy as np
 import opendp.prelude as dp
+import polars as pl
 import pytest
 
-from opendp_tree import OpenTree, Tree, TreeRelease, leaf_domain
+from opendp_tree import Key, OpenTree, Tree, TreeRelease, Unit, leaf_domain, release_tree
 from opendp_tree.budget import cost_words
 from opendp_tree.mechanisms import make_pruned_descent
 from opendp_tree.releases.values import NodeValues
@@ -143,3 +144,12 @@ def test_means_have_the_decimals_that_their_intervals_support(mean, reach, shown
     assert row.split()[-2] == "4,000"
     assert len(first) == len(row)  # figures end below their head
     assert re.search(rf'"opendp-tree-number">{shown}</td><td', given._repr_html_())
+
+
+@pytest.mark.parametrize(("tree", "finds"), [(Tree.from_paths([("a",), ("b",)]), False), (None, True)])
+@pytest.mark.parametrize("unit", [None, Unit("user", rows=3), Unit("user", count="people", nodes=2)], ids=str)
+def test_only_a_release_that_finds_nodes_says_how(tree, finds, unit):
+    rows = pl.DataFrame({"user": range(200), "city": ["a", "b"] * 100})
+    key = Key.columns("city", tree=tree)
+    words = release_tree(rows, by=key, unit=unit, epsilon=1.0, delta=1e-6).describe()
+    assert ("nodes found" in words or "found from one row per person" in words) == finds
