@@ -98,6 +98,11 @@ def html_table(
     return "".join([*parts, *(f"<p>{_escaped(line)}</p>" for line in below), "</div>"])
 
 
+def number_text(value: float) -> str:
+    """Three digits of a number, and all digits of a thousand and more."""
+    return f"{value:,.0f}" if 999.5 <= abs(value) < 1e15 else f"{value:.3g}"
+
+
 def _cell_text(cell: Cell) -> str:
     """A number as a table shows it; a dash where there is none."""
     if isinstance(cell, float):

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 from opendp_tree import _show
-from opendp_tree._show import Bar, clear_code, html_table, one_line, progress, table
+from opendp_tree._show import Bar, clear_code, html_table, number_text, one_line, progress, table
 
 
 def test_numbers_line_up_to_the_right_and_texts_to_the_left():
@@ -130,3 +130,9 @@ def test_a_notebook_gets_no_codes_of_terminals(monkeypatch):
         wait_for(stream, 1)
     assert "counting ... 0 s" in stream.getvalue()
     assert "\033" not in stream.getvalue()
+
+
+def test_numbers_have_three_digits_or_all_of_a_thousand_and_more():
+    texts = [number_text(value) for value in (0.0, 0.12345, 30.34, 999.4, 999.6, 1684.3, 1e6, -2500.0, 1e300)]
+    assert texts == ["0", "0.123", "30.3", "999", "1,000", "1,684", "1,000,000", "-2,500", "1e+300"]
+    assert number_text(float("inf")) == "inf"

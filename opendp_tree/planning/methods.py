@@ -93,7 +93,7 @@ class Setting:
     @classmethod
     def of(
         cls,
-        tree_or_depth: Tree | OpenTree | Key | int,
+        tree_or_depth: Tree | OpenTree | Key | str | Sequence[str] | int,
         budget: Budget,
         *,
         nodes: str | None = None,
@@ -104,8 +104,9 @@ class Setting:
     ) -> Setting:
         """A setting of checked arguments."""
         known, line = None, None
-        if isinstance(tree_or_depth, Key):
-            key, tree_or_depth = tree_or_depth, tree_or_depth.hierarchy
+        if isinstance(tree_or_depth, (Key, str, list, tuple)):
+            key = Key.of(tree_or_depth)
+            tree_or_depth = key.hierarchy
             known, line = key.known, key.line_below
             levels = key.shown_levels if levels is None and key.show is not None else levels
         if nodes is not None:
@@ -450,7 +451,7 @@ class TreeEstimator(_Finder):
         levels, budget, known = self._shown(setting), setting.budget, setting.known
         if setting.closed:
             shown = "all" if len(levels) == setting.depth else ", ".join(map(str, levels))
-            errors, reason = self._closed_errors(setting), "levels get noise and are made to add up"
+            errors, reason = self._closed_errors(setting), "noise on each level, then adjusted to add up"
             # The root of a public tree has a small share on purpose.
             below = [each.error for each in errors if each.level or not setting.public]
             error = max(below or [each.error for each in errors])
@@ -469,7 +470,8 @@ class TreeEstimator(_Finder):
         left, names = float(chosen.alphas + chosen.betas) / 2, 1 if known is None else len(known.paths)
         described = describe(replace(chosen, fringes=(tests,)), levels, setting.depth, names)
         return {
-            "reason": "finding nodes with their counts has one price, however many there are; the rest measures totals",
+            "reason": "finding names and counting them costs the same for any number of names; "
+            "the rest of the budget measures totals",
             "error": laws.estimator_error(tests, left, setting.alpha),
             "guarantee": "epsilon and delta",
             "parameters": {"measuring": round(left * budget.d_in / budget.pure_epsilon, 3), **described},
@@ -526,7 +528,7 @@ class PeopleLayers(_Finder):
         deviations, noise = design.deviations(), design.noise
         tests = None if design.parameters is None else design.parameters.fringes[0]
         return {
-            "reason": f"noise of a count, by level from the root's: {', '.join(f'{each:.3g}' for each in deviations)}",
+            "reason": f"layers with {noise.title()} noise, in which the weight of each person is bounded",
             "error": max(deviations),
             "guarantee": "epsilon and delta" if tests else "zCDP" if noise == "gaussian" else "pure epsilon",
             "parameters": design.described | {"threshold": design.threshold or "none"},

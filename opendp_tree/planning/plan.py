@@ -15,7 +15,7 @@ from opendp.mod import Domain, Measurement, Metric, assert_features
 
 from opendp_tree._arguments import check_choice, check_integer, check_positive
 from opendp_tree._opendp import to_then
-from opendp_tree._show import Bar, Cell, html_table, progress, table
+from opendp_tree._show import Bar, Cell, html_table, number_text, progress, table
 from opendp_tree._types import Floats
 from opendp_tree.bounds import error_lower_bound
 from opendp_tree.budget import EPSILONS, Budget
@@ -195,24 +195,37 @@ class Plan:
 
     def _words(self, *, delta: str = "delta=1e-6") -> str:
         """The question, all candidates, errors of the best one by level, and the ranking or how to give a delta."""
-        tables = [table(["mechanism", "error", "shows from", ""], [_row(each) for each in self.candidates])]
+        tables = [table(["mechanism", *self._heads(), ""], [_row(each) for each in self.candidates])]
         tables += [table(heads, rows) for heads, rows in self._by_level()]
         return "\n\n".join([self._question(), *tables, self._ranking(delta)])
 
     def _repr_html_(self) -> str:
         rows: list[list[Cell]] = []
         for each in self.candidates:
-            name, error, *rest = _row(each)
+            name, *rest = _row(each)
             # Bars end at 20 times the best error, so that the differences below stay visible.
-            rows.append([name, error, Bar(min(each.error, 20 * self.best.error) if each.feasible else None), *rest])
-        heads, strong = ["mechanism", "error", "", "shows from", ""], 0 if self.best.feasible else None
+            rows.append(
+                [name, rest.pop(0), Bar(min(each.error, 20 * self.best.error) if each.feasible else None), *rest]
+            )
+        (error, shown), strong = self._heads(), 0 if self.best.feasible else None
+        heads = ["mechanism", error, "", shown, ""]
         first = html_table(heads, rows, title=self._question(), below=[self._ranking()], strong=strong)
         return f"<div>{first}{''.join(html_table(*each) for each in self._by_level())}</div>"
+
+    @property
+    def _counted(self) -> str:
+        """What an error is in: rows, or people."""
+        unit = self.setting.unit
+        return "rows" if unit is None or unit.count == "rows" else "people"
+
+    def _heads(self) -> tuple[str, str]:
+        """What the columns of errors and of shown counts are in."""
+        return f"error ({self._counted})", f"shown from ({_found(self.setting)})"
 
     def _by_level(self) -> list[tuple[list[str], list[list[str]]]]:
         """The head and the rows of a table of the best candidate's errors by level, if it predicts them for a few."""
         errors = self.best.by_level
-        said = {(each.level, each.quantity): f"{each.error:.3g}" for each in errors}
+        said = {(each.level, each.quantity): number_text(each.error) for each in errors}
         levels, quantities = (sorted(set(each)) for each in zip(*said, strict=True)) if said else ([], [])
         rows = [[str(level), *(said[level, each] for each in quantities)] for level in levels]
         return [(["level", *(f"error of a {each}" for each in quantities)], rows)] if 0 < len(rows) <= 12 else []
@@ -231,7 +244,7 @@ class Plan:
             lacks = any(NO_DELTA.startswith(each.reason) for each in self.candidates)
             return "Nothing is possible." + f" Hint: {delta}" * lacks
         by = "the fewest rows from which a node is shown" if self.aim == "keys" else "error"
-        elsewhere = " For nodes of one count another may be better: plot_plan shows it." if self.worst_case else ""
+        elsewhere = " At a given count another mechanism may be better: plot_plan shows it." if self.worst_case else ""
         return f"The default of a release comes first; the others are ranked by {by}. Error: {self.measure}.{elsewhere}"
 
     def to_frame(self) -> pl.DataFrame:
@@ -283,24 +296,42 @@ class Plan:
         if not best.feasible:
             return str(self)
         if self.worst_case:
-            what, does = "No node's alpha-RMSE", "exceed"
-        shown = f"; a node of {_shown_from(best)} is shown with probability 95 %" if best.shown_from > 0 else ""
-        below = f" No mechanism can have an error below {self.lower_bound:.3g}." if self.lower_bound > 0 else ""
-        return f"{self}\nBest: {best.name}. {what} is predicted to {does} {best.error:.3g}{shown}.{below}"
+            what, does = (
+                f"The error of every {_node(self.setting)}, beyond {_share(self.alpha)} of its count,",
+                "stay below",
+            )
+        shown = (
+            f"; a node of {best.shown_from:,.0f} {_found(self.setting)} is shown with probability 95 %"
+            if best.shown_from > 0
+            else ""
+        )
+        below = (
+            f" No mechanism can have an error below {number_text(self.lower_bound)}." if self.lower_bound > 0 else ""
+        )
+        error = f"{what} is predicted to {does} {number_text(best.error)} {self._counted}"
+        return f"{self}\nBest: {best.name}. {error}{shown}.{below}"
 
 
-def _shown_from(candidate: Candidate) -> str:
-    """From how many rows a node is shown; with a unit, from how many people, each with one row that is drawn."""
-    finds_people = candidate.setting is not None and candidate.setting.unit is not None
-    return f"{candidate.shown_from:,.0f} {'people' if finds_people else 'rows'}"
+def _found(setting: Setting) -> str:
+    """What decides whether a node is shown: rows; with a unit people, each with one row that is drawn."""
+    return "rows" if setting.unit is None else "people"
+
+
+def _node(setting: Setting) -> str:
+    """The nodes whose worst error is predicted: the root of a public tree has a small share on purpose."""
+    return "node below the root" if setting.public and setting.depth > 1 else "node"
+
+
+def _share(alpha: float) -> str:
+    return f"{100 * alpha:g} %"
 
 
 def _row(candidate: Candidate) -> list[str]:
     """A candidate's name, its error, from which count it shows a node, and why."""
     if not candidate.feasible:
         return [candidate.name, "-", "-", f"not possible: {candidate.reason}"]
-    shown = "all nodes" if candidate.shown_from == 0 else _shown_from(candidate)
-    return [candidate.name, f"{'at most ' * candidate.bound}{candidate.error:.3g}", shown, candidate.reason]
+    shown = "all nodes" if candidate.shown_from == 0 else f"{candidate.shown_from:,.0f}"
+    return [candidate.name, f"{'at most ' * candidate.bound}{number_text(candidate.error)}", shown, candidate.reason]
 
 
 def _rank(candidate: Candidate, chosen: Mechanism, aim: str) -> tuple[bool, bool, float, float]:
@@ -313,7 +344,7 @@ def _rank(candidate: Candidate, chosen: Mechanism, aim: str) -> tuple[bool, bool
 
 @progress("planning")
 def plan(
-    tree_or_depth: Tree | OpenTree | Key | int,
+    tree_or_depth: Tree | OpenTree | Key | str | Sequence[str] | int,
     *,
     epsilon: float | None = None,
     delta: float = 0.0,
@@ -333,8 +364,8 @@ def plan(
     and of these the worst over all nodes and all possible counts, computed from the law of the mechanism's noise. A
     mechanism that is not possible is listed with the reason. Other parameters: as for `release_tree`.
 
-    :param tree_or_depth: The tree, a `Key` with its known names and levels, or a number of levels with the root's. For
-        a depth alone, the error of least squares is bounded by that of the noise before it.
+    :param tree_or_depth: The tree, names of columns or a `Key` as `by` of `release_tree` takes them, or a number of
+        levels with the root's. For a depth alone, the error of least squares is bounded by that of the noise before it.
     :param d_in: How many counts one person can change, or how many people are protected. By default 1.
     :param nodes: "public" or "open": whether all nodes are public. By default as the tree says.
     :param levels: The levels of interest, 0 for the root's. By default all. `tree_estimator` shows only these, and the
@@ -391,8 +422,8 @@ def plan_for(setting: Setting, method: Method) -> Plan:
     elif unit is not None:
         measure = "the standard deviation of the noise of the worst level, in what is counted"
     elif not values:
-        share = f"{100 * setting.alpha:g} %"
-        measure = f"the predicted error of the worst node, for any counts, beyond {share} of its count"
+        worst = f"the worst {_node(setting)}, for any counts"
+        measure = f"the predicted error of {worst}, beyond {_share(setting.alpha)} of its count"
     worst_case = not (isinstance(chosen, Curve) or unit or values)
     return Plan(subject, measure, setting, candidates, auto.aim, worst_case)
 

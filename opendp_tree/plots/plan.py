@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from opendp_tree._arguments import check_type
+from opendp_tree._show import number_text
 from opendp_tree._types import Floats
 from opendp_tree.planning.plan import Candidate, Plan
 from opendp_tree.plots import style
@@ -45,7 +46,7 @@ def plot_plan(plan: Plan, *, title: str | None = None) -> go.Figure:
         if not each.feasible:
             reasons.setdefault(each.reason, []).append(each.name)
     footer = _elsewhere(plan, drawn)
-    footer += [f"Too large to draw: {each.name}, {each.error:.3g}." for each in beyond]
+    footer += [f"Too large to draw: {each.name}, {number_text(each.error)}." for each in beyond]
     footer += [f"Not possible ({reason}): {'; '.join(names)}." for reason, names in reasons.items()]
     traces, points = [], []
     written: list[tuple[int, float]] = []
@@ -109,7 +110,7 @@ def _marks(heights: Floats, worst: float, written: list[tuple[int, float]]) -> d
         top = int(np.nanargmax(heights))
         sizes[top] = 11
         if not any(place == top and abs(figure - worst) < 0.25 * worst for place, figure in written):
-            texts[top] = f"{worst:.3g}"
+            texts[top] = number_text(worst)
             written.append((top, worst))
     return {
         "mode": "lines+markers+text",

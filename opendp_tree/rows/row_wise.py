@@ -43,6 +43,7 @@ _HINTS = {
     "literal": f"a number, a truth value, or a text of at most {LONGEST_LITERAL} bytes",
     "replace_strict": "replace_strict with a default, and no return_dtype",
     "strptime": "str.to_date with a format and strict=False; time zones, %I and %p are refused",
+    "is_in": 'OpenDP has no is_in: (pl.col("state") == "CA") | (pl.col("state") == "TX")',
     "to_physical": "cast(pl.String, strict=False) for categories, whose codes depend on the order of rows",
     "true_divide": _DIVISION,
     "divide": _DIVISION,

@@ -259,7 +259,7 @@ def test_the_better_noise_comes_first_for_people():
         assert found.best.name == f"people_{best}"
         assert found.best.error == min(each.error for each in found.candidates if each.feasible)
         assert unit.counted(weighed=True) in found.describe()
-        assert found.best.reason.startswith("noise of a count, by level from the root's: ")
+        assert found.best.reason.startswith(f"layers with {best.title()} noise")
         assert found.lower_bound == 0
         assert repr(found)
     assert plan(OPEN, epsilon=1.0, delta=1e-6, unit=Unit("user", leaves=3)).worst_case  # rows are kept

@@ -1,9 +1,10 @@
+import re
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
-from opendp_tree import OpenTree, Tree, TreeEstimator, Unit, Value, leaf_domain, plan
+from opendp_tree import Key, OpenTree, Tree, TreeEstimator, Unit, Value, leaf_domain, plan
 from opendp_tree.planning import Plan, smallest_epsilon
 from opendp_tree.planning.methods import MECHANISMS, InfeasibleError
 
@@ -126,6 +127,36 @@ def test_a_plan_prints_as_a_table_that_says_what_ranks_it():
     nothing = plan(6, epsilon=1.0, nodes="open")
     assert "not possible" in repr(nothing)
     assert "not possible" in nothing._repr_html_()
+
+
+def test_names_of_columns_are_planned_as_a_release_takes_them():
+    budget = {"epsilon": 1.0, "delta": 1e-6}
+    for by in (["region", "city"], ("region", "city")):
+        assert repr(plan(by, **budget)) == repr(plan(Key.columns("region", "city"), **budget))
+    assert plan("city", **budget).setting.depth == 2
+    with pytest.raises(TypeError, match=r"a column's name \(1\) must be a text"):
+        plan([1], **budget)
+
+
+@pytest.mark.parametrize(
+    ("asked", "heads", "concluded"),
+    [
+        ({}, "mechanism  error (rows)  shown from (rows)", "The error of every node, beyond 10 % of its count,"),
+        ({"unit": Unit("u", rows=9)}, "error (rows)  shown from (people)", "The error is predicted to be"),
+        ({"unit": Unit("u", count="shares")}, "error (people)  shown from (people)", "The error is predicted to be"),
+    ],
+)
+def test_a_plan_says_in_what_its_errors_are_and_writes_numbers_out(asked, heads, concluded):
+    found = plan(OPEN, epsilon=0.005, delta=1e-6, **asked)
+    words = found.describe()
+    assert " ".join(heads.split()) in " ".join(words.split())
+    kind = "people" if "error (people)" in heads else "rows"
+    assert re.search(rf"{re.escape(concluded)}.* {found.best.error:,.0f} {kind}; a node of", words)
+    assert found.best.error > 1000
+    assert "e+0" not in words
+    public = plan(PUBLIC, epsilon=1.0).describe()
+    assert "the predicted error of the worst node below the root, for any counts, beyond 10 % of its count" in public
+    assert "The error of every node below the root, beyond 10 % of its count, is predicted to stay below" in public
 
 
 def test_candidates_are_ranked_by_error_and_impossible_ones_come_last():

@@ -40,7 +40,7 @@ def test_far_worse_mechanisms_are_named_and_the_axes_hold_what_matters():
     given = mechanisms()
     worse = Candidate("worse", reason="", needs="", error=1e6, curve=lambda at: np.full_like(at, 1e6))
     figure = plot_plan(replace(given, candidates=(*given.candidates, worse)))
-    assert footer_of(figure)[-1] == "Too large to draw: worse, 1e+06."
+    assert footer_of(figure)[-1] == "Too large to draw: worse, 1,000,000."
     assert "worse" not in [line.name for line in figure.data]
     low, high = figure.layout.yaxis.range
     assert 10**low > LEAST / 2
