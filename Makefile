@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/ready
 SHOW := $(VENV)/show
 SITE := $(VENV)/site
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
+INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --editable
 SEED ?= 1
 
 .PHONY: help test docs pages fuzz faults test-slow test-browser test-engines test-newest lint demo bench bench-full peers bench-peers dist clean
@@ -51,6 +51,7 @@ $(SITE): $(READY)
 
 docs: $(SITE) ## Build the site, strictly: broken links and undocumented names fail; build/docs/index.html
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet -b html docs build/docs
+	@echo "The site is in $(CURDIR)/build/docs: open index.html in a browser."
 
 pages: $(READY) ## Write the pages of docs anew that are made from the package: messages, examples, tables of theorems
 	for page in mistakes example_page theorem_tables proof_map readme_table; do $(BIN)/python -m docs.$$page; done

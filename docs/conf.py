@@ -60,28 +60,40 @@ OUTSIDE = {"../README.md": "index.md", "../SECURITY.md": "threat_model.md", "../
 
 
 def prepare_page(app, name, source):
-    """Point links to files outside this folder to pages of the site, and drop the blank line that ends a doctest."""
+    """Point links to files outside this folder to pages of the site, and names in the reference to their entries.
+
+    The blank line that ends a doctest is dropped.
+    """
     source[0] = source[0].replace("\n\n```\n", "\n```\n")
     for outside, page in OUTSIDE.items():
         source[0] = source[0].replace(f"]({outside})", f"]({page})")
+    if name.startswith("benchmarks/"):  # wide tables need the room of the right side bar
+        source[0] = f"---\nhtml_theme.sidebar_secondary.remove: true\n---\n{source[0]}"
+    if name == "reference":
+        for module, names in public_names():
+            for each in names:
+                source[0] = source[0].replace(f"`{each}`", f"{{py:obj}}`{each} <{module}.{each}>`")
 
 
-def write_reference(app):
-    """Write one page per submodule with one entry per public name, from docstrings."""
+def public_names():
+    """The public names of the package and of each submodule; a name at the root is not repeated."""
     package = importlib.import_module("opendp_tree")
-    folder = HERE / "api"
-    folder.mkdir(exist_ok=True)
     modules = [("opendp_tree", package.__all__)]
     for submodule in package._SUBMODULES:
         names = importlib.import_module(f"opendp_tree.{submodule}").__all__
         modules.append((f"opendp_tree.{submodule}", sorted(set(names) - set(package.__all__))))
-    pages = {f"{module}.rst": "\n".join(page_of(module, names)) for module, names in modules if names}
-    toctree = [f"   {name.removesuffix('.rst')}" for name in pages]
-    head = ["Every public name", "=================", "", ".. toctree::", "   :maxdepth: 1", ""]
-    pages["index.rst"] = "\n".join([*head, *toctree, ""])
-    for name, text in pages.items():
-        if not (folder / name).exists() or (folder / name).read_text() != text:
-            (folder / name).write_text(text)
+    return modules
+
+
+def write_reference(app):
+    """Write one page per submodule with one entry per public name, from docstrings."""
+    folder = HERE / "api"
+    folder.mkdir(exist_ok=True)
+    (folder / "index.rst").unlink(missing_ok=True)  # of earlier versions
+    for module, names in public_names():
+        page, text = folder / f"{module}.rst", "\n".join(page_of(module, names))
+        if names and not (page.exists() and page.read_text() == text):
+            page.write_text(text)
 
 
 def page_of(path, names):
@@ -106,6 +118,15 @@ def link_proofs(app, what, name, value, options, lines):
             lines[number] = f"{before}:doc:`/proofs/{page}`{rest}"
 
 
+def add_scripts(app, name, template, context, doctree):
+    """Notebooks have pictures, which a script fits to the page."""
+    if name.startswith("notebooks/"):
+        from opendp_tree.plots.page import FIT_TEXTS
+
+        app.add_js_file(None, body=FIT_TEXTS)
+        app.add_js_file("pictures.js")
+
+
 def write_math(self, node):
     """Write formulas as MathML, which browsers show without a script."""
     from docutils import nodes
@@ -121,4 +142,5 @@ def setup(app):
     app.add_html_math_renderer("mathml", (write_math, None), (write_math, None))
     app.connect("builder-inited", write_reference)
     app.connect("source-read", prepare_page)
+    app.connect("html-page-context", add_scripts)
     app.connect("autodoc-process-docstring", link_proofs)

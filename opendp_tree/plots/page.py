@@ -54,7 +54,26 @@ _SECTION = """<section>
 <main style="min-height: {height}px">{picture}</main>
 </section>"""
 _LEAST_HEIGHT = 420
-_SCRIPT = """const picture = document.getElementById("{plot_id}");
+FIT_TEXTS = """// Shorten lines that are wider than a column: leave out figures first, then the ends of names.
+function fitTexts(picture) {
+  const trace = picture.data[0], gap = "\\u2002";
+  if (trace.type !== "icicle") return;
+  picture.texts ??= trace.text;
+  const room = Math.floor((picture._fullLayout._size.w / trace.maxdepth - 8) / 7);
+  const fit = line => {
+    const parts = line.split(gap).map(part => part.match(/&[^;\\s]+;|./gsu) ?? []);
+    while (parts.length > 1 && parts.flat().length + parts.length > room + 1) parts.pop();
+    const name = parts[0].length > room ? [...parts[0].slice(0, room - 1), "…"] : parts[0];
+    return [name, ...parts.slice(1)].map(part => part.join("")).join(gap);
+  };
+  const texts = picture.texts.map(text => text.split("<br>").map(fit).join("<br>"));
+  if (texts.some((text, index) => text !== trace.text[index])) Plotly.restyle(picture, {text: [texts]});
+}
+"""
+_SCRIPT = f"""{FIT_TEXTS}
+const picture = document.getElementById("{{plot_id}}");
+fitTexts(picture);
+picture.on("plotly_afterplot", () => fitTexts(picture));
 picture.on("plotly_animated", () => Plotly.redraw(picture)); // texts that became too small hide only then
 addEventListener("load", () => Plotly.Plots.resize(picture)); // a scroll bar is there only then"""
 FORMATS = ("svg", "png")

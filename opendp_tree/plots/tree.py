@@ -33,7 +33,6 @@ MAX_SIBLINGS = 400
 _BORDER, _CLEAR = "rgba(255, 255, 255, 0.6)", "rgba(0, 0, 0, 0)"
 _LISTED = 12
 """How many of small siblings together are named in their box at most."""
-_SPACE = "\u2002"
 _COLOUR_BAR: dict[str, Any] = {
     **{"orientation": "h", "x": 0, "xanchor": "left", "y": 0, "yanchor": "top", "ypad": 8, "xpad": 24},
     **{"lenmode": "pixels", "len": 340, "thickness": 12, "outlinewidth": 0, "ticklen": 4, "tickcolor": style.INK},
@@ -66,7 +65,10 @@ def plot_tree(
     room = _room(nodes, kind, height - 200)
     boxes = pack(nodes, room=room, view=view, max_nodes=max_nodes, ordered=release.tree.ordered)
     interval = style.confidence_text(release.confidence)
+    counted = "" if release.statement is None else release.statement.counted or ""
+    unit = next((word for word in ("rows", "people", "shares") if counted.startswith(word)), "")
     errors = [np.log10(np.clip(_error(nodes, box), SMALL, LARGE)).round(3) for box in boxes]
+    grey = ' Grey: no interval, as for "(other)".' if np.isnan(errors).any() else ""
     own_area = np.array([box.size for box in boxes])
     for box in boxes[1:]:
         own_area[box.parent] -= box.size
@@ -80,7 +82,7 @@ def plot_tree(
         "labels": [style.short_text(_label(nodes, box)) for box in boxes],
         "values": own_area,
         "branchvalues": "remainder",
-        "text": [_text(nodes, box, kind, box.size / (room * boxes[0].size or 1.0), view) for box in boxes],
+        "text": [_text(nodes, box, kind, box.size / (room * boxes[0].size or 1.0), view, unit) for box in boxes],
         "texttemplate": "%{text}",
         "hovertext": [_hover(nodes, box, interval, release) for box in boxes],
         "hoverinfo": "text",
@@ -89,7 +91,7 @@ def plot_tree(
             "colorscale": [[index / (len(COLOURS) - 1), colour] for index, colour in enumerate(COLOURS)],
             **{"cmin": np.log10(SMALL), "cmax": np.log10(LARGE), "showscale": True},
             # A box that only extends the one above it has no border, so that both look like one.
-            "line": {"width": 1, "color": [_CLEAR if box.again else _BORDER for box in boxes]},
+            "line": {"width": 1, "color": [_BORDER if box.below is None else _CLEAR for box in boxes]},
             "colorbar": {"title": {"text": error_title, "side": "top", "font": {"size": 12}}, **_COLOUR_BAR},
         },
         "textfont": {"size": 12, "color": ["white" if error < TURNS else DARK for error in errors]},
@@ -114,7 +116,7 @@ def plot_tree(
         [trace],
         title=title,
         usual="Private counts" + (f" by {', '.join(names)}" if names else ""),
-        subtitle="Area: estimate. Colour: relative error.",
+        subtitle=f"Area: estimate. Colour: relative error.{grey}",
         footer=footer,
         above=0 if kind == "sunburst" else 26,  # the path bar, once one has gone into a node
         below=64,
@@ -205,8 +207,8 @@ class Box:
     size: float
     alone: bool = True
     """Of siblings together, whether no other is drawn beside them."""
-    again: bool = False
-    """Whether it only extends the box above it by one level."""
+    below: int | None = None
+    """Of a box that only extends the box above it by one level: the number of nodes there."""
     undrawn: int = 0
     """How many children are not in the picture."""
 
@@ -245,8 +247,10 @@ def pack(nodes: Nodes, *, room: float, view: int, max_nodes: int, ordered: bool 
             rest, alone = rows[small], bool(small.all())
             box = Box(index, rest, float(nodes.size[rest].sum()), alone)
             boxes.append(box)
+            deeper = rest
             for _ in range(view - 1 - level):
-                boxes.append(replace(box, parent=len(boxes) - 1, again=True))
+                deeper = np.concatenate([order[starts[row] : starts[row + 1]] for row in deeper] or [deeper])
+                boxes.append(replace(box, parent=len(boxes) - 1, below=int((nodes.size[deeper] > 0).sum())))
             heappush(waiting, (number + 1, -box.size, len(boxes) - 1, rest, box.size, view))
     return boxes
 
@@ -274,24 +278,28 @@ def _name(nodes: Nodes, row: int) -> str:
 def _label(nodes: Nodes, box: Box) -> str:
     if box.rows.size == 1:
         return _name(nodes, box.rows[0])
-    return f"({box.rows.size:,} {'nodes' if box.alone else 'more'})"
+    return _nodes_text(box.rows.size) if box.alone else f"({box.rows.size:,} more)"
 
 
-def _text(nodes: Nodes, box: Box, kind: str, rooms: float, view: int) -> str:
+def _nodes_text(count: int) -> str:
+    return f"({count:,} {'node' if count == 1 else 'nodes'})"
+
+
+def _text(nodes: Nodes, box: Box, kind: str, rooms: float, view: int, unit: str) -> str:
     """What is written on a box that has room for this many labels: label and estimate, as far as they fit."""
     # A letter is about 7 pixels wide. A ring has its share of 270 pixels; boxes of a treemap are about square.
     width = {"sunburst": 270 // (7 * view), "treemap": int(10 * max(rooms, 1) ** 0.5), "icicle": 28}[kind]
     label = style.short_text(_label(nodes, box), min(max(width, 13 if kind == "sunburst" else 8), 28))
-    figure = style.number(_estimate(nodes, box))
+    figure = style.number(_estimate(nodes, box)) + (f"{style.GAP}{unit}" if box.parent < 0 and unit else "")
     several = box.rows.size > 1
     lines = [label] if several and box.alone else [label, figure]
-    if box.again:
-        return ""
+    if box.below is not None:
+        return _nodes_text(box.below) if box.below else ""
     if kind == "icicle":
         limit = int(1.2 * rooms - 0.2)
-        if several and limit > 1:  # a line for each of the largest, too
-            lines += map(style.short_text, _largest(nodes, box, min(limit, _LISTED), _SPACE))
-        return "<br>".join(lines[:limit]) if limit > 1 else _SPACE.join(lines)
+        if several and (limit > 1 or box.alone):  # a line for each of the largest, too
+            lines += map(style.short_text, _largest(nodes, box, min(max(limit, 1), _LISTED), style.GAP))
+        return "<br>".join(lines[:limit]) if limit > 1 else style.GAP.join(lines)
     return "<br>".join(lines) if rooms > (2.6 if kind == "treemap" else 1.8) else label
 
 

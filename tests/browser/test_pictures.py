@@ -69,11 +69,10 @@ OVERHANG = """() => [...document.querySelectorAll("#picture .slice")].map(sector
 }).filter(overhang => overhang !== null)"""
 
 
-UNNAMED = """() => {  // boxes of the first columns that have the height of a row of text, and no text
+UNNAMED = """() => {  // boxes that have the height of a row of text, and no text
     const sectors = [...document.querySelectorAll("#picture .slice")].map(sector => [
         sector.querySelector("path").getBoundingClientRect(), sector.querySelector("text")]);
-    const last = Math.max(...sectors.map(([box]) => box.left));
-    return sectors.filter(([box, text]) => box.left < last && box.height >= 18 && !(text && text.textContent.trim()))
+    return sectors.filter(([box, text]) => box.width && box.height >= 18 && !(text && text.textContent.trim()))
         .map(([box]) => [box.left, box.top, box.height]);
 }"""
 

@@ -12,10 +12,21 @@ pytestmark = pytest.mark.browser
 SITE = Path(__file__).parents[2] / "build" / "docs"
 PAGES = [
     *("index", "publish", "build", "nightly", "guides", "reference", "researchers", "house", "concepts", "people"),
-    *("note", "threat_model", "benchmarks/README", "proofs/partition", "api/opendp_tree", "notebooks/prefixes"),
+    *(
+        "note",
+        "threat_model",
+        "benchmarks/README",
+        "benchmarks/peers",
+        "proofs/partition",
+        "api/opendp_tree",
+        "notebooks/prefixes",
+    ),
     *("notebooks/regions", "command_line", "elsewhere", "planning"),
 ]
 DESK, PHONE = (1280, 900), (390, 844)
+CUT = """() => [...document.querySelectorAll("article :is(pre, table, .js-plotly-plot)")].filter(each =>
+    each.scrollWidth > each.clientWidth + 1 && getComputedStyle(each).overflowX !== "auto"
+).map(each => each.innerText)"""
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -32,8 +43,9 @@ def test_a_page_fits_its_screen_and_reads_in_its_theme(browser, name, size, them
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth + 1"), "the page is too wide"
     assert page.evaluate("[...document.images].every(each => each.complete && each.naturalWidth > 0)")
     assert page.locator("article h1").count() >= 1
-    cut = "[...document.querySelectorAll('article pre')].filter(each => each.scrollWidth > each.clientWidth + 1).length"
-    assert page.evaluate(cut) == 0, "a line of code is cut at the right edge"
+    assert page.evaluate(CUT) == [], "wide code and tables scroll in their own box"
+    hidden = "[...document.querySelectorAll('.cell_output th')].filter(each => !each.offsetHeight).length"
+    assert page.evaluate(hidden) == 0, "tables of notebooks have column names"
     empty = "[...document.querySelectorAll('.bd-sidebar-primary')].filter(each => each.offsetWidth && !each.innerText)"
     # On a phone the side bar is a drawer with the header's links, closed at first.
     assert size == PHONE or page.evaluate(f"{empty}.length") == 0, "the side bar is empty"

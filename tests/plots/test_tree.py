@@ -231,6 +231,23 @@ def test_in_the_first_view_all_siblings_but_one_have_room():
             )
 
 
+def test_the_root_has_a_unit_and_boxes_beside_small_siblings_say_how_many_nodes_are_there():
+    paths = [("big", "b"), *((f"small {number}", leaf) for number in range(9) for leaf in "xy")]
+    tree = Tree.from_paths(paths)
+    counts = np.where(tree.node_levels == 2, 5.0, np.where(tree.node_levels == 1, 10.0, 1090.0))
+    counts[[1, tree.leaves[0]]] = 1000.0
+    statement = replace(STATEMENT, counted="people (each user once per node)")
+    trace = plot_tree(TreeRelease(tree, counts, counts - 1, counts + 1, 0.95, statement)).data[0]
+    assert trace.text[:3] == ("All<br>1,090\u2002people", "big<br>1,000", "(9 more)<br>90")
+    beside = trace.parents.index("2")
+    assert trace.text[beside] == "(18 nodes)"
+
+
+def test_grey_boxes_are_explained():
+    assert plot_tree(small()).layout.title.subtitle.text.endswith(' Grey: no interval, as for "(other)".')
+    assert "Grey" not in plot_tree(release(hide=False)).layout.title.subtitle.text
+
+
 def test_many_equal_siblings_have_a_limit():
     count = 5 * MAX_SIBLINGS
     tree = Tree.from_paths([(number,) for number in range(count)])

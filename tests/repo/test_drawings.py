@@ -5,7 +5,7 @@ import re
 import pytest
 
 from docs.drawings import DRAWINGS, FOLDER, PEOPLE, PLACES, Walk
-from docs.release_pictures import PICTURES
+from docs.release_pictures import PICTURES, STATIC
 from opendp_tree import TreeRelease
 
 
@@ -33,10 +33,11 @@ def test_the_walk_that_is_drawn_is_one_that_the_mechanism_can_take():
         assert noise < walk.threshold  # an empty node is never a cell
 
 
+@pytest.mark.parametrize("folder", [FOLDER, STATIC])
 @pytest.mark.parametrize("name", PICTURES)
-def test_pictures_show_the_stored_release(name, release):
+def test_pictures_show_the_stored_release(name, folder, release):
     """Both are written by `python docs/release_pictures.py`."""
-    words = " ".join(re.findall(r">([^<>]+)<", (FOLDER / name).read_text()))
+    words = " ".join(re.findall(r">([^<>]+)<", (folder / name).read_text()))
     level, shown = (1, "origin") if "tree" in name else (2, "carrier")
     largest = release.to_frame(other=False).filter(level=level).sort("estimate", descending=True)
     assert largest[shown][0] in words
