@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -258,9 +259,17 @@ def cost_words(statement: PrivacyStatement | None) -> str:
     """Who is protected, and what it cost."""
     if statement is None:
         return "Privacy: not known here. The cost is that of the noisy counts from which this release was made."
-    measure = statement.measure.replace("()", "").replace("_", " ").replace("(", " ").replace(")", "")
     rows = "one row" if statement.d_in == 1 else f"up to {statement.d_in} rows"
-    return f"Privacy: {loss_words(statement)} ({measure}) for adding or removing {statement.unit or rows}."
+    return f"Privacy: {loss_words(statement)} for adding or removing {person_words(statement.unit or rows)}."
+
+
+def person_words(unit: str) -> str:
+    """A statement's unit for readers: "one value of 'user'" is "one user with all rows of that user"."""
+    match = re.match(r"one value of (['\"])(.+)\1(?=$|,)", unit)
+    if match is None:
+        return unit
+    who = match[2] if match[2].replace(" ", "_").isidentifier() else match[0].removeprefix("one value of ")
+    return f"one {who} with all rows of that {who}{unit[match.end() :]}"
 
 
 def counted_words(statement: PrivacyStatement | None) -> list[str]:

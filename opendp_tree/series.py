@@ -27,7 +27,7 @@ from opendp_tree._arguments import check_choice, check_integer, check_probabilit
 from opendp_tree._interrupts import deferred_interrupts
 from opendp_tree._show import Bar, Cell, html_table, one_line, progress, table
 from opendp_tree._types import Bools
-from opendp_tree.budget import Budget
+from opendp_tree.budget import Budget, person_words
 from opendp_tree.keys.key import Key
 from opendp_tree.ledger import (
     Amount,
@@ -308,7 +308,8 @@ class Series(Mapping[str, TreeRelease]):
             counted = f"the period {name} ({self.period.words()})"
         statement = release.statement
         assert statement is not None
-        unit, counted = f"{statement.unit}, {unit}", f"{statement.counted}, of {counted}"
+        rows, mark, bounds = str(statement.counted).partition(". ")
+        unit, counted = f"{statement.unit}, {unit}", f"{rows}, of {counted}{mark}{bounds}"
         return replace(release, statement=replace(statement, unit=unit, counted=counted))
 
     @property
@@ -518,7 +519,7 @@ class Series(Mapping[str, TreeRelease]):
             ]
         else:
             privacy = [
-                f"Privacy: {each} for adding or removing {self.ledger.unit}, in each period.",
+                f"Privacy: {each} for adding or removing {person_words(str(self.ledger.unit))}, in each period.",
                 "A person with rows in m periods loses m times that.",
             ]
         first = f"Series {self.ledger.path.name}: {len(names)} periods ({which}). A row's period is "

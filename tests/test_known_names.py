@@ -94,7 +94,7 @@ def test_empty_known_nodes_are_shown_and_unknown_names_found_below_known_ones():
     release = release_tree(VISITS, by=KEY, **BUDGET)
     check(release)
     assert release.statement.parameters["known"] == 4
-    assert "Known beforehand: 3 nodes below the root, shown whatever their counts." in release.describe()
+    assert "3 names were known, and are shown whatever their counts; other names were found" in release.describe()
 
 
 def test_names_of_earlier_releases_do_not_flicker():

@@ -121,15 +121,20 @@ def test_a_statement_says_what_is_counted():
     assert release_tree(VISITS, by="country", epsilon=1.0, delta=1e-6).statement.counted == "rows"
     budget = {"epsilon": 1.0, "delta": 1e-6}
     kept = release_tree(VISITS, by="country", **budget, unit=Unit("user", rows=3), method="tree_estimator")
-    assert kept.statement.counted == "rows after keeping at most 3 of each user, and none without a user"
+    assert (
+        kept.statement.counted
+        == "rows. At most 3 rows of each user count in total (others are dropped); rows without a user are not counted"
+    )
     cut = release_tree(VISITS, by="country", **budget, unit=Unit("user", rows=3))
-    said = "rows, those of each user limited to a weight of 3 in all, and none without a user"
+    said = (
+        "rows. At most 3 rows of each user count in total (more are scaled down); rows without a user are not counted"
+    )
     assert cut.statement.counted == said
     assert f"Counted: {said}." in cut.describe()
     assert "true count, as counted above" in cut.describe()
     assert TreeRelease.from_json(cut.to_json()).statement.counted == said
     leaves = release_tree(VISITS, by="country", **budget, unit=Unit("user", leaves=2, rows_per_leaf=4))
-    assert leaves.statement.counted.startswith("rows after keeping at most 4 in each of at most 2 leaves of each user")
+    assert leaves.statement.counted.startswith("rows. At most 4 rows of each user count in each of at most 2 leaves")
 
 
 def test_intervals_hold_the_rows_that_are_kept_and_claim_no_others():
@@ -228,7 +233,9 @@ def test_people_with_values_are_bounded_by_rows():
         SPENT, by="country", epsilon=3.0, delta=1e-6, unit=Unit("user", rows=2), value=AMOUNT, confidence=SURE
     )
     assert release.statement.unit == "one value of 'user'"
-    assert release.statement.counted.startswith("rows with a number in amount after keeping at most 2 of each user")
+    assert release.statement.counted.startswith(
+        "rows with a number in amount. At most 2 rows of each user count in total (others are dropped)"
+    )
     assert release.lower[0] <= 600 <= release.upper[0]
     with pytest.raises(ValueError, match="bound on rows alone"):
         release_tree(SPENT, by="country", epsilon=1.0, delta=1e-6, unit=Unit("user", leaves=2), value=AMOUNT)
@@ -261,4 +268,4 @@ def test_rho_for_unknown_nodes_is_refused_with_a_way_out():
     ask = {"by": "city", "unit": Unit("user", rows=2), "rho": 0.1, "delta": 1e-6}
     with pytest.raises(ValueError, match=r"epsilon and delta must be given where nodes must be found\. Hint: "):
         release_tree(rows, **ask)
-    assert "keeping at most 2" in release_tree(rows, **ask, method="pruned_gaussian").statement.counted
+    assert "(others are dropped)" in release_tree(rows, **ask, method="pruned_gaussian").statement.counted

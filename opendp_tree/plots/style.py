@@ -84,7 +84,7 @@ def confidence_text(confidence: float) -> str:
 
 def counted_lines(counted: str | None) -> list[str]:
     """What a hover adds where not all rows are counted."""
-    return [] if counted in (None, "rows") else [wrap(f"of {counted}")]
+    return [] if counted in (None, "rows") else [wrap(f"Counted: {counted}")]
 
 
 def drawn_frame(release: TreeRelease) -> pl.DataFrame:

@@ -12,7 +12,7 @@ import polars as pl
 
 from opendp_tree._show import one_line
 from opendp_tree._types import Floats, Ints
-from opendp_tree.budget import PrivacyStatement, loss_words
+from opendp_tree.budget import PrivacyStatement, cost_words
 
 ENOUGH = 0.95
 """The share of rows that the recommended bound keeps."""
@@ -75,7 +75,7 @@ class BoundReport:
 
     def describe(self) -> str:
         """The report in sentences."""
-        lines = [f"The share of rows kept by each bound from 1 to {self.most} on the rows of {self.statement.unit}."]
+        lines = [f"The share of rows kept by each bound from 1 to {self.most} on the rows of each person."]
         bound = self.recommended
         if bound is None:
             lines.append(
@@ -85,12 +85,12 @@ class BoundReport:
         else:
             index = int(np.argmax(self.bounds == bound))
             low, middle, high = (f"{100 * part[index]:.1f} %" for part in (self.lower, self.shares, self.upper))
-            kept = f"{low} to {high} of about {self.rows:,.0f} rows, probably {middle}"
+            kept = f"{low} to {high} of about {self.rows:,.0f} rows, estimate {middle}"
             lines.append(f"Recommended: {bound}. It keeps {kept}.")
         lines += [
-            f"Shares are of at most {self.most} rows of each: further rows are not counted.",
+            f"Shares are of at most {self.most} rows of each person: further rows are not counted.",
             f"Accuracy: all intervals hold simultaneously with probability at least {self.confidence:.10g}.",
-            f"Privacy: {loss_words(self.statement)} for all rows of {self.statement.unit}.",
+            cost_words(self.statement),
         ]
         return "\n".join(map(one_line, lines))
 

@@ -57,10 +57,9 @@ def release_words(release: TreeRelease) -> tuple[list[str], list[str]]:
     parameters: Mapping[str, Any] = {} if statement is None else statement.parameters
     shown = slice(None) if release.shown is None else release.shown
     reach = _reach(release.estimates, release.lower, release.upper)[shown]
-    first = [tree_words(release.tree, reach.size)]
-    known = parameters.get("known")
-    if isinstance(release.tree, OpenTree) and isinstance(known, int) and known > 1:
-        first.append(f"Known beforehand: {_number(known - 1, 'node')} below the root, shown whatever their counts.")
+    known = parameters.get("known", 0)
+    closed, known = parameters.get("threshold", 0) is None, known if isinstance(known, int) else 0
+    first = [tree_words(release.tree, reach.size, None if closed else max(known - 1, 0))]
     counted = counted_words(statement)
     first += counted
     if not release.adds_up:
@@ -68,7 +67,7 @@ def release_words(release: TreeRelease) -> tuple[list[str], list[str]]:
     for value in release.values if release.adds_up else ():
         reaches = _reach(value.mean, value.mean_lower, value.mean_upper)[shown]
         middle = np.median(reaches[np.isfinite(reaches)]) if np.isfinite(reaches).any() else None
-        also = "" if middle is None else f"; the median interval of a mean extends {middle:.4g} from its estimate"
+        also = "" if middle is None else f"; the median interval of a mean extends {_upward(middle)} from its estimate"
         first.append(f"Sums and means: {value.words()}{also}.")
     first.append(cost_words(statement))
 
@@ -77,8 +76,9 @@ def release_words(release: TreeRelease) -> tuple[list[str], list[str]]:
     rest = [f"Accuracy: each node's interval contains {what} {sure}."]
     if reach.size:
         median, widest = np.median(reach), reach.max()
-        rest.append(f"Half of the intervals lie within {median:.4g} of their estimates, and all within {widest:.4g}.")
-    if parameters.get("threshold", 0) is None:
+        all_reach = f"all at most {_upward(widest)}" if math.isfinite(widest) else "some have no upper end"
+        rest.append(f"Half of the intervals reach at most {_upward(median)} from their estimates, and {all_reach}.")
+    if closed:
         rest.append("Not shown: nothing. Rows that leave the known nodes count at the last one on their path.")
     else:
         rest += _hidden_words(release)
@@ -99,9 +99,18 @@ def _reach(estimates: Floats, lower: Floats, upper: Floats) -> Floats:
     return np.maximum(upper - estimates, estimates - lower)
 
 
-def tree_words(tree: Tree | OpenTree, shown: int) -> str:
-    """What was released."""
-    names = f" ({' / '.join(tree.names)})" if tree.names else ""
+def _upward(figure: float) -> str:
+    """A figure rounded up to a whole number, or to three digits if that is more."""
+    if not 0 < figure < math.inf:
+        return f"{figure:g}"
+    decimals = max(2 - math.floor(math.log10(figure)), 0)
+    text = f"{math.ceil(figure * 10**decimals - 1e-6) / 10**decimals:,.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if decimals else text
+
+
+def tree_words(tree: Tree | OpenTree, shown: int, known: int | None = 0) -> str:
+    """What was released; `known` names were known beforehand, all of them if it is None."""
+    names, levels = f" ({' / '.join(('total', *tree.names))})" if tree.names else "", _number(tree.depth, "level")
     if isinstance(tree, OpenTree):
         if tree.kind == "bits":
             kind = {"integer": f"{tree.width}-bit integers", "ipv4": "IPv4 addresses", "ipv6": "IPv6 addresses"}
@@ -109,30 +118,42 @@ def tree_words(tree: Tree | OpenTree, shown: int) -> str:
             names = f" (prefixes of {kind[tree.shown_as]}, {_number(tree.stride, 'bit')} per level{outside})"
         elif tree.kind == "paths":
             names = f" (paths split at {tree.separator!r})"
-        return f"Counts of {_number(shown, 'node')} of an open tree of depth {tree.depth}{names}."
+        found = f"{_noun(tree)} were found from the data"
+        if known is None:
+            found = f"all {_noun(tree)} were known"
+        elif known:
+            found = f"{known:,} {_noun(tree)} were known, and are shown whatever their counts; other {found}"
+        return f"Counts of {_number(shown, 'node')} of {levels}{names}; {found}."
     if tree.ranges is not None:
         names = f" ({_number(tree.ranges.bins, 'range')} from {tree.ranges.low} to {tree.ranges.high})"
     nodes = _number(tree.node_count, "node")
     which = f"all {nodes}" if shown == tree.node_count else f"{shown} of {nodes}"
-    return f"Counts of {which} of a public tree of depth {tree.depth}{names}."
+    return f"Counts of {which} of a public tree of {levels}{names}."
+
+
+def _noun(tree: Tree | OpenTree) -> str:
+    return "prefixes" if isinstance(tree, OpenTree) and tree.kind == "bits" else "names"
 
 
 def _hidden_words(release: TreeRelease) -> list[str]:
     """What is not shown, and what is known about it."""
-    bound, which = release.hidden, "nodes"
+    said = release.statement
+    words = () if said is None else (str(said.counted), said.mechanism)
+    few = "people" if any(each.startswith(("people", "shares")) for each in words) else "rows"
+    bound, which = release.hidden, _noun(release.tree)
     if isinstance(release.tree, Tree):
         if release.shown is None or release.shown.all():
             return []
         bound = float(release.upper[~release.shown].max())
         which = f"{_number(int((~release.shown).sum()), 'node')}, estimated as 0,"
     if bound is None or not np.isfinite(bound):
-        return [f"Not shown: {which}, for whose counts this release has no upper limit."]
+        return [f"Not shown: {which} with too few {few}. This release does not bound how many they have."]
     also = "" if release.confidence == 1 else ", with the same probability"
-    return [f"Not shown: {which} that hold at most {bound:.4g} each{also}."]
+    return [f"Not shown: {which} with few {few}, at most {_upward(bound)} each{also}."]
 
 
 def _number(count: int, noun: str) -> str:
-    return f"{count} {noun if count == 1 else f'{noun}s'}"
+    return f"{count:,} {noun if count == 1 else f'{noun}s'}"
 
 
 def release_text(release: TreeRelease, *, where: str = "to_frame()") -> str:

@@ -139,26 +139,36 @@ class Unit:
         :param weighed: Whether rows are weighed; by default they are kept, up to the bounds.
         """
         who = self.column if self.column.replace(" ", "_").isidentifier() else repr(self.column)
-        if weighed:
-            what = self._weighed(who, of) + ("" if of == "rows" or self.count == "rows" else f", {of}")
-        else:
-            leaves = "1 leaf" if self.leaves == 1 else f"{self.leaves} leaves"
-            bounds = [] if self.leaves is None else [f"{self.rows_per_leaf} in each of at most {leaves}"]
-            if self.rows is not None:
-                bounds.append(f"{self.rows} in all" if bounds else f"{self.rows}")
-            what = f"{of} after keeping at most {' and '.join(bounds)} of each {who}"
-        return f"{what}, and none without a {who}"
+        what = {"rows": of, "people": "people", "shares": "shares of people"}[self.count if weighed else "rows"]
+        what += "" if of in (what, "rows") else f", from {of}"
+        bounds = self._weighed(who) if weighed else self._kept(who)
+        return f"{what}. {bounds}; rows without a {who} are not counted"
 
-    def _weighed(self, who: str, of: str) -> str:
+    def _kept(self, who: str) -> str:
+        if self.leaves is None:
+            return f"{_at_most(self.rows, who)} in total (others are dropped)"
+        leaves = "one leaf" if self.leaves == 1 else f"{self.leaves} leaves"
+        total = "" if self.rows is None else f", and at most {self.rows} in total"
+        return f"{_at_most(self.rows_per_leaf, who)} in each of at most {leaves}{total} (others are dropped)"
+
+    def _weighed(self, who: str) -> str:
         if self.count == "shares":
-            return f"shares of people (all rows of one {who} weigh 1 together)"
+            return f"All rows of each {who} count as 1 in total"
         bound = self.rows if self.count == "rows" else self.nodes
-        limit = ", ".join(map(str, bound)) if isinstance(bound, tuple) else str(bound)
         if self.count == "rows":
-            by = " (by level)" if isinstance(bound, tuple) else ""
-            return f"{of}, those of each {who} limited to a weight of {limit} in all{by}"
-        by = "by level below the root" if isinstance(bound, tuple) else "per level"
-        return f"people (each {who} once per node, limited to a weight of {limit} {by})"
+            by = ", by level from the root" if isinstance(bound, tuple) else ""
+            return f"{_at_most(bound, who)} in total{by} (more are scaled down)"
+        limit = (
+            ", ".join(map(str, bound)) + " by level below the root"
+            if isinstance(bound, tuple)
+            else f"{bound} per level"
+        )
+        return f"Each {who} counts once per node, and at most {limit} (more are scaled down)"
+
+
+def _at_most(bound: object, who: str) -> str:
+    limit = ", ".join(map(str, bound)) if isinstance(bound, tuple) else str(bound)
+    return f"At most {limit} {f'row of each {who} counts' if bound == 1 else f'rows of each {who} count'}"
 
 
 def _hint(column: str) -> str:
@@ -314,6 +324,6 @@ def value_shares(values: tuple[Value, ...]) -> tuple[Fraction, ...]:
 
 def values_counted(counted: str, values: Sequence[Value]) -> str:
     """A description of what is counted where rows without a number are left out: "rows with a number in amount"."""
-    between = " after " if " after " in counted else ", which "
+    between = ". " if ". " in counted else ", which "
     first, *rest = counted.split(between, 1)
     return between.join([f"{first} with a number in {' and '.join(each.column for each in values)}", *rest])

@@ -29,7 +29,7 @@ def test_words_and_a_table_go_to_standard_output_and_a_picture_to_a_file(tmp_pat
     assert main(["bounds", write_rows(tmp_path, form, VISITS), *ASKED, "--plot", str(picture)]) == 0
     told = capsys.readouterr().out
     assert "Recommended: 3. It keeps" in told
-    assert "Privacy: epsilon 0.5 for all rows of one value of 'person'." in told
+    assert "Privacy: epsilon 0.5 for adding or removing one person with all rows of that person." in told
     heads, *rows = [line.split() for line in told.splitlines()[-4:]]
     assert heads == ["bound", "keeps", "at", "least", "at", "most"]
     assert [row[0] for row in rows] == ["1", "2", "3"]

@@ -16,7 +16,7 @@ def test_a_page_is_whole_and_needs_nothing_else(tmp_path):
     assert '<meta name="viewport" content="width=device-width, initial-scale=1">' in page
     assert "<title>Private counts by side, place</title>" in page
     assert "<h1>Private counts by side, place</h1>" in page
-    assert "<footer><p>Privacy: epsilon 1 (max divergence) for adding or removing one row.</p>" in page
+    assert "<footer><p>Privacy: epsilon 1 for adding or removing one row.</p>" in page
     assert "plotly.js v" in page
     assert not re.search(r"<(script|link|img)[^>]*(src|href)=", page)
     assert os.listdir(tmp_path) == ["tree.html"]

@@ -53,10 +53,18 @@ def test_labels_are_short_text():
 
 def test_what_is_counted_is_in_the_footer_and_the_hover():
     given = small()
-    cut = replace(given, statement=replace(given.statement, counted="rows after keeping at most 5 of each <user>"))
+    cut = replace(
+        given,
+        statement=replace(
+            given.statement, counted="rows. At most 5 rows of each <user> count in total (others are dropped)"
+        ),
+    )
     figure = plot_level(cut, 1)
-    assert figure.data[0].hovertext[0].endswith("<br>of rows after keeping at most 5 of<br>each &lt;user&gt;")
-    assert "Counted: rows after keeping at most 5 of each &lt;user&gt;." in figure.layout.annotations[0].text
+    assert figure.data[0].hovertext[0].endswith("count in total (others<br>are dropped)")
+    assert (
+        "Counted: rows. At most 5 rows of each &lt;user&gt; count in total (others are dropped)."
+        in figure.layout.annotations[0].text
+    )
     assert "Counted" not in plot_level(given, 1).layout.annotations[0].text
 
 

@@ -88,7 +88,7 @@ def test_titles_and_footers():
     figure = plot_tree(small())
     assert figure.layout.title.text == "Private counts by side, place"
     footer = next(note.text for note in figure.layout.annotations if note.name == FOOTER)
-    assert footer.startswith("Privacy: epsilon 1 (max divergence) for adding or removing one row.")
+    assert footer.startswith("Privacy: epsilon 1 for adding or removing one row.")
     assert footer.endswith("1 node has an estimate of zero or less and no area.")
     assert plot_tree(small(), title="<Mine>").layout.title.text == "&lt;Mine&gt;"
     bare = TreeRelease(Tree.from_parents([-1, 0]), *np.ones((3, 2)), confidence=1.0, statement=None)

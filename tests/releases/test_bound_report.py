@@ -54,11 +54,11 @@ def test_the_frame_has_a_row_for_each_bound():
 
 def test_words_say_what_was_found_and_what_it_cost():
     assert REPORT.describe().splitlines() == [
-        "The share of rows kept by each bound from 1 to 4 on the rows of one value of 'user'.",
-        "Recommended: 3. It keeps 95.0 % to 99.0 % of about 2,400 rows, probably 97.0 %.",
-        "Shares are of at most 4 rows of each: further rows are not counted.",
+        "The share of rows kept by each bound from 1 to 4 on the rows of each person.",
+        "Recommended: 3. It keeps 95.0 % to 99.0 % of about 2,400 rows, estimate 97.0 %.",
+        "Shares are of at most 4 rows of each person: further rows are not counted.",
         "Accuracy: all intervals hold simultaneously with probability at least 0.95.",
-        "Privacy: epsilon 0.05 for all rows of one value of 'user'.",
+        "Privacy: epsilon 0.05 for adding or removing one user with all rows of that user.",
     ]
     assert repr(REPORT) == "BoundReport(most=4, recommended=3, useful=True)"
 

@@ -1,4 +1,5 @@
 import math
+import re
 from dataclasses import replace
 from functools import cache
 
@@ -56,7 +57,7 @@ def test_frames_of_public_trees():
 
 
 def test_every_written_form_says_what_is_counted():
-    said = replace(STATEMENT, counted="rows, those of each user limited to a weight of 5 in all")
+    said = replace(STATEMENT, counted="rows. At most 5 rows of each user count in total (more are scaled down)")
     tree, two = Tree.from_paths([("a",)]), np.array([5.0, 5.0])
     release = TreeRelease(tree, two, two, two, 1.0, said)
     assert release.to_frame()["counted"].to_list() == [said.counted] * 2
@@ -108,14 +109,15 @@ def test_descriptions_say_what_at_what_cost_and_how_wrong(make):
     shown = release.estimates.size if release.shown is None else release.shown.sum()
     assert lines[0].startswith("Counts of ")
     assert str(shown) in lines[0]
-    assert "of depth 3 (country / city)." in lines[0]
+    assert "of 3 levels (total / country / city)" in lines[0]
     assert lines[-1].startswith("Mechanism: ")
     name, value = next(iter(release.statement.loss.items()))
     assert f"{name} {value:.10g}" in lines[1]
     assert lines[1].endswith("for adding or removing one row.")
     reach = np.maximum(release.upper - release.estimates, release.estimates - release.lower)
     widest = reach.max() if release.shown is None else reach[release.shown].max()
-    assert f"and all within {widest:.4g}." in release.describe()
+    (told,) = re.findall(r"and all at most ([0-9.,]+)\.\n", release.describe())
+    assert widest <= float(told.replace(",", "")) <= 1.01 * widest + 1e-9
     assert ("always" in lines[2]) == (release.confidence == 1)
     assert ("Not shown: " in release.describe()) == (release.shown is not None or release.hidden is not None)
 
@@ -132,14 +134,12 @@ def test_descriptions_of_what_is_not_known():
     two = np.array([5.0, 7.0])
     words = TreeRelease(Tree.from_parents([1, -1]), two, two - math.inf, two + 1, 1.0, None).describe()
     assert "Privacy: not known here." in words
-    assert "and all within inf." in words
+    assert "and some have no upper end." in words
     empty = make_pruned_descent(leaf_domain(OpenTree.bits(4)), L1, 1.0, delta=1e-6)(OpenTree.bits(4).count([]))
-    assert empty.describe().startswith(
-        "Counts of 0 nodes of an open tree of depth 5 (prefixes of 4-bit integers, 1 bit"
-    )
+    assert empty.describe().startswith("Counts of 0 nodes of 5 levels (prefixes of 4-bit integers, 1 bit")
     nobody = make_pruned_descent(leaf_domain(PUBLIC), L1, 1.0, delta=1e-6)(np.zeros(3, dtype=np.int64))
     assert "0 of 5 nodes" in nobody.describe()
-    assert "Not shown: 5 nodes, estimated as 0, that hold at most " in nobody.describe()
+    assert "Not shown: 5 nodes, estimated as 0, with few rows, at most " in nobody.describe()
 
 
 def test_ranges_of_a_release_from_json_join_the_nodes():

@@ -20,14 +20,14 @@ from tests.pictures import HOSTILE, STATEMENT, release
 @pytest.mark.parametrize(
     ("tree", "shown", "words"),
     [
-        (Tree.from_parents([-1]), 1, "Counts of all 1 node of a public tree of depth 1."),
-        (Tree.from_paths([("a",)]), 2, "Counts of all 2 nodes of a public tree of depth 2 (label_1)."),
+        (Tree.from_parents([-1]), 1, "Counts of all 1 node of a public tree of 1 level."),
+        (Tree.from_paths([("a",)]), 2, "Counts of all 2 nodes of a public tree of 2 levels (total / label_1)."),
         (
             OpenTree.bits(32, 8, shown_as="ipv4"),
             1,
-            "1 node of an open tree of depth 5 (prefixes of IPv4 addresses, 8 bits",
+            "1 node of 5 levels (prefixes of IPv4 addresses, 8 bits",
         ),
-        (OpenTree.paths("/", depth=3), 0, "0 nodes of an open tree of depth 3 (paths split at '/')."),
+        (OpenTree.paths("/", depth=3), 0, "0 nodes of 3 levels (paths split at '/'); names were found from the data."),
     ],
 )
 def test_trees_in_words(tree, shown, words):
@@ -36,10 +36,26 @@ def test_trees_in_words(tree, shown, words):
 
 def test_costs_in_words():
     pair = replace(STATEMENT, loss={"epsilon": 1.0, "delta": 1e-6}, measure="approximate(max_divergence())")
-    said = "Privacy: epsilon 1, delta 1e-06 (approximate max divergence) for adding or removing one row."
+    said = "Privacy: epsilon 1, delta 1e-06 for adding or removing one row."
     assert cost_words(pair) == said
-    person = "one person with at most 5 rows"
-    assert cost_words(replace(pair, d_in=5, unit=person)).endswith(f"for adding or removing {person}.")
+    for unit, said in (
+        ("one person with at most 5 rows", "one person with at most 5 rows"),
+        ("2 values of 'user'", "2 values of 'user'"),
+        ("one value of 'user'", "one user with all rows of that user"),
+        ('one value of "o\'clock", in each period', 'one "o\'clock" with all rows of that "o\'clock", in each period'),
+    ):
+        assert cost_words(replace(pair, unit=unit)).endswith(f"for adding or removing {said}.")
+
+
+@pytest.mark.parametrize(
+    ("median", "widest", "words"), [(1872.01, 9.391, ("1,873", "9.4")), (0.0123, 42.0, ("0.0123", "42"))]
+)
+def test_the_widths_of_intervals_are_rounded_up(median, widest, words):
+    counts, tree = np.zeros(3), Tree.from_paths([("a",), ("b",)])
+    reach = np.sort([median, median, max(widest, median)])
+    said = TreeRelease(tree, counts, counts - reach, counts + reach, 0.95, STATEMENT).describe()
+    assert f"Half of the intervals reach at most {words[0]} from their estimates" in said
+    assert widest < median or f"and all at most {words[1]}." in said
 
 
 def large():
@@ -115,9 +131,14 @@ def test_a_release_of_nothing_prints_too(tree):
 
 def test_what_is_counted_is_told_where_people_look():
     given = release()
-    cut = replace(given, statement=replace(given.statement, counted="rows after keeping at most 5 of each user"))
+    cut = replace(
+        given,
+        statement=replace(
+            given.statement, counted="rows. At most 5 rows of each user count in total (others are dropped)"
+        ),
+    )
     for shown in (repr(cut), cut._repr_html_()):
-        assert "Counted: rows after keeping at most 5 of each user." in shown
+        assert "Counted: rows. At most 5 rows of each user count in total (others are dropped)." in shown
 
 
 @pytest.mark.parametrize(

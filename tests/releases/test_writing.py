@@ -165,7 +165,7 @@ def test_a_release_is_written_in_the_format_of_the_ending(tmp_path, ending):
         assert [line for line in content.decode().split("\n") if line] == release.describe().splitlines()
     elif ending.lower() == "xlsx":
         assert [row["A"] for row in sheets(content)["counts"]] == ["path", None, "=a", "b"]
-        assert ("Privacy", "epsilon 1 (max divergence) for adding or removing one row.") in [
+        assert ("Privacy", "epsilon 1 for adding or removing one row.") in [
             tuple(row.values()) for row in sheets(content)["statement"]
         ]
     else:

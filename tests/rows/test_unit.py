@@ -85,18 +85,30 @@ def test_metrics_of_people_have_an_identifier_by_which_the_unit_is_called():
 @pytest.mark.parametrize(
     ("unit", "words"),
     [
-        (Unit("user", rows=1), "rows after keeping at most 1 of each user, and none without a user"),
-        (Unit("user", leaves=1), "1 in each of at most 1 leaf of each user"),
-        (Unit("user", rows=5, leaves=2, rows_per_leaf=3), "3 in each of at most 2 leaves and 5 in all"),
+        (
+            Unit("user", rows=1),
+            "rows. At most 1 row of each user counts in total (others are dropped); rows without a user are not",
+        ),
+        (
+            Unit("user", leaves=1),
+            "rows. At most 1 row of each user counts in each of at most one leaf (others are dropped); rows without",
+        ),
+        (
+            Unit("user", rows=5, leaves=2, rows_per_leaf=3),
+            "rows of each user count in each of at most 2 leaves, and at most 5 in total (others are dropped)",
+        ),
         (Unit("a\nb", rows=1), "of each 'a\\nb'"),
         (
             Unit("user", rows=[200, 50]),
-            "rows, those of each user limited to a weight of 200, 50 in all (by level)",
+            "rows. At most 200, 50 rows of each user count in total, by level from the root (more are scaled down)",
         ),
-        (Unit("user", count="people", nodes=6), "people (each user once per node, limited to a weight of 6 per level)"),
+        (
+            Unit("user", count="people", nodes=6),
+            "people. Each user counts once per node, and at most 6 per level (more are scaled down); rows without",
+        ),
         (
             Unit("user", count="people", nodes=(6, 12)),
-            "to a weight of 6, 12 by level below the root), and none",
+            "and at most 6, 12 by level below the root (more are scaled down)",
         ),
     ],
 )
@@ -182,5 +194,5 @@ def test_values_are_of_columns_of_numbers_and_say_which_rows_are_counted():
         with pytest.raises(ValueError, match=words):
             AMOUNT.check_kinds(wrong)
     counted = values_counted(Unit("user", rows=5).counted(), [AMOUNT])
-    assert counted == "rows with a number in amount after keeping at most 5 of each user, and none without a user"
+    assert counted.startswith("rows with a number in amount. At most 5 rows of each user count in total (others are")
     assert values_counted("rows of the query", [AMOUNT]) == "rows of the query with a number in amount"
