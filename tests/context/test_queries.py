@@ -125,10 +125,8 @@ def test_vectors_take_their_tree_where_frames_take_a_key():
 
 
 def test_a_query_says_what_it_counts():
-    weighed = (
-        "rows of the query. At most 2 rows of each user count in total (more are scaled down); rows without a user "
-    )
-    weighed += "are not counted"
+    weighed = "rows of the query. At most 2 rows of each user count in total (more are scaled down); rows without a "
+    weighed += "user are not counted"
     for protected, unit, words in ((ROW, None, "rows of the query"), (PERSON, Unit("user", rows=2), weighed)):
         for context in contexts(protected, PAIR, split_evenly_over=1):
             release = tree_counts(context.query(), by="country", unit=unit).release()
