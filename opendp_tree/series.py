@@ -306,6 +306,8 @@ class Series(Mapping[str, TreeRelease]):
             unit = "in all periods together" if self._is_disjoint else "in each period"
             unit += "" if self.pooled is None else ", beside pooled finds of quarters"
             counted = f"the period {name} ({self.period.words()})"
+        if isinstance(self.method, Auto) and self.measuring is not None:  # then `_method` is another one
+            release = self.method._polish(TreeEstimator(), release)
         statement = release.statement
         assert statement is not None
         rows, mark, bounds = str(statement.counted).partition(". ")
@@ -546,6 +548,19 @@ def _one_period(amounts: Mapping[str, str | None]) -> dict[str, Fraction]:
     """The total of a series of rows, unless one is given: what one period may cost."""
     given = {name: amount for name, amount in amounts.items() if amount is not None}
     return amounts_of(given, name="total", rounding=ROUND_FLOOR)
+
+
+def expected_entries(series: Series, periods: Sequence[str], quarters: Sequence[str]) -> list[LedgerEntry]:
+    """The entries that these periods and quarters would add to the file, without those that it has."""
+    entries: list[LedgerEntry] = []
+    due: dict[Kind, Sequence[str]] = {"period": periods, "quarter": quarters}
+    for kind, names in due.items():
+        kept = series._entries(kind)
+        if new := [name for name in names if name not in kept]:
+            cost, _ = Budget.of(**series._amounts(kind)).written()
+            group = next((entry.disjoint for entry in kept.values()), kind) if series._is_disjoint else None
+            entries += [LedgerEntry(0, "", cost, {}, {}, name, group) for name in new]
+    return entries
 
 
 def shown_nodes(release: TreeRelease) -> Bools:

@@ -20,7 +20,7 @@ from opendp.mod import Measurement
 
 from opendp_tree._arguments import check_probability
 from opendp_tree._interrupts import deferred_interrupts, interruptible
-from opendp_tree._show import clear_code, one_line, show_status, table
+from opendp_tree._show import clear_code, show_status, table
 from opendp_tree.budget import Budget
 from opendp_tree.cli.terminal import CommandError, Exit, failed, print_bytes, require, silenced, write_file
 from opendp_tree.keys.key import Key
@@ -40,8 +40,8 @@ from opendp_tree.rows.sources import FRAME_ERRORS, ending_words, file_format, sc
 from opendp_tree.rows.unit import BOUNDS, Unit, Value, read_values, unit_words
 from opendp_tree.trees.tree import Tree
 
-LARGE_DELTA, LISTED = 1e-3, 300
-"""Above this delta there is a warning; how many characters of column names an error lists."""
+LARGE_DELTA = 1e-3
+"""Above this delta there is a warning."""
 
 
 def run_plan(options: argparse.Namespace) -> Exit:
@@ -307,7 +307,7 @@ def _scan(name: str, form: str | None, columns: tuple[str, ...]) -> tuple[pl.Laz
     # Columns of CSV are listed if one of them was expected: without a header line they would be the first row.
     hint = "the first line of a CSV file must name its columns"
     if form != "csv" or not set(columns).isdisjoint(names):
-        hint = f"its columns are {one_line(', '.join(names), LISTED)}"
+        hint = f"its columns are {', '.join(names[:20])}"
     for column in columns:
         words = column.replace(";", " ").split()
         if len(words) > 1 and set(words) <= set(names):

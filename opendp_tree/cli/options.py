@@ -132,6 +132,8 @@ _OPTIONS = {
         option("action", "release what is due", choices=("run",)),
         option("config CONFIG", "a TOML file, or JSON"),
         option("--ready PATTERN", "wait for this file before a period: 'in/{period}.ready', relative to CONFIG"),
+        option("--most N", "release at most so many periods in this run, the oldest first", type=count),
+        option("--dry-run", "print what is due and what it would cost; read no rows, and spend nothing"),
         option("--today DATE", "run as on this earlier day, such as 2026-03-09", type=day),
         option("--json", "write errors as lines of JSON, too"),
     ],

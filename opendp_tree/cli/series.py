@@ -6,8 +6,12 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import nullcontext
+from dataclasses import MISSING, fields
 from datetime import date
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,27 +22,36 @@ from urllib.parse import quote
 import polars as pl
 
 from opendp_tree._interrupts import heard
-from opendp_tree.cli.commands import first_sentence, typed
-from opendp_tree.cli.options import INPUTS
+from opendp_tree._show import table
+from opendp_tree.cli.commands import check_packages, first_sentence, typed
 from opendp_tree.cli.terminal import CommandError, Exit, log_line, require, silenced, terminated_by, write_file
 from opendp_tree.keys.text import read_key
-from opendp_tree.ledger import BudgetError, LedgerError, SettingsError, amounts_of, checked_file, decimal_texts, spent
+from opendp_tree.ledger import BudgetError, LedgerError, amounts_of, checked_file, decimal_texts, show, spent
+from opendp_tree.planning.methods import Auto
 from opendp_tree.releases.release import TreeRelease
-from opendp_tree.releases.writing import frame_bytes
+from opendp_tree.releases.writing import FORMATS, frame_bytes, made_bytes
 from opendp_tree.rows.domains import read_source
 from opendp_tree.rows.period import Period
-from opendp_tree.rows.sources import file_format, texts_as
+from opendp_tree.rows.sources import UnreadableError, file_format, texts_as
 from opendp_tree.rows.unit import Unit, Value
-from opendp_tree.series import Series, shown_nodes
+from opendp_tree.series import Series, expected_entries, shown_nodes
 
 PATHS = ("file", "source", "output", "ready")
 NEEDED = ("file", "source", "by", "period", "output")
-OPTIONAL = "first periods wait ready epsilon delta rho total unit method confidence value measuring pooled format"
-NAMES = (*NEEDED, *OPTIONAL.split())
+OPTIONAL = "first periods wait ready epsilon delta rho total unit value method nonnegative integers confidence"
+NAMES = (*NEEDED, *OPTIONAL.split(), "measuring", "pooled", "format")
+_EXAMPLES = {
+    "period": '{column = "date", every = "week"}',
+    "unit": '{column = "user", rows = 5}',
+    "value": '{column = "hours", bounds = [0, 24]}',
+}
 MOST_DAYS = 10_000
 """The longest wait for rows."""
 Made = TypeVar("Made")
-_HINT = "docs/nightly.md shows a configuration"
+_HINT = (
+    'a configuration has file = "weeks.db", source = "rows.parquet", by = "city", '
+    f'period = {_EXAMPLES["period"]}, first = "2026-W01", epsilon = 1, delta = 1e-6, output = "weeks"'
+)
 
 
 def run_series(options: argparse.Namespace) -> Exit:
@@ -62,15 +75,18 @@ def _run_due(options: argparse.Namespace) -> None:
     try:
         config, today = _read(Path(options.config), options.ready), options.today or Period.today()
         _try(config, today)
-        series = _open(config)
-        due, quarters, marker = _due(config, series, today)
-    except SettingsError as error:
-        raise CommandError(str(error)) from None
+        is_trial = options.dry_run and checked_file(config["file"])[1]
+        with TemporaryDirectory() if is_trial else nullcontext() as folder:
+            series = _open(config if folder is None else {**config, "file": Path(folder, "trial.db")})
+            due, quarters, marker = _due(config, series, today, options.most)
+            if options.dry_run:
+                _print_costs(series, due, quarters)
     except LedgerError:
         raise
     except (TypeError, ValueError, KeyError) as error:  # about the configuration: no data has been read
         raise CommandError(f"{options.config}: {first_sentence(error)} Hint: {_HINT}") from None
-    _run(config, series, due, quarters)
+    if not options.dry_run:
+        _run(config, series, due, quarters)
     hint = "create it when all rows of its period are there, and try again"
     require(marker is None, f"waiting for {marker}; nothing was spent for its period. Hint: {hint}", Exit.AGAIN)
 
@@ -88,13 +104,31 @@ def _read(path: Path, ready: str | None) -> dict[str, Any]:
         config["ready"] = ready
     if missing := [name for name in NEEDED if name not in config]:
         raise ValueError(f"{missing[0]} is missing")
-    if unknown := [name for name in config if name not in NAMES]:
-        raise ValueError(f"{unknown[0]!r} must be one of {', '.join(NAMES)}")
-    if config.setdefault("format", "parquet") not in INPUTS:
-        raise ValueError(f"format ({config['format']!r}) must be one of {', '.join(INPUTS)}")
+    _check_names(config, NAMES)
+    if config.setdefault("format", "parquet") not in FORMATS:
+        raise CommandError(f'format ({config["format"]!r}) must be one of {", ".join(FORMATS)}. Hint: format = "csv"')
+    check_packages(config["format"])
     if "{period}" not in str(config.get("ready", "{period}")):
         raise ValueError(f"ready ({config['ready']!r}) must contain {{period}}, such as 'in/{{period}}.ready'")
     return {**config, **{name: str(path.parent / str(config[name])) for name in PATHS if name in config}}
+
+
+def _check_names(given: Collection[str], known: Collection[str], where: str = "") -> None:
+    """Refuse a setting that does not exist."""
+    for name in given:
+        if name not in known:
+            hint = ", ".join(get_close_matches(name, known, n=1) or known)
+            raise CommandError(f"{where}there is no setting {name!r}. Hint: {hint}")
+
+
+def _from_table(kind: type[Made], given: Any, name: str) -> Made:
+    """An object from a table of the configuration."""
+    known = {field.name: field.default is MISSING for field in fields(kind)}  # type: ignore[arg-type]  # dataclasses
+    needed = [each for each, is_needed in known.items() if is_needed]
+    if not isinstance(given, dict) or not given.keys() >= set(needed):
+        raise CommandError(f"{name} must be a table with {' and '.join(needed)}. Hint: {name} = {_EXAMPLES[name]}")
+    _check_names(given, known, f"{name}: ")
+    return kind(**given)
 
 
 def _try(config: Mapping[str, Any], today: date) -> None:
@@ -114,22 +148,25 @@ def _try(config: Mapping[str, Any], today: date) -> None:
 
 
 def _open(config: Mapping[str, Any]) -> Series:
-    rule, by, values, unit = config["period"], config["by"], config.get("value"), config.get("unit")
-    if unit is not None and not isinstance(unit, dict):
-        raise ValueError("unit must be an object such as {column = 'user', rows = 5}")
+    rule, by, values, unit = config["period"], config["by"], config.get("value") or [], config.get("unit")
+    polish = {name: config[name] for name in ("nonnegative", "integers") if name in config}
+    if polish and (values or config.get("method", "auto") != "auto"):
+        raise CommandError("nonnegative and integers are for counts by method auto. Hint: leave them out")
     try:
         amounts_of(config.get("total", {"epsilon": 1}), name="total")
     except LedgerError as error:
         raise ValueError(str(error)) from None
     plain = ("total", "method", "confidence", "measuring", "pooled")
     options = {name: config[name] for name in plain if name in config}
+    values = values if isinstance(values, list) else [values]
+    options |= {"method": Auto(**polish)} if polish else {}
     options |= {name: _number(config, name) for name in ("epsilon", "delta", "rho") if name in config}
     return Series.open(
         config["file"],
         by=read_key(by) if isinstance(by, str) else by,
-        period=Period(**rule) if isinstance(rule, dict) else Period(rule),
-        unit=None if unit is None else Unit(**unit),
-        value=None if values is None else [Value(**each) for each in values],
+        period=Period(rule) if isinstance(rule, str) else _from_table(Period, rule, "period"),
+        unit=None if unit is None else _from_table(Unit, unit, "unit"),
+        value=[_from_table(Value, each, "value") for each in values] or None,
         **options,
     )
 
@@ -141,21 +178,68 @@ def _number(config: Mapping[str, Any], name: str) -> float:
         raise ValueError(f"{name} ({config[name]!r}) must be a number") from None
 
 
-def _due(config: Mapping[str, Any], series: Series, today: date) -> tuple[list[str], list[str], Path | None]:
-    """The periods that are due and ready, the quarters that end with them, and the first marker that is missing."""
-    due, released, marker = _over(config, series.period, today), set(series.periods), None
-    for number, name in enumerate(due if "ready" in config else ()):
-        marker = Path(config["ready"].replace("{period}", quote(name, safe="")))
-        if name not in released and not marker.exists():
-            due = due[:number]
-            break
-        marker = None
+def _due(
+    config: Mapping[str, Any], series: Series, today: date, most: int | None = None
+) -> tuple[list[str], list[str], Path | None]:
+    """The periods that are due and ready, the quarters that end with them, and the first marker that is missing.
+
+    At most so many of the periods are not released yet.
+    """
+    due: list[str] = []
+    released, number, marker = set(series.periods), 0, None
+    for name in _over(config, series.period, today):
+        if name not in released:
+            if number == most:
+                break
+            if "ready" in config:
+                marker = Path(config["ready"].replace("{period}", quote(name, safe="")))
+                if not marker.exists():
+                    break
+                marker = None
+            number += 1
+        due.append(name)
+    _check_outputs(config, due)
     if series.pooled is None:
         return due, [], marker
     first = series.period.name(config["first"])
     until = series.period.first_day(series.period.next(due[-1]) if due else first)
     quarter = series.quarter.name(series.period.first_day(first))
     return due, series.quarter.due(quarter, today=until), marker
+
+
+def _check_outputs(config: Mapping[str, Any], due: list[str]) -> None:
+    """Refuse outputs that would replace the file, or that the source would read."""
+    files = {os.path.realpath(config["file"]) + beside for beside in ("", "-journal", "-wal", "-shm")}
+    source = os.path.realpath(config["source"])
+    for output in (_everything(config), *(_path(config, name) for name in due)):
+        path = Path(os.path.realpath(output))
+        if str(path) in files:
+            raise CommandError(f"file ({config['file']}) must not be an output of the job. Hint: another name")
+        # A star of fnmatch also stands for slashes, as two stars of a pattern do.
+        if fnmatchcase(str(path), source.replace("**/", "*")) if "**" in source else path.match(source):
+            raise CommandError(f"source must not match the job's outputs, such as {output}. Hint: another folder")
+
+
+def _path(config: Mapping[str, Any], name: str) -> Path:
+    return Path(config["output"], f"{quote(name, safe='')}.{config['format']}")
+
+
+def _everything(config: Mapping[str, Any]) -> Path:
+    """The table of all periods; `json` is for single releases."""
+    form = config["format"]
+    return Path(config["output"], f"series.{'ndjson' if form == 'json' else form}")
+
+
+def _print_costs(series: Series, due: list[str], quarters: list[str]) -> None:
+    """Print what is due, and what each and all would cost; refused if that is more than what is left."""
+    expected, kept = expected_entries(series, due, quarters), series.ledger.entries()
+    left, then = series.ledger.left_after(kept), series.ledger.left_after([*kept, *expected])
+    cost = show({name: amount - then[name] for name, amount in left.items()})
+    print(table(["due", "cost"], [[entry.name, show(entry.cost)] for entry in expected]))
+    shared = ", because a row is in one period" if any(entry.disjoint for entry in expected) else ""
+    print(f"All {len(expected)} together: {cost}{shared}. Left: {show(left)}. Nothing was read or spent.")
+    is_enough = all(amount >= 0 for amount in then.values())
+    require(is_enough, f"only {show(left)} are left. Hint: --most N, or a later first period", Exit.BUDGET)
 
 
 def _over(config: Mapping[str, Any], period: Period, today: date) -> list[str]:
@@ -176,12 +260,11 @@ def _over(config: Mapping[str, Any], period: Period, today: date) -> list[str]:
 
 
 def _run(config: Mapping[str, Any], series: Series, due: list[str], quarters: list[str]) -> None:
-    folder, form = Path(config["output"]), config["format"]
+    form, everything = config["format"], _everything(config)
     released, pooled = set(series.periods), series.quarters
     unpooled = [name for name in quarters if name not in pooled]
     frame = _source(config, series) if unpooled or not released.issuperset(due) else None
-    folder.mkdir(parents=True, exist_ok=True)
-    everything = folder / f"series.{form}"
+    everything.parent.mkdir(parents=True, exist_ok=True)
     write_file(everything, None)
 
     def pool(before: date) -> None:
@@ -194,13 +277,13 @@ def _run(config: Mapping[str, Any], series: Series, due: list[str], quarters: li
         """Write the table of all periods."""
         written: list[str] = []
         while written != (periods := series.periods):  # another process may have released more in the meantime
-            write_file(everything, frame_bytes(series.to_frame(), file_format=form))
+            write_file(everything, frame_bytes(series.to_frame(), file_format=everything.suffix[1:]))
             written = periods
 
     for name in due:
         if name not in released and unpooled:
             pool(series.period.first_day(name))
-        path = folder / f"{quote(name, safe='')}.{form}"
+        path = _path(config, name)
         if name in released and path.exists():
             continue
         write_file(path, None)  # fails before anything is spent if it cannot be written
@@ -209,7 +292,7 @@ def _run(config: Mapping[str, Any], series: Series, due: list[str], quarters: li
         except BudgetError:  # what was released before is in the table all the same
             write_all()
             raise
-        write_file(path, frame_bytes(release.to_frame(), file_format=form, statement=release.statement))
+        write_file(path, made_bytes(release, form))
         _log(series, name, release, "written" if name in released else "released")
     pool(date.max)
     write_all()
@@ -221,6 +304,8 @@ def _source(config: Mapping[str, Any], series: Series) -> pl.LazyFrame:
         with silenced():
             frame = read_source(config["source"]).lazy()  # type: ignore[union-attr]
     except (OSError, ValueError) as error:
+        if isinstance(error, (ValueError, IsADirectoryError)) and not isinstance(error, UnreadableError):
+            raise CommandError(str(error)) from None  # a later try would end in the same way
         raise CommandError(
             f"{first_sentence(error)} Hint: try again when all files are there and complete", Exit.AGAIN
         ) from None
@@ -238,7 +323,9 @@ def _made(config: Mapping[str, Any], make: Callable[[Any, str], Made], frame: An
     except (KeyboardInterrupt, LedgerError):
         raise
     except (TypeError, ValueError) as error:  # about columns and arguments: no message contains data
-        raise CommandError(f"{first_sentence(error)} Hint: {_HINT}") from None
+        hint = "change the configuration, or the columns of the source"
+        is_column = "there is no column" in str(error)
+        raise CommandError(str(error) if is_column else f"{first_sentence(error)} Hint: {hint}") from None
     except BaseException:  # a panic of Polars is not an Exception
         problem, hint = "could not be read in full; nothing was spent", "is it damaged, or still being written?"
         raise CommandError(f"{config['source']} {problem}. Hint: {hint}", Exit.AGAIN) from None

@@ -36,7 +36,6 @@ FRAME_ERRORS = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError
 """The exceptions of reading, whose messages may hold data."""
 FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".arrow": "ipc", ".feather": "ipc", ".ipc": "ipc"}
 """The format of files by their ending."""
-_CONVERT = "convert it to Parquet, such as by DuckDB's COPY (SELECT ...) TO 'rows.parquet'"
 _READ: weakref.WeakSet[Any] = weakref.WeakSet()
 """The streams that were read. A stream that is read again is empty, and that does not show in a release."""
 _DECLARABLE = "texts, integers, floats, truth values, dates, datetimes and times can be declared"
@@ -287,8 +286,8 @@ class UnreadableError(ValueError):
 
 def ending_words(name: str) -> str:
     """The problem of a file whose ending is of no format that is read, and a hint."""
-    ending, names = Path(name).suffix, " ".join(FORMATS)
-    return f"cannot read {ending or 'such'} files: {name!r} must end in one of {names}. Hint: {_CONVERT}"
+    what, hint = Path(name).suffix or "such", "convert it, in DuckDB by COPY (SELECT ...) TO 'rows.parquet'"
+    return f"cannot read {what} files: {name!r} must end in one of {' '.join(FORMATS)}. Hint: {hint}"
 
 
 def scan_file(path: str | Path, *, file_format: str) -> pl.LazyFrame:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,7 +13,10 @@ import pytest
 
 from opendp_tree import Ledger, Series
 from opendp_tree.cli import main
+from opendp_tree.cli.series import NAMES
 from opendp_tree.cli.terminal import Exit
+from opendp_tree.ledger import show
+from opendp_tree.releases.writing import FORMATS
 from opendp_tree.rows.period import Period
 from tests.cli.helpers import ENVIRONMENT, PATIENCE, ROOT
 
@@ -45,8 +49,8 @@ def prepare(folder, days=30, **options):
     return str(path)
 
 
-def nightly(path, today):
-    return main(["series", "run", path, "--today", str(today)])
+def nightly(path, today, *more):
+    return main(["series", "run", path, "--today", str(today), *more])
 
 
 def test_what_is_due_is_released_and_written_once(tmp_path, capsys):
@@ -140,19 +144,29 @@ def test_what_may_be_there_later_is_tried_again(tmp_path, capsys):
     ("options", "words"),
     [
         ({"by": None}, "by is missing"),
-        ({"colour": 1}, "'colour' must be one of"),
+        ({"colour": 1}, "there is no setting 'colour'. Hint: file, source, by"),
+        ({"wiat": 2}, "there is no setting 'wiat'. Hint: wait"),
+        ({"unit": {"column": "city", "row": 20}}, "unit: there is no setting 'row'. Hint: rows"),
+        ({"unit": {"rows": 20}}, "unit must be a table with column. Hint: unit = {column"),
+        ({"value": [{"column": "city"}]}, "value must be a table with column and bounds. Hint: value = {column"),
+        ({"value": {"column": "city", "bound": [0, 1], "bounds": [0, 1]}}, "there is no setting 'bound'. Hint: bounds"),
+        ({"integers": "yes"}, "integers"),
+        ({"integers": True, "method": "tree_estimator"}, "nonnegative and integers are for counts by method auto"),
+        ({"by": []}, 'Hint: a configuration has file = "weeks.db", source = '),
+        ({"source": "nightly.json"}, "cannot read .json files: '"),
+        ({"source": "nightly.*"}, "COPY (SELECT ...) TO 'rows.parquet'"),
         ({"first": "2026"}, "must be a week"),
         ({"first": None}, "first must be the first period"),
         ({"period": {"column": "day"}}, "periods must list"),
         ({"period": {"column": "day", "each": "week"}}, "each"),
         ({"epsilon": "much"}, "epsilon ('much') must be a number"),
         ({"epsilon": True}, "epsilon (True) must be a number"),
-        ({"unit": "city"}, "unit must be an object such as {column = 'user', rows = 5}"),
+        ({"unit": "city"}, "unit must be a table with column. Hint: unit = {column"),
         ({"total": {"epsilon": "x"}}, "total: epsilon (x) must be a"),
         ({"total": 5}, "total must give epsilon"),
         ({"period": "city", "by": "day", "first": None, "periods": ["a", "Series"]}, "must not list 'series'"),
         ({"epsilon": -1}, "epsilon"),
-        ({"format": "xlsx"}, "format"),
+        ({"format": "xls"}, "format ('xls') must be one of parquet, csv, ndjson, json, xlsx. Hint: format = "),
         ({"unit": {"column": "city", "rows": 5}}, "total must be given"),
         ({"by": "town"}, "no column 'town'"),
         ({"delta": 0}, "delta"),
@@ -199,6 +213,138 @@ def test_no_configuration(tmp_path, capsys):
             path.write_text(content)
         assert main(["series", "run", str(path), *more]) == Exit.USAGE
     assert capsys.readouterr().err.count("Hint") == 4
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("unit", [{}, {"unit": {"column": "day", "rows": 100}, "total": {"epsilon": 9, "delta": 1}}])
+def test_whole_numbers_are_written_in_every_format(tmp_path, form, unit):
+    path = prepare(tmp_path, format=form, nonnegative=True, integers=True, **unit)
+    assert nightly(path, "2026-01-20") == Exit.OK
+    ending = "ndjson" if form == "json" else form
+    names = {f"2026-W02.{form}", f"2026-W03.{form}", f"series.{ending}"}
+    assert {each.name for each in (tmp_path / "out").iterdir()} == names
+    release = Series.open(tmp_path / "series.db")["2026-W03"]
+    assert all(estimate >= 0 and estimate == int(estimate) for estimate in release.estimates)
+    release.write(tmp_path / f"again.{form}")
+    if form != "xlsx":  # which holds the time
+        assert (tmp_path / f"again.{form}").read_bytes() == (tmp_path / "out" / f"2026-W03.{form}").read_bytes()
+
+
+def test_a_run_releases_at_most_so_many_periods(tmp_path, capsys):
+    path = prepare(tmp_path, first="2026-W01", pooled=0.15)
+    for most, released in (("2", 2), ("1", 3), ("100", 14)):
+        assert nightly(path, "2026-04-06", "--most", most) == Exit.OK
+        series = Series.open(tmp_path / "series.db")
+        assert series.periods == [f"2026-W{week:02}" for week in range(1, released + 1)]
+    assert nightly(path, "2026-04-06", "--most", "0") == Exit.USAGE
+    assert series.quarters == ["2025-Q4", "2026-Q1"]
+
+
+def test_a_dry_run_tells_the_costs_and_reads_and_spends_nothing(tmp_path, capsys, monkeypatch):
+    path = prepare(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(pl.LazyFrame, "collect", None)
+        before = {each.name for each in tmp_path.iterdir()}
+        assert nightly(path, "2026-01-20", "--dry-run") == Exit.OK
+        assert capsys.readouterr() == (
+            "due       cost\n2026-W02  epsilon 1, delta 0.000001\n2026-W03  epsilon 1, delta 0.000001\n"
+            "All 2 together: epsilon 1, delta 0.000001, because a row is in one period. "
+            "Left: epsilon 1, delta 0.000001. Nothing was read or spent.\n",
+            "",
+        )
+        assert {each.name for each in tmp_path.iterdir()} == before
+    path = prepare(tmp_path, unit={"column": "city", "rows": 9}, total={"epsilon": "2.5", "delta": "1e-5"})
+    assert nightly(path, "2026-01-13") == Exit.OK
+    content = (tmp_path / "series.db").read_bytes()
+    capsys.readouterr()
+    assert nightly(path, "2026-01-20", "--dry-run") == Exit.OK
+    assert "All 1 together: epsilon 1, delta 0.000001. Left: epsilon 1.5, " in capsys.readouterr().out
+    assert nightly(path, "2026-01-28", "--dry-run") == Exit.BUDGET
+    printed = capsys.readouterr()
+    assert "All 2 together: epsilon 2, delta 0.000002. Left: epsilon 1.5, " in printed.out
+    assert "only epsilon 1.5, delta 0.000009 are left. Hint: --most N" in printed.err
+    assert nightly(path, "2026-01-28", "--dry-run", "--most", "1") == Exit.OK
+    assert (tmp_path / "series.db").read_bytes() == content
+
+
+@pytest.mark.parametrize("pooled", [None, 0.15])
+@pytest.mark.parametrize("unit", [{}, {"unit": {"column": "city", "rows": 9}, "total": {"epsilon": 99, "delta": 1}}])
+def test_a_run_costs_what_a_dry_run_told(tmp_path, capsys, pooled, unit):
+    if pooled and unit:
+        return
+    path = prepare(tmp_path, first="2026-W10", pooled=pooled, **unit)
+    for today in ("2026-03-17", "2026-04-13"):
+        assert nightly(path, today, "--dry-run") == Exit.OK
+        told = capsys.readouterr().out
+        before = Series.open(tmp_path / "series.db").ledger.left() if today > "2026-04" else None
+        assert nightly(path, today) == Exit.OK
+        capsys.readouterr()
+        ledger = Series.open(tmp_path / "series.db").ledger
+        cost = {name: (before or ledger.total)[name] - amount for name, amount in ledger.left().items()}
+        assert f"together: {show(cost)}" in told
+
+
+def test_outputs_replace_neither_the_file_nor_the_source(tmp_path, capsys):
+    (tmp_path / "out").mkdir()
+    for options, words in (
+        ({"file": "out/2026-W02.parquet"}, "file ("),
+        ({"file": "out/series.parquet"}, "file ("),
+        ({"source": "out/*.parquet"}, "source must not match the job's outputs, such as "),
+        ({"source": "**/*.csv", "format": "csv"}, "source must not match"),
+        ({"source": "o*/2026-*.csv", "format": "csv"}, "source must not match"),
+    ):
+        assert nightly(prepare(tmp_path, **options), "2026-01-20") == Exit.USAGE
+        told = capsys.readouterr().err
+        assert words in told
+        assert "Hint" in told
+    assert {each.name for each in tmp_path.iterdir()} == {"nightly.json", "out", "rows.csv"}
+    assert not list((tmp_path / "out").iterdir())
+    if os.name == "posix":
+        path = prepare(tmp_path)
+        (tmp_path / "out" / "2026-W03.parquet").symlink_to(tmp_path / "series.db-journal")
+        assert nightly(path, "2026-01-20") == Exit.USAGE
+        (tmp_path / "out" / "2026-W03.parquet").unlink()
+    assert nightly(prepare(tmp_path, source="*.csv", output="csv", format="csv"), "2026-01-20") == Exit.OK
+
+
+def test_the_page_lists_every_key_of_a_configuration():
+    rows = re.search(r"^\| key \|.*?\n\n", (ROOT / "docs" / "nightly.md").read_text(), re.MULTILINE | re.DOTALL)[0]
+    keys = [key for line in rows.splitlines()[2:] if line for key in re.findall(r"`(\w+)`", line.split("|")[1])]
+    assert sorted(keys) == sorted(NAMES)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 reads no TOML")
+def test_the_configurations_of_the_pages_run(tmp_path):
+    table = pl.DataFrame(
+        {
+            "person": range(300),
+            "country": ["be"] * 300,
+            "city": ["a"] * 300,
+            "origin": "a",
+            "dest": "b",
+            "date": [date(2026, 1, 5)] * 300,
+        }
+    )
+    for page, source in (("publish", "visits.parquet"), ("nightly", "flights/2026.parquet")):
+        folder = tmp_path / page
+        (folder / source).parent.mkdir(parents=True)
+        table.write_parquet(folder / source)
+        (folder / "a.toml").write_text(
+            re.search(r"```toml\n(.*?)```", (ROOT / "docs" / f"{page}.md").read_text(), re.DOTALL)[1]
+        )
+        (folder / "in").mkdir()
+        (folder / "in" / "2026-W01.ready").touch()
+        (folder / "in" / "2026-W02.ready").touch()
+        assert nightly(str(folder / "a.toml"), "2026-01-15", "--dry-run") == Exit.OK
+        assert nightly(str(folder / "a.toml"), "2026-01-15") == Exit.OK
+        assert (folder / "weeks" / f"2026-W02.{'xlsx' if page == 'publish' else 'parquet'}").exists()
+
+
+def test_files_that_differ_are_a_wrong_configuration(tmp_path, capsys):
+    path = prepare(tmp_path, source="rows*.csv")
+    (tmp_path / "rows2.csv").write_text("city,date\na,2026-01-05\n")
+    assert nightly(path, "2026-01-20") == Exit.USAGE
+    assert "Hint: all files must have the same columns" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 reads no TOML")
