@@ -25,6 +25,10 @@ Loss: TypeAlias = float | tuple[float, float]
 Priced: TypeAlias = tuple[Measurement, Loss]
 """A measurement, and its exact loss at the budget's distance."""
 
+NO_DELTA = (
+    "delta must be above 0 where nodes are unknown: without one, none can be found. Hint: delta=1e-6, in a Context "
+    "dp.loss_of(epsilon=1.0, delta=1e-6); or a public tree: Key.columns(..., tree=Tree.from_paths(...))"
+)
 EPSILONS, RHOS, LEAST_DELTA, LARGEST_DISTANCE = (1e-9, 1e3), (1e-15, 1e5), 1e-50, 10**6
 """The range that can be planned for; beyond it, floats over- or underflow."""
 

@@ -172,27 +172,20 @@ class Ledger:
         if stated is None and is_empty:
             hint = f"Ledger.open({str(path)!r}, total={{'epsilon': '1', 'delta': '1e-6'}}) begins one"
             raise SettingsError(f"there is no ledger at {file} yet. Hint: {hint}")
-        with _transaction(file, "ro" if stated is None else "rwc") as db:
+        with _transaction(file, "rwc" if stated is not None and is_empty else "ro") as db:
             if stated is not None and not _is_begun(file, db):
                 for line in _TABLES:
                     db.execute(line)
                 row = (json.dumps(decimal_texts(stated)), unit, dataset, _now())
                 db.execute("INSERT INTO ledger VALUES (?, ?, ?, ?)", row)
             ledger = cls._read(file, db)
-        ledger._check_settings(stated, unit, dataset)
-        return ledger
-
-    def _check_settings(self, total: Mapping[str, Fraction] | None, unit: str | None, dataset: str | None) -> None:
-        """That this ledger is the one that is meant."""
-        if total is not None and total != self.total:
-            raise SettingsError(
-                f"{self.path} has another total: {show(self.total)}. Hint: leave the total out to use it"
-            )
-        for name, text, kept in (("unit", unit, self.unit or unit), ("dataset", dataset, self.dataset)):
+        if stated is not None and stated != ledger.total:
+            raise SettingsError(f"{file} has another total: {show(ledger.total)}. Hint: leave the total out to use it")
+        for name, text, kept in (("unit", unit, ledger.unit or unit), ("dataset", dataset, ledger.dataset)):
             if text not in (None, kept):
                 other = f"is for {name} {kept!r}, not {text!r}. Hint: keep one ledger for each"
-                words = other if kept else "names no data set. Hint: leave the data set out"
-                raise SettingsError(f"{self.path} {words}")
+                raise SettingsError(f"{file} {other if kept else 'names no data set. Hint: leave the data set out'}")
+        return ledger
 
     @classmethod
     def _read(cls, file: Path, db: sqlite3.Connection) -> Ledger:
@@ -233,7 +226,7 @@ class Ledger:
             entries = self._entries(db)
             if name is not None and any(entry.name == name for entry in entries):
                 raise LedgerError(f"{self.path} has a release {name!r} already. Hint: ledger.stored({name!r})")
-            amounts = self._payable(cost, entries, statement.get("unit"), disjoint)
+            amounts, _ = self._payable(cost, entries, statement.get("unit"), disjoint)
             row = (len(entries) + 1, _now(), json.dumps(decimal_texts(amounts)), *texts)
             db.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
         return len(entries) + 1
@@ -281,8 +274,8 @@ class Ledger:
 
     def _payable(
         self, cost: Mapping[str, Amount], entries: Sequence[LedgerEntry], unit: Any, disjoint: str | None
-    ) -> dict[str, Fraction]:
-        """A cost as exact amounts; refused if it is for another unit, or more than is left."""
+    ) -> tuple[dict[str, Fraction], dict[str, Fraction]]:
+        """A cost as exact amounts, and what it leaves; refused if it is for another unit, or more than is left."""
         stated = (*(entry.statement.get("unit") for entry in entries), unit)
         # The statement of a series adds words about periods.
         units = [_PERIODS.sub("", each) if isinstance(each, str) else None for each in stated]
@@ -306,7 +299,7 @@ class Ledger:
                 f"the release would cost {show(amounts)}, but of {self.path}'s total {show(self.total)} "
                 f"only {show(left)} are left. Hint: {_what_is_possible(left, over)}"
             )
-        return amounts
+        return amounts, then
 
     def left(self) -> dict[str, Fraction]:
         """What further releases may cost."""
@@ -427,24 +420,14 @@ def spend(
 
 
 def left_after_release(
-    path: str | Path,
-    cost: Mapping[str, Amount],
-    *,
-    total: Mapping[str, Amount] | None,
-    unit: str,
-    dataset: str | None,
+    path: str | Path, cost: Mapping[str, Amount], *, total: Mapping[str, Amount] | None, unit: str, dataset: str | None
 ) -> dict[str, Fraction]:
     """What a ledger would have left after a release that may begin it; refused like the release. Nothing is written."""
-    file, is_empty = checked_file(path)
-    stated = None if total is None else amounts_of(total, name="total", rounding=ROUND_FLOOR)
-    if is_empty and stated is not None:
-        ledger, entries = Ledger(file, stated, unit, dataset), []
-    else:
-        ledger = Ledger.open(file)
-        ledger._check_settings(stated, unit, dataset)
-        entries = ledger.entries()
-    amounts = ledger._payable(cost, entries, unit, None)
-    return ledger.left_after([*entries, LedgerEntry(0, "", amounts, {}, {})])
+    if total is None or not checked_file(path)[1]:
+        ledger = Ledger.open(path, total=total, unit=unit, dataset=dataset)
+        return ledger._payable(cost, ledger.entries(), unit, None)[1]
+    begun = Ledger(Path(path), amounts_of(total, name="total", rounding=ROUND_FLOOR), unit, dataset)
+    return begun._payable(cost, [], unit, None)[1]
 
 
 def checked_file(path: object) -> tuple[Path, bool]:

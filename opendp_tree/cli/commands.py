@@ -62,7 +62,7 @@ def run_plan(options: argparse.Namespace) -> Exit:
             record[name] = each.with_columns(cs.float().replace(math.inf, None)).to_dicts()  # JSON has no infinity
         print(json.dumps(record, indent=1))
     else:
-        print(ranking._words(delta="--delta 1e-6"))
+        print(str(ranking).replace("Hint: delta=", "Hint: --delta "))
         if left is not None:
             print(f"Left after it: {show(left)}.")
     return Exit.OK if ranking.best.feasible else Exit.INFEASIBLE

@@ -20,16 +20,13 @@ import numpy as np
 
 from opendp_tree import noise, saturate
 from opendp_tree._types import Bools, Ints, Levels
+from opendp_tree.budget import NO_DELTA
 from opendp_tree.theorems.interval import bisect, least_whole, round_down, round_up
 from opendp_tree.theorems.partition import Fringe, addition_epsilon, estimator_loss, removal_delta, removal_epsilon
 from opendp_tree.trees.nodes import Occupied, meets_between
 
 NAMED = 9
 """Trees of at most this many levels, including the root's, are measured level by level."""
-NO_DELTA = (
-    "delta must be above 0 where nodes are unknown: without one, none can be found. Hint: delta=1e-6, in a Context "
-    "dp.loss_of(epsilon=1.0, delta=1e-6); or a public tree: Key.columns(..., tree=Tree.from_paths(...))"
-)
 _MARGIN = 0.011
 """What an exact count may cost per tested level, as a share of min(epsilon, 1)."""
 _PURE_MARGIN = 3.0

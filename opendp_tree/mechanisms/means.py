@@ -25,8 +25,8 @@ from opendp_tree import noise, saturate
 from opendp_tree._arguments import check_probability, is_zero, read_distance
 from opendp_tree._opendp import make_measurement, measure_name, to_then
 from opendp_tree._types import Bools, Floats, Ints
-from opendp_tree.budget import Budget, PrivacyStatement, amounts_of_loss, make_unfunded, with_promised_delta
-from opendp_tree.mechanisms.find import NAMED, NO_DELTA, PartitionParameters, even_parameters, make_fringe, variance
+from opendp_tree.budget import NO_DELTA, Budget, PrivacyStatement, amounts_of_loss, make_unfunded, with_promised_delta
+from opendp_tree.mechanisms.find import NAMED, PartitionParameters, even_parameters, make_fringe, variance
 from opendp_tree.mechanisms.layers import (
     LADDER,
     LEAST_SHARE,

@@ -23,6 +23,7 @@ from opendp_tree._arguments import check_choice, check_probability, is_zero, rea
 from opendp_tree._opendp import make_measurement, measure_name, to_then
 from opendp_tree._types import Floats, Ints
 from opendp_tree.budget import (
+    NO_DELTA,
     Budget,
     PrivacyStatement,
     amounts_of_loss,
@@ -32,14 +33,7 @@ from opendp_tree.budget import (
     zcdp_rho,
 )
 from opendp_tree.mechanisms.consistent import noise_multiplier
-from opendp_tree.mechanisms.find import (
-    NAMED,
-    NO_DELTA,
-    PartitionParameters,
-    choose_parameters,
-    even_parameters,
-    variance,
-)
+from opendp_tree.mechanisms.find import NAMED, PartitionParameters, choose_parameters, even_parameters, variance
 from opendp_tree.mechanisms.layers import (
     LADDER,
     LEAST_SHARE,

@@ -26,18 +26,11 @@ from opendp_tree._arguments import (
     shortened,
 )
 from opendp_tree._opendp import make_function, measure_name
-from opendp_tree.budget import Budget, Priced, amounts_of_loss, level_scales
+from opendp_tree.budget import NO_DELTA, Budget, Priced, amounts_of_loss, level_scales
 from opendp_tree.keys.key import Key
 from opendp_tree.mechanisms.consistent import polished
 from opendp_tree.mechanisms.curve import SCALES, make_bin_curve, make_grouped_curves, make_segment_curve
-from opendp_tree.mechanisms.find import (
-    NAMED,
-    NO_DELTA,
-    PartitionParameters,
-    choose_parameters,
-    closed_parameters,
-    variance,
-)
+from opendp_tree.mechanisms.find import NAMED, PartitionParameters, choose_parameters, closed_parameters, variance
 from opendp_tree.mechanisms.means import OpenMeans, choose_shares, make_tree_means, root_fringe
 from opendp_tree.mechanisms.people import PeopleDesign, choose_design, make_people_estimator
 from opendp_tree.mechanisms.pruned_descent import Pruning, make_pruned_descent
@@ -628,10 +621,8 @@ class Curve:
 
     def _refusal(self, setting: Setting) -> str | None:
         if setting.line is not None:
-            if self.public_groups is not None:
-                return None
-            if setting.budget.rho is None:
-                return None if setting.budget.delta > 0 else NO_DELTA
+            if self.public_groups is not None or setting.budget.rho is None:
+                return NO_DELTA if self.public_groups is None and setting.budget.delta == 0 else None
             return "rho must not be given where groups are found. Hint: epsilon and delta, or Curve(public_groups=...)"
         if not setting.public:
             hint = "for curves by group, release_tree with by=Key.nested(Key.columns(...), Key.number(...))"
@@ -668,19 +659,15 @@ class Curve:
 
     def _predict(self, setting: Setting) -> dict[str, Any]:
         bins, budget = bins_of(setting), setting.budget
-        finding = self._share(bins)
-        reason = f"{'segments where people are' if finding else 'a tree over all bins'}, all quantiles with intervals"
-        if setting.line is None:
-            error = laws.curve_rank_error(bins, budget, finding=finding)
-            return {"reason": reason, "error": error, "guarantee": "pure epsilon"}
-        asked, _, left = self._groups(setting.line[0], setting)
-        each = Budget(float(left), d_in=budget.d_in)
-        return {
-            "reason": f"groups are found and counted; for each that is shown: {reason}",
-            "error": laws.curve_rank_error(bins, each, finding=finding),
-            "guarantee": "pure epsilon" if asked.public else "epsilon and delta",
-            "shown_from": choose_method(Auto(), asked)._predict(asked).get("shown_from", 0.0),
-        }
+        predicted, finding = {"guarantee": "pure epsilon"}, self._share(bins)
+        if setting.line is not None:
+            asked, _, left = self._groups(setting.line[0], setting)
+            groups = choose_method(Auto(), asked)._predict(asked)
+            predicted = {name: groups[name] for name in ("guarantee", "shown_from") if name in groups}
+            budget = Budget(float(left), d_in=budget.d_in)
+        where = "segments where people are" if finding else "a tree over all bins"
+        error = laws.curve_rank_error(bins, budget, finding=finding)
+        return predicted | {"reason": f"{where}, all quantiles with intervals", "error": error}
 
 
 def bins_of(setting: Setting) -> int:

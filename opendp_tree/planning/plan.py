@@ -18,9 +18,8 @@ from opendp_tree._opendp import to_then
 from opendp_tree._show import Bar, Cell, html_table, number_text, progress, table
 from opendp_tree._types import Floats
 from opendp_tree.bounds import error_lower_bound
-from opendp_tree.budget import EPSILONS, Budget
+from opendp_tree.budget import EPSILONS, NO_DELTA, Budget
 from opendp_tree.keys.key import Key
-from opendp_tree.mechanisms.find import NO_DELTA
 from opendp_tree.planning.laws import PEOPLE, LevelError
 from opendp_tree.planning.methods import (
     MECHANISMS,
@@ -114,15 +113,10 @@ def predict(method: Mechanism, setting: Setting) -> Candidate:
     """The candidate of a method."""
     reason = refusal(method, setting)
     if reason is not None:
-        return Candidate(_name(method, setting), reason.split(". Hint:")[0], method.needs, feasible=False)
+        return Candidate(method.name, reason.split(". Hint:")[0], method.needs, feasible=False)
     with np.errstate(all="ignore"):
         predicted = {"shown_from": 0.0, **method._predict(setting)}
-    return Candidate(_name(method, setting), needs=method.needs, method=method, setting=setting, **predicted)
-
-
-def _name(method: Mechanism, setting: Setting) -> str:
-    """The mechanism's name in the statement of the release."""
-    return "grouped_curves" if setting.line is not None and isinstance(method, Curve) else method.name
+    return Candidate(method.name, needs=method.needs, method=method, setting=setting, **predicted)
 
 
 def guarded(method: Mechanism, setting: Setting) -> Candidate:
@@ -134,7 +128,7 @@ def guarded(method: Mechanism, setting: Setting) -> Candidate:
     except (ArithmeticError, MemoryError, ValueError):
         pass
     reason, needs = "this depth and budget are beyond what can be computed", "a budget that is less extreme"
-    return Candidate(_name(method, setting), reason, needs, feasible=False)
+    return Candidate(method.name, reason, needs, feasible=False)
 
 
 @dataclass(frozen=True)
@@ -191,13 +185,10 @@ class Plan:
         return error_lower_bound(tree, **amounts, alpha=self.alpha, d_in=budget.d_in)
 
     def __repr__(self) -> str:
-        return self._words()
-
-    def _words(self, *, delta: str = "delta=1e-6") -> str:
         """The question, all candidates, errors of the best one by level, and the ranking or how to give a delta."""
         tables = [table(["mechanism", *self._heads(), ""], [_row(each) for each in self.candidates])]
         tables += [table(heads, rows) for heads, rows in self._by_level()]
-        return "\n\n".join([self._question(), *tables, self._ranking(delta)])
+        return "\n\n".join([self._question(), *tables, self._ranking()])
 
     def _repr_html_(self) -> str:
         rows: list[list[Cell]] = []
@@ -213,14 +204,15 @@ class Plan:
         return f"<div>{first}{''.join(html_table(*each) for each in self._by_level())}</div>"
 
     @property
-    def _counted(self) -> str:
-        """What an error is in: rows, or people."""
+    def _units(self) -> tuple[str, str]:
+        """What errors are in, and what decides whether a node is shown: with a unit people, one drawn row of each."""
         unit = self.setting.unit
-        return "rows" if unit is None or unit.count == "rows" else "people"
+        return "rows" if unit is None or unit.count == "rows" else "people", "rows" if unit is None else "people"
 
     def _heads(self) -> tuple[str, str]:
-        """What the columns of errors and of shown counts are in."""
-        return f"error ({self._counted})", f"shown from ({_found(self.setting)})"
+        """What the columns of errors and of shown counts are called."""
+        errors, found = self._units
+        return f"error ({errors})", f"shown from ({found})"
 
     def _by_level(self) -> list[tuple[list[str], list[list[str]]]]:
         """The head and the rows of a table of the best candidate's errors by level, if it predicts them for a few."""
@@ -238,11 +230,11 @@ class Plan:
         said += f", alpha {self.alpha:g}." if self.worst_case else "."
         return said if unit is None else f"{said} Counted: {unit.counted(weighed=True)}."
 
-    def _ranking(self, delta: str = "delta=1e-6") -> str:
+    def _ranking(self) -> str:
         """How candidates are ranked; or that nothing is possible, and whether a delta would help."""
         if not self.best.feasible:
             lacks = any(NO_DELTA.startswith(each.reason) for each in self.candidates)
-            return "Nothing is possible." + f" Hint: {delta}" * lacks
+            return "Nothing is possible." + " Hint: delta=1e-6" * lacks
         by = "the fewest rows from which a node is shown" if self.aim == "keys" else "error"
         elsewhere = " At a given count another mechanism may be better: plot_plan shows it." if self.worst_case else ""
         return f"The default of a release comes first; the others are ranked by {by}. Error: {self.measure}.{elsewhere}"
@@ -292,38 +284,20 @@ class Plan:
 
     def describe(self) -> str:
         """The plan as it is printed, and its conclusion in words."""
-        best, what, does = self.best, "The error", "be"
+        best, (rows, found) = self.best, self._units
         if not best.feasible:
             return str(self)
-        if self.worst_case:
-            what, does = (
-                f"The error of every {_node(self.setting)}, beyond {_share(self.alpha)} of its count,",
-                "stay below",
-            )
-        shown = (
-            f"; a node of {best.shown_from:,.0f} {_found(self.setting)} is shown with probability 95 %"
-            if best.shown_from > 0
-            else ""
-        )
-        below = (
-            f" No mechanism can have an error below {number_text(self.lower_bound)}." if self.lower_bound > 0 else ""
-        )
-        error = f"{what} is predicted to {does} {number_text(best.error)} {self._counted}"
+        what = f"The error of every {_node(self.setting)} is" if self.worst_case else "The error is"
+        error = f"{what} predicted to {'stay below' if self.worst_case else 'be'} {number_text(best.error)} {rows}"
+        shown = f"; a node of {best.shown_from:,.0f} {found} is shown with probability 95 %" if best.shown_from else ""
+        below = f" No mechanism can have an error below {number_text(self.lower_bound)}." if self.lower_bound else ""
         return f"{self}\nBest: {best.name}. {error}{shown}.{below}"
-
-
-def _found(setting: Setting) -> str:
-    """What decides whether a node is shown: rows; with a unit people, each with one row that is drawn."""
-    return "rows" if setting.unit is None else "people"
 
 
 def _node(setting: Setting) -> str:
     """The nodes whose worst error is predicted: the root of a public tree has a small share on purpose."""
-    return "node below the root" if setting.public and setting.depth > 1 else "node"
-
-
-def _share(alpha: float) -> str:
-    return f"{100 * alpha:g} %"
+    below = " below the root" if setting.public and setting.depth > 1 else ""
+    return f"node{below}, beyond {100 * setting.alpha:g} % of its count,"
 
 
 def _row(candidate: Candidate) -> list[str]:
@@ -417,13 +391,13 @@ def plan_for(setting: Setting, method: Method) -> Plan:
         subject, rows = "A number in ranges", "rows"
         if setting.line is not None:
             subject += f" below {'public' if chosen.public_groups else 'unknown'} groups"
-            rows = "rows of its group"
+            rows, name = "rows of its group", "grouped_curves"  # as in the statement of the release
+            candidates = tuple(replace(each, name=name) for each in candidates)
         measure = f"by how many rows a quantile is off beyond its range, if {PEOPLE:,} {rows} are spread evenly"
     elif unit is not None:
         measure = "the standard deviation of the noise of the worst level, in what is counted"
     elif not values:
-        worst = f"the worst {_node(setting)}, for any counts"
-        measure = f"the predicted error of {worst}, beyond {_share(setting.alpha)} of its count"
+        measure = f"the predicted error of the worst {_node(setting)} for any counts"
     worst_case = not (isinstance(chosen, Curve) or unit or values)
     return Plan(subject, measure, setting, candidates, auto.aim, worst_case)
 

@@ -24,9 +24,9 @@ _LINES, _ROWS, _WIDTH = 12, 20, 48
 ROOT = "(all)"
 """The text for the root, whose path is empty."""
 _MECHANISMS = {
-    "tree_estimator": "layers of nodes measured, least squares",
-    "people_laplace": "counts from layers with Laplace noise",
-    "people_gaussian": "counts from layers with Gaussian noise",
+    "tree_estimator": "layers of nodes measured, least squares; unknown nodes are found first",
+    "people_laplace": "counts from layers with Laplace noise; unknown nodes are found from one row per person",
+    "people_gaussian": "counts from layers with Gaussian noise; unknown nodes are found from one row per person",
     "pruned_laplace": "Laplace noise from the root down to a threshold",
     "pruned_gaussian": "Gaussian noise from the root down to a threshold",
     "tree_laplace": "Laplace noise on every node and least squares",
@@ -40,13 +40,6 @@ _MECHANISMS = {
     "clipped_estimator": "estimates clipped into intervals that always hold",
 }
 """What each mechanism does."""
-_ONE_ROW = "unknown nodes are found from one row per person"
-_FINDING = {
-    "tree_estimator": "nodes found, layers of them measured, least squares",
-    "people_laplace": f"{_MECHANISMS['people_laplace']}; {_ONE_ROW}",
-    "people_gaussian": f"{_MECHANISMS['people_gaussian']}; {_ONE_ROW}",
-}
-"""What these do where nodes must be found."""
 NO_SUMS = "The counts of a node's children do not add up to the count of the node."
 """For releases in which one person may be counted at several nodes of a level, or weighted by level."""
 
@@ -88,8 +81,9 @@ def release_words(release: TreeRelease) -> tuple[list[str], list[str]]:
     if isinstance(one_number, (int, float)):  # a text that was read may hold anything
         rest.append(f"All counts up to {one_number:,} are estimated as {one_number:,}.")
     if statement is not None:
-        found = _FINDING if parameters.get("threshold") is not None else {}
-        words = found.get(statement.mechanism) or _MECHANISMS.get(statement.mechanism)
+        words = _MECHANISMS.get(statement.mechanism, "")
+        if parameters.get("threshold") is None:
+            words = words.split("; unknown nodes")[0]
         rest.append(f"Mechanism: {statement.mechanism}{f' ({words})' if words else ''}.")
     return [one_line(line) for line in first], [one_line(line) for line in rest]
 

@@ -155,7 +155,7 @@ def test_a_plan_says_in_what_its_errors_are_and_writes_numbers_out(asked, heads,
     assert found.best.error > 1000
     assert "e+0" not in words
     public = plan(PUBLIC, epsilon=1.0).describe()
-    assert "the predicted error of the worst node below the root, for any counts, beyond 10 % of its count" in public
+    assert "the predicted error of the worst node below the root, beyond 10 % of its count, for any counts" in public
     assert "The error of every node below the root, beyond 10 % of its count, is predicted to stay below" in public
 
 
