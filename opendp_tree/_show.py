@@ -117,7 +117,7 @@ def _escaped(text: str) -> str:
 
 def _kind(cells: Sequence[Cell]) -> str:
     """How a column is aligned: numbers to the right, short texts on one line, long texts wrapped."""
-    if not any(isinstance(cell, (str, Bar)) for cell in cells):
+    if not any(isinstance(cell, Bar) or (isinstance(cell, str) and not cell.endswith(" %")) for cell in cells):
         return "number"
     return "short" if all(not isinstance(cell, str) or len(cell) <= _SHORT for cell in cells) else "text"
 

@@ -451,7 +451,9 @@ def _encode(options: argparse.Namespace, form: str | None, made: Any) -> bytes:
 def _summary(options: argparse.Namespace, made: Any) -> str:
     """The largest nodes, the quantiles or the bounds as a table, and the release in words."""
     if isinstance(made, BoundReport):
-        report = made.to_frame().select("bound", "share", "lower", "upper")
+        near = made.most - 1  # the report has it whatever its ladder of bounds, and it says no more than the largest
+        left_out = 0 if made.most <= 10 or made.recommended == near else near
+        report = made.to_frame().select("bound", "share", "lower", "upper").filter(pl.col("bound") != left_out)
         rows = [[bound, *(f"{100 * share:.1f} %" for share in shares)] for bound, *shares in report.rows()]
         return f"{made.describe()}\n\n{table(['bound', 'keeps', 'at least', 'at most'], rows)}"
     if options.quantiles is not None:

@@ -63,7 +63,7 @@ def polished(release: TreeRelease, *, nonnegative: bool, integers: bool) -> Tree
     estimates[shown] = values
     lower, upper = np.minimum(release.lower, estimates), np.maximum(release.upper, estimates)
     lower = np.maximum(lower, 0.0) if nonnegative else lower
-    return replace(release, estimates=estimates, lower=lower, upper=upper, fit=None)
+    return replace(release, estimates=estimates, lower=lower, upper=upper, fit=None, whole=integers)
 
 
 def share_out(level: InnerLevel, totals: Floats, wishes: Floats, variances: Floats) -> Floats:
@@ -148,7 +148,7 @@ def consistent_estimator(
         for array in (estimates, centre):  # ranges are counted from these, which may be one array
             array.flags.writeable = False
         fit = Fit(solver, multiplier, centre, nonnegative)
-        return TreeRelease(tree, estimates, lower, upper, confidence, statement, fit=fit)
+        return TreeRelease(tree, estimates, lower, upper, confidence, statement, fit=fit, whole=integers)
 
     return release
 

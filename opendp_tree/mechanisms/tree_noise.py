@@ -209,7 +209,7 @@ def _make(
         counts = known.sum(space.read(data))
         if 0 in scales:  # without noise nothing is promised, and nothing is estimated
             exact = counts.astype(np.float64)
-            return TreeRelease(known, exact, exact, exact, level, statement)
+            return TreeRelease(known, exact, exact, exact, level, statement, whole=form["integers"])
         return estimator()(_add_noise(known, counts, law, scales), statement)
 
     return make_measurement(input_domain, input_metric, law.measure(), function, privacy_map)

@@ -60,7 +60,7 @@ def plot_bounds(report: BoundReport, *, title: str | None = None) -> go.Figure:
     """The share of rows that each bound keeps, with a band for its interval; the recommended bound is marked.
 
     :param report: The result of `bound_report`.
-    :param title: By default "What a bound keeps".
+    :param title: By default "Share of rows kept by each bound".
     """
     check_type(report, BoundReport, name="report", hint="opendp_tree.bound_report(...)")
     interval, frame = style.confidence_text(report.confidence), report.to_frame().rename({"share": "estimate"})
@@ -72,7 +72,7 @@ def plot_bounds(report: BoundReport, *, title: str | None = None) -> go.Figure:
     return style.figure(
         traces,
         title=title,
-        usual="What a bound keeps",
+        usual="Share of rows kept by each bound",
         subtitle=sentence,
         footer=rest,
         xaxis=style.log_axis("rows of each person that are kept", report.bounds),

@@ -31,6 +31,14 @@ _ROUNDING = 2.0**-40  # smaller differences, relative to their terms, are roundi
 
 def release_frame(release: TreeRelease, *, other: bool) -> pl.DataFrame:
     """One row per node, level by level; with `other` also rows for the rest of nodes."""
+    frame = _float_frame(release, other=other)
+    if not release.whole:
+        return frame
+    whole = pl.col("estimate").round(), pl.col("lower").floor(), pl.col("upper").ceil()
+    return frame.with_columns(each.cast(pl.Int64, strict=False) for each in whole)  # null where it is not finite
+
+
+def _float_frame(release: TreeRelease, *, other: bool) -> pl.DataFrame:
     nodes, order = release.nodes or ShownNodes.of_tree(release.tree), release.row_order  # type: ignore[arg-type]
     figures = value_columns(release.values)
     numbers = {"estimate": release.estimates, "lower": release.lower, "upper": release.upper, **figures}

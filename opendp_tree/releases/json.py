@@ -51,7 +51,8 @@ _STATEMENT: Fields = {"mechanism": str, "measure": str, "d_in": int, "loss": dic
 _STATEMENT |= {"unit": str | None, "counted": str | None}
 _NODES: Fields = {"estimates": list[float], "lower": list[float], "upper": list[float]}
 _NODES |= {"cells": list[int] | None, "shown": list[bool] | None}
-_RELEASE: Fields = {"confidence": int | float, "hidden": int | float | str | None, "adds_up": bool, **_NODES}
+_RELEASE: Fields = {"confidence": int | float, "hidden": int | float | str | None, **_NODES}
+_RELEASE |= {"adds_up": bool, "whole": bool}
 _OPEN: Fields = {"kind": str, "depth": int, "width": int, "stride": int, "separator": str, "shown_as": str}
 _OPEN |= {"outside": bool, "ordered": bool, "names": list}
 _PUBLIC: Fields = {"names": list, "ordered": bool, "ranges": dict | None, "parents": list[int], "labels": list | None}
@@ -191,6 +192,7 @@ def write_release(release: TreeRelease) -> str:
         "hidden": None if release.hidden is None else _plain(float(release.hidden)),
         "line": _write_curves(release.curve, release.curves),
         **({} if release.adds_up else {"adds_up": False}),
+        **({"whole": True} if release.whole else {}),
         "values": [_write(each, *_VALUES) for each in release.values],
     }
     return json.dumps(parts, allow_nan=False, separators=(",", ":"))
@@ -199,7 +201,7 @@ def write_release(release: TreeRelease) -> str:
 def read_release(text: str) -> dict[str, Any]:
     """The fields of the release that `write_release` wrote."""
     # Earlier versions of the package did not write these.
-    parts = {"line": None, "adds_up": True, "values": [], **_read_text(text)}
+    parts = {"line": None, "adds_up": True, "whole": False, "values": [], **_read_text(text)}
     tree = read_tree(part(parts, "tree", dict))
     described = part(parts, "nodes", dict if isinstance(tree, OpenTree) else _NULL)
     nodes = _read_nodes(tree, described) if isinstance(tree, OpenTree) else None

@@ -62,6 +62,8 @@ class TreeRelease:
     :param curves: For groups, the curve of each shown group, by the group's index in the arrays; None by default.
     :param adds_up: Whether a node's count is the sum of its children's counts and of rows elsewhere below it, as by
         default. Counts of people who may be at several nodes do not add up, and have no rows "(other)".
+    :param whole: Whether estimates were asked to be whole: frames and files then have integers, with the lower ends of
+        intervals rounded down and the upper ends rounded up. By default False.
     """
 
     tree: Tree | OpenTree
@@ -79,6 +81,7 @@ class TreeRelease:
     curve: MeasuredCurve | None = None
     curves: Mapping[int, MeasuredCurve] | None = None
     adds_up: bool = True
+    whole: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.tree, (Tree, OpenTree)):

@@ -13,6 +13,7 @@ import polars as pl
 from opendp_tree._show import Bar, Cell, html_table, one_line, table
 from opendp_tree._types import Floats
 from opendp_tree.budget import cost_words, counted_words
+from opendp_tree.releases.frame import BETWEEN
 from opendp_tree.releases.values import value_columns
 from opendp_tree.trees.open_tree import OpenTree
 from opendp_tree.trees.tree import Tree
@@ -174,12 +175,26 @@ def _largest(release: TreeRelease, limit: int, width: int, where: str) -> tuple[
         # The root comes first, even if noise makes it small.
         top = shown.sort(pl.col("level") == 0, "estimate", descending=True, nulls_last=True).head(limit).sort("row")
     rows: list[list[Cell]] = [
-        [one_line(path if level or path else ROOT, width), *map(_rounded, figures, decimals), Bar(*figures[:3])]
+        [_short_path(path if level or path else ROOT, width), *map(_rounded, figures, decimals), Bar(*figures[:3])]
         for path, *figures, level in top.drop("row").rows()
     ]
     left = shown.height - top.height
     more = [f"... and {left:,} smaller {'row' if left == 1 else 'rows'}: see {where}."] if left else []
     return [*heads, ""], rows, more
+
+
+def _short_path(path: str, width: int) -> str:
+    """The path on one line of this width: what is above the last label is cut first, and then the label's end."""
+    clean = one_line(path)
+    if len(clean) <= width:
+        return clean
+    above, between, last = clean.rpartition(BETWEEN)
+    last = _cut(last, width - len(between) - min(len(above), 2))
+    return _cut(above, width - len(between) - len(last)) + between + last
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def _decimals(frame: pl.DataFrame, mean: str) -> int | None:

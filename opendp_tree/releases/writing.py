@@ -6,6 +6,7 @@ import importlib
 import io
 import json
 from datetime import date
+from decimal import ROUND_CEILING, Context
 from pathlib import Path
 from typing import Any
 
@@ -105,11 +106,20 @@ def _statement_frame(statement: PrivacyStatement | None, words: str) -> pl.DataF
         (head, value) if value else ("", head)
         for head, _, value in (line.partition(": ") for line in words.splitlines())
     ]
-    for name, value in ({} if statement is None else statement.to_dict()).items():
-        inner = value.items() if isinstance(value, dict) else [("", value)]
-        rows += [(f"{name} {key}".rstrip(), "" if each is None else str(each)) for key, each in inner]
+    if statement is not None:
+        fields = statement.to_dict()
+        loss, parameters = fields.pop("loss"), fields.pop("parameters")
+        fields |= {f"loss {name}": _rounded_up(amount) for name, amount in loss.items()}
+        fields |= {"Technical parameters": None, **parameters}
+        rows += [(name, "" if value is None else str(value)) for name, value in fields.items()]
     lines = [(one_line(name), one_line(value)) for name, value in rows]
     return pl.DataFrame(lines, schema={"statement": pl.String, "value": pl.String}, orient="row")
+
+
+def _rounded_up(amount: float) -> str:
+    """An amount with at most six digits, never less than it is."""
+    digits = Context(prec=6, rounding=ROUND_CEILING)
+    return f"{float(digits.create_decimal(repr(float(amount)))):.6g}"
 
 
 def arrow_table(frame: pl.DataFrame, *, wanted_by: str = "to_arrow") -> Any:

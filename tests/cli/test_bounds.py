@@ -34,7 +34,7 @@ def test_words_and_a_table_go_to_standard_output_and_a_picture_to_a_file(tmp_pat
     assert heads == ["bound", "keeps", "at", "least", "at", "most"]
     assert [row[0] for row in rows] == ["1", "2", "3"]
     assert abs(float(rows[0][1]) - 60) < 100 * FAR
-    assert "What a bound keeps" in picture.read_text()
+    assert "Share of rows kept by each bound" in picture.read_text()
 
 
 @pytest.mark.parametrize("ending", ["csv", "json"])

@@ -142,6 +142,22 @@ def test_what_is_counted_is_told_where_people_look():
 
 
 @pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        ("America/New_York / General Edward Lawrence Logan Intl", "America/Ne… / General Edward Lawrence Logan Intl"),
+        ("be / " + "y" * 60, "be / " + "y" * 42 + "…"),
+        ("x" * 60, "x" * 47 + "…"),
+        ("a / b / c", "a / b / c"),
+    ],
+)
+def test_of_a_long_path_the_last_label_is_kept(path, shown):
+    tree = Tree.from_paths([tuple(path.split(" / "))])
+    ones = np.ones(tree.node_count)
+    lines = repr(TreeRelease(tree, ones, ones, ones, 0.95, STATEMENT)).splitlines()
+    assert any(line.startswith(shown + " ") for line in lines)
+
+
+@pytest.mark.parametrize(
     ("mean", "reach", "shown"),
     [
         (40.0444, 0.1445, "40.04"),

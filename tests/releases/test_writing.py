@@ -2,6 +2,7 @@ import csv
 import io
 import json
 import zipfile
+from dataclasses import replace
 from datetime import date, time
 from xml.etree import ElementTree
 
@@ -131,7 +132,7 @@ def test_excel_holds_the_rows_and_the_statement_and_no_formula():
     ]
     said = [(row["A"], row["B"]) for row in found["statement"]]
     assert said[1:3] == [(None, "Counts."), ("Privacy", "little.")]
-    assert {("loss epsilon", "1.0"), ("parameters scale", "2.0"), ("counted", "=rows"), ("d_in", "1")} <= set(said)
+    assert {("loss epsilon", "1"), ("scale", "2.0"), ("counted", "=rows"), ("d_in", "1")} <= set(said)
 
 
 def test_excel_keeps_columns_whose_names_are_odd_and_rows_beyond_a_sheet(monkeypatch):
@@ -172,6 +173,33 @@ def test_a_release_is_written_in_the_format_of_the_ending(tmp_path, ending):
         form = {"pq": "parquet", "jsonl": "ndjson"}.get(ending, ending)
         assert content == frame_bytes(frame, file_format=form, statement=STATED)
     assert [each.name for each in tmp_path.iterdir()] == [path.name]
+
+
+def test_the_loss_in_a_sheet_is_short_and_never_less(tmp_path):
+    given = TreeRelease(Tree.from_parents([-1]), *np.ones((3, 1)), confidence=0.9, statement=STATED)
+    for loss, shown in ((0.9999999999993605, "1"), (0.1, "0.1"), (1.0000001, "1.00001"), (1e-6, "1e-06")):
+        stated = replace(STATED, loss={"epsilon": loss}, parameters={"scale": 3.0})
+        replace(given, statement=stated).write(tmp_path / "out.xlsx")
+        cells = [tuple(row.values()) for row in sheets((tmp_path / "out.xlsx").read_bytes())["statement"]]
+        assert ("loss epsilon", shown) in cells
+        heading = [row[0] for row in cells].index("Technical parameters")
+        assert cells[heading + 1 :] == [("scale", "3.0")]
+
+
+@pytest.mark.parametrize("ending", ["csv", "ndjson", "parquet"])
+def test_whole_estimates_are_integers_with_wider_intervals(tmp_path, ending):
+    tree = Tree.from_paths([("a",), ("b",)])
+    given = TreeRelease(tree, *np.array([[5.0, 3, 2], [4.2, 2.5, -np.inf], [6.1, 3.0, 2.5]]), 0.9, STATED, whole=True)
+    again = TreeRelease.from_json(given.to_json())
+    assert again.whole
+    assert again.lower[0] == 4.2  # JSON has the numbers themselves
+    frame = again.to_frame()
+    assert frame.select("estimate", "lower", "upper").rows() == [(5, 4, 7), (3, 2, 3), (2, None, 3)]
+    assert set(frame.schema.values()) >= {pl.Int64}
+    assert replace(given, whole=False).to_frame().schema["estimate"] == pl.Float64
+    given.write(tmp_path / f"out.{ending}")
+    read = {"csv": pl.read_csv, "ndjson": pl.read_ndjson, "parquet": pl.read_parquet}[ending]
+    assert read(tmp_path / f"out.{ending}").select("estimate", "upper").dtypes == [pl.Int64] * 2
 
 
 def test_an_unknown_ending_is_refused(tmp_path):
