@@ -54,19 +54,20 @@ _SECTION = """<section>
 <main style="min-height: {height}px">{picture}</main>
 </section>"""
 _LEAST_HEIGHT = 420
-FIT_TEXTS = """// Shorten lines that are wider than a column: leave out figures first, then the ends of names.
+FIT_TEXTS = """// Shorten lines that are wider than a column: first leave out figures, then the middle of names.
 function fitTexts(picture) {
-  const trace = picture.data[0], gap = "\\u2002";
+  const trace = picture.data[0], gap = "\\u2002", letters = text => text.match(/&[^;\\s]+;|./gsu) ?? [];
   if (trace.type !== "icicle") return;
-  picture.texts ??= trace.text;
-  const room = Math.floor((picture._fullLayout._size.w / trace.maxdepth - 8) / 7);
+  const room = Math.max(3, Math.floor((picture._fullLayout._size.w / trace.maxdepth - 8) / 7));
   const fit = line => {
-    const parts = line.split(gap).map(part => part.match(/&[^;\\s]+;|./gsu) ?? []);
-    while (parts.length > 1 && parts.flat().length + parts.length > room + 1) parts.pop();
-    const name = parts[0].length > room ? [...parts[0].slice(0, room - 1), "…"] : parts[0];
-    return [name, ...parts.slice(1)].map(part => part.join("")).join(gap);
+    const parts = line.split(gap), half = Math.floor((room - 1) / 2);
+    while (parts.length > 1 && letters(parts.join(gap)).length > room) parts.pop();
+    if (parts[0].length > room) parts[0] = parts[0].replace(/^(\\([\\d,]+) (more|nodes?)\\)$/, "$1)");
+    const name = letters(parts[0]);
+    if (name.length > room) parts[0] = [...name.slice(0, room - 1 - half), "…", ...name.slice(-half)].join("");
+    return parts.join(gap);
   };
-  const texts = picture.texts.map(text => text.split("<br>").map(fit).join("<br>"));
+  const texts = (picture.texts ??= trace.text).map(text => text.split("<br>").map(fit).join("<br>"));
   if (texts.some((text, index) => text !== trace.text[index])) Plotly.restyle(picture, {text: [texts]});
 }
 """

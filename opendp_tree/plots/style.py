@@ -30,8 +30,7 @@ HEIGHT, TREE_HEIGHT = 560, 700
 """The heights of pictures in pixels, where a notebook shows them."""
 FOOTER = "opendp-tree-footer"
 """The name of the annotation that holds a picture's footer; `write_html` sets it as text below the picture."""
-GAP = "\u2002"
-"""Between a name and its figure; a page may leave out what follows where a line has no room for it."""
+GAP = "\u2002"  # between a name and its figure, which a narrow page leaves out
 SOFT_BREAK = " <br>"
 """A break inside a line of the footer, which a page of another width need not keep."""
 
