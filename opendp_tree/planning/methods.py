@@ -210,7 +210,7 @@ class Auto(_Options):
         if setting.unit is not None:
             both = (PeopleLayers(noise, levels=self.levels) for noise in get_args(Noise))
             return min(both, key=lambda each: each._worst(setting))
-        if self == Auto() and (setting.line is not None or (tree is not None and tree.ranges is not None)):
+        if self == Auto(self.aim) and (setting.line is not None or (tree is not None and tree.ranges is not None)):
             return Curve(segments=bins_of(setting) > _FEW_BINS)
         gaussian = TreeNoise("gaussian", nonnegative=self.nonnegative, integers=self.integers)
         if budget.rho is not None and setting.public:

@@ -29,6 +29,7 @@ from opendp_tree.planning.methods import (
     InfeasibleError,
     Mechanism,
     Method,
+    PeopleLayers,
     Setting,
     Space,
     choose_method,
@@ -354,12 +355,12 @@ def plan(
     >>> plan(4, epsilon=1.0, delta=1e-6, nodes="open", unit=Unit("user", count="people", nodes=(6, 12, 20))).best.name
     'people_gaussian'
     """
-    person, values = Unit.of(unit), read_values(value)
-    weighed = person if person is not None and person.weighs and not values else None
+    person, values, asked = Unit.of(unit), read_values(value), read_method(method)
+    weighs = isinstance(asked, (Auto, PeopleLayers)) and not values
+    weighed = person if weighs and person is not None and person.weighs else None
     kept = person.most_rows if person is not None and weighed is None else 1  # rows of one person that count
     budget = Budget.of(epsilon=epsilon, delta=delta, rho=rho, d_in=check_integer(d_in, name="d_in", least=1) * kept)
     options = {"nodes": nodes, "alpha": alpha, "levels": levels, "unit": weighed, "values": values}
-    asked = read_method(method)
     asked = replace(asked, aim=aim) if asked == Auto() else asked
     return plan_for(Setting.of(tree_or_depth, budget, **options), asked)  # type: ignore[arg-type]
 

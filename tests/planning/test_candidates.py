@@ -416,6 +416,7 @@ def test_a_number_is_planned_as_it_is_released():
     for bins, key in number.items():
         found = plan(key, epsilon=1.0)
         assert found.best.name == ("bin_curve" if bins <= 1024 else "segment_curve")
+        assert plan(key, epsilon=1.0, aim="keys").best == found.best
         assert {each.name for each in found.candidates} == {"bin_curve", "segment_curve"}
         for worse in ({"epsilon": 0.1}, {"epsilon": 1.0, "d_in": 5}, {"rho": 0.005}):
             more = plan(key, **worse)

@@ -233,3 +233,5 @@ def test_where_rows_of_a_person_are_kept_the_plan_is_that_of_as_many_rows(unit):
     found = plan(3, nodes="open", value=value, unit=unit, **budget)
     assert found.best.error == rows.best.error > plan(3, nodes="open", value=value, **budget).best.error
     assert found.best.shown_from == rows.best.shown_from > 100
+    one = plan(3, nodes="open", unit=unit, method=TreeEstimator(), **budget).best
+    assert one.error == plan(3, nodes="open", d_in=8, **budget).candidate("tree_estimator").error
