@@ -132,7 +132,8 @@ def arrow_table(frame: pl.DataFrame, *, wanted_by: str = "to_arrow") -> Any:
 def pandas_frame(frame: pl.DataFrame) -> Any:
     """The frame as a pandas frame. Integers and booleans have nullable types, so that labels keep their values."""
     pandas = _required("pandas", "to_pandas")
-    table = arrow_table(frame, wanted_by="to_pandas")
+    # Python's times have no nanoseconds.
+    table = arrow_table(frame.with_columns(selectors.time().cast(pl.String)), wanted_by="to_pandas")
     integers = [f"{sign}Int{8 << size}" for sign in ("", "U") for size in range(4)]
     names = {"bool": "boolean", **{name.lower(): name for name in integers}}
     types = {name: pandas.api.types.pandas_dtype(nullable) for name, nullable in names.items()}
