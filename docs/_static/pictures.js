@@ -14,6 +14,8 @@ addEventListener("load", () => {
     put("before", "picture-text", title.subtitle.text);
     for (const line of footer.reverse()) put("after", "picture-text", line);
     fitTexts(picture);
+    const bar = picture.data[0].marker?.colorbar;
+    if (bar) Plotly.restyle(picture, { "marker.colorbar.len": Math.min(bar.len, picture.clientWidth - 70) }, 0);
     picture.on("plotly_afterplot", () => fitTexts(picture));
     Plotly.relayout(picture, {
       "title.text": "", "title.subtitle.text": "", "margin.t": margin.t - 64, "margin.b": margin.b - 16 - 17 * footer.length,
