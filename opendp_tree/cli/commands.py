@@ -40,9 +40,6 @@ from opendp_tree.rows.sources import FRAME_ERRORS, ending_words, file_format, sc
 from opendp_tree.rows.unit import BOUNDS, Unit, Value, read_values, unit_words
 from opendp_tree.trees.tree import Tree
 
-LARGE_DELTA = 1e-3
-"""Above this delta there is a warning."""
-
 
 def run_plan(options: argparse.Namespace) -> Exit:
     """Print the mechanisms that a release would choose from, and their errors."""
@@ -109,6 +106,8 @@ def run_ledger(options: argparse.Namespace) -> Exit:
         if options.output is None:
             print(text)
         else:
+            is_other = os.path.realpath(options.output) != os.path.realpath(name)
+            require(is_other, "a file is named twice. Hint: output and ledger must differ")
             _write_stored(text or "", options.output)
     elif not options.json:
         print(ledger.describe())
@@ -132,14 +131,13 @@ def run_ledger(options: argparse.Namespace) -> Exit:
 
 def _write_stored(text: str, output: str) -> None:
     """Write the JSON of a release to a file in the format of its ending."""
-    form = format_of(output)
-    require(form is not None, f"{output} has an unknown ending. Hint: one of {' '.join(FORMATS)}")
+    form = format_of(output) or ""
+    require(form, f"{output} has an unknown ending. Hint: one of {' '.join(FORMATS)}")
     check_packages(form)
     try:
-        content = text.encode() if form == "json" else made_bytes(TreeRelease.from_json(text), form or "")
+        write_file(output, text.encode() if form == "json" else made_bytes(TreeRelease.from_json(text), form))
     except ValueError:
         raise failed("the entry is a report, or is damaged. Hint: a report is written as .json only") from None
-    write_file(output, content)
 
 
 def first_sentence(error: Exception) -> str:
@@ -239,8 +237,8 @@ def _read_request(options: argparse.Namespace) -> tuple[pl.LazyFrame, Question, 
 
 def _warning(options: argparse.Namespace) -> str | None:
     """What is allowed, but probably wrong."""
-    delta = getattr(options, "delta", 0)
-    return f"delta {delta:g} is large: choose it well below 1 / number of people" if delta > LARGE_DELTA else None
+    words = f"delta {options.delta:g} is large: choose it well below 1 / number of people"
+    return words if options.delta > 1e-3 else None
 
 
 def _account(**amounts: Any) -> Account:

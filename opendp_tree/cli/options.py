@@ -222,5 +222,5 @@ def build_parser(version: str) -> Parser:
                 if excludes and (title, "|") not in groups:
                     groups[title, "|"] = groups[title].add_mutually_exclusive_group(required=title == "budget")
                 groups[(title, "|") if excludes else title].add_argument(*flags, **more)
-    commands.choices["bounds"].set_defaults(tree=None, known=None, quantiles=None, spreadsheet_safe=False)
+    commands.choices["bounds"].set_defaults(tree=None, known=None, quantiles=None, spreadsheet_safe=False, delta=0)
     return parser

@@ -181,22 +181,17 @@ def _number(config: Mapping[str, Any], name: str) -> float:
 def _due(
     config: Mapping[str, Any], series: Series, today: date, most: int | None = None
 ) -> tuple[list[str], list[str], Path | None]:
-    """The periods that are due and ready, the quarters that end with them, and the first marker that is missing.
-
-    At most so many of the periods are not released yet.
-    """
+    """The periods that are due, ready and within the limit, their quarters, and the first marker that is missing."""
     due: list[str] = []
     released, number, marker = set(series.periods), 0, None
     for name in _over(config, series.period, today):
         if name not in released:
             if number == most:
                 break
-            if "ready" in config:
-                marker = Path(config["ready"].replace("{period}", quote(name, safe="")))
-                if not marker.exists():
-                    break
-                marker = None
-            number += 1
+            marker = Path(config["ready"].replace("{period}", quote(name, safe=""))) if "ready" in config else None
+            if marker is not None and not marker.exists():
+                break
+            number, marker = number + 1, None
         due.append(name)
     _check_outputs(config, due)
     if series.pooled is None:
@@ -211,7 +206,7 @@ def _check_outputs(config: Mapping[str, Any], due: list[str]) -> None:
     """Refuse outputs that would replace the file, or that the source would read."""
     files = {os.path.realpath(config["file"]) + beside for beside in ("", "-journal", "-wal", "-shm")}
     source = os.path.realpath(config["source"])
-    for output in (_everything(config), *(_path(config, name) for name in due)):
+    for output in (_output(config), *(_output(config, name) for name in due)):
         path = Path(os.path.realpath(output))
         if str(path) in files:
             raise CommandError(f"file ({config['file']}) must not be an output of the job. Hint: another name")
@@ -220,14 +215,10 @@ def _check_outputs(config: Mapping[str, Any], due: list[str]) -> None:
             raise CommandError(f"source must not match the job's outputs, such as {output}. Hint: another folder")
 
 
-def _path(config: Mapping[str, Any], name: str) -> Path:
-    return Path(config["output"], f"{quote(name, safe='')}.{config['format']}")
-
-
-def _everything(config: Mapping[str, Any]) -> Path:
-    """The table of all periods; `json` is for single releases."""
-    form = config["format"]
-    return Path(config["output"], f"series.{'ndjson' if form == 'json' else form}")
+def _output(config: Mapping[str, Any], name: str | None = None) -> Path:
+    """The file of a period, or the table of all periods; JSON is for single releases."""
+    form = "ndjson" if name is None and config["format"] == "json" else config["format"]
+    return Path(config["output"], f"{quote(name or 'series', safe='')}.{form}")
 
 
 def _print_costs(series: Series, due: list[str], quarters: list[str]) -> None:
@@ -260,7 +251,7 @@ def _over(config: Mapping[str, Any], period: Period, today: date) -> list[str]:
 
 
 def _run(config: Mapping[str, Any], series: Series, due: list[str], quarters: list[str]) -> None:
-    form, everything = config["format"], _everything(config)
+    form, everything = config["format"], _output(config)
     released, pooled = set(series.periods), series.quarters
     unpooled = [name for name in quarters if name not in pooled]
     frame = _source(config, series) if unpooled or not released.issuperset(due) else None
@@ -283,7 +274,7 @@ def _run(config: Mapping[str, Any], series: Series, due: list[str], quarters: li
     for name in due:
         if name not in released and unpooled:
             pool(series.period.first_day(name))
-        path = _path(config, name)
+        path = _output(config, name)
         if name in released and path.exists():
             continue
         write_file(path, None)  # fails before anything is spent if it cannot be written
@@ -324,8 +315,8 @@ def _made(config: Mapping[str, Any], make: Callable[[Any, str], Made], frame: An
         raise
     except (TypeError, ValueError) as error:  # about columns and arguments: no message contains data
         hint = "change the configuration, or the columns of the source"
-        is_column = "there is no column" in str(error)
-        raise CommandError(str(error) if is_column else f"{first_sentence(error)} Hint: {hint}") from None
+        is_clear = "there is no column" in str(error)  # whose hint is not about Python
+        raise CommandError(str(error) if is_clear else f"{first_sentence(error)} Hint: {hint}") from None
     except BaseException:  # a panic of Polars is not an Exception
         problem, hint = "could not be read in full; nothing was spent", "is it damaged, or still being written?"
         raise CommandError(f"{config['source']} {problem}. Hint: {hint}", Exit.AGAIN) from None

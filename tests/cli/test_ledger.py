@@ -55,6 +55,7 @@ def test_a_stored_release_is_printed(book, tmp_path, capsys):
     assert (tmp_path / "again.xlsx").read_bytes()[:2] == b"PK"
     for words, message in (
         (["-o", str(out)], "-o requires --release"),
+        (["--release", "1", "-o", str(book)], "a file is named twice"),
         (["--release", "1", "-o", "out.doc"], "out.doc has an unknown ending. Hint: one of parquet csv"),
     ):
         assert main(["ledger", str(book), *words]) == 2
