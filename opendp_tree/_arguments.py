@@ -106,15 +106,16 @@ def check_column(name: object) -> str:
     return name
 
 
-def column_hint(name: str, kinds: Mapping[str, str]) -> str:
-    """A hint about a column that is not among these, whose names are public."""
+def column_hint(name: str, types: Mapping[str, object]) -> str:
+    """A hint about a column that is not among these, whose names are public; by their types or kinds."""
     parts = [part.strip() for part in name.replace(";", ",").split(",")]
-    if len(parts) > 1 and kinds.keys() >= set(parts):
+    if len(parts) > 1 and types.keys() >= set(parts):
         return f"Hint: by={parts}"
-    close = [each for each in kinds if each.casefold() == name.casefold()]
-    if not close and set(kinds.values()) <= {"text"}:  # perhaps a file without a header: its names would be a row
+    close = [each for each in types if each.casefold() == name.casefold()]
+    # The columns of a file without a header would be its first row.
+    if not close and {str(each) for each in types.values()} <= {"text", "String"}:
         return "Hint: check the name"
-    shown = close or get_close_matches(name, kinds, n=1) or list(kinds)[:20]
+    shown = close or get_close_matches(name, types, n=1) or list(types)[:20]
     return f"Hint: {'one of ' * (len(shown) > 1)}{', '.join(f'{each!r:.60}' for each in shown)}"
 
 

@@ -12,16 +12,7 @@ import polars as pl
 
 from opendp_tree._arguments import check_choice, check_column, check_type, column_hint, is_text
 from opendp_tree.keys.key import Key
-from opendp_tree.rows.domains import (
-    Table,
-    guarded,
-    is_total_cast,
-    kinds_of,
-    may_read_again,
-    narrowed,
-    read_again_like,
-    step_kind,
-)
+from opendp_tree.rows.domains import Table, guarded, is_total_cast, may_read_again, narrowed, read_again_like, step_kind
 
 _CALENDARS: dict[str, tuple[str, int, Callable[[date], str]]] = {
     "day": ("2026-03-09", 1, lambda day: day.isoformat()[:10]),
@@ -169,7 +160,7 @@ class Period:
         for column in (self.column, *columns):
             if column not in types:
                 what = "period" if column == self.column else "by"
-                raise ValueError(f"{what}: there is no column {column!r}. {column_hint(column, kinds_of(types))}")
+                raise ValueError(f"{what}: there is no column {column!r}. {column_hint(column, types)}")
         narrow = narrowed(frame, dict.fromkeys((*columns, self.column)))
         return read_again_like(narrow.filter(self._holds(types[self.column], name)), frame)
 

@@ -24,7 +24,6 @@ from opendp_tree.rows.domains import (
     Table,
     guarded,
     is_total_cast,
-    kinds_of,
     own_scan,
     read_again_like,
     step_kind,
@@ -76,7 +75,7 @@ def as_declared(frame: Frame, schema: pl.Schema) -> Frame:
     casts = []
     for name, dtype in schema.items():
         if name not in types:
-            raise ValueError(f"schema: there is no column {name!r} in the data. {column_hint(name, kinds_of(types))}")
+            raise ValueError(f"schema: there is no column {name!r} in the data. {column_hint(name, types)}")
         if types[name] != dtype:
             cast = _cast(unflagged(frame, types.names().index(name), name), types[name], dtype)
             if cast is None:

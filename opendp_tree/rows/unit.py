@@ -12,15 +12,7 @@ import numpy as np
 from opendp.metrics import change_one_distance, hamming_distance
 from opendp.mod import ChangeOneIdDistance, FrameDistance, Metric, SymmetricIdDistance
 
-from opendp_tree._arguments import (
-    check_choice,
-    check_column,
-    check_integer,
-    check_positive,
-    check_type,
-    column_hint,
-    shortened,
-)
+from opendp_tree._arguments import check_choice, check_column, check_integer, check_positive, check_type, shortened
 from opendp_tree._opendp import total_bound
 from opendp_tree.theorems.noise import per_person
 from opendp_tree.theorems.sums import STEPS
@@ -270,7 +262,7 @@ class Value:
         :param kinds: What each column holds.
         """
         if self.column not in kinds:
-            raise ValueError(f"value ({self.column!r}) must be a column of the data. {column_hint(self.column, kinds)}")
+            raise ValueError(f"value ({self.column!r}) must be a column of the data. Hint: check the name")
         kind = kinds[self.column]
         if kind not in ("integer", "float", "decimal"):
             hint = f"read_source(data, schema={{{self.column!r}: pl.Float64}})"
