@@ -172,7 +172,7 @@ class Ledger:
         if stated is None and is_empty:
             hint = f"Ledger.open({str(path)!r}, total={{'epsilon': '1', 'delta': '1e-6'}}) begins one"
             raise SettingsError(f"there is no ledger at {file} yet. Hint: {hint}")
-        with _transaction(file, "rwc" if stated is not None and is_empty else "ro") as db:
+        with _transaction(file, "ro" if stated is None else "rwc") as db:
             if stated is not None and not _is_begun(file, db):
                 for line in _TABLES:
                     db.execute(line)
