@@ -39,7 +39,7 @@ def run() -> None:
         found = [release() for _ in range(rounds)]
         levels = [[one[depth] for one in found] for depth in range(len(LEVELS))]
         keeps = [kept(level, known) for level, known in zip(levels, truth, strict=True)]
-        errors = [rmse(level, known) for level, known in zip(levels, truth, strict=True)]
+        errors = [rmse(level, known)[0] for level, known in zip(levels, truth, strict=True)]
         assert round(keeps[0]) == len(truth[0]), f"{name} loses states"
         rows.append((name, rounds, *(f"{value:,.0f}" for value in keeps), *(f"{error:.1f}" for error in errors)))
     there = " / ".join(f"{len(level):,}" for level in truth)

@@ -42,7 +42,7 @@ def coverage(frame: pl.DataFrame, tree: Tree, unit: Unit, everything: Floats) ->
     counts = make_leaf_counts(
         frame_domain(frame),
         dp.symmetric_id_distance(identifier=unit.column),
-        by=Key.columns("region", "city", tree=tree),
+        by=Key.columns("region", "city", tree=tree, outside="drop"),
         unit=unit,
     )
     space = counts.output_domain, counts.output_metric

@@ -100,7 +100,7 @@ def test_predicted_noise_is_that_of_the_scales():
 @pytest.mark.parametrize(
     ("given", "options", "message"),
     [
-        (spending(delta=0.0), {"finds": True}, "where nodes must be found"),
+        (spending(delta=0.0), {"finds": True}, "where nodes are unknown"),
         (spending(None, 0.0, 1.0), {"finds": True}, "where nodes must be found"),
         (spending(delta=0.0), {"finds": False, "noise": "gaussian"}, "delta must be above 0 for Gaussian noise"),
         (spending(1e-8), {"finds": False, "noise": "laplace"}, "noise of such a scale cannot be drawn"),
