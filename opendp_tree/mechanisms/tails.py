@@ -178,12 +178,14 @@ class Unions:
     def of(cls, measured: tuple[NoisySums, ...], has: Bools, values: Floats, sets: Floats) -> Unions:
         """The two unions of least variance, one row per layer: chosen by sets and scales, never by noisy values."""
         variances = np.where(has & (sets > 0), sets * np.array([[part.variance] for part in measured]), np.inf)
-        made, nodes = None, np.arange(values.shape[1])
-        for layer in variances.argsort(axis=0, kind="stable")[:2][::-1]:
+        nodes, found = np.arange(values.shape[1]), []
+        for _ in range(2):
+            layer = variances.argmin(axis=0)
             known, sizes = np.isfinite(variances[layer, nodes]), np.rint(sets[layer, nodes]).astype(np.int64)
-            made = cls(np.where(known, layer, -1), values[layer, nodes], sizes, made)
-        assert made is not None
-        return made
+            found.append((np.where(known, layer, -1), values[layer, nodes], sizes))
+            variances[layer, nodes] = np.inf
+        first, second = found
+        return cls(*first, cls(*second))
 
     def ends(self, measured: tuple[NoisySums, ...], chance: float) -> tuple[Floats, Floats]:
         """Ends of intervals of the unions' people, each missed with at most this chance; infinite if there are none."""
