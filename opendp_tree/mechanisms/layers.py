@@ -34,7 +34,7 @@ LIGHT = 0.7
 """The relative share of the root and of the two lowest steps, which serve intervals more than estimates."""
 _ROUNDS = 8
 _FLOOR = 0.5
-"""The least share over the largest, where weights are even: intervals are read from one layer."""
+"""The least share over the largest, where weights are even: intervals are read from at most two layers."""
 _LARGE = 100.0
 """Shares of levels are balanced for nodes of at least this many people."""
 
